@@ -88,16 +88,13 @@ def _memory() -> dict[str, float]:
 
 def work(text: Path, tokenizer: str | None, began: float) -> None:
     """In a process of its own: start the training and end after its first step."""
-    from layerwise.runner.perform import perform
-    from layerwise.studies.train_elc.options import ElcPretraining
+    from layerwise.train import elc
 
     with tempfile.TemporaryDirectory() as run:
         shared = Path(os.environ.get("BENCHMARK_RUN", run))
-        config = ElcPretraining(
-            text=text, variants=("ltg",), batch_size=8, steps=10, tokenizer=tokenizer, device="cpu", run=shared
-        )
+        options = {"variants": ("ltg",), "batch_size": 8, "steps": 10, "tokenizer": tokenizer, "device": "cpu"}
         try:
-            perform(config, Watch(began))
+            elc(text, run=shared, reporter=Watch(began), **options)
         except RuntimeError:
             if os.environ.get("RANK", "0") == "0":
                 raise

@@ -17,9 +17,8 @@ import pytest
 
 from cli.command import layerwise
 from layerwise.catalogue import VERBS
-from layerwise.runner.catalogue import configuration
+from layerwise.runner.catalogue import load_verb
 from layerwise.runner.files import RECIPES, ExperimentFile
-from layerwise.runner.option import flag_of, options_of
 from layerwise.train.arguments import MeasuredArguments
 from threads import threaded
 
@@ -71,18 +70,18 @@ def test_a_command_has_a_verb_flags_and_settings_that_exist(command: str) -> Non
         return
     verb = next(each for each in (" ".join(words[:2]), words[0]) if each in VERBS or each in OTHERS)
     known = set(OTHERS.get(verb, ()))
-    kinds = [configuration(verb)] if verb in VERBS else []
+    kinds = [load_verb(verb)] if verb in VERBS else []
     if verb == "run" and words[1] in RECIPES:
         recipe = ExperimentFile.read(words[1])
-        kinds = list(recipe.chosen([word for word in words[2:] if word in recipe.stages]).kinds().values())
+        kinds = list(recipe.select([word for word in words[2:] if word in recipe.stages]).load_verbs().values())
     elif verb == "run":  # a file of the page, which may be of any verb
-        kinds = [configuration(each) for each in VERBS]
+        kinds = [load_verb(each) for each in VERBS]
     for kind in kinds:
-        known |= {flag_of(kind, name) for name in options_of(kind)} | {"--model", "--quiet", "--dry-run"}
-        known |= {f"--no-{name.replace('_', '-')}" for name in options_of(kind)}
+        known |= {each.flag for each in kind.listed.values()} | {"--model", "--quiet", "--dry-run"}
+        known |= {f"--no-{name.replace('_', '-')}" for name in kind.listed}
     flags = {word.partition("=")[0] for word in words if word.startswith("--")}
-    named = {after.partition("=")[0] for word, after in pairwise(words) if word == "--set"}
     assert flags <= known | {"--help", "--help-all"}
+    named = {after.partition("=")[0] for word, after in pairwise(words) if word == "--set"}
     assert named <= {each.name for each in fields(MeasuredArguments)}
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-PRELOADED = ("layerwise.cli.app", "layerwise.runner.perform", "transformers.models.auto.modeling_auto", "sphinx")
+PRELOADED = ("layerwise.cli.app", "layerwise.runner.study", "transformers.models.auto.modeling_auto", "sphinx")
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(list(PRELOADED))

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from layerwise.errors import LayerwiseError
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
+    from layerwise.runner.files import run
     from layerwise.runner.result import Result
-    from layerwise.runner.verbs import run
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load
     from layerwise.studies.compare.verb import compare
@@ -60,7 +60,7 @@ _HOMES = {
     "read_corpus": "layerwise.data.text.corpus",
     "merge": "layerwise.studies.robustness.merge_verb",
     "robustness": "layerwise.studies.robustness.verb",
-    "run": "layerwise.runner.verbs",
+    "run": "layerwise.runner.files",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
     "sweep": "layerwise.studies.sweep.verb",

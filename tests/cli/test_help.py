@@ -12,11 +12,9 @@ import pytest
 from cli.command import layerwise, refused
 from layerwise.catalogue import CATALOGUE, VERBS
 from layerwise.errors import OptionError
-from layerwise.runner.catalogue import configuration
-from layerwise.runner.experiment import Experiment
-from layerwise.runner.option import CONSEQUENTIAL, configured, flag_of, options_of
-from layerwise.runner.options.common import Device, Dtype
-from layerwise.runner.verb import Verb
+from layerwise.runner.arguments import Device, Dtype
+from layerwise.runner.catalogue import load_verb
+from layerwise.runner.verb import CONSEQUENTIAL
 from layerwise.stack.load import DEVICES, DTYPES
 
 OTHERS = ("plan", "report", "run")
@@ -27,19 +25,15 @@ LISTED = {*(verb.split()[0] for verb in VERBS), *OTHERS}
 
 def test_the_surface_is_what_a_person_can_hold() -> None:
     """An option that verbs share counts once, and one name with two meanings twice."""
-    options, settings = set(), set()
-    for kind in map(configuration, VERBS):
-        for name, (_, each) in options_of(kind).items():
-            if not each.positional:
-                (settings if each.setting else options).add((flag_of(kind, name), each.help))
-    of_others = {
-        "plan": 4,
-        "report": 2,
-        "run": 0,
-        "all": 7,
-    }  # of all: help, help-all, version, completion, -q, dry run, set
+    options = {
+        (each.flag, each.help)
+        for verb in map(load_verb, VERBS)
+        for each in verb.listed.values()
+        if not each.is_positional
+    }
+    of_others = {"plan": 4, "report": 2, "all": 6}  # of all: help, help-all, version, completion, quiet, dry run
     assert len(LISTED) <= 16
-    assert len(options) + len(settings) + sum(of_others.values()) <= 220
+    assert len(options) + sum(of_others.values()) <= 180
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *OTHERS])
@@ -55,19 +49,11 @@ def test_every_help_has_an_example_and_is_broken_by_the_terminal_alone(verb: str
     shown, _, parameters = ended.out.partition("╭")
     assert len(lines) <= SCREEN
     lines = [line.rstrip() for line in shown.splitlines()]
-    assert all(f"layerwise {verb} {example}".rstrip() in lines for example in configuration(verb).EXAMPLES)
+    assert all(f"layerwise {verb} {example}".rstrip() in lines for example in load_verb(verb).examples)
     for line, following in pairwise(lines[2:]):
         if line and following and not line.startswith("layerwise "):
             assert len(line) + 1 + len(following.split()[0]) > 80, line
     assert "default: False" not in parameters
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_help_names_every_option_of_the_configuration(verb: str) -> None:
-    kind = configuration(verb)
-    shown = layerwise(*verb.split(), "--help-all").out
-    assert all(flag_of(kind, name).removeprefix("--set ") in shown for name in options_of(kind))
-    assert ("--dry-run" in shown) == (kind.keeps_run if isinstance(kind, Verb) else issubclass(kind, Experiment))
 
 
 def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:
@@ -163,7 +149,7 @@ def test_no_near_match_discards_publishes_or_trusts(verb: str, flag: str) -> Non
 
 def test_a_misspelt_name_in_python_is_not_corrected_to_what_discards() -> None:
     with pytest.raises(OptionError, match="there is no option 'overwrit'; Known: "):
-        configured(configuration("sweep"), {"model": "demo", "overwrit": True}, "sweep")
+        load_verb("sweep")(model="demo", overwrit=True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from layerwise.measure.interventions.sweep import runnable
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcForSequenceClassification
 from layerwise.models.elc.wiring import ElcWiring, rewired
 from layerwise.plan import Edge, LayerWeights, Plan
-from layerwise.runner.options.plans import PlanOptions
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.stack import load
 from models.published import as_published, logits, padded_batch, random_model, small_config
 from rounding import realigned
@@ -71,7 +71,7 @@ def test_parallel_branches_are_refused_where_layers_mix() -> None:
 
 def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     stack = load(random_model("elc"))
-    members = PlanOptions(families=("painters",)).members(stack.depth)
+    members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
     kept, left_out = runnable(stack, members)
     parallel = [member for member in members if "|" in str(member.plan)]
     assert parallel
@@ -80,12 +80,12 @@ def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     assert left_out[0].startswith(f"{len(parallel)} plans of painters left out: the layers of ElcForMaskedLM read")
     assert runnable(load(random_model("ltg")), members) == (members, ())
     with pytest.raises(UnsupportedModel, match=r"\(1\|2\)"):
-        runnable(stack, PlanOptions(families=(), plan=("0 (1|2)",)).members(stack.depth))
+        runnable(stack, PlanChoice.check((), ("0 (1|2)",), (), None, "2").list_members(stack.depth))
 
 
 def test_families_of_which_nothing_is_left_are_refused() -> None:
     stack = load(random_model("elc"))
-    members = PlanOptions(families=("painters",)).members(stack.depth)
+    members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
     parallel = [member for member in members if "|" in str(member.plan) or member.family == "identity"]
     with pytest.raises(UnsupportedModel, match=r"^the model can run none of these plans: \d+ plans of painters left"):
         runnable(stack, parallel)

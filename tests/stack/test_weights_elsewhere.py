@@ -21,8 +21,7 @@ from layerwise.measure.gradients.backward import differentiable
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.weights.deltas import deltas
 from layerwise.plan import Plan, Reduction
-from layerwise.runner.opening import base_model
-from layerwise.runner.options.common import BaseModelOptions
+from layerwise.runner.opening import open_base
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack import weights as module
 from layerwise.stack.executors.state import Merger
@@ -160,7 +159,7 @@ def _differentiate(stack: Stack) -> None:
 NEED_ALL: tuple[Callable[[Stack], Any], ...] = (lambda stack: random_twin(stack, 0),)
 NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (
     lambda stack: deltas(stack, seed=0),
-    lambda stack: base_model("", BaseModelOptions(model=""), stack),
+    open_base,
     _differentiate,
 )
 

@@ -19,8 +19,7 @@ from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, RunError, SwarmError
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
-from layerwise.runner.catalogue import configuration
-from layerwise.runner.option import options_of
+from layerwise.runner.catalogue import load_verb
 from layerwise.runner.reporter import Silent
 from layerwise.runner.study import describe_call
 from layerwise.stack import load
@@ -132,7 +131,7 @@ def test_a_model_that_no_other_process_can_open_is_refused(texts: Path, tmp_path
 
 
 def test_a_sweep_alone_has_the_options() -> None:
-    assert {verb for verb in VERBS if "workers" in options_of(configuration(verb))} == {"sweep"}
+    assert {verb for verb in VERBS if "workers" in load_verb(verb).arguments} == {"sweep"}
 
 
 def test_workers_without_a_cluster_are_refused() -> None:

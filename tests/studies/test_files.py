@@ -9,7 +9,7 @@ import pytest
 from cli.command import layerwise, refused
 from layerwise.errors import OptionError
 from layerwise.runner.files import RECIPES, ExperimentFile
-from layerwise.runner.spelling import as_command
+from layerwise.runner.verb import Verb, write_command
 
 BERT = {
     "suite": ("glue",),
@@ -163,19 +163,19 @@ def test_every_recipe_says_what_the_documents_say() -> None:
     for name in RECIPES:
         file = ExperimentFile.read(name)
         given = {
-            stage: {key: value for key, value in NEEDS.items() if _takes(kind, key)}
-            for stage, kind in file.kinds().items()
+            stage: {key: value for key, value in NEEDS.items() if _takes(verb, key)}
+            for stage, verb in file.load_verbs().items()
         }
-        for stage in file.configurations(given):
+        for stage in file.list_calls(given):
             written = {key for key in file.stages[stage.name] if key not in ("experiment", "run")}
             stages[name, stage.name] = {
-                key: value for key in written if "runs/" not in str(value := getattr(stage.config, key))
+                key: value for key in written if "runs/" not in str(value := getattr(stage.call, key))
             }
     assert stages == DOCUMENTS
 
 
-def _takes(kind: type, name: str) -> bool:
-    return name in getattr(kind, "__dataclass_fields__", {}) and not (name == "text" and "images" in kind.__dict__)
+def _takes(verb: Verb, name: str) -> bool:
+    return name in verb.arguments and not (name == "text" and "images" in verb.arguments)
 
 
 def test_a_recipe_says_its_stages_and_what_they_take_before_it_begins(
@@ -193,10 +193,12 @@ def test_a_recipe_says_its_stages_and_what_they_take_before_it_begins(
 def test_a_stage_that_reads_another_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = ExperimentFile.read("layershuffle")
-    stages = {stage.name: stage for stage in file.configurations()}
-    assert stages["survey"].waits_for() == ("train",)
-    assert "layerwise robustness merge runs/layershuffle/twelve --select-on" in as_command(stages["merge"].config)
-    assert stages["twelve"].waits_for() == ()
+    stages = {stage.name: stage for stage in file.list_calls()}
+    assert stages["survey"].list_missing() == ("train",)
+    assert "layerwise robustness merge runs/layershuffle/twelve --select-on" in write_command(
+        stages["merge"].call.verb, stages["merge"].call.options
+    )
+    assert stages["twelve"].list_missing() == ()
 
 
 def test_what_is_given_beside_a_file_stands_in_every_stage_that_has_it(tmp_path: Path) -> None:
@@ -215,19 +217,19 @@ def test_what_is_given_beside_a_file_stands_in_every_stage_that_has_it(tmp_path:
         "--set",
         "lr_scheduler_type=linear",
     ]
-    long, plans = file.configurations(
-        file.chosen(["long"]).options(words[:2]) | file.chosen(["plans"]).options(words[2:5])
+    long, plans = file.list_calls(
+        file.select(["long"]).parse_options(words[:2]) | file.select(["plans"]).parse_options(words[2:5])
     )
-    assert (long.config.steps, long.config.seeds) == (600, 3)
-    assert (plans.config.families, plans.config.similarity) == (("looped", "gain_sweep"), False)
-    assert plans.config.run == Path("runs/two/plans")
-    assert file.chosen(["long"]).options(words[5:]) == {"long": {"set": ("lr_scheduler_type=linear",)}}
+    assert (long.call.steps, long.call.seeds) == (600, 3)
+    assert (plans.call.families, plans.call.similarity) == (("looped", "gain_sweep"), False)
+    assert plans.call.run == Path("runs/two/plans")
+    assert file.select(["long"]).parse_options(words[5:]) == {"long": {"set": ("lr_scheduler_type=linear",)}}
 
 
 def test_an_option_leaves_stages_alone_that_set_it_otherwise_than_the_first_and_one_stage_can_be_named() -> None:
     def configurations(recipe: str, *words: str) -> dict[str, Any]:
         file = ExperimentFile.read(recipe)
-        return {stage.name: stage.config for stage in file.configurations(file.options(words))}
+        return {stage.name: stage.call for stage in file.list_calls(file.parse_options(words))}
 
     shuffled = configurations("layershuffle", "--images", "digits", "--seeds", "1", "--merge.draws=4", "--model", "vit")
     assert (shuffled["train"].seeds, shuffled["twelve"].seeds) == (1, 12), "a training of one model cannot be merged"
@@ -260,4 +262,4 @@ def test_the_stage_that_cannot_be_is_named_with_those_that_can() -> None:
     with pytest.raises(
         OptionError, match=re.escape("without this stage: layerwise run painters curves benchmarks healed frozen")
     ):
-        ExperimentFile.read("painters").configurations({"tuned": {"seeds": 0}})
+        ExperimentFile.read("painters").list_calls({"tuned": {"seeds": 0}})

@@ -11,7 +11,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import CHOSEN, SEARCH
 from layerwise.runner.opening import in_words, numerics, task_digest
-from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.plan_choice import chosen_plan
 from layerwise.stack.precision import matmul_precision
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated
 
 import pytest
 from rich.console import Console
@@ -15,11 +15,13 @@ from layerwise.errors import MeasureError, RunError
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.runner import terminal
-from layerwise.runner.experiment import Experiment, Inputs
-from layerwise.runner.option import option
-from layerwise.runner.perform import describe, perform
-from layerwise.runner.reporter import Reporter, duration
-from layerwise.runner.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.runner.argument import Range
+from layerwise.runner.arguments import PathLike
+from layerwise.runner.reporter import Reporter, Silent, duration
+from layerwise.runner.result import Result
+from layerwise.runner.study import RunDescription, start_run
+from layerwise.runner.tasks import Task, TaskSession
+from layerwise.runner.verb import from_command_line, verb
 
 
 class Recorder:
@@ -37,42 +39,57 @@ class Recorder:
         self.results.append(text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counting(Experiment):
-    VERB: ClassVar = "counting"
-
-    steps: int = option(3, "Steps.", least=1)
-    interrupted_at: int | None = option(None, "The step before which Ctrl-C is pressed.")
-    refused: bool = option(False, "Whether the last step has no honest answer.")
-
-    RUNS: ClassVar = "counting"
-
-    def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
-        reporter.log("opening")
-        manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("counting",), (), self.seed)
-        yield Outline(
-            manifest, lambda: [f"{self.steps} steps"], discard=lambda folder: (folder / "model").unlink(missing_ok=True)
-        )
-        for step in range(self.steps):
-            yield from Step(self, step)
-        return Completed([Score("count", "steps", float(self.steps), claim="all")])
-
-
 @dataclass(frozen=True)
-class Step(Unit[None]):
-    config: Counting
+class Step(Task[None]):
     number: int
+    interrupted: bool
+    refused: bool
 
-    def carry_out(self, session: UnitSession) -> None:
-        config, stored = self.config, session.store.scores("effect")
+    def carry_out(self, session: TaskSession) -> None:
+        stored = session.store.scores("effect")
         if any(score.claim == str(self.number) for score in stored):
             return
         computed.append(self.number)
-        if self.number == config.interrupted_at:
+        if self.interrupted:
             raise KeyboardInterrupt
-        if config.refused and self.number == config.steps - 1:
+        if self.refused:
             raise MeasureError("the last step is not finite")
         session.store.replace_scores("effect", [*stored, Score("effect", "x", 1.0, claim=str(self.number))])
+
+
+@verb("counting")
+def counting(
+    steps: Annotated[int, Range(least=1)] = 3,
+    *,
+    interrupted_at: int | None = None,
+    refused: bool = False,
+    survives: bool = False,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: int = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Count steps."""
+    reporter = reporter or Silent()
+    reporter.log("opening")
+    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("counting",), (), seed)
+    described = RunDescription(
+        manifest=manifest,
+        lines=[f"{steps} steps"],
+        discard=lambda folder: (folder / "model").unlink(missing_ok=True),
+    )
+    with start_run(described) as study:
+        notes = {}
+        for number in range(steps):
+            step = Step(number, number == interrupted_at, refused and number == steps - 1)
+            try:
+                study.execute(step)
+            except MeasureError as refusal:
+                if not survives:
+                    raise
+                notes["count"] = [str(refusal)]
+        study.write([Score("count", "steps", float(steps), claim="all")], notes)
+    return Result(study.folder)
 
 
 computed: list[int] = []
@@ -90,22 +107,22 @@ def subjects(folder: Path) -> list[str]:
 
 def test_a_run_is_named_by_what_it_computes_and_its_report_is_written() -> None:
     reporter = Recorder()
-    result = perform(Counting(), reporter)
+    result = counting(reporter=reporter)
     assert result.folder.parent == Path("runs")
     assert (result.folder / "report.html").is_file()
     assert reporter.logs == ["opening", "3 steps", f"run folder: {result.folder}"]
     assert reporter.results[-1] == f"report: {result.folder / 'report.html'}"
-    assert perform(Counting()).folder == result.folder
-    assert perform(Counting(seed=1)).folder != result.folder
+    assert counting(reporter=Silent()).folder == result.folder
+    assert counting(seed=1, reporter=Silent()).folder != result.folder
 
 
 def test_an_interrupted_experiment_says_what_it_leaves_and_goes_on(tmp_path: Path) -> None:
     reporter = Recorder()
     with pytest.raises(KeyboardInterrupt):
-        perform(Counting(run=tmp_path / "run", interrupted_at=2), reporter)
+        counting(run=tmp_path / "run", interrupted_at=2, reporter=reporter)
     assert "run the same command again to resume" in reporter.logs[-1]
     assert subjects(tmp_path / "run") == ["0", "1"]
-    perform(Counting(run=tmp_path / "run"))
+    counting(run=tmp_path / "run", reporter=Silent())
     assert subjects(tmp_path / "run") == ["0", "1", "2"]
 
 
@@ -113,7 +130,7 @@ def test_ctrl_c_works_again_in_a_process_that_lives_on(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs behind
     try:
         with pytest.raises(KeyboardInterrupt):
-            perform(Counting(run=tmp_path / "run", interrupted_at=1))
+            counting(run=tmp_path / "run", interrupted_at=1, reporter=Silent())
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -122,27 +139,27 @@ def test_ctrl_c_works_again_in_a_process_that_lives_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [3, 1])
 def test_a_refusal_is_raised_once_the_report_of_any_rows_is_written(tmp_path: Path, steps: int) -> None:
     with pytest.raises(MeasureError, match="not finite"):
-        perform(Counting(run=tmp_path / "run", steps=steps, refused=True))
+        counting(run=tmp_path / "run", steps=steps, refused=True, reporter=Silent())
     assert (tmp_path / "run" / "report.html").is_file() == (steps > 1)
 
 
 def test_overwrite_discards_rows_and_what_the_experiment_says(tmp_path: Path) -> None:
-    perform(Counting(run=tmp_path / "run", steps=3))
+    counting(run=tmp_path / "run", steps=3, reporter=Silent())
     (tmp_path / "run" / "model").touch()
-    perform(Counting(run=tmp_path / "run", steps=2, overwrite=True))
+    counting(run=tmp_path / "run", steps=2, overwrite=True, reporter=Silent())
     assert subjects(tmp_path / "run") == ["0", "1"]
     assert not (tmp_path / "run" / "model").exists()
 
 
 def test_another_experiment_is_not_mixed_in(tmp_path: Path) -> None:
-    perform(Counting(run=tmp_path / "run"))
+    counting(run=tmp_path / "run", reporter=Silent())
     with pytest.raises(RunError, match="seed"):
-        perform(Counting(run=tmp_path / "run", seed=1))
+        counting(run=tmp_path / "run", seed=1, reporter=Silent())
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_the_manifest_stores_the_options_that_were_given_but_not_overwrite(tmp_path: Path, overwrite: bool) -> None:
-    perform(Counting(run=tmp_path / "run", steps=2, overwrite=overwrite))
+    counting(run=tmp_path / "run", steps=2, overwrite=overwrite, reporter=Silent())
     content = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert content["experiment"] == {"experiment": "counting", "run": str(tmp_path / "run"), "steps": 2}
 
@@ -150,39 +167,28 @@ def test_the_manifest_stores_the_options_that_were_given_but_not_overwrite(tmp_p
 def test_a_complete_run_begins_no_unit_again_and_other_options_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    perform(Counting(run=tmp_path / "run", steps=2))
-    monkeypatch.setattr(Step, "carry_out", lambda *_: pytest.fail("a unit was begun again"))
-    perform(Counting(run=tmp_path / "run", steps=2), told := Recorder())
+    counting(run=tmp_path / "run", steps=2, reporter=Silent())
+    monkeypatch.setattr(Step, "carry_out", lambda *_: pytest.fail("a task was begun again"))
+    counting(run=tmp_path / "run", steps=2, reporter=(told := Recorder()))
     assert any(text.startswith("report: ") for text in told.results)
     monkeypatch.undo()
     computed.clear()
-    perform(Counting(run=tmp_path / "run", steps=3))
+    counting(run=tmp_path / "run", steps=3, reporter=Silent())
     assert computed == [2]
     with Run.open(tmp_path / "run") as run:
         assert [row.value for row in run.store.scores("count")] == [3.0]
 
 
-def test_what_a_unit_raises_the_experiment_may_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Counting.begin
-
-    def going_on(self: Counting, reporter: Reporter, inputs: Inputs) -> Steps:
-        steps = begin(self, reporter, inputs)
-        yield next(steps)
-        try:
-            yield from Step(self, 0)
-        except MeasureError as refusal:
-            return Completed([Score("count", "steps", 0.0, claim="all")], {"count": [str(refusal)]})
-        raise AssertionError("the step refuses")
-
-    monkeypatch.setattr(Counting, "begin", going_on)
-    perform(Counting(run=tmp_path / "run", steps=1, refused=True))
+def test_a_study_may_go_on_from_what_a_task_raises(tmp_path: Path) -> None:
+    counting(1, run=tmp_path / "run", refused=True, survives=True, reporter=Silent())
     with Run.open(tmp_path / "run") as run:
         assert [note.text for note in run.store.notes("count")] == ["the last step is not finite"]
 
 
 def test_describing_computes_nothing_and_makes_no_folder(tmp_path: Path) -> None:
     reporter = Recorder()
-    describe(Counting(steps=5), reporter)
+    with from_command_line(dry_run=True):
+        counting(5, reporter=reporter)
     assert reporter.results[0] == "5 steps"
     assert reporter.results[1].startswith("run folder: runs")
     assert os.listdir(tmp_path) == []

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 import layerwise
 from cli.conftest import save_llama, save_texts
-from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Silent
 from layerwise.studies.save.verb import save
 

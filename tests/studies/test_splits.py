@@ -20,8 +20,7 @@ from layerwise.errors import DataError, RunError, TrainError
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
-from layerwise.runner.opening import base_model
-from layerwise.runner.options.common import CorpusOptions, DataOptions, LoadingOptions
+from layerwise.runner.opening import open_base
 from layerwise.runner.reporter import Silent
 from layerwise.runner.study import describe_call
 from layerwise.runner.training_options import TrainingData
@@ -53,67 +52,67 @@ def vision() -> Stack:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (DataOptions(images="digits", text=Path("x.txt")), "--images and --text were both given"),
-        (DataOptions(images="digits"), "demo takes text: give --text"),
-        (DataOptions(limit=3), "--limit counts images, and demo takes text"),
+        (TrainingData(images="digits", text=Path("x.txt")), "--images and --text were both given"),
+        (TrainingData(images="digits"), "demo takes text: give --text"),
+        (TrainingData(limit=3), "--limit counts images, and demo takes text"),
     ],
 )
-def test_a_language_model_refuses_images(demo: Stack, options: DataOptions, message: str) -> None:
+def test_a_language_model_refuses_images(demo: Stack, options: TrainingData, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_splits(options, demo, None, Silent(), seed=0)
 
 
-@pytest.mark.parametrize("options", [DataOptions(text=Path("x.txt")), DataOptions(validation=Path("x.txt"))])
-def test_a_vision_model_refuses_texts(vision: Stack, options: DataOptions) -> None:
+@pytest.mark.parametrize("options", [TrainingData(text=Path("x.txt")), TrainingData(validation=Path("x.txt"))])
+def test_a_vision_model_refuses_texts(vision: Stack, options: TrainingData) -> None:
     with pytest.raises(DataError, match="demo-vit takes images: give --images FOLDER_OR_DATASET"):
         read_splits(options, vision, None, Silent(), seed=0)
     with pytest.raises(DataError, match="demo-vit takes images"):
-        read_splits(DataOptions(), vision, None, Silent(), seed=0, corpus=OPENED)
+        read_splits(TrainingData(), vision, None, Silent(), seed=0, corpus=OPENED)
 
 
 @pytest.mark.slow
 def test_demo_models_bring_their_own_data(demo: Stack, vision: Stack) -> None:
-    assert len(read_splits(DataOptions(), demo, None, Silent(), seed=0).train) > 1000
-    assert len(read_splits(DataOptions(limit=20), vision, location_of("demo-vit"), Silent(), seed=0).train) <= 20
+    assert len(read_splits(TrainingData(), demo, None, Silent(), seed=0).train) > 1000
+    assert len(read_splits(TrainingData(limit=20), vision, location_of("demo-vit"), Silent(), seed=0).train) <= 20
 
 
 def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path: Path) -> None:
     (tmp_path / "opened").mkdir()
     for document in OPENED.documents:
         (tmp_path / "opened" / f"{int(document.id):02}.txt").write_text(document.text)
-    _, opened = divided_documents(CorpusOptions(), 3, OPENED)
-    name, read = divided_documents(CorpusOptions(text=tmp_path / "opened"), 3)
+    _, opened = divided_documents(TrainingData(), 3, OPENED)
+    name, read = divided_documents(TrainingData(text=tmp_path / "opened"), 3)
     assert name.endswith("opened")
     assert [len(part) for part in opened.parts.values()] == [len(part) for part in read.parts.values()]
-    splits = read_splits(DataOptions(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
+    splits = read_splits(TrainingData(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
     assert splits.name == "opened"
     assert len(splits.test) > 0
 
 
 def test_held_out_texts_need_a_text() -> None:
     with pytest.raises(DataError, match="held out of the training of a text: give it, --text PATH"):
-        divided_documents(CorpusOptions(validation=Path("x.txt")), 0)
+        divided_documents(TrainingData(validation=Path("x.txt")), 0)
 
 
 @pytest.mark.slow
 def test_without_a_text_the_standard_library_is_divided() -> None:
-    name, division = divided_documents(CorpusOptions(), 0)
+    name, division = divided_documents(TrainingData(), 0)
     assert name == "standard library"
     assert all(division.parts[part] for part in ("train", "validation", "test"))
 
 
 def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: Stack) -> None:
-    options = DataOptions(max_length=16, select_on="reported")
+    options = TrainingData(max_length=16, select_on="reported")
     text = read_splits(options, demo, None, Silent(), seed=3, corpus=OPENED)
     pictures = read_splits(
-        DataOptions(limit=20, select_on="reported"), vision, location_of("demo-vit"), Silent(), seed=0
+        TrainingData(limit=20, select_on="reported"), vision, location_of("demo-vit"), Silent(), seed=0
     )
     for splits in (text, pictures):
         assert splits.validation is splits.test
         assert splits.train is not splits.test
         (note,) = split_notes(splits)
         assert note.startswith("Checkpoints were selected on the examples that are reported (--select-on reported)")
-    apart = read_splits(DataOptions(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
+    apart = read_splits(TrainingData(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
     assert split_notes(apart) == ()
     assert apart.digest != text.digest
     told = split_notes(replace(pictures, origin="reported on all of its validation split"))
@@ -138,11 +137,8 @@ def test_packed_texts_are_full_rows_that_the_engine_keeps_apart(demo: Stack, vis
         read_splits(TrainingData(), vision, None, Silent(), seed=0, pack=True)
 
 
-OPTIONS = LoadingOptions(device="cpu")
-
-
 def test_a_named_model_is_opened_again_in_float32() -> None:
-    base = base_model("demo", OPTIONS)
+    base = open_base("demo", device="cpu")
     first, second = base.again(), base.again()
     assert first.model is not second.model
     assert first.dtype == torch.float32
@@ -152,14 +148,14 @@ def test_a_named_model_is_opened_again_in_float32() -> None:
 def test_an_opened_model_is_copied_and_stays_as_it_is() -> None:
     stack = load("demo", device="cpu", dtype="bfloat16")
     before = weight_hash(stack.model)
-    copy = base_model("demo", OPTIONS, stack).again()
+    copy = open_base(stack).again()
     torch.nn.init.zeros_(next(copy.model.parameters()))
     assert (copy.dtype, stack.dtype) == (torch.float32, torch.bfloat16)
     assert weight_hash(stack.model) == before
 
 
 def test_an_opened_model_takes_no_new_head() -> None:
-    base = base_model("demo-vit", OPTIONS, load("demo-vit", device="cpu"))
+    base = open_base(load("demo-vit", device="cpu"))
     with pytest.raises(TrainError, match="give its name or its folder"):
         base.base(("one", "two"))
 

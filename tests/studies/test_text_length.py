@@ -19,7 +19,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST
 from layerwise.runner import text_length as module
-from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.opening import BATCH_TOKENS
 from layerwise.runner.reporter import Silent
 from layerwise.runner.text_length import MINUTES, USED, TextRequest, TimedText, choose_text, tokens_within
 from layerwise.stack import Stack

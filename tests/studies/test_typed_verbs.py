@@ -9,10 +9,10 @@ import layerwise
 from cli.command import layerwise as command
 from layerwise.catalogue import VERBS
 from layerwise.errors import OptionError
-from layerwise.runner.catalogue import configuration
+from layerwise.runner.catalogue import load_verb
 from layerwise.runner.verb import Verb
 
-TYPED: dict[str, Verb] = {name: kind for name in VERBS if isinstance(kind := configuration(name), Verb)}
+TYPED: dict[str, Verb] = {name: load_verb(name) for name in VERBS}
 
 each_verb = pytest.mark.parametrize("verb", TYPED.values(), ids=list(TYPED))
 

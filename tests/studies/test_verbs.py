@@ -6,9 +6,7 @@ import pydoc
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import MISSING
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,15 +20,10 @@ from layerwise.cli import command as cli
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError
 from layerwise.plan import Plan
-from layerwise.runner import perform as runner
-from layerwise.runner import verbs
-from layerwise.runner.catalogue import configuration
-from layerwise.runner.experiment import Configuration, Experiment
-from layerwise.runner.files import ExperimentFile, to_yaml
-from layerwise.runner.option import given_options, options_of
+from layerwise.runner.catalogue import load_verb
+from layerwise.runner.files import ExperimentFile, write_yaml
 from layerwise.runner.reporter import Silent
-from layerwise.runner.spelling import as_command
-from layerwise.runner.verb import Verb
+from layerwise.runner.verb import VerbCall, write_command
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
 
@@ -150,31 +143,6 @@ def test_names_that_a_module_does_not_have_are_refused() -> None:
             module.nothing  # noqa: B018
 
 
-FUNCTIONS = {
-    **{verb: getattr(verbs, verb) for verb in ("search",)},
-}
-
-
-def test_every_experiment_is_a_function() -> None:
-    kinds = {verb: configuration(verb) for verb in VERBS}
-    configured = {verb for verb, kind in kinds.items() if not isinstance(kind, Verb) and issubclass(kind, Experiment)}
-    assert FUNCTIONS.keys() == configured
-
-
-@pytest.mark.parametrize("verb", FUNCTIONS)
-def test_a_function_shows_every_option_with_its_type_its_default_and_its_help(verb: str) -> None:
-    function, kind = FUNCTIONS[verb], configuration(verb)
-    parameters = inspect.signature(function).parameters
-    own = {"batches", "metric"} if verb == "sweep" else set()
-    assert set(parameters) == {*options_of(kind), *own, "reporter"}
-    for name, (field, option) in options_of(kind).items():
-        assert parameters[name].annotation is not inspect.Parameter.empty
-        assert f"    {name}: " in function.__doc__, option.help
-        if field.default not in (MISSING, None):
-            assert parameters[name].default == field.default
-    assert "--" not in function.__doc__.partition("\nOptions:\n")[2]
-
-
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(result: layerwise.Result) -> None:
     with pytest.raises(LayerwiseError, match=r"has no rows of 'efect'; did you mean effect\? Known: effect, "):
         result.table("efect")
@@ -215,51 +183,41 @@ SETTINGS = [
 
 EXAMPLES = [
     pytest.param(verb, example, id=f"{verb} {example}")
-    for verb, example in [*((verb, each) for verb in VERBS for each in configuration(verb).EXAMPLES), *SETTINGS]
+    for verb, example in [*((verb, each) for verb in VERBS for each in load_verb(verb).examples), *SETTINGS]
 ]
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Configuration]:
+def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., VerbCall]:
     monkeypatch.chdir(tmp_path)
     Path("my_pairs.jsonl").touch()
     Path("mergekit.yml").write_text("0-3")
-    configs: list[Configuration] = []
+    calls: list[VerbCall] = []
 
-    def kept(config: Configuration, **_: Any) -> int:
-        configs.append(config)
+    def keep(call: VerbCall, **_: Any) -> int:
+        calls.append(call)
         return 0
 
-    monkeypatch.setattr(cli, "carry_out", kept)
+    monkeypatch.setattr(cli, "carry_out", keep)
 
-    def reading(*words: str) -> Configuration:
-        configs.clear()
+    def read_words(*words: str) -> VerbCall:
+        calls.clear()
         ended = command(*words)
         assert ended.code == 0, ended.err
-        return configs[0]
+        return calls[0]
 
-    return reading
+    return read_words
 
 
 @pytest.mark.parametrize(("verb", "example"), EXAMPLES)
-def test_a_command_a_file_and_a_call_are_one_configuration(
-    verb: str, example: str, read: Callable[..., Configuration], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_command_and_a_file_are_one_call(
+    verb: str, example: str, read: Callable[..., VerbCall], tmp_path: Path
 ) -> None:
-    config = read(*verb.split(), *shlex.split(example))
-    assert configuration(verb) in (type(config), getattr(config, "verb", None))
-    assert read(*shlex.split(as_command(config))[1:]) == config
-    file, written = tmp_path / "experiment.yaml", to_yaml(config)
+    call = read(*verb.split(), *shlex.split(example))
+    assert call.verb is load_verb(verb)
+    assert read(*shlex.split(write_command(call.verb, call.options))[1:]) == call
+    file, written = tmp_path / "experiment.yaml", write_yaml(call)
     for text in (written, re.sub(r"^\w+:", lambda name: name[0].replace("_", "-"), written, flags=re.MULTILINE)):
         file.write_text(text)
-        (stage,) = ExperimentFile.read(file).configurations()
-        assert stage.config == config
-    calls: list[Configuration] = []
-
-    def kept(config: Configuration, *_: Any, **__: Any) -> SimpleNamespace:
-        calls.append(config)
-        return SimpleNamespace(folder=tmp_path)
-
-    monkeypatch.setattr(runner, "perform", kept)
-    if isinstance(config, Experiment):
-        FUNCTIONS[verb](**given_options(config))
-        assert calls == [config]
+        (stage,) = ExperimentFile.read(file).list_calls()
+        assert stage.call == call

@@ -16,15 +16,15 @@ from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnknownOpt
 
 import layerwise
 from layerwise.catalogue import CATALOGUE, VERBS
-from layerwise.cli.command import command, help_of
+from layerwise.cli.command import build_command, describe_verb
 from layerwise.cli.plan import plan
 from layerwise.cli.report import report
 from layerwise.cli.run import run
 from layerwise.errors import LayerwiseError
 from layerwise.plan import Plan
-from layerwise.runner.catalogue import configuration
-from layerwise.runner.option import CONSEQUENTIAL, flag_of, options_of, settings_of
+from layerwise.runner.catalogue import load_verb
 from layerwise.runner.terminal import errors, write
+from layerwise.runner.verb import CONSEQUENTIAL
 
 LENGTHS = ("steps", "epochs")
 """The options that say how long a training is, for those who look for `--tokens`."""
@@ -89,16 +89,17 @@ def build(everything: bool = False, word: str = COMPLETION) -> App:
             if word != first and word in listed:
                 continue
             if first not in verbs:
-                text = help_of(configuration(first), everything) if first in VERBS else TRAIN
+                text = describe_verb(load_verb(first), everything) if first in VERBS else TRAIN
                 verbs[first] = App(name=first, help=text, group=GROUPS[group])
                 app.command(verbs[first])
             if word not in (first, COMPLETION):
                 continue
-            kind = configuration(verb)
+            loaded = load_verb(verb)
+            command = build_command(loaded, everything)
             if member:
-                verbs[first].command(command(kind, everything), name=member, help=help_of(kind, everything))
+                verbs[first].command(command, name=member, help=describe_verb(loaded, everything))
             else:
-                verbs[first].default(command(kind, everything))
+                verbs[first].default(command)
     app.command(plan, group=GROUPS["Plans"], usage="Usage: layerwise plan [OPTIONS] PLAN")
     app.command(report, group=GROUPS["Results"], usage="Usage: layerwise report [OPTIONS] RUN...")
     app.command(run, group=GROUPS["Results"], usage="Usage: layerwise run [OPTIONS] RECIPE_OR_FILE [STAGE...]")
@@ -158,16 +159,13 @@ def _missing(error: MissingArgumentError) -> str:
 
 
 def _metavar(verb: str, flag: str) -> str:
-    kind = configuration(verb) if verb in VERBS else None
-    named = (each for name, (_, each) in options_of(kind).items() if flag_of(kind, name) == flag) if kind else iter(())
-    return next((each.metavar or "VALUE" for each in named), "VALUE")
+    arguments = load_verb(verb).listed.values() if verb in VERBS else ()
+    return next((each.placeholder for each in arguments if each.flag == flag), "VALUE")
 
 
 def _unknown(error: UnknownOptionError) -> str:
     flag = (error.token.keyword or error.token.value).partition("=")[0]
     verb = " ".join(error.command_chain or ())
-    if verb in VERBS and (name := flag.lstrip("-").replace("-", "_")) in settings_of(configuration(verb)):
-        return f"{flag} is a setting of layerwise {verb}: write --set {name}=VALUE"
     known = [each for each in VERBS if flag in _flags(each)]
     text = f"Unknown option: {flag}."
     if known:
@@ -184,8 +182,7 @@ def _unknown(error: UnknownOptionError) -> str:
 
 
 def _flags(verb: str) -> set[str]:
-    kind = configuration(verb)
-    return {flag_of(kind, name) for name in options_of(kind)}
+    return {each.flag for each in load_verb(verb).listed.values()}
 
 
 def _split_plans(words: Sequence[str]) -> Iterator[tuple[str, str]]:

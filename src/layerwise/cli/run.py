@@ -8,10 +8,10 @@ from cyclopts import Parameter
 
 from layerwise.cli.command import DRY_RUN, QUIET, carry_out
 from layerwise.errors import LayerwiseError, OptionError
+from layerwise.runner.argument import check_location
 from layerwise.runner.files import RECIPES, ExperimentFile, FileStage
-from layerwise.runner.option import check_location
-from layerwise.runner.spelling import as_command
 from layerwise.runner.terminal import errors, output, write
+from layerwise.runner.verb import write_command
 
 SOURCE = f"A recipe ({', '.join(RECIPES)}), a YAML file, or a run folder."
 REST = "Stages to run (default: all), and options that replace those of the file: --model demo, or --STAGE.model demo."
@@ -49,19 +49,19 @@ def run(
     names = []
     while words and not words[0].startswith("-"):
         names.append(words.pop(0))
-    file = ExperimentFile.read(source).chosen(names)
-    stages = file.configurations(file.options(words))
+    file = ExperimentFile.read(source).select(names)
+    stages = file.list_calls(file.parse_options(words))
     if len(stages) > 1 or file.takes:
         _announce(file, stages, dry_run, quiet)
     code = 0
     for stage in stages:
         if stage.name:
             write(output, f"\n{stage.name}", style="bold")
-        if dry_run and (waiting := stage.waits_for()):
+        if dry_run and (waiting := stage.list_missing()):
             write(output, f"not counted: it reads the run of {' and '.join(waiting)}, which is not there yet")
             continue
         try:
-            code = max(code, carry_out(stage.config, quiet=quiet, dry_run=dry_run))
+            code = max(code, carry_out(stage.call, quiet=quiet, dry_run=dry_run))
         except LayerwiseError as refusal:
             if not dry_run or len(stages) == 1:
                 raise
@@ -77,4 +77,4 @@ def _announce(file: ExperimentFile, stages: list[FileStage], dry_run: bool, quie
     write(console, file.takes)
     width = max(len(stage.name) for stage in stages)
     for stage in stages:
-        write(console, f"  {stage.name:{width}}  {as_command(stage.config)}")
+        write(console, f"  {stage.name:{width}}  {write_command(stage.call.verb, stage.call.options)}")

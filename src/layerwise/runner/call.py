@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from layerwise.results import Run, Score
-from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.tasks import Remaining, Task, TaskSession
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ def _every(row: Score) -> bool:
 
 
 @dataclass(frozen=True)
-class CallUnit(Unit[list[Score]]):
+class CallUnit(Task[list[Score]]):
     """Rows that are computed once in the life of a run, such as a machine's timings.
 
     They are the rows of `measure` for which `own` holds: the stored ones or, if there are none, the result of
@@ -30,7 +30,7 @@ class CallUnit(Unit[list[Score]]):
     says: str = ""
     own: Callable[[Score], bool] = _every
 
-    def carry_out(self, session: UnitSession) -> list[Score]:
+    def carry_out(self, session: TaskSession) -> list[Score]:
         stored = session.store.scores(self.measure)
         kept = [row for row in stored if self.own(row)]
         if not kept:
@@ -42,17 +42,17 @@ class CallUnit(Unit[list[Score]]):
 
 
 @dataclass(frozen=True)
-class MeasureUnit(Unit[T], Generic[T]):
+class MeasureUnit(Task[T], Generic[T]):
     """A measurement that keeps what it finishes by itself, and does not do again what is there: `measure(session)`."""
 
-    measure: Callable[[UnitSession], T]
+    measure: Callable[[TaskSession], T]
 
-    def carry_out(self, session: UnitSession) -> T:
+    def carry_out(self, session: TaskSession) -> T:
         return self.measure(session)
 
 
 @dataclass(frozen=True)
-class ExpectedWork(Unit[None]):
+class ExpectedWork(Task[None]):
     """Work that is certain to come, whatever the units are that do it: `left(folder, run)` counts it."""
 
     left: Callable[[Path, Run | None], Remaining | None]
@@ -60,7 +60,7 @@ class ExpectedWork(Unit[None]):
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         return self.left(folder, run)
 
-    def carry_out(self, session: UnitSession) -> None:
+    def carry_out(self, session: TaskSession) -> None:
         """Nothing: other units do the work."""
 
 
@@ -68,7 +68,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
+class RoundsUnit(Task[dict[Key, list[Score]]], Generic[Key]):
     """The rows of `measure` by piece: missing `pieces` are measured, and all stored ones are returned.
 
     `key(row)` returns the piece of a row. `begin()` is called once if a piece is missing, and returns the function that
@@ -83,7 +83,7 @@ class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
     parts: int = 1
     time_one: Callable[[], float] | None = None
 
-    def carry_out(self, session: UnitSession) -> dict[Key, list[Score]]:
+    def carry_out(self, session: TaskSession) -> dict[Key, list[Score]]:
         kept = self._kept(session.run)
         missing = [piece for piece in self.pieces if piece not in kept]
         once = self.begin() if missing else None

@@ -1,4 +1,4 @@
-"""Find the configuration class of a verb."""
+"""Find a verb by its name on the command line."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from importlib import import_module
 
 from layerwise.catalogue import VERBS
 from layerwise.errors import OptionError, near_matches
-from layerwise.runner.experiment import Configuration, Experiment
 from layerwise.runner.verb import Verb
 
 
-def configuration(verb: str) -> type[Configuration]:
-    """The configuration class of a verb. Raises `OptionError` for a verb that there is not."""
-    if verb not in VERBS:
-        raise OptionError(f"there is no experiment called {verb[:60]!r}; {near_matches(verb, VERBS)}")
-    module, _, name = VERBS[verb].partition(":")
-    loaded = getattr(import_module(f"layerwise.studies.{module}"), name)
-    kind: type[Configuration] = getattr(loaded, "__verb__", loaded)
-    return kind
+def load_verb(name: str) -> Verb:
+    """Return a verb, importing the module of its function.
 
-
-def experiment(verb: str) -> type[Experiment]:
-    """The configuration class of an experiment. Raises `OptionError` for any other verb."""
-    kind = configuration(verb)
-    if isinstance(kind, Verb) or not issubclass(kind, Experiment):
-        raise OptionError(f"{verb} is no experiment: it keeps no run; write layerwise {verb} --help")
-    return kind
+    Raises:
+        OptionError: If there is no verb of that name.
+    """
+    if name not in VERBS:
+        raise OptionError(f"there is no experiment called {name[:60]!r}; {near_matches(name, VERBS)}")
+    module, _, function = VERBS[name].partition(":")
+    found: Verb = getattr(import_module(f"layerwise.studies.{module}"), function).__verb__
+    return found

@@ -1,11 +1,11 @@
-"""Read experiments from YAML files (packaged ones are recipes): a single one, or several as stages.
+"""Read calls of verbs from YAML files (packaged ones are recipes): a single one, or several as stages.
 
     takes: what the recipe needs, and how long it takes
     stages:
       train:  {experiment: train robust, model: google/vit-base-patch16-224, methods: [layershuffle]}
       survey: {experiment: robustness, model: "{runs}/train", run: null}
 
-The rows of a stage go into `{runs}/STAGE`; with `run: null` the experiment names its folder.
+The rows of a stage go into `{runs}/STAGE`; with `run: null` the verb names its folder.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from layerwise.bounded import Unreadable, decoded, read_bytes
 from layerwise.errors import LayerwiseError, OptionError, near_matches
 from layerwise.results import Run
 from layerwise.results.run import is_run
-from layerwise.runner.catalogue import configuration
-from layerwise.runner.experiment import Configuration, Experiment, unread_values
-from layerwise.runner.option import converted, flag_of, from_text, is_switch, options_of, plain, split_settings
-from layerwise.runner.spelling import in_flags, refusals
-from layerwise.runner.verb import Verb, VerbCall
+from layerwise.runner.argument import parse_argument
+from layerwise.runner.catalogue import load_verb
+from layerwise.runner.reporter import Reporter
+from layerwise.runner.verb import Verb, VerbCall, from_command_line
 
 VERB = "experiment"
 
@@ -33,25 +32,34 @@ STAGES, TAKES = "stages", "takes"
 RECIPES = tuple(sorted(path.stem for path in (Path(__file__).parent / "recipes").glob("*.yaml")))
 """The recipes that ship with layerwise, by name."""
 
+ALTERNATIVES = (
+    ("minutes", "tokens"),
+    ("steps", "epochs"),
+    ("learning_rate", "learning_rates"),
+    ("batch_size", "batch_sizes"),
+)
+"""Options that replace each other: one that is given displaces the others of a file."""
+
 _RUNS = "{runs}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileStage:
-    """One experiment of a file, ready to be carried out: its name, its configuration, and the stages it reads."""
+    """One call of a file: its name, the call, the stages whose runs it reads, and the folder of the runs."""
 
     name: str
-    config: Configuration
+    call: VerbCall
     after: tuple[str, ...] = ()
     runs: Path = Path("runs")
 
-    def waits_for(self) -> tuple[str, ...]:
+    def list_missing(self) -> tuple[str, ...]:
+        """Return the stages whose runs are missing."""
         return tuple(name for name in self.after if not is_run(self.runs / name))
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFile:
-    """The experiments of a file by stage, as plain values, and its requirements; a single one has no stage name."""
+    """The calls of a file by stage, as plain values, and its requirements; a single one has no stage name."""
 
     name: str
     stages: Mapping[str, Mapping[str, Any]]
@@ -59,10 +67,14 @@ class ExperimentFile:
 
     @classmethod
     def read(cls, source: str | Path) -> ExperimentFile:
-        """Read a recipe, a YAML file, or a run folder to resume; raises `OptionError` for anything else."""
+        """Read a recipe, a YAML file, or a run directory to resume.
+
+        Raises:
+            OptionError: If it is something else.
+        """
         path = Path(source)
         if str(source) in RECIPES:
-            content = _yaml(Path(__file__).parent / "recipes" / f"{source}.yaml")
+            content = _read_yaml(Path(__file__).parent / "recipes" / f"{source}.yaml")
         elif path.is_dir():
             with Run.open(path) as run:
                 content = {**run.manifest.experiment, "run": str(path)} if run.manifest.experiment else None
@@ -74,7 +86,7 @@ class ExperimentFile:
             known = near_matches(str(source), RECIPES)
             raise OptionError(f"there is no recipe, file or run {str(source)[:60]!r}; {known}")
         else:
-            content = _yaml(path)
+            content = _read_yaml(path)
         stages = content.get(STAGES) if isinstance(content, Mapping) else None
         if isinstance(stages, Mapping) and all(isinstance(each, Mapping) for each in stages.values()):
             return cls(str(source), stages, str(content.get(TAKES, "")).strip())
@@ -82,92 +94,104 @@ class ExperimentFile:
             raise OptionError(f"{source} names no experiment: write `{VERB}: sweep` (or another verb) and its options")
         return cls(str(source), {"": content})
 
-    def chosen(self, names: Sequence[str] = ()) -> ExperimentFile:
-        """The same with the stages that are named, in the file's order, or all of them. Raises `OptionError`."""
+    def select(self, names: Sequence[str] = ()) -> ExperimentFile:
+        """Return the file with the named stages, in its order, or all of them.
+
+        Raises:
+            OptionError: If there is no stage of a name.
+        """
         for name in names:
             if name not in self.stages:
                 raise OptionError(f"{self.name} has no stage {name[:60]!r}; {near_matches(name, self.stages)}")
         return replace(self, stages={name: each for name, each in self.stages.items() if not names or name in names})
 
-    def kinds(self) -> dict[str, type[Configuration]]:
-        return {name: configuration(str(each.get(VERB))) for name, each in self.stages.items()}
+    def load_verbs(self) -> dict[str, Verb]:
+        """Return the verb of every stage."""
+        return {name: load_verb(str(each.get(VERB))) for name, each in self.stages.items()}
 
-    def configurations(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:
-        """Return every stage with its configuration; `given` options, by stage, replace those of the file.
+    def list_calls(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:
+        """Return every stage with its call; `given` options, by stage, replace those of the file.
 
-        They also replace their `ALTERNATIVES`. Runs of stages are in `runs/NAME` or in the given `run`. Options that a
-        stage would not read are left out if there are several. Raises `OptionError`, which names the stage.
+        Runs of stages are in `runs/NAME` or in the given `run`.
+
+        Raises:
+            OptionError: If an option does not fit; the message names the stage.
         """
-        made = []
-        for name, kind in self.kinds().items():
-            content = self._content(name)
-            mine = dict((given or {}).get(name, {}))
-            runs = Path(mine.pop("run", Path("runs") / Path(self.name).stem)) if name else Path()
-            displaced = {
-                other
-                for each in kind.ALTERNATIVES
-                if not mine.keys().isdisjoint(each.options)
-                for other in each.options
-            }
-            # A model that another stage makes stays, where that stage is carried out too.
-            mine = {key: value for key, value in mine.items() if not self._reads(content.get(key)) & self.stages.keys()}
-            if "plan" in content.keys() - mine.keys() and mine.get("model", content.get("model")) != content.get(
-                "model"
-            ):
-                raise OptionError(
-                    f"the stage {name}: its plan, {content['plan']}, is of {content['model']}; give a plan of "
-                    f"{mine['model']} with --{name}.plan PLAN"
-                )
-            content = {key: value for key, value in content.items() if key not in displaced} | mine
-            if name and (kind.keeps_run if isinstance(kind, Verb) else issubclass(kind, Experiment)):
-                content = {"run": f"{_RUNS}/{name}", **content}
-                content = {key: value for key, value in content.items() if (key, value) != ("run", None)}
-            after = tuple(sorted(self._reads(content) - {name}))
-            try:
-                values = converted(kind, _in_folder(content, str(runs)), f"{self.name} {name}".strip())
-                idle = unread_values(kind, values) if len(self.stages) > 1 and not isinstance(kind, Verb) else ()
-                with refusals(kind, in_flags):
-                    config = kind(**{key: value for key, value in values.items() if key not in idle})
-            except LayerwiseError as refusal:
-                if not name:
-                    raise
-                others = " ".join(other for other in self.stages if other != name)
-                hint = f"; without this stage: layerwise run {self.name} {others}" if others else ""
-                raise OptionError(f"the stage {name}: {refusal}{hint}") from refusal
-            made.append(FileStage(name, config, after, runs))
-        return made
+        options = given or {}
+        return [self._read_stage(name, verb, dict(options.get(name, {}))) for name, verb in self.load_verbs().items()]
+
+    def _read_stage(self, name: str, verb: Verb, given: dict[str, Any]) -> FileStage:
+        content = self._content(name)
+        runs = Path(given.pop("run", Path("runs") / Path(self.name).stem)) if name else Path()
+        displaced = {
+            other
+            for options in ALTERNATIVES
+            if not given.keys().isdisjoint(options)
+            for other in options
+            if other in content
+        }
+        # A model that another stage makes stays if that stage is carried out as well.
+        given = {key: value for key, value in given.items() if not self._reads(content.get(key)) & self.stages.keys()}
+        self._check_plan(name, content, given)
+        content = {key: value for key, value in content.items() if key not in displaced} | given
+        if name and verb.keeps_run:
+            content = {"run": f"{_RUNS}/{name}", **content}
+            content = {key: value for key, value in content.items() if (key, value) != ("run", None)}
+        after = tuple(sorted(self._reads(content) - {name}))
+        try:
+            with from_command_line():
+                call = verb(**{verb.name_of(key): value for key, value in _in_folder(content, str(runs)).items()})
+        except LayerwiseError as refusal:
+            if not name:
+                raise OptionError(f"{self.name}: {refusal}") from refusal
+            others = " ".join(other for other in self.stages if other != name)
+            hint = f"; without this stage: layerwise run {self.name} {others}" if others else ""
+            raise OptionError(f"the stage {name}: {refusal}{hint}") from refusal
+        return FileStage(name, call, after, runs)
+
+    def _check_plan(self, name: str, content: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        model = content.get("model")
+        if "plan" in content.keys() - given.keys() and given.get("model", model) != model:
+            raise OptionError(
+                f"the stage {name}: its plan, {content['plan']}, is of {model}; give a plan of "
+                f"{given['model']} with --{name}.plan PLAN"
+            )
 
     def _content(self, stage: str) -> dict[str, Any]:
         return {str(key).replace("-", "_"): value for key, value in self.stages[stage].items() if key != VERB}
 
     @staticmethod
     def _reads(value: Any) -> set[str]:
-        return set(re.findall(re.escape(_RUNS) + r"/([\w-]+)", _texts(value)))
+        return set(re.findall(re.escape(_RUNS) + r"/([\w-]+)", _join_texts(value)))
 
-    def options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Parse command-line words by stage; raises `OptionError` for an option that no stage has.
+    def parse_options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Parse command-line words by stage.
 
         `--OPTION` applies to every stage that has the option, except those whose value in the file differs from that of
         the first stage that sets it: `run painters --model X` leaves BERT to the stages of BERT. `--STAGE.OPTION`
         applies to one stage.
+
+        Raises:
+            OptionError: If no stage has an option.
         """
-        kinds = self.kinds()
-        given: dict[str, dict[str, list[str]]] = {name: {} for name in kinds}
-        results: dict[str, dict[str, Any]] = {name: {} for name in kinds}
+        verbs = self.load_verbs()
+        given: dict[str, dict[str, list[str]]] = {name: {} for name in verbs}
+        results: dict[str, dict[str, Any]] = {name: {} for name in verbs}
         rest = list(words)
         while rest:
             flag, equals, value = rest.pop(0).partition("=")
             stage, dot, option_name = flag.removeprefix("--").partition(".")
-            if dot and stage in kinds:
+            if dot and stage in verbs:
                 flag = f"--{option_name}"
-                named = {stage: key} if (key := _named(kinds[stage], flag)) else {}
+                named = {stage: key} if (key := _find_option(verbs[stage], flag)) else {}
             else:
-                named = self._same_setting({name: key for name, kind in kinds.items() if (key := _named(kind, flag))})
+                found = {name: key for name, verb in verbs.items() if (key := _find_option(verb, flag))}
+                named = self._select_stages(found)
             if not named:
-                known = [kinds[stage]] if dot and stage in kinds else kinds.values()
-                flags = {each for kind in known for each in _flags(kind)}
+                asked = [verbs[stage]] if dot and stage in verbs else verbs.values()
+                flags = {each for verb in asked for each in _list_flags(verb)}
                 raise OptionError(f"{self.name} has no option {flag[:60]!r}; {near_matches(flag, flags)}")
-            switches = {name for name, key in named.items() if is_switch(kinds[name], key)}
+            switches = {name for name, key in named.items() if verbs[name].arguments[key].is_switch}
             if switches and not equals:
                 for name in switches:
                     results[name][named[name]] = not flag.startswith("--no-")
@@ -179,11 +203,10 @@ class ExperimentFile:
                 given[name].setdefault(key, []).append(text)
         for name, texts in given.items():
             for key, several in texts.items():
-                kind = kinds[name]
-                results[name] |= split_settings(kind, several) if key == "set" else {key: from_text(kind, key, several)}
+                results[name][key] = parse_argument(verbs[name].arguments[key], several, f"--{key}")
         return results
 
-    def _same_setting(self, named: Mapping[str, str]) -> dict[str, str]:
+    def _select_stages(self, named: Mapping[str, str]) -> dict[str, str]:
         written = {name: self._content(name) for name in named}
         values = {name: written[name][key] for name, key in named.items() if key in written[name]}
         values = {name: value for name, value in values.items() if not self._reads(value)}
@@ -191,24 +214,71 @@ class ExperimentFile:
         return {name: key for name, key in named.items() if values.get(name, first) == first}
 
 
-def _flags(kind: type[Configuration]) -> Iterator[str]:
-    for name, (_, each) in options_of(kind).items():
-        if not each.setting:
-            yield f"--{name.replace('_', '-')}" if each.positional else flag_of(kind, name)
+def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Any]:
+    """Carry out a recipe, a YAML file, or a run directory, and return the results by stage.
+
+    Args:
+        source: Name of a recipe, path of a YAML file, or a run directory to resume.
+        stages: Stages to carry out (default: all).
+        reporter: Where progress goes (default: the terminal or the notebook).
+        options: Options that replace those of the file in every stage that has them.
+
+    Returns:
+        The result of every stage by its name; a single call has an empty name.
+
+    Raises:
+        OptionError: If no stage has an option.
+
+    Example:
+        layerwise.run("painters", "curves", model="demo", families=["painters"])
+    """
+    file = ExperimentFile.read(source).select(stages)
+    verbs = file.load_verbs()
+    for name in options:
+        if not any(name in verb.arguments for verb in verbs.values()):
+            raise OptionError(f"no stage of {file.name} has an option {name!r}")
+    given = {
+        stage: {name: value for name, value in options.items() if name in verb.arguments}
+        for stage, verb in verbs.items()
+    }
+    return {stage.name: stage.call.call(reporter) for stage in file.list_calls(given)}
 
 
-def _named(kind: type[Configuration], flag: str) -> str | None:
-    if flag == "--set":
-        return "set"
-    names = [name for name, (_, each) in options_of(kind).items() if not each.setting]
-    by_flag = dict(zip(_flags(kind), names, strict=True))
+def read_call(path: str | Path) -> VerbCall:
+    """Read the single call of a YAML file or a run directory, which is then resumed.
+
+    Raises:
+        OptionError: If the file cannot be read or has stages.
+    """
+    file = ExperimentFile.read(path)
+    stages = file.list_calls()
+    if len(stages) > 1:
+        raise OptionError(f"{file.name} is no single experiment; write layerwise run {file.name}")
+    return stages[0].call
+
+
+def write_yaml(call: VerbCall) -> str:
+    """Return a call as YAML: its verb, and the options that differ from their defaults."""
+    import yaml
+
+    content: dict[str, Any] = {VERB: call.verb.name, **call.verb.given(call.options)}
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def _list_flags(verb: Verb) -> Iterator[str]:
+    for name, each in verb.listed.items():
+        yield f"--{name.replace('_', '-')}" if each.is_positional else each.flag
+
+
+def _find_option(verb: Verb, flag: str) -> str | None:
+    by_flag = dict(zip(_list_flags(verb), verb.listed, strict=True))
     return by_flag.get(flag) or by_flag.get(flag.replace("--no-", "--", 1))
 
 
-def _texts(value: Any) -> str:
+def _join_texts(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "\n".join(_texts(each) for each in value.values())
-    return "\n".join(_texts(each) for each in value) if isinstance(value, list | tuple) else str(value)
+        return "\n".join(_join_texts(each) for each in value.values())
+    return "\n".join(_join_texts(each) for each in value) if isinstance(value, list | tuple) else str(value)
 
 
 def _in_folder(value: Any, runs: str) -> Any:
@@ -219,30 +289,10 @@ def _in_folder(value: Any, runs: str) -> Any:
     return value.replace(_RUNS, runs) if isinstance(value, str) else value
 
 
-def _yaml(path: Path) -> Any:
+def _read_yaml(path: Path) -> Any:
     from layerwise.data.plain_yaml import SIZE, parse_yaml  # help does not wait for it
 
     try:
         return parse_yaml(decoded(read_bytes(path, SIZE)))
     except Unreadable as error:
         raise OptionError(f"{path} {error}") from error
-
-
-def read_experiment(path: str | Path) -> Experiment:
-    """Read the single experiment of a YAML file or a run folder, which is then resumed.
-
-    Raises `OptionError` for an unreadable file, one with stages, an unknown verb or unknown options.
-    """
-    file = ExperimentFile.read(path)
-    stages = file.configurations()
-    if len(stages) > 1 or not isinstance(stages[0].config, Experiment | VerbCall):
-        raise OptionError(f"{file.name} is no single experiment; write layerwise run {file.name}")
-    return stages[0].config
-
-
-def to_yaml(config: Experiment) -> str:
-    """The experiment as YAML: its verb, and the options that differ from their defaults."""
-    import yaml
-
-    content: dict[str, Any] = {VERB: config.VERB, **plain(config)}
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -10,7 +10,7 @@ from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results import Loss
-from layerwise.runner.steps import Unit, UnitSession
+from layerwise.runner.tasks import Task, TaskSession
 from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.stack import Stack
@@ -19,7 +19,7 @@ from layerwise.stack import Stack
 class KeptLosses:
     """The losses of a run, read once and added to; `rows` are all of them."""
 
-    def __init__(self, session: UnitSession) -> None:
+    def __init__(self, session: TaskSession) -> None:
         self.rows: list[Loss] = list(session.store.losses())
         self._session = session
 
@@ -52,8 +52,8 @@ class KeptLosses:
         self.rows.extend(rows)
 
 
-class LossesUnit(Unit[KeptLosses]):
+class LossesUnit(Task[KeptLosses]):
     """The losses of a run, to be asked for."""
 
-    def carry_out(self, session: UnitSession) -> KeptLosses:
+    def carry_out(self, session: TaskSession) -> KeptLosses:
         return KeptLosses(session)

@@ -24,14 +24,13 @@ from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError, ModelError, TrainError
-from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest, Score
 from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
 from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
 from layerwise.runner.arguments import ModelLike, TextLike
-from layerwise.runner.options.common import BATCH_TOKENS, LoadingOptions, ModelOptions, TextOptions
 from layerwise.runner.reporter import Reporter, Silent, waiting
 from layerwise.search.rungs import share_no_document
 from layerwise.stack import Stack, load, weight_hash
@@ -42,38 +41,14 @@ from layerwise.stack.streaming.resident import refuse_on_disk
 from layerwise.train.new_head import with_new_head
 from layerwise.train.training import Base
 
+BATCH_TOKENS = 4096
+"""Number of tokens that run together by default."""
+
 
 def quiet_transformers() -> None:
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
-
-
-def open_model(
-    options: LoadingOptions,
-    *,
-    model: str,
-    dtype: str = "auto",
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    resident_layers: int | None = None,
-    device_map: str | None = None,
-) -> Stack:
-    """Open `model` as the options say, on `device` if given; `tokenizer` replaces the model's own."""
-    quiet_transformers()
-    path = options.tokenizer
-    tokenizer = load_tokenizer(path, trust_remote_code=trust_remote_code) if path else None
-    return load(
-        model,
-        layers=options.layers,
-        tokenizer=tokenizer,
-        device=options.device if device is None else device,
-        dtype=dtype,
-        revision=options.revision,
-        trust_remote_code=trust_remote_code,
-        resident_layers=resident_layers,
-        device_map=device_map,
-    )
 
 
 def open_stack(
@@ -152,33 +127,6 @@ def open_corpus(text: TextLike, model: str) -> Corpus:
     )
 
 
-def open_named(config: ModelOptions, reporter: Reporter) -> Stack:
-    """The model that the options name. transformers stays quiet. Raises `ModelError` where it cannot be opened."""
-    with waiting(reporter, f"loading {config.model}"):
-        return open_model(
-            config,
-            model=config.model,
-            dtype=config.dtype,
-            trust_remote_code=config.trust_remote_code,
-            **config.placement(),
-        )
-
-
-def tokenized(config: TextOptions, stack: Stack, corpus: Corpus, reporter: Reporter, seed: int) -> EvalData:
-    with waiting(reporter, f"tokenizing {corpus.name}"):
-        return cutting(config, stack, corpus, seed)(config.limit, config.max_length)
-
-
-def cutting(
-    config: TextOptions, stack: Stack, corpus: Corpus, seed: int
-) -> Callable[[int | None, int | None], EvalData]:
-    def cut(tokens: int | None, length: int | None) -> EvalData:
-        size = config.batch_tokens or BATCH_TOKENS
-        return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
-
-    return cut
-
-
 def divided_sentence(parts: Mapping[str, EvalData]) -> str:
     what = "document" if share_no_document(parts.values()) else "window"
     counted = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
@@ -210,18 +158,6 @@ class BaseModel:
             raise TrainError("a new head needs a model that can be loaded again: give its name or its folder")
         with_head = partial(with_new_head, self.location, classes, device=self.device, revision=self.revision)
         return Base(with_head, weights, self.location)
-
-
-def base_model(model: str, options: LoadingOptions, stack: Stack | None = None) -> BaseModel:
-    """Open the model called `model` with weights in float32, or take copies of an opened `stack`."""
-    if stack is not None:
-        refuse_quantised(stack.model, "train")
-        refuse_on_disk(stack.model, "train")
-        return BaseModel(stack, None, partial(_copy, stack), stack.device.type, None)
-    again = partial(open_model, options, model=model, dtype="float32")
-    opened = again()
-    refuse_quantised(opened.model, "train")
-    return BaseModel(opened, location_of(model), again, options.device, options.revision)
 
 
 def open_base(

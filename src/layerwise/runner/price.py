@@ -22,7 +22,7 @@ from layerwise.measure.language.evaluation_data import EvalData, minibatches
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan
 from layerwise.runner.reporter import duration, size
-from layerwise.runner.steps import Remaining
+from layerwise.runner.tasks import Remaining
 from layerwise.stack import Stack
 from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.executors.graph import build, most_live

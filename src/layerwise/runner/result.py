@@ -19,7 +19,7 @@ from layerwise.errors import MeasureError, near_matches
 from layerwise.plan import Plan, edits
 from layerwise.results import Loss, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.plan_choice import chosen_plan
 from layerwise.search.budget import FrontPoint
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from layerwise.results.run import is_run, write_whole
 from layerwise.runner.opening import folder_of
 from layerwise.runner.price import describe_remaining
 from layerwise.runner.reporter import Reporter, Silent
-from layerwise.runner.steps import Remaining, Unit, UnitSession
 from layerwise.runner.summary import report_data, summary
+from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.trained_models import TrainedModels
 from layerwise.runner.verb import Invocation, StudyFinished, current_call, descriptions_captured
 from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
@@ -67,7 +67,7 @@ class RunDescription:
 
     manifest: Manifest
     lines: Sequence[str]
-    tasks: Sequence[Unit[Any]] = ()
+    tasks: Sequence[Task[Any]] = ()
     recipe: object = None
     folder: Path | None = None
     refuse: Callable[[Path], None] = _do_nothing
@@ -82,10 +82,10 @@ class RunDescription:
 
 
 @dataclass
-class Study(UnitSession):
+class Study(TaskSession):
     """One process at work on a run; only the first one has rows, others help to train."""
 
-    def execute(self, task: Unit[T]) -> T:
+    def execute(self, task: Task[T]) -> T:
         """Do what is missing of a task, store it as soon as it is there, and return all of it.
 
         Raises:

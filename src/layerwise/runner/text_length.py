@@ -11,11 +11,11 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, OptionError
@@ -25,9 +25,6 @@ from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import ALPHA
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
-from layerwise.runner.experiment import Experiment
-from layerwise.runner.option import converted, plain
-from layerwise.runner.options.common import DurationOptions
 from layerwise.runner.price import count_tokens, is_within, time_passes
 from layerwise.runner.reporter import duration
 from layerwise.runner.verb import current_call
@@ -47,9 +44,6 @@ SMALL_TEXT = 4_000_000
 
 CHOSEN = ("tokens", "max_length", "parts", "families", "method", "width")
 """The options that are chosen where they are not given."""
-
-
-E = TypeVar("E", bound=Experiment)
 
 
 @dataclass(frozen=True)
@@ -89,9 +83,9 @@ class ChosenText:
     says: tuple[str, ...] = ()
     seconds: float | None = None
 
-    def amount(self, config: DurationOptions | TextRequest) -> tuple[int | None, int | None]:
-        tokens = self.options.get("tokens", config.tokens)
-        return tokens if isinstance(tokens, int) else None, self.options.get("max_length", config.max_length)
+    def amount(self, request: TextRequest) -> tuple[int | None, int | None]:
+        tokens = self.options.get("tokens", request.tokens)
+        return tokens if isinstance(tokens, int) else None, self.options.get("max_length", request.max_length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,35 +136,6 @@ class TextRequest:
         """Return those of `options` that an earlier run of the same call has too; an opened model has no name."""
         chosen = [name for name in (*CHOSEN, "model") if name not in self.given]
         return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}
-
-
-Question = tuple[E, TimedText]
-"""A configuration, and its text and cost."""
-
-
-def chosen_text(requested: E, questions: Sequence[Question[E]], corpus: Corpus, began: float) -> tuple[E, ChosenText]:
-    """Return the configuration that `choose_text` chooses among `questions`, with its text."""
-    config = cast(DurationOptions, requested)
-    own_options = plain(requested)
-    request = TextRequest(
-        minutes=config.minutes,
-        tokens=config.tokens,
-        max_length=config.max_length,
-        is_named=config.text is not None,
-        verb=requested.VERB,
-        given=own_options,
-        values={each.name: getattr(requested, each.name) for each in fields(requested)},
-        is_shared=getattr(requested, "ray", None) is not None,
-    )
-    candidates = [
-        ({name: value for name, value in plain(question).items() if own_options.get(name) != value}, timed)
-        for question, timed in questions
-    ]
-    own = choose_text(request, candidates, corpus, began)
-    changed = {name: value for name, value in own.options.items() if name in CHOSEN[2:]}
-    if not changed:
-        return questions[0][0], own
-    return replace(requested, **converted(type(requested), {**own_options, **changed}, "the run")), own
 
 
 Candidate = tuple[Mapping[str, Any], TimedText]

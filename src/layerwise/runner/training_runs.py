@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from layerwise.data.cache_folder import code_digest
 from layerwise.data.demo import python_stdlib
@@ -38,8 +38,6 @@ from layerwise.results.vocabulary import (
     TUNING_CONVERGENCE,
 )
 from layerwise.runner.opening import described
-from layerwise.runner.option import configured, options_of, plain
-from layerwise.runner.options.common import CorpusOptions, DataOptions
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_options import TrainingData
 from layerwise.stack import Stack
@@ -53,7 +51,7 @@ TEXT_LENGTH = 256
 
 
 def read_splits(
-    options: DataOptions | TrainingData,
+    options: TrainingData,
     stack: Stack,
     location: str | None,
     reporter: Reporter,
@@ -98,7 +96,7 @@ def read_splits(
     return splits
 
 
-def _check_kind(options: DataOptions | TrainingData, stack: Stack, corpus: Corpus | None) -> None:
+def _check_kind(options: TrainingData, stack: Stack, corpus: Corpus | None) -> None:
     takes_images, name = _takes_images(stack), stack.source.name
     if options.images is not None and options.text is not None:
         raise DataError("--images and --text were both given; a model reads one of them")
@@ -114,7 +112,7 @@ def _takes_images(stack: Stack) -> bool:
 
 
 def _texts(
-    options: DataOptions | TrainingData, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
+    options: TrainingData, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
 ) -> Splits:
     splits, length = _windows(options, stack, reporter, seed, corpus)
     if not pack or stack.tokenizer is None:
@@ -125,7 +123,7 @@ def _texts(
 
 
 def _windows(
-    options: DataOptions | TrainingData, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
+    options: TrainingData, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
 ) -> tuple[Splits, int]:
     length = options.max_length
     if stack.tokenizer is None:
@@ -150,9 +148,7 @@ def _wanted(images: bool) -> str:
     return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"
 
 
-def divided_documents(
-    options: CorpusOptions | TrainingData, seed: int, corpus: Corpus | None = None
-) -> tuple[str, Division]:
+def divided_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> tuple[str, Division]:
     """Return the name and the documents, in three parts, of the text (default: the standard library's).
 
     `seed` draws held-out text if none was given; `corpus` replaces `--text`. Raises `DataError` for held-out text
@@ -170,7 +166,7 @@ def divided_documents(
     return corpus.name, parts
 
 
-def text_source(options: CorpusOptions | TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
+def text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
     """Return what `divided_documents` reads and, for the token cache, its files; other text is read at every start."""
 
     def read() -> ReadText:
@@ -209,9 +205,6 @@ def _standard_library(seed: int) -> Division:
     train, validation = divided(Corpus("stdlib", seen), (0.9, 0.1), seed)
     return Division({"train": train, "validation": validation, "test": held_out})
 
-
-Data = TypeVar("Data", bound=DataOptions)
-_SOURCES = {"images", "text", "validation", "test"}
 
 FAMILY = "robustness"
 """What the manifest of a run of `layerwise train robust` calls itself."""
@@ -255,18 +248,6 @@ def manifest_of_trainings(folder: Path) -> Manifest:
             "`layerwise train robust` has written, or a model"
         )
     return manifest
-
-
-def as_trained(config: Data, manifest: Manifest) -> Data:
-    """Return `config` with the data options and the split seed of the training in `manifest` if it has none.
-
-    If `config` names a text or images, none are taken from the training.
-    """
-    given = plain(config)
-    names = {"seed", *options_of(DataOptions)} - (_SOURCES if given.keys() & _SOURCES else set())
-    recorded = {name: value for name, value in manifest.experiment.items() if name in names}
-    result: Data = configured(type(config), {**recorded, **given}, "the options of the training")
-    return result
 
 
 def check_enough(splits: Splits) -> None:

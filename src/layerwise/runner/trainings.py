@@ -18,7 +18,7 @@ from layerwise.measure.interventions.survey import Survey
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.runner.reporter import Reporter, duration
-from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.training_runs import PILOT, training_progress
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
@@ -60,7 +60,7 @@ class FolderTraining(Generic[R]):
 RecipeTraining: TypeAlias = FolderTraining[Recipe]
 
 
-class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
+class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
     """The records of `trainings` in order; finished ones are not repeated. `arguments` are `TrainingArguments`."""
 
     trainings: Sequence[FolderTraining[R]]
@@ -95,7 +95,7 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
     def due(self, folder: Path) -> list[FolderTraining[R]]:
         return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
 
-    def carry_out(self, session: UnitSession) -> list[TrainingRecord]:
+    def carry_out(self, session: TaskSession) -> list[TrainingRecord]:
         """Train what is missing; raises what `train` does."""
         self.refuse(session.folder)
         for training in self.due(session.folder):
@@ -165,12 +165,12 @@ class KeptEvaluation:
 
 
 @dataclass(frozen=True)
-class EvaluationsUnit(Unit[dict[str, Survey]]):
+class EvaluationsUnit(Task[dict[str, Survey]]):
     """Evaluations by name."""
 
     evaluations: Sequence[KeptEvaluation]
 
-    def carry_out(self, session: UnitSession) -> dict[str, Survey]:
+    def carry_out(self, session: TaskSession) -> dict[str, Survey]:
         made = {}
         for number, each in enumerate(self.evaluations):
             path = session.folder / each.path

@@ -12,7 +12,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -107,22 +107,17 @@ class Verb:
         """Return the arguments that the command line and YAML have."""
         return {name: each for name, each in self.arguments.items() if Trait.PYTHON not in each.marks}
 
-    ALTERNATIVES = ()
-
-    @property
-    def VERB(self) -> str:
-        """The name, as configurations have it."""
-        return self.name
-
-    @property
-    def EXAMPLES(self) -> tuple[str, ...]:
-        """The examples, as configurations have them."""
-        return self.examples
-
     def __call__(self, **options: Any) -> VerbCall:
-        """Return a call with checked options, as configurations are made."""
+        """Return a call with checked options.
+
+        Raises:
+            OptionError: If an option is missing, unknown or has a wrong value.
+        """
         with _spelled(self.arguments):
             converted = self.convert(options)
+            for name, argument in self.arguments.items():
+                if argument.is_required and name not in converted:
+                    raise OptionError(f"{argument.flag} must be given")
         changed = {name: each for name, each in converted.items() if each != self.arguments[name].default}
         return VerbCall(self, changed)
 
@@ -134,11 +129,6 @@ class VerbCall:
     verb: Verb
     options: Mapping[str, Any]
 
-    @property
-    def VERB(self) -> str:
-        """The name of the verb."""
-        return self.verb.name
-
     def __getattr__(self, name: str) -> Any:
         """Return the value of an option."""
         if name in self.options:
@@ -147,12 +137,10 @@ class VerbCall:
             return self.verb.arguments[name].default
         raise AttributeError(name)
 
-    def carry_out(self, reporter: Reporter | None = None, dry_run: bool = False, in_flags: bool = True) -> int:
-        """Invocation the verb; returns the exit code of the command."""
-        with from_command_line(dry_run) if in_flags else nullcontext():
-            options = dict(self.options)
-            result = self.verb.function(*options.pop(self.verb.variadic, ()), **options, reporter=reporter)
-        return int(getattr(result, "exit_code", 0))
+    def call(self, reporter: Reporter | None = None) -> Any:
+        """Call the verb, and return its result."""
+        options = dict(self.options)
+        return self.verb.function(*options.pop(self.verb.variadic, ()), **options, reporter=reporter)
 
 
 @dataclass

@@ -1,9 +1,8 @@
 """What is left is counted, one piece of it is timed for a dry run, and nothing is timed for a run."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -20,12 +19,13 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.runner import price
-from layerwise.runner.experiment import Experiment, Inputs
-from layerwise.runner.perform import describe, perform
+from layerwise.runner.arguments import PathLike
 from layerwise.runner.price import count_tokens, describe_remaining, is_within, time_passes
 from layerwise.runner.reporter import Reporter, size
-from layerwise.runner.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
-from layerwise.runner.study import describe_call
+from layerwise.runner.result import Result
+from layerwise.runner.study import RunDescription, describe_call, start_run
+from layerwise.runner.tasks import Remaining, Task, TaskSession
+from layerwise.runner.verb import from_command_line, verb
 from layerwise.stack import Stack, load
 from studies.test_runner import Recorder
 from train.tiny_models import tiny_llama
@@ -106,43 +106,41 @@ def test_what_a_slow_processor_does_in_time_is_not_timed(stack: Stack) -> None:
     assert not is_within(stack, passes, text(), 9.0), "a call takes 10 ms"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expected(Experiment):
-    VERB: ClassVar = "expected"
-
-    def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
-        manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("expected",), (), 0)
-        step = Step()
-        yield Outline(manifest, lambda: ["a step"], ahead=(step,))
-        yield from step
-        return Completed()
-
-
-class Step(Unit[None]):
+class Step(Task[None]):
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         return None if run is not None and run.store.scores("effect") else Remaining(100, "steps", self.timed)
 
     def timed(self) -> float:
         return 0.5
 
-    def carry_out(self, session: UnitSession) -> None:
+    def carry_out(self, session: TaskSession) -> None:
         session.store.replace_scores("effect", [Score("effect", "x", 1.0, claim="0")])
 
 
-def said_of_cost(config: Experiment) -> list[str]:
+@verb("expected")
+def expect(*, run: PathLike = None, overwrite: bool = False, reporter: Reporter | None = None) -> Result:
+    """Carry out a step."""
+    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("expected",), (), 0)
+    step = Step()
+    with start_run(RunDescription(manifest=manifest, lines=["a step"], tasks=[step])) as study:
+        study.execute(step)
+    return Result(study.folder)
+
+
+def said_of_cost(run: Path) -> list[str]:
     dry = Recorder()
-    describe(config, dry)
+    with from_command_line(dry_run=True):
+        expect(run=run, reporter=dry)
     return [each for each in dry.results if each.startswith("left: ")]
 
 
 def test_a_dry_run_says_what_is_left_and_a_run_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Expected(run=tmp_path / "run")
-    (said,) = said_of_cost(config)
+    (said,) = said_of_cost(tmp_path / "run")
     assert said.startswith("left: 100 steps of 0.5 s; about 50 s in all")
     with monkeypatch.context() as patched:
         patched.setattr(Step, "timed", None)
-        perform(config, Recorder())
-    assert said_of_cost(config) == []
+        expect(run=tmp_path / "run", reporter=Recorder())
+    assert said_of_cost(tmp_path / "run") == []
 
 
 def test_what_a_piece_refuses_is_left_to_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +148,8 @@ def test_what_a_piece_refuses_is_left_to_the_work(tmp_path: Path, monkeypatch: p
         raise MeasureError("the state is not finite")
 
     monkeypatch.setattr(Step, "timed", refusing)
-    config = Expected(run=tmp_path / "run")
-    assert said_of_cost(config) == ["left: 100 steps; not timed: the state is not finite"]
-    perform(config, Recorder())
+    assert said_of_cost(tmp_path / "run") == ["left: 100 steps; not timed: the state is not finite"]
+    expect(run=tmp_path / "run", reporter=Recorder())
     with Run.open(tmp_path / "run") as run:
         assert [row.measure for row in run.store.scores()] == ["effect"]
 

@@ -12,9 +12,8 @@ import pytest
 
 from apart import Watch, apart
 from layerwise.catalogue import CATALOGUE
-from layerwise.runner.catalogue import configuration
-from layerwise.runner.option import options_of
-from layerwise.runner.perform import COMPLETE
+from layerwise.runner.catalogue import load_verb
+from layerwise.runner.study import COMPLETE
 from studies.kinds import KINDS, carry_out, plant, rows
 from tier import by_tier
 
@@ -58,7 +57,7 @@ LOSSES = "SELECT document, window, plan, session FROM losses"
 
 def test_every_experiment_is_tried() -> None:
     verbs = [verb for group in CATALOGUE.values() for verb in group]
-    kept = {verb for verb in verbs if {"run", "overwrite"} <= options_of(configuration(verb)).keys()}
+    kept = {verb for verb in verbs if load_verb(verb).keeps_run}
     assert kept == set(KINDS)
 
 

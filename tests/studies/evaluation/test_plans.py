@@ -29,7 +29,7 @@ from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CHANCE, NORMALISED
 from layerwise.runner import finetuned_tasks
 from layerwise.runner.finetuned_tasks import FineTunedModel, run_benchmarks
-from layerwise.runner.options.plan_choice import PlanChoice
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.text_length import USED
 from layerwise.studies.evaluate import minutes as module
 from layerwise.studies.evaluate.fine_tuning import aggregate_lines

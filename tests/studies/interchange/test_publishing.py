@@ -14,7 +14,6 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
-from layerwise.runner.perform import perform
 from layerwise.runner.reporter import Silent
 from layerwise.runner.terminal import Terminal
 from layerwise.runner.trained_models import TrainedModels, write_trained_card
@@ -171,7 +170,7 @@ def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.
     assert "there is no token" in text
     assert not (tmp_path / "run").exists()
     assert "--push must be ORG/NAME" in refused("train", "elc", "--push", "shuffled")
-    assert "--private does nothing here" in refused("train", "growth", "--private")
+    assert "--private requires --push" in refused("train", "growth", "--private")
 
 
 def test_the_card_of_a_trained_model_states_its_training_record(tmp_path: Path) -> None:
@@ -193,6 +192,6 @@ def test_the_card_of_a_trained_model_states_its_training_record(tmp_path: Path) 
 @pytest.mark.slow
 def test_a_training_pushes_its_models_at_its_end(hub: FakeHub, tmp_path: Path) -> None:
     model = save_vit(tmp_path / "vit")
-    perform(tiny_training(model, tmp_path / "run", "baseline", seeds=1, push="org/shuffled"), Silent())
+    tiny_training(model, tmp_path / "run", "baseline", seeds=1, push="org/shuffled")
     assert list(hub.files) == ["org/shuffled"]
     assert {"config.json", "README.md", "training.json", "model.safetensors"} <= hub.files["org/shuffled"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from layerwise.runner.experiment import Inputs
 
 import layerwise
 from conftest import tiny_llama
@@ -20,8 +21,7 @@ from layerwise.plan.families import INTEGER_TYPES
 from layerwise.results import Run
 from layerwise.results.rows import read_continuations
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.runner.experiment import Inputs
-from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Silent
 from layerwise.runner.result import SearchResult
 from layerwise.search.budget import Budget

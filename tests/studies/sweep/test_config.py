@@ -7,12 +7,13 @@ import pytest
 import layerwise
 from layerwise.errors import OptionError, PlanError
 from layerwise.plan import families
-from layerwise.runner.options.plans import PlanOptions
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Silent
 
 
 def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
-    members = PlanOptions(families=("leave_one_out", "swap_adjacent"), plan=("0 (1|2) 3", "0-3")).members(4)
+    choice = PlanChoice.check(("leave_one_out", "swap_adjacent"), ("0 (1|2) 3", "0-3"), (), None, "2")
+    members = choice.list_members(4)
     expected = [*families.leave_one_out(4), *families.swap_adjacent(4)]
     assert list(members[1:-2]) == expected
     assert (str(members[0].plan), members[0].family) == ("0-3", "identity")
@@ -23,14 +24,14 @@ def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
 
 
 def test_windows_loops_and_repeats_are_those_that_were_asked_for() -> None:
-    config = PlanOptions(families=("looped", "repeat_blocks"), loops="1-2,4", times="3", window=("1-2",))
+    config = PlanChoice.check(("looped", "repeat_blocks"), (), ("1-2",), "1-2,4", "3")
     looped, blocks = families.looped(5, (1, 2, 4)), families.repeat_blocks(5, (3,))
-    assert config.members(5)[1:] == (*looped, *blocks, *families.window(5, 1, 2, loops=(1, 2, 4)))
-    assert config.plan_names() == ("looped", "repeat_blocks", "loops:1-2,4", "times:3", "window:1-2")
+    assert config.list_members(5)[1:] == (*looped, *blocks, *families.window(5, 1, 2, loops=(1, 2, 4)))
+    assert config.describe() == ("looped", "repeat_blocks", "loops:1-2,4", "times:3", "window:1-2")
 
 
 def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -> None:
-    assert PlanOptions(families=("looped",), plan=("0-3",)).plan_names() == ("looped", "plan:0-3")
+    assert PlanChoice.check(("looped",), ("0-3",), (), None, "2").describe() == ("looped", "plan:0-3")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_what_cannot_be_read_or_is_not_read_is_refused(options: dict[str, Any], 
 
 def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
     with pytest.raises(PlanError, match="the model has 4 layers"):
-        PlanOptions(families=(), plan=("0-4",)).members(4)
+        PlanChoice.check((), ("0-4",), (), None, "2").list_members(4)
 
 
 FOR_ONE = {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_noise"}
@@ -70,13 +71,13 @@ FOR_ONE = {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_
 def test_families_that_need_more_layers_are_refused_by_name(depth: int, possible: set[str]) -> None:
     for name in families.FAMILIES:
         if name in possible:
-            assert len(PlanOptions(families=(name,)).members(depth)) > 1
+            assert len(PlanChoice.check((name,), (), (), None, "2").list_members(depth)) > 1
         else:
             layers = "1 layer " if depth == 1 else f"{depth} layers "
             with pytest.raises(
                 PlanError, match=f"the family '{name}' does not exist for a model of {layers}"
             ) as caught:
-                PlanOptions(families=(name,)).members(depth)
+                PlanChoice.check((name,), (), (), None, "2").list_members(depth)
             assert set(str(caught.value).rpartition("Known here: ")[2].split(", ")) == possible
 
 

@@ -28,11 +28,10 @@ from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.vocabulary import ABLATION, AGREEMENT, MANIPULATION, PREDICTABILITY, PROXIES, RECOVERY
 from layerwise.runner.arguments import Batches, RowMetric
-from layerwise.runner.opening import provenance, size_row
-from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.opening import BATCH_TOKENS, provenance, size_row
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import describe_data, describe_model, describe_readings
-from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
 from layerwise.studies.diagnose import agreement
@@ -193,7 +192,7 @@ def plan_parts(settings: PartSettings, pace: float | None) -> list[PartTask]:
 
 
 @dataclass(frozen=True)
-class PartTask(Unit[None]):
+class PartTask(Task[None]):
     """One part of a diagnosis; any error but a `RunError` ends it with a note."""
 
     part: str
@@ -207,7 +206,7 @@ class PartTask(Unit[None]):
             return None
         return remaining_passes(self.settings.stack, self.settings.text, due, pace=self.pace)
 
-    def carry_out(self, session: UnitSession) -> None:
+    def carry_out(self, session: TaskSession) -> None:
         """Measure the part if it is not finished, and compare the metrics that the run has then."""
         if self.part in find_finished(session.run):
             return

@@ -19,7 +19,7 @@ from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import BABYLM, BACKBONE, LAYER_WEIGHTS
 from layerwise.runner.finetuned_tasks import PREDICTIONS, FineTunedModel, run_benchmarks
 from layerwise.runner.minimal_pairs import pairs_table
-from layerwise.runner.options.plan_choice import PlanChoice
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.study import Study
 from layerwise.studies.evaluate.attribution import attribute
 from layerwise.studies.evaluate.edges import edges_table

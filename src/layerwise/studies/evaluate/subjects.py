@@ -16,7 +16,7 @@ from layerwise.runner.arguments import ModelLike
 from layerwise.runner.finetuned_tasks import FineTunedModel
 from layerwise.runner.minimal_pairs import EvaluatedModel, Opened
 from layerwise.runner.opening import described, open_stack, quiet_transformers
-from layerwise.runner.options.plan_choice import PlanChoice
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_runs import finished_models
 from layerwise.stack import Stack, weight_hash

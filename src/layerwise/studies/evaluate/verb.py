@@ -25,7 +25,7 @@ from layerwise.runner.arguments import (
     Seed,
     to_path,
 )
-from layerwise.runner.options.plan_choice import PlanChoice
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.training_options import changed

@@ -35,7 +35,7 @@ from layerwise.measure.stats.strata import Strata
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.results.rows import BENCHMARK_TASK
-from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.opening import BATCH_TOKENS
 from layerwise.runner.trainings import KeptEvaluation
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating

@@ -10,7 +10,7 @@ from layerwise.errors import OptionError, PlanError, TrainError, near_matches
 from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike
-from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.verb import spell, verb

@@ -20,7 +20,7 @@ from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING
 from layerwise.runner.price import timed_twice
 from layerwise.runner.reporter import describe_model
 from layerwise.runner.source_models import SourceModel, by_arm
-from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.training_runs import (
     TrainedModel,
     describe_splits,
@@ -35,7 +35,7 @@ from layerwise.train.load_trained import Trained, saved_edges
 
 
 @dataclass(frozen=True)
-class SurveysUnit(Unit[None]):
+class SurveysUnit(Task[None]):
     """The surveys of `models(folder)` on the test split, computed as `how` describes, and all rows from them."""
 
     models: Callable[[Path], tuple[TrainedModel, ...]]
@@ -80,7 +80,7 @@ class SurveysUnit(Unit[None]):
             f"{(wanted + orders) * examples:,} forward passes of an example at most"
         )
 
-    def carry_out(self, session: UnitSession) -> None:
+    def carry_out(self, session: TaskSession) -> None:
         run, store, models = session.run, session.store, self.models(session.folder)
         records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}

@@ -24,7 +24,7 @@ from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.arguments import Dtype
 from layerwise.runner.foreign_plans import read_recipe, with_models
-from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Reporter
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import source_name
 from layerwise.runner.argument import Flag, Metavar, Range, Trait
 from layerwise.runner.arguments import Device, Dtype, Location, OnePlan, Rare
-from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import spell, verb
 

@@ -36,8 +36,15 @@ from layerwise.results.selection import PRESENT
 from layerwise.runner.call import CallUnit, ExpectedWork
 from layerwise.runner.experiment import Inputs
 from layerwise.runner.losses import LossesUnit
-from layerwise.runner.opening import cutting, divided_sentence, open_named, provenance, size_row, tokenized
-from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.opening import (
+    BATCH_TOKENS,
+    cutting,
+    divided_sentence,
+    open_named,
+    provenance,
+    size_row,
+    tokenized,
+)
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.runner.steps import Completed, Outline, Remaining, Steps

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from layerwise.errors import OptionError, SwarmError
 from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import Count, Device, Dtype, Location, Names, OnePlan, PathLike, Rare
-from layerwise.runner.options.plans import given_plan
+from layerwise.runner.plan_choice import given_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import current_command, spell, verb
 from layerwise.swarm.serve.settings import ServeSettings, read_tokens

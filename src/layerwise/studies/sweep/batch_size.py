@@ -13,7 +13,7 @@ from layerwise.measure.language.loss import CHUNK
 from layerwise.plan import Plan
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
-from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.opening import BATCH_TOKENS
 from layerwise.stack import Stack
 from layerwise.stack.placement import batch_size_within, free_memory
 

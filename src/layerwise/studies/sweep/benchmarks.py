@@ -36,7 +36,7 @@ from layerwise.results.rows import BENCHMARK_TASK, main_metric
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
 from layerwise.runner.reporter import Reporter, duration
-from layerwise.runner.steps import Unit, UnitSession
+from layerwise.runner.tasks import Task, TaskSession
 from layerwise.stack import Stack
 from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, benchmark_contrasts
 from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
@@ -68,7 +68,7 @@ def load_benchmarks(
 
 
 @dataclass(frozen=True)
-class BenchmarksTask(Unit[list[str]]):
+class BenchmarksTask(Task[list[str]]):
     """The benchmarks of a sweep: answers under every plan, and their comparison.
 
     The result has a sentence for each plan that cannot be judged. `runner` computes likelihoods elsewhere, but not
@@ -96,7 +96,7 @@ class BenchmarksTask(Unit[list[str]]):
         if self.requests.written:
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
 
-    def carry_out(self, session: UnitSession) -> list[str]:
+    def carry_out(self, session: TaskSession) -> list[str]:
         """Answer what is missing, and compare.
 
         Raises:

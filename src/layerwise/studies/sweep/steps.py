@@ -21,9 +21,8 @@ from layerwise.measure.language.evaluation_data import WINDOW, EvalData, refuse_
 from layerwise.measure.stats.effects import describe_test
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest
-from layerwise.runner.opening import folder_of, provenance, task_digest
-from layerwise.runner.options.common import BATCH_TOKENS
-from layerwise.runner.options.plans import PlanOptions
+from layerwise.runner.opening import BATCH_TOKENS, folder_of, provenance, task_digest
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import describe_data, describe_model, describe_streaming
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
@@ -50,7 +49,7 @@ class PreparedSweep:
         compared: Number of plans whose hidden states are compared.
     """
 
-    options: PlanOptions
+    options: PlanChoice
     members: Sequence[Member]
     left_out: Sequence[str]
     plans: Sequence[Plan]
@@ -66,7 +65,7 @@ class PreparedSweep:
 
 def prepare(
     stack: Stack,
-    options: PlanOptions,
+    options: PlanChoice,
     corpus: Corpus,
     request: TextRequest,
     *,
@@ -102,7 +101,7 @@ def prepare(
     return PreparedSweep(options, members, left_out, plans, chosen, used, compared)
 
 
-def prepare_batches(stack: Stack, options: PlanOptions, batches: EvalData) -> PreparedSweep:
+def prepare_batches(stack: Stack, options: PlanChoice, batches: EvalData) -> PreparedSweep:
     """Prepare a sweep on batches of the caller's own."""
     refuse_too_little(batches)
     members, left_out, plans = list_plans(stack, options)
@@ -128,7 +127,7 @@ def resume_batch_size(
     return replace(prepared, batch_tokens=size, chosen=replace(prepared.chosen, data=text))
 
 
-def with_changes(options: PlanOptions, changes: Mapping[str, Any]) -> PlanOptions:
+def with_changes(options: PlanChoice, changes: Mapping[str, Any]) -> PlanChoice:
     """Return the plans that are asked for, with the families that were chosen."""
     return replace(options, families=tuple(changes["families"])) if "families" in changes else options
 
@@ -139,9 +138,9 @@ def list_notes(prepared: PreparedSweep) -> list[str]:
     return [*prepared.left_out, *([few_units] if few_units else [])]
 
 
-def list_plans(stack: Stack, options: PlanOptions) -> tuple[list[Member], list[str], list[Plan]]:
+def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[str], list[Plan]]:
     """Return the plans that the model can run, notes on the others, and all plans with the original model's first."""
-    members, left_out = runnable(stack, options.members(stack.depth))
+    members, left_out = runnable(stack, options.list_members(stack.depth))
     return list(members), list(left_out), list(with_identity(stack, members))
 
 
@@ -178,7 +177,7 @@ def describe_run(
     return provenance(
         stack,
         prepared.text,
-        families=prepared.options.plan_names(),
+        families=prepared.options.describe(),
         tasks=(*tasks, *limit, *shots),
         seed=seed,
         settings=settings,

@@ -34,7 +34,7 @@ from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
 from layerwise.runner.opening import size_row, uniform_row
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_readings, duration
-from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.stack import Stack
 from layerwise.stack.executors.partition import Partition
 from layerwise.studies.sweep.half_depth import strategy_contrasts
@@ -49,7 +49,7 @@ LEFT_OUT = "plans"
 
 
 @dataclass(frozen=True)
-class LossesTask(Unit[list[str]]):
+class LossesTask(Task[list[str]]):
     """The losses of every plan on the text, and the effects and contrasts that follow from them.
 
     The result has a sentence for each plan whose losses are not finite. `runner` computes elsewhere. `pace` is the
@@ -75,7 +75,7 @@ class LossesTask(Unit[list[str]]):
         due = add_similarity(due, self.stack, self.compared, self.text)
         return remaining_passes(self.stack, self.text, due, self.plans, pace=self.pace)
 
-    def carry_out(self, session: UnitSession) -> list[str]:
+    def carry_out(self, session: TaskSession) -> list[str]:
         """Compute missing losses, and effects if losses were added.
 
         Raises:
@@ -156,7 +156,7 @@ class LossesTask(Unit[list[str]]):
 
 
 @dataclass(frozen=True)
-class SimilarityTask(Unit[None]):
+class SimilarityTask(Task[None]):
     """Similarity of the hidden states of the original model, and the states and zones of some plans."""
 
     stack: Stack
@@ -164,7 +164,7 @@ class SimilarityTask(Unit[None]):
     text: EvalData
     seed: int
 
-    def carry_out(self, session: UnitSession) -> None:
+    def carry_out(self, session: TaskSession) -> None:
         """Compute the similarity once, and the states of plans that have none."""
         run, reporter = session.run, session.reporter
         if not run.store.scores(SIMILARITY):
@@ -199,7 +199,7 @@ class SimilarityTask(Unit[None]):
 
 
 @dataclass(frozen=True)
-class ContinuationsTask(Unit[None]):
+class ContinuationsTask(Task[None]):
     """What the model writes after each prompt under some plans."""
 
     stack: Stack
@@ -207,7 +207,7 @@ class ContinuationsTask(Unit[None]):
     prompts: Sequence[str]
     new_tokens: int
 
-    def carry_out(self, session: UnitSession) -> None:
+    def carry_out(self, session: TaskSession) -> None:
         """Continue the prompts that have no continuation."""
         run, reporter = session.run, session.reporter
         stored = list(read_continuations(run.store.notes(CONTINUATION)))

@@ -28,7 +28,7 @@ from layerwise.runner.arguments import (
     Seed,
     TextLike,
 )
-from layerwise.runner.options.plans import PlanOptions
+from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Reporter, Silent, waiting
 from layerwise.runner.result import Result
 from layerwise.runner.verb import spell, verb
@@ -137,10 +137,7 @@ def sweep(
         MeasureError: If losses are not finite, after the rest is stored.
     """
     _check_options(minutes, tokens, text, batches, metric)
-    chosen_plans = PlanOptions(
-        families=tuple(families), plan=tuple(map(str, plans)), window=tuple(window), loops=loops, times=times
-    )
-    chosen_plans.check_plans()
+    chosen_plans = PlanChoice.check(families, plans, window, loops, times)
     if loops is not None and "looped" not in families and not window:
         raise OptionError(f"{spell('loops')} requires {spell('families')} looped or {spell('window')}.")
     if times != str(TWICE) and "repeat_blocks" not in families:

@@ -8,7 +8,7 @@ from layerwise.errors import OptionError
 from layerwise.plan import Plan
 from layerwise.runner.argument import Range
 from layerwise.runner.arguments import Count, Device, Dtype, Location, ModelLike, PathLike, Plans, Rare, Seed
-from layerwise.runner.options.plans import given_plan
+from layerwise.runner.plan_choice import given_plan
 from layerwise.runner.reporter import Reporter, Silent, describe_model
 from layerwise.runner.result import Result
 from layerwise.runner.verb import spell, verb

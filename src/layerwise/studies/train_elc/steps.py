@@ -13,7 +13,7 @@ from layerwise.results import Run
 from layerwise.runner.call import MeasureUnit
 from layerwise.runner.minimal_pairs import pairs_table
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.steps import UnitSession
+from layerwise.runner.tasks import TaskSession
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import divided_documents, store_comparisons
 from layerwise.studies.train_elc.evaluation import evaluate_pretrained
@@ -61,7 +61,7 @@ def refuse_others(by_text: Sequence[Pretrainings], folder: Path) -> None:
 def evaluate_variants(pretrainings: Pretrainings) -> MeasureUnit[None]:
     """Return the task that evaluates the finished models of a run and compares its variants."""
 
-    def evaluate(session: UnitSession) -> None:
+    def evaluate(session: TaskSession) -> None:
         evaluate_pretrained(pretrainings, session.run, session.reporter, pairs=PAIRS, segments=SEGMENTS)
         store_comparisons(session.run)
 

@@ -21,7 +21,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.runner.opening import hardware, numerics, quiet_transformers
 from layerwise.runner.reporter import Reporter, duration
-from layerwise.runner.steps import Remaining
+from layerwise.runner.tasks import Remaining
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import text_source
 from layerwise.runner.trainings import FolderTraining, FolderTrainings

@@ -23,8 +23,8 @@ from layerwise.results import Score
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import GROWTH, IMPORTANCE
 from layerwise.runner.call import MeasureUnit
-from layerwise.runner.steps import UnitSession
 from layerwise.runner.study import Study
+from layerwise.runner.tasks import TaskSession
 from layerwise.runner.training_runs import discard_trainings
 from layerwise.runner.trainings import RecipeTraining
 from layerwise.stack import load
@@ -116,7 +116,7 @@ def write_results(study: Study, task: GrowthTask, sweep: LearningRateSweep, note
     study.write([*scores, *compared, *sweep.rows()], noted)
 
 
-def _measure_schedule(session: UnitSession, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
+def _measure_schedule(session: TaskSession, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
     """Return the schedule by the importance of layers in a finished training; a stored one is read.
 
     Raises `PlanError` if no layer has an effect.

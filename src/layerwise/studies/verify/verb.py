@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from layerwise.plan import Plan
 from layerwise.results.identity import model_name
 from layerwise.runner.arguments import Device, Dtype, Inputs, Location, ModelLike, OnePlan, Rare
-from layerwise.runner.options.plans import given_plan
+from layerwise.runner.plan_choice import given_plan
 from layerwise.runner.reporter import Reporter, Silent, waiting
 from layerwise.runner.verb import verb
 

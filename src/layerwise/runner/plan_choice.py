@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from layerwise.errors import PlanError, near_matches
+from layerwise.bounded import named
+from layerwise.errors import OptionError, PlanError, near_matches
 from layerwise.plan import FAMILIES, Member, Plan, families, family
 from layerwise.plan.families import PAINTERS_LOOPS, TWICE
 from layerwise.plan.painters import GIVEN
-from layerwise.runner.options.plans import given_plan, whole_numbers, whole_range
+from layerwise.results import Run
+from layerwise.results.run import is_run
+from layerwise.results.vocabulary import CHOSEN, SEARCH
 from layerwise.runner.verb import spell
+
+MOST = 10_000
+"""The largest number of a range, `1-28`, `2,3` or `1-4,8`: one digit too many would otherwise fill the memory."""
+
+_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -105,3 +115,72 @@ def _has_plans(name: str, depth: int) -> bool:
         return bool(family(name, depth))
     except PlanError:
         return False
+
+
+def whole_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
+    """The numbers that `text` names, ascending and without repetition; `flag` is named in refusals.
+
+    Raises `OptionError` for a text of another form, and for a number below `least` or above `MOST`.
+
+    >>> whole_numbers("--loops", "1-4,8"), whole_numbers("--times", "3,2")
+    ((1, 2, 3, 4, 8), (2, 3))
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, last = whole_range(flag, part, least)
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def whole_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
+    """The first and the last number of one range, or a single number twice; raises as `whole_numbers` does.
+
+    >>> whole_range("--window", "4-8"), whole_range("--window", "5")
+    ((4, 8), (5, 5))
+    """
+    match = _PART.fullmatch(text.strip())
+    if match is None:
+        raise OptionError(f"{flag} takes whole numbers such as 4 or 1-28; found {named(repr(text))}")
+    first = int(match[1])
+    last = int(match[2] or first)
+    if not least <= first <= last <= MOST:
+        raise OptionError(
+            f"{flag} takes ascending numbers from {least} to {MOST:,}, and {named(repr(text.strip()))} was given; "
+            f"write a range such as {least}-{least + 4}"
+        )
+    return first, last
+
+
+def given_plan(text: str) -> Plan:
+    """The plan whose text is `text`. Raises `PlanError`, which tells the name of a run from a plan with a mistake."""
+    try:
+        return Plan.parse(text)
+    except PlanError as error:
+        if error.position != 0 or not text[:1].isalpha() or " " in text.strip():
+            raise
+        what = "a run, and no plan" if is_run(Path(text)) else "no plan, and there is no run of that name here"
+        raise PlanError(
+            f'{named(text)} is {what}; a plan is written as the numbers of layers, as in "0-13 18-31", and only '
+            "`layerwise heal` and `layerwise save` take a run: of `layerwise search`, for the plan that it chose"
+        ) from error
+
+
+def chosen_plan(text: str) -> Plan:
+    """Return the plan of `text`, or the plan that the `layerwise search` run in that folder chose.
+
+    Raises `PlanError` for an invalid plan, and for a run that has not chosen one.
+
+    >>> chosen_plan("0-3 6-11")
+    Plan('0-3 6-11')
+    """
+    folder = Path(text).expanduser()
+    if not is_run(folder):
+        return given_plan(text)
+    with Run.open(folder) as run:
+        chosen = run.store.scores(SEARCH, metric=CHOSEN)
+    if not chosen:
+        raise PlanError(
+            f"the run {folder} has chosen no plan: it is none of `layerwise search`, or was stopped before its end; "
+            "run that search again to resume it, or write the plan itself"
+        )
+    return Plan.parse(str(chosen[0].plan))
