@@ -20,7 +20,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "robustness merge": "robustness.merge_verb:merge",
     },
     "Changing": {
-        "search": "search.options:Search",
+        "search": "search.verb:search",
         "heal": "heal.verb:heal",
         "save": "save.verb:save",
         "save convert": "save.verb:save_convert",

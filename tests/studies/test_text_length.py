@@ -15,15 +15,15 @@ import layerwise
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import OptionError
 from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST
 from layerwise.runner import text_length as module
-from layerwise.runner.opening import BATCH_TOKENS
+from layerwise.runner.opening import cut_text
 from layerwise.runner.reporter import Silent
 from layerwise.runner.text_length import MINUTES, USED, TextRequest, TimedText, choose_text, tokens_within
 from layerwise.stack import Stack
-from layerwise.studies.sweep.steps import DEFAULT_FAMILIES, FEWER_FAMILIES, cut_text
+from layerwise.studies.sweep.steps import DEFAULT_FAMILIES, FEWER_FAMILIES
 
 
 @dataclass

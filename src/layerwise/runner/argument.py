@@ -19,6 +19,9 @@ from layerwise.errors import OptionError
 LARGEST = 2**53
 """The largest number that an option takes: floats count no further."""
 
+REQUIRED: Any = inspect.Parameter.empty
+"""The default of an argument that must be given although others before it may be left out."""
+
 _WORDS = {int: "a whole number", float: "a number", str: "a string", Path: "a path", bool: "true or false"}
 
 
@@ -163,13 +166,14 @@ def convert_argument(argument: Argument, value: Any) -> Any:
 
 def _convert(value: Any, kinds: tuple[Any, ...]) -> Any:
     from layerwise.plan import Plan
+    from layerwise.search.budget import Budget
 
     if isinstance(value, str) and value and Path in kinds:
         return Path(value)
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
         return float(value)
     is_torch = type(value).__module__ == "torch"
-    if is_torch or isinstance(value, Plan) or (isinstance(value, Path) and Path not in kinds):
+    if is_torch or isinstance(value, Plan | Budget) or (isinstance(value, Path) and Path not in kinds):
         return str(value).removeprefix("torch.")
     return value
 

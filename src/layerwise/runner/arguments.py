@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from layerwise.data.text.corpus import Corpus
     from layerwise.plan import Plan
+    from layerwise.search.budget import Budget
     from layerwise.stack import Stack
 
     ModelLike: TypeAlias = Stack | nn.Module | str | Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     TextLike: TypeAlias = Corpus | Sequence[str] | str | Path | None
     Plans: TypeAlias = Sequence[str | Plan]
     OnePlan: TypeAlias = str | Plan | None
+    BudgetLike: TypeAlias = str | Budget
     Inputs: TypeAlias = Mapping[str, Tensor] | None
     Batches: TypeAlias = Iterable[Mapping[str, Tensor]] | None
     RowMetric: TypeAlias = Callable[[Any, Mapping[str, Tensor]], Tensor] | None
@@ -30,6 +32,7 @@ else:
     Plans = Annotated[Sequence[str], Trait.REPEATED, Trait.KEYWORD, Flag("--plan"), Metavar("PLAN")]
 
     OnePlan = Annotated[str | None, Trait.EMPTY, Trait.KEYWORD, Metavar("PLAN")]
+    BudgetLike = Annotated[str, Trait.KEYWORD, Metavar("BUDGET")]
     Inputs = Annotated[object, Trait.PYTHON]
     Batches = Annotated[object, Trait.PYTHON]
     RowMetric = Annotated[object, Trait.PYTHON]

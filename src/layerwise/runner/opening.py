@@ -41,9 +41,6 @@ from layerwise.stack.streaming.resident import refuse_on_disk
 from layerwise.train.new_head import with_new_head
 from layerwise.train.training import Base
 
-BATCH_TOKENS = 4096
-"""Number of tokens that run together by default."""
-
 
 def quiet_transformers() -> None:
     datasets.disable_progress_bars()
@@ -125,6 +122,11 @@ def open_corpus(text: TextLike, model: str) -> Corpus:
         "--text is required: pass a file or a folder (only demo has its own text). To evaluate an image model, run "
         "`layerwise robustness MODEL --images FOLDER`."
     )
+
+
+def cut_text(stack: Stack, corpus: Corpus, size: int, seed: int, tokens: int | None, length: int | None) -> EvalData:
+    """Return the corpus in windows, at most so many tokens."""
+    return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
 
 
 def divided_sentence(parts: Mapping[str, EvalData]) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layerwise.runner.experiment import Inputs
 
 import layerwise
 from conftest import tiny_llama
@@ -24,13 +23,12 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Silent
 from layerwise.runner.result import SearchResult
+from layerwise.runner.study import describe_call
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PlanPrices, PriceTable
 from layerwise.search.rungs import SHARES, divided_text, share_no_document
 from layerwise.stack import Stack, load
-from layerwise.studies.search.options import Search
 from layerwise.studies.search.page import on_front
-from studies.outlines import outline_of
 from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -262,20 +260,26 @@ def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpu
         ({"budget": "watts=3"}, "has no unit that is known"),
         ({"budget": "layers=0"}, "is no number above 0"),
         ({"budget": "layers=3", "moves": ("dorp",)}, "did you mean drop"),
-        ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
+        ({"budget": "layers=3", "moves": ("repeat",)}, "moves must have one that makes a plan cheaper .*, got repeat"),
         ({"budget": "layers=0.9x", "moves": ("damp",)}, "more than the whole model: layers=2x"),
-        ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "repeat")}, "evolve exchanges layers"),
-        ({"budget": "layers=3", "moves": ("bits",)}, "types of layers save bytes; write bytes=0.7x"),
-        ({"budget": "bytes=0.5x", "moves": ("bits", "halves")}, "goes with drop, repeat, reorder; leave out halves"),
-        ({"budget": "bytes=0.5x", "moves": ("bits",), "source": ("b",)}, "is searched in one model"),
-        ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
-        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "--source does nothing here"),
-        ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),
+        (
+            {"budget": "layers=3", "method": "evolve", "moves": ("drop", "repeat")},
+            "evolve requires moves drop,halves",
+        ),
+        ({"budget": "layers=3", "moves": ("bits",)}, "moves bits requires a budget of bytes, got layers=3"),
+        ({"budget": "bytes=0.5x", "moves": ("bits", "halves")}, "goes with drop, repeat, reorder, got halves"),
+        ({"budget": "bytes=0.5x", "moves": ("bits",), "source": ("b",)}, "moves bits excludes source"),
+        ({"budget": "layers=3", "context": 9}, "context requires latency, or a budget of ms"),
+        (
+            {"budget": "layers=3", "method": "one-shot", "source": ("b",)},
+            "source requires method auto",
+        ),
+        ({"budget": "layers=3", "method": "evolve", "width": 2}, "width requires method auto or greedy"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
-        Search(model="nothing", **options)
+        layerwise.search("nothing", **options, reporter=Silent())
 
 
 def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) -> None:
@@ -302,14 +306,21 @@ def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) ->
 
 
 def test_a_budget_for_the_whole_model_and_too_little_text_are_refused(stack: Stack, corpus: Corpus) -> None:
-    with pytest.raises(OptionError, match="leaves room for the whole model"):
-        outline_of(Search(model="tiny", budget="layers=5"), Inputs(stack, corpus))
+    with pytest.raises(OptionError, match="must be below the 5 layers of the whole model, got layers=5"):
+        describe_call(layerwise.search, stack, corpus, "layers=5")
     with pytest.raises(DataError, match="divided into 3 parts of at least 8"):
-        outline_of(Search(model="tiny", budget="layers=3"), Inputs(stack, texts("few", 9, "short")))
+        describe_call(layerwise.search, stack, texts("few", 9, "short"), "layers=3")
 
 
 def test_what_it_costs_is_said_before_it_begins(stack: Stack, corpus: Corpus) -> None:
-    config = Search(model="tiny", budget="layers=3", max_length=16)
-    lines = list(outline_of(config, Inputs(stack, corpus)).says())
+    lines = describe_call(layerwise.search, stack, corpus, "layers=3", max_length=16).lines
     assert any("disjoint by document" in line for line in lines)
     assert any("at most" in line and "layer evaluations x tokens" in line for line in lines)
+
+
+def test_a_budget_is_kept_as_text_and_names_the_same_run(whole: Path, stack: Stack, corpus: Corpus) -> None:
+    before = everything(whole)
+    assert layerwise.search(stack, corpus, "layers=3", run=whole, **SMALL).folder == whole
+    assert everything(whole) == before
+    with Run.open(whole) as run:
+        assert run.manifest.experiment["budget"] == "layers=3"

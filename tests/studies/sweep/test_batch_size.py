@@ -9,9 +9,10 @@ import layerwise
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
-from layerwise.runner.opening import BATCH_TOKENS, folder_of
+from layerwise.runner.opening import folder_of
 from layerwise.runner.study import describe_call
 from layerwise.stack import Stack, load
 from layerwise.stack.placement import SHARE

@@ -20,7 +20,7 @@ from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.interventions.redundancy import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, refuse_too_little, tokenize
 from layerwise.measure.own_batches import own_batches
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS
@@ -28,7 +28,7 @@ from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.vocabulary import ABLATION, AGREEMENT, MANIPULATION, PREDICTABILITY, PROXIES, RECOVERY
 from layerwise.runner.arguments import Batches, RowMetric
-from layerwise.runner.opening import BATCH_TOKENS, provenance, size_row
+from layerwise.runner.opening import provenance, size_row
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import describe_data, describe_model, describe_readings
 from layerwise.runner.tasks import Remaining, Task, TaskSession

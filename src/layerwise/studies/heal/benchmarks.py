@@ -26,6 +26,7 @@ from layerwise.measure.language.benchmark_requests import (
     judged,
 )
 from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.effects import effects
@@ -35,7 +36,6 @@ from layerwise.measure.stats.strata import Strata
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.results.rows import BENCHMARK_TASK
-from layerwise.runner.opening import BATCH_TOKENS
 from layerwise.runner.trainings import KeptEvaluation
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating

@@ -11,12 +11,14 @@ Measure `latency` has `ms` of a layer, of a `part` of it and of the `rest` of th
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,29 +28,21 @@ from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.continuations import continuations
-from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData
 from layerwise.plan import Plan, families
+from layerwise.plan.checks import source_name
 from layerwise.plan.sublayer import SUBLAYERS
-from layerwise.results import Rows, Run, Score
+from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import CONTINUATION
 from layerwise.results.selection import PRESENT
 from layerwise.runner.call import CallUnit, ExpectedWork
-from layerwise.runner.experiment import Inputs
-from layerwise.runner.losses import LossesUnit
-from layerwise.runner.opening import (
-    BATCH_TOKENS,
-    cutting,
-    divided_sentence,
-    open_named,
-    provenance,
-    size_row,
-    tokenized,
-)
+from layerwise.runner.losses import KeptLosses
+from layerwise.runner.opening import cut_text, divided_sentence, open_stack, provenance
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_data, describe_model, duration, waiting
-from layerwise.runner.steps import Completed, Outline, Remaining, Steps
-from layerwise.runner.text_length import ChosenText, TimedText, chosen_text
+from layerwise.runner.tasks import Remaining
+from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
@@ -56,7 +50,7 @@ from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
-from layerwise.search.moves import BITS, CHEAPER, LONGEST_REPEAT, check_moves
+from layerwise.search.moves import BITS, CHEAPER, LONGEST_REPEAT
 from layerwise.search.one_shot import (
     RANDOM,
     RANDOM_SETS,
@@ -69,11 +63,10 @@ from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import FEWEST, SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.rounding import has_bfloat16
-from layerwise.studies.search.options import Search
+from layerwise.studies.search.settings import WIDTH, SearchSettings
 from layerwise.studies.search.works import (
     REPORTED,
     confirmation,
-    counted,
     of_plans,
     rule_arms,
     whole_search,
@@ -99,160 +92,300 @@ class Finalists:
         return [plan for plan in dict.fromkeys([*self.plans, *self.arms.values()]) if space.allows(plan)]
 
 
-def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Search, choose and confirm.
+@dataclass(frozen=True)
+class PreparedSearch:
+    """A search whose model and texts are open: its settings, the parts of its text, and what is timed."""
 
-    Raises `OptionError` for a budget that the original model meets, `DataError` for too little text.
+    stack: Stack
+    settings: SearchSettings
+    chosen: ChosenText
+    parts: Mapping[str, EvalData]
+    rungs: Sequence[EvalData]
+    second: EvalData | None
+    setting: Setting
+    in_bfloat16: bool
+
+
+@dataclass(frozen=True)
+class FoundPlans:
+    """What the search text has shown: the finalists, the losses and prices of plans, and what the search took."""
+
+    space: Space
+    prices: PlanPrices
+    searched: GraphEvaluator
+    finalists: Finalists
+    fronts: Fronts
+    spent: Spent
+    seconds: float
+    is_new: bool
+
+
+def add_sources(
+    stack: Stack,
+    locations: Sequence[str],
+    reporter: Reporter,
+    *,
+    tokenizer: str | None,
+    layers: str | None,
+    revision: str | None,
+) -> Stack:
+    """Return the stack with the layers of the other models as b, c, ...
+
+    Raises:
+        ModelError: If a model is built differently.
     """
-    began = time.monotonic()
-    corpus = inputs.corpus or config.corpus(config.model)
-    stack = config.with_sources(inputs.stack or open_named(config, reporter), reporter)
-    moves, budget = check_moves(config.moves), Budget.parse(config.budget)
-    config, own = _chosen(config, stack, corpus, reporter, began)
-    text = own.data
-    parts = divided_text(text, config.seed)
-    rungs = grown(parts["search"], config.seed)
-    second = None
-    if config.second_text is not None:
-        limit, length = own.amount(config)
-        second = tokenized(
-            replace(config, tokens=limit, minutes=None, max_length=length),
-            stack,
-            read_corpus(config.second_text),
+    if not locations:
+        return stack
+    named = {source_name(0): stack}
+    for number, location in enumerate(locations, start=1):
+        named[source_name(number)] = open_stack(
+            location,
             reporter,
-            config.seed,
+            device=str(stack.device),
+            dtype=str(stack.dtype),
+            tokenizer=tokenizer,
+            layers=layers,
+            revision=revision,
         )
-    in_bfloat16 = compares_in_bfloat16(config, stack)
-    setting = Setting(config.phase, config.batch, config.context)
-    timed = (str(setting),) if config.times else ()
+    able = copy.copy(stack)
+    able.sources = Stack.with_sources(named).sources
+    return able
+
+
+def may_use_bfloat16(stack: Stack) -> bool:
+    """Return whether candidates may be compared in bfloat16; held-out losses are always in the dtype of the model."""
+    return stack.dtype == torch.float32 and has_bfloat16(stack.device)
+
+
+def prepare(
+    stack: Stack,
+    requested: SearchSettings,
+    text: object,
+    corpus: Corpus,
+    second_text: Path | None,
+    reporter: Reporter,
+    *,
+    setting: Setting,
+    size: int | None,
+    compares_in_bfloat16: bool,
+    began: float,
+) -> PreparedSearch:
+    """Choose the text and how it is searched, and divide it.
+
+    Raises:
+        OptionError: If the original model meets the budget.
+        DataError: If there is too little text.
+    """
+    seed, request = requested.seed, TextRequest.of_call(text)
+    cut = partial(cut_text, stack, corpus, size or BATCH_TOKENS, seed)
+    with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
+        chosen = _choose_text(stack, requested, cut, request, corpus, began)
+    second = None
+    if second_text is not None:
+        other = read_corpus(second_text)
+        with waiting(reporter, f"tokenizing {other.name}"):
+            second = cut_text(stack, other, size or BATCH_TOKENS, seed, *chosen.amount(request))
+    parts = divided_text(chosen.data, seed)
+    return PreparedSearch(
+        stack=stack,
+        settings=requested.settled(chosen.options.get("method"), chosen.options.get("width")),
+        chosen=chosen,
+        parts=parts,
+        rungs=grown(parts["search"], seed),
+        second=second,
+        setting=setting,
+        in_bfloat16=compares_in_bfloat16,
+    )
+
+
+def _choose_text(
+    stack: Stack,
+    requested: SearchSettings,
+    cut: Callable[[int | None, int | None], EvalData],
+    request: TextRequest,
+    corpus: Corpus,
+    began: float,
+) -> ChosenText:
+    space = space_of(stack, requested, PlanPrices.of(stack), requested.counted_budget())
+    candidates = []
+    for changed in _list_smaller(requested, stack):
+        cost = partial(whole_search, stack, requested.settled(**changed), space)
+        candidates.append((changed, TimedText(stack, cut, cost, 1, SHARES["report"], FEWEST)))
+    return choose_text(request, candidates, corpus, began)
+
+
+def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any]]:
+    """List what a search may change to take less time, the costliest first."""
+    if requested.method != "auto" or requested.width != WIDTH:
+        return [{}]
+    removes = requested.moves == ("drop",) and not _other_models(stack) and not requested.budget.holds_whole
+    return [{}, {"width": 1}, *([{"method": "one-shot"}] if removes else [])]
+
+
+def describe_run(prepared: PreparedSearch, size: int | None) -> Manifest:
+    """Return the manifest; its families are what decides what a row means besides the text and the seed."""
+    stack, settings, second = prepared.stack, prepared.settings, prepared.second
+    timed = (str(prepared.setting),) if settings.is_timed else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))
-    manifest = provenance(
+    how = (str(settings.budget), *settings.moves, settings.method, f"width:{settings.width}")
+    return provenance(
         stack,
-        text,
-        families=("search", str(budget), *moves, config.method, f"width:{config.width}", *timed, *others),
+        prepared.chosen.data,
+        families=("search", *how, *timed, *others),
         tasks=() if second is None else (f"second:{second.digest[:16]}",),
-        seed=config.seed,
+        seed=settings.seed,
         settings={
-            "batch_tokens": config.batch_tokens or BATCH_TOKENS,
-            **({"compared_in": "bfloat16"} if in_bfloat16 else {}),
+            "batch_tokens": size or BATCH_TOKENS,
+            **({"compared_in": "bfloat16"} if prepared.in_bfloat16 else {}),
         },
     )
-    foreseen = None if budget.unit == "ms" else space_of(config, stack, PlanPrices.of(stack))
 
-    def says() -> Iterator[str]:
-        yield describe_model(stack)
-        yield describe_data(text)
-        yield from own.says
-        if in_bfloat16:
-            yield "candidates are compared in bfloat16 (--dtype float32 compares in float32); held-out text in float32"
-        yield f"{divided_sentence(parts)}; rungs of the search text: {len(rungs)}"
-        if second is not None:
-            yield f"second corpus: {describe_data(second)}"
-        if config.method == "greedy" and foreseen is not None:
-            bound = worst_case(config, stack, rungs, foreseen)
-            yield (
-                f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
-                "tokens"
-            )
 
-    def remaining(_: Path, run: Run | None) -> Remaining | None:
+def describe_work(prepared: PreparedSearch) -> list[str]:
+    """Describe the model, the texts and, if it is known, what the search takes at most."""
+    stack, settings, text = prepared.stack, prepared.settings, prepared.chosen.data
+    lines = [describe_model(stack), describe_data(text), *prepared.chosen.says]
+    if prepared.in_bfloat16:
+        lines.append(
+            "candidates are compared in bfloat16 (--dtype float32 compares in float32); held-out text in float32"
+        )
+    lines.append(f"{divided_sentence(prepared.parts)}; rungs of the search text: {len(prepared.rungs)}")
+    if prepared.second is not None:
+        lines.append(f"second corpus: {describe_data(prepared.second)}")
+    if settings.method == "greedy" and settings.budget.unit != "ms":
+        bound = worst_case(stack, settings, prepared.rungs, space_of(stack, settings, PlanPrices.of(stack)))
+        lines.append(
+            f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
+            "tokens"
+        )
+    return lines
+
+
+def expected_work(prepared: PreparedSearch) -> ExpectedWork:
+    """Return the whole search as work to count; of an interrupted one the rest is unknown."""
+    stack, settings, text = prepared.stack, prepared.settings, prepared.chosen.data
+
+    def count_left(_: Path, run: Run | None) -> Remaining | None:
         if run is not None and run.store.count_losses():
             return None
-        space = space_of(config, stack, PlanPrices.of(stack), counted(config))
-        return remaining_passes(stack, text, whole_search(config, stack, space, text), pace=own.seconds)
+        space = space_of(stack, settings, PlanPrices.of(stack), settings.counted_budget())
+        return remaining_passes(stack, text, whole_search(stack, settings, space, text), pace=prepared.chosen.seconds)
 
-    yield Outline(manifest, says, ahead=(ExpectedWork(remaining),), chosen=own.options)
-    losses = yield from LossesUnit()
-    is_new = not losses.rows
-    prices, table = PlanPrices.of(stack), list[Score]()
-    if config.times:
-        table = yield from CallUnit(
-            vocab.LATENCY,
-            lambda: latency_rows(measured(stack, setting)[0], str(setting)),
-            f"timing every layer: {setting}",
-            lambda row: row.plan is None,
-        )
-        prices = PlanPrices.of(stack, table_of(table))
+    return ExpectedWork(count_left)
+
+
+def time_layers(prepared: PreparedSearch) -> CallUnit:
+    """Return the task that times every layer once."""
+    setting = str(prepared.setting)
+    return CallUnit(
+        vocab.LATENCY,
+        lambda: latency_rows(measured(prepared.stack, prepared.setting)[0], setting),
+        f"timing every layer: {setting}",
+        lambda row: row.plan is None,
+    )
+
+
+def find_plans(prepared: PreparedSearch, losses: KeptLosses, table: Sequence[Score], reporter: Reporter) -> FoundPlans:
+    """Run the rounds on the search text; `table` are the milliseconds of layers, if they were timed."""
+    stack, settings, is_new = prepared.stack, prepared.settings, not losses.rows
+    prices = PlanPrices.of(stack, table_of(table)) if table else PlanPrices.of(stack)
     began = time.perf_counter()
-    space = space_of(config, stack, prices)
-    most = worst_case(config, stack, rungs, space)
-    searched = losses.evaluator(stack, "search", rungs, most, in_bfloat16=in_bfloat16)
-    finalists = _finalists(config, stack, searched, rungs, space, reporter)
+    space = space_of(stack, settings, prices)
+    most = worst_case(stack, settings, prepared.rungs, space)
+    searched = losses.evaluator(stack, "search", prepared.rungs, most, in_bfloat16=prepared.in_bfloat16)
+    finalists = _find_finalists(prepared, searched, space, reporter)
     spent, seconds = searched.spent, time.perf_counter() - began
     reporter.log(cost_sentence(spent, seconds))
-    most = of_plans(stack, 1 + len(finalists.within(space)), parts["select"])
-    select = losses.evaluator(stack, "select", [parts["select"]], most)
-    chosen = _choose(select, space, finalists, reporter)
-    units = tuple(unit for unit in UNITS if unit != "ms" or config.times)
-    fronts: Fronts = {
-        unit: [
-            point.plan for point in thinned(front(searched.complete(), partial(prices.of_plan, unit=unit)), REPORTED)
-        ]
-        for unit in units
+    complete = searched.complete()
+    fronts = {
+        unit: [point.plan for point in thinned(front(complete, partial(prices.of_plan, unit=unit)), REPORTED)]
+        for unit in list_units(settings)
     }
-    rows = search_rows(searched.complete(), prices, units, space.whole)
-    rows += losses_above(select.losses([space.whole, *finalists.within(space)]), space.whole, "select", seed=0)
-    for name, data in (("report", parts["report"]), *(() if second is None else (("second", second),))):
+    return FoundPlans(space, prices, searched, finalists, fronts, spent, seconds, is_new)
+
+
+def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
+    return tuple(unit for unit in UNITS if unit != "ms" or settings.is_timed)
+
+
+def choose_plan(
+    prepared: PreparedSearch, losses: KeptLosses, found: FoundPlans, reporter: Reporter
+) -> tuple[Plan, list[Score]]:
+    """Return the best of the finalists on the selection text, and the rows of all of them."""
+    space, finalists, part = found.space, found.finalists, prepared.parts["select"]
+    plans, whole = finalists.within(space), space.whole
+    select = losses.evaluator(prepared.stack, "select", [part], of_plans(prepared.stack, 1 + len(plans), part))
+    means = mean_losses(select, [*plans, whole], whole)
+    if not space.allows(whole):
+        del means[whole]
+    chosen = min(means, key=lambda plan: means[plan])
+    reporter.log(f"chosen on the selection text among {len(means)} plans: {chosen}")
+    return chosen, list(losses_above(select.losses([whole, *plans]), whole, "select", seed=0))
+
+
+def confirm_plans(
+    prepared: PreparedSearch, losses: KeptLosses, found: FoundPlans, chosen: Plan, reporter: Reporter
+) -> list[Score]:
+    """Return rows of the chosen plan, the fronts and the arms on text that chose nothing."""
+    stack, settings = prepared.stack, prepared.settings
+    rows = list[Score]()
+    second = () if prepared.second is None else (("second", prepared.second),)
+    for name, data in (("report", prepared.parts["report"]), *second):
         reporter.log(f"confirming on {name}")
-        fresh = losses.evaluator(stack, name, [data], confirmation(config, stack, space, data))
-        rows += _confirmed(config, fresh, name, searched, chosen, finalists, fronts)
-    rows += member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
-    if BITS in moves:
-        rows += allocation_rows(stack, prices, {vocab.CHOSEN: chosen, **finalists.arms})
+        fresh = losses.evaluator(stack, name, [data], confirmation(stack, settings, found.space, data))
+        rows += _confirm_on(fresh, name, found, chosen, settings.seed)
+    return rows
+
+
+def describe_plans(prepared: PreparedSearch, found: FoundPlans, chosen: Plan) -> list[Score]:
+    """Return rows that say what each plan was: chosen, on a front, or an arm; and the bits of its layers."""
+    stack, settings, searched = prepared.stack, prepared.settings, found.searched
+    arms = found.finalists.arms
+    rows = member_rows(chosen, settings.budget, found.fronts, arms, found.finalists.random)
+    if BITS in settings.moves:
+        rows += allocation_rows(stack, found.prices, {vocab.CHOSEN: chosen, **arms})
         alone = [each for each in families.bits(stack.depth) if each.plan in searched.complete()]
-        losses_alone = searched.losses([space.whole, *(each.plan for each in alone)])
-        rows += bits_contrasts(losses_alone, plan_records(alone), stack.depth, seed=config.seed)
-    times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
-    # What a search took is known where nothing interrupted it.
-    costs = yield from CallUnit(
-        "run", lambda: cost_rows(spent, seconds) if is_new else [], own=lambda row: row.part == "search"
+        losses_alone = searched.losses([found.space.whole, *(each.plan for each in alone)])
+        rows += bits_contrasts(losses_alone, plan_records(alone), stack.depth, seed=settings.seed)
+    return rows
+
+
+def keep_costs(found: FoundPlans) -> CallUnit:
+    """Return the task that keeps what a search took, which is known if nothing interrupted it."""
+    return CallUnit(
+        "run",
+        lambda: cost_rows(found.spent, found.seconds) if found.is_new else [],
+        own=lambda row: row.part == "search",
     )
-    # The rows of the search come last, because they say which plan was chosen.
-    return Completed(
-        [*round_rows(finalists.steps), *([*table, *times] if times else []), size_row(stack), *costs, *rows],
-        {CONTINUATION: _samples(stack, parts["report"], chosen)},
-    )
 
 
-def compares_in_bfloat16(config: Search, stack: Stack) -> bool:
-    """Return whether candidates are compared in bfloat16; held-out losses are always in the dtype of the model."""
-    return config.dtype == "auto" and stack.dtype == torch.float32 and has_bfloat16(stack.device)
-
-
-def _samples(stack: Stack, data: EvalData, chosen: Plan) -> list[str]:
+def continue_text(prepared: PreparedSearch, chosen: Plan) -> dict[str, Sequence[str]]:
+    """Return notes: how the original model and the chosen plan continue the held-out text."""
+    stack, data = prepared.stack, prepared.parts["report"]
     if stack.tokenizer is None or data.objective != "next_token":
-        return []
+        return {CONTINUATION: []}
     prompt = stack.tokenizer.decode(data.windows[0].ids[:PROMPT], skip_special_tokens=True)
     plans = list(dict.fromkeys([Plan.identity(stack.depth), chosen]))
     with suppress(LayerwiseError):  # a model that cannot generate has no sample
-        return [each.note().text for each in continuations(stack, plans, [prompt], NEW_TOKENS)]
-    return []
+        return {CONTINUATION: [each.note().text for each in continuations(stack, plans, [prompt], NEW_TOKENS)]}
+    return {CONTINUATION: []}
 
 
-def _chosen(
-    config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
-) -> tuple[Search, ChosenText]:
-    space = space_of(config, stack, PlanPrices.of(stack), counted(config))
-    cut = cutting(config, stack, corpus, config.seed)
-    questions = [
-        (each, TimedText(stack, cut, partial(whole_search, each, stack, space), 1, SHARES["report"], FEWEST))
-        for each in config.questions()
-    ]
-    with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
-        return chosen_text(config, questions, corpus, began)
+def space_of(stack: Stack, settings: SearchSettings, prices: PlanPrices, instead: Budget | None = None) -> Space:
+    """Return the search space within the budget, or the one `instead`.
 
-
-def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget | None = None) -> Space:
-    """Return the search space within the budget, or the one `instead`; raises `OptionError` as `search` does."""
-    budget, moves = instead or Budget.parse(config.budget), check_moves(config.moves)
+    Raises:
+        OptionError: If the original model meets the budget.
+    """
+    budget, moves = instead or settings.budget, settings.moves
     if BITS in moves:
         stack.check(uniform(stack.depth, FEWEST_BITS))
     whole = prices.of_plan(Plan.identity(stack.depth), budget.unit)
     limit, others = budget.limit(whole), _other_models(stack)
     if limit >= whole and set(moves) <= {*CHEAPER, BITS} and not others:
         raise OptionError(
-            f"--budget {budget} leaves room for the whole model, which costs {whole:g} {budget.unit}: nothing has to "
-            "be left out; give less"
+            f"--budget must be below the {whole:g} {budget.unit} of the whole model, got {budget}. Pass less, so that "
+            "something has to be left out."
         )
     longest = LONGEST_REPEAT if set(moves) & {*CHEAPER, BITS} else stack.depth
     return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others, longest)
@@ -267,73 +400,56 @@ def random_plans(space: Space, count: int, seed: int) -> list[Plan]:
     return allocations or (random_sets(space, count, seed) if space.moves != (BITS,) else [])
 
 
-def _finalists(
-    config: Search, stack: Stack, searched: GraphEvaluator, rungs: Sequence[EvalData], space: Space, reporter: Reporter
-) -> Finalists:
-    shrinks = not space.allows(space.whole)
+def _find_finalists(prepared: PreparedSearch, searched: GraphEvaluator, space: Space, reporter: Reporter) -> Finalists:
+    stack, settings, shrinks = prepared.stack, prepared.settings, not space.allows(space.whole)
     mean_losses(searched, [space.whole], space.whole)
     arms: dict[str, Plan] = {}
     if shrinks:
-        scores, bits = turning(stack, rungs), BITS in space.moves
+        scores, bits = turning(stack, prepared.rungs), BITS in space.moves
         sets = (
             {} if bits and "drop" not in space.moves else one_shot_plans(space, scores, skip_effects(searched, space))
         )
         arms = {**sets, **(rule_arms(stack, space, scores) if bits else {})}
         mean_losses(searched, [*arms.values(), space.whole], space.whole)
     steps = []
-    for step in _rounds(config, searched, space, arms):
+    for step in _rounds(settings, searched, space, arms):
         steps.append(step)
         reporter.log(round_sentence(len(steps), step, searched.complete().get(space.whole)))
     best = list(winners(steps, space))
     changes = [plan for plan in best if plan != space.whole]
     if not shrinks and changes:
         arms = {vocab.BEST_CHANGE: changes[0]}
-    drawn = random_plans(space, RANDOM_SETS, config.seed) if shrinks else []
-    return Finalists(steps, best[: config.width], arms, drawn)
+    drawn = random_plans(space, RANDOM_SETS, settings.seed) if shrinks else []
+    return Finalists(steps, best[: settings.width], arms, drawn)
 
 
-def _rounds(config: Search, searched: Evaluator, space: Space, arms: Mapping[str, Plan]) -> Iterator[SearchStep]:
+def _rounds(
+    settings: SearchSettings, searched: Evaluator, space: Space, arms: Mapping[str, Plan]
+) -> Iterator[SearchStep]:
     if BITS in space.moves:
-        yield from allocate(searched, space, arms, width=config.width)
-    elif config.method == "greedy":
-        yield from greedy(searched, space, width=config.width)
-    elif config.method == "evolve":
-        yield from evolve(searched, space, seed=config.seed)
+        yield from allocate(searched, space, arms, width=settings.width)
+    elif settings.method == "greedy":
+        yield from greedy(searched, space, width=settings.width)
+    elif settings.method == "evolve":
+        yield from evolve(searched, space, seed=settings.seed)
     else:
         losses = mean_losses(searched, list(arms.values()), space.whole)
         yield SearchStep("one-shot", Round(dict(sorted(losses.items(), key=lambda each: each[1])), len(losses), 0, 0))
 
 
-def _choose(select: GraphEvaluator, space: Space, finalists: Finalists, reporter: Reporter) -> Plan:
-    losses = mean_losses(select, [*finalists.within(space), space.whole], space.whole)
-    if not space.allows(space.whole):
-        del losses[space.whole]
-    chosen = min(losses, key=lambda plan: losses[plan])
-    reporter.log(f"chosen on the selection text among {len(losses)} plans: {chosen}")
-    return chosen
-
-
-def _confirmed(
-    config: Search,
-    fresh: GraphEvaluator,
-    name: str,
-    searched: GraphEvaluator,
-    chosen: Plan,
-    finalists: Finalists,
-    fronts: Fronts,
-) -> Iterator[Score]:
-    whole = Plan.identity(fresh.stack.depth)
-    own = [chosen, *(plan for plans in fronts.values() for plan in plans), *finalists.arms.values()]
+def _confirm_on(fresh: GraphEvaluator, name: str, found: FoundPlans, chosen: Plan, seed: int) -> Iterator[Score]:
+    whole, finalists, searched = Plan.identity(fresh.stack.depth), found.finalists, found.searched
+    own = [chosen, *(plan for plans in found.fronts.values() for plan in plans), *finalists.arms.values()]
     plans = list(dict.fromkeys([whole, *own]))
     mean_losses(fresh, list(dict.fromkeys([*plans, *finalists.random])), whole)
-    yield from losses_above(fresh.losses(plans), whole, name, seed=config.seed)
+    yield from losses_above(fresh.losses(plans), whole, name, seed=seed)
     yield from against_arms(
         fresh.losses([chosen, *finalists.arms.values(), *finalists.random]),
         chosen,
         finalists.arms,
         finalists.random,
         name,
-        seed=config.seed,
+        seed=seed,
     )
     if name == "report":
         complete = searched.complete()
@@ -343,22 +459,25 @@ def _confirmed(
                 yield from winners_curse(searched.losses(pair), fresh.losses(pair), whole, plan)
 
 
-def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: Plan, reporter: Reporter) -> list[Score]:
+def check_times(prepared: PreparedSearch, found: FoundPlans, chosen: Plan, reporter: Reporter) -> list[Score]:
+    """Time the original model and the chosen plan, if its parts are faster here."""
     if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
         reporter.log("milliseconds of the chosen plan are predicted: halves and types run no faster here")
         return []
-    _, times = measured(stack, setting, [Plan.identity(stack.depth), chosen])
-    return checked_latency_rows(times, prices, str(setting))
+    _, times = measured(prepared.stack, prepared.setting, [Plan.identity(prepared.stack.depth), chosen])
+    return checked_latency_rows(times, found.prices, str(prepared.setting))
 
 
-def search_rows(losses: Mapping[Plan, float], prices: PlanPrices, units: Sequence[Unit], whole: Plan) -> list[Score]:
-    rows = []
+def search_rows(prepared: PreparedSearch, found: FoundPlans) -> list[Score]:
+    """Return rows of every plan that read all of the search text: its loss change and its prices."""
+    losses, whole = found.searched.complete(), found.space.whole
+    units, rows = list_units(prepared.settings), list[Score]()
     for plan in sorted(losses, key=str):
         if plan != whole:
             rows.append(
                 Score(vocab.SEARCH, vocab.DELTA, losses[plan] - losses[whole], task=vocab.SEARCH, plan=str(plan))
             )
-        own = {unit: prices.of_plan(plan, unit) for unit in units}
+        own = {unit: found.prices.of_plan(plan, unit) for unit in units}
         rows += [Score(vocab.SEARCH, vocab.PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
     return rows
 

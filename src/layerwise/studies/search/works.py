@@ -10,7 +10,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.search.bits import allocate, rule_plans
-from layerwise.search.budget import UNITS, Budget
+from layerwise.search.budget import UNITS
 from layerwise.search.cost import Spent, WorstCase
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
@@ -22,7 +22,7 @@ from layerwise.search.rungs import RungSettings, divided_text, grown
 from layerwise.stack import Stack
 from layerwise.stack.executors.graph import build
 from layerwise.stack.imatrix import imatrix_beside, layer_power
-from layerwise.studies.search.options import Search
+from layerwise.studies.search.settings import SearchSettings
 
 REPORTED = 12
 """Plans of a front that are measured on the report text, for each unit."""
@@ -34,16 +34,16 @@ _ARMS, _ONE_SHOT = 6, 4
 """The plans of simple rules: with types of layers, and without."""
 
 
-def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:
+def worst_case(stack: Stack, settings: SearchSettings, rungs: Sequence[EvalData], space: Space) -> Spent:
     evaluator = GraphEvaluator(stack, rungs)
     worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
     rounds: Iterable[SearchStep] = ()
     if BITS in space.moves:
-        rounds = allocate(worst, space, rule_arms(stack, space, ()), width=config.width, settings=WORST)
-    elif config.method == "evolve":
-        rounds = evolve(worst, space, seed=config.seed)
-    elif config.method == "greedy":
-        rounds = greedy(worst, space, width=config.width, settings=WORST)
+        rounds = allocate(worst, space, rule_arms(stack, space, ()), width=settings.width, settings=WORST)
+    elif settings.method == "evolve":
+        rounds = evolve(worst, space, seed=settings.seed)
+    elif settings.method == "greedy":
+        rounds = greedy(worst, space, width=settings.width, settings=WORST)
     for _ in rounds:
         pass
     if space.moves != (BITS,):
@@ -63,10 +63,10 @@ def of_plans(stack: Stack, plans: int, data: EvalData, evaluations: int | None =
     return Spent((plans * stack.depth if evaluations is None else evaluations) * tokens, plans * tokens)
 
 
-def confirmation(config: Search, stack: Stack, space: Space, data: EvalData) -> Spent:
-    random = random_sets(space, RANDOM_SETS, config.seed) if space.moves == ("drop",) else []
+def confirmation(stack: Stack, settings: SearchSettings, space: Space, data: EvalData) -> Spent:
+    random = random_sets(space, RANDOM_SETS, settings.seed) if space.moves == ("drop",) else []
     drawn = of_plans(stack, len(random) or RANDOM_SETS, data, build(random).evaluations if random else None)
-    return drawn.plus(of_plans(stack, front_size(config, stack, space) + _arms(space) + 2, data))
+    return drawn.plus(of_plans(stack, front_size(stack, settings, space) + _arms(space) + 2, data))
 
 
 def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
@@ -78,28 +78,23 @@ def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, 
     return rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))
 
 
-def whole_search(config: Search, stack: Stack, space: Space, text: EvalData) -> CostEstimate:
-    parts = divided_text(text, config.seed)
-    spent = worst_case(config, stack, grown(parts["search"], config.seed), space)
-    spent = spent.plus(of_plans(stack, config.width + _arms(space) + 1, parts["select"]))
-    spent = spent.plus(confirmation(config, stack, space, parts["report"]))
+def whole_search(stack: Stack, settings: SearchSettings, space: Space, text: EvalData) -> CostEstimate:
+    parts = divided_text(text, settings.seed)
+    spent = worst_case(stack, settings, grown(parts["search"], settings.seed), space)
+    spent = spent.plus(of_plans(stack, settings.width + _arms(space) + 1, parts["select"]))
+    spent = spent.plus(confirmation(stack, settings, space, parts["report"]))
     return CostEstimate(0, 0, 1, spent.layer_tokens, spent.head_tokens)
 
 
-def front_size(config: Search, stack: Stack, space: Space) -> int:
+def front_size(stack: Stack, settings: SearchSettings, space: Space) -> int:
     prices, whole = PlanPrices.of(stack), space.whole
     smaller = cheaper(whole, ("drop",))
-    if space.moves == ("drop",) and not config.times and len({prices.of_plan(plan, "bytes") for plan in smaller}) == 1:
+    if (
+        space.moves == ("drop",)
+        and not settings.is_timed
+        and len({prices.of_plan(plan, "bytes") for plan in smaller}) == 1
+    ):
         saved = space.price(whole) - space.price(smaller[0])
         levels = 1 + math.ceil((space.price(whole) - space.limit) / saved)
-        return min(REPORTED, levels if config.method != "one-shot" else 2 + _ONE_SHOT)
-    return REPORTED * (len(UNITS) if config.times else len(UNITS) - 1)
-
-
-def counted(config: Search) -> Budget:
-    """The budget as it can be counted before anything is timed: as large a share of the layers as of the milliseconds,
-    or half of them."""
-    budget = Budget.parse(config.budget)
-    if budget.unit != "ms":
-        return budget
-    return Budget(layers=budget.ms if str(budget.ms).endswith("x") else "0.5x")
+        return min(REPORTED, levels if settings.method != "one-shot" else 2 + _ONE_SHOT)
+    return REPORTED * (len(UNITS) if settings.is_timed else len(UNITS) - 1)

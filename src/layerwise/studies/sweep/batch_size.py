@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.errors import RunError
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS
 from layerwise.measure.language.loss import CHUNK
 from layerwise.plan import Plan
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
-from layerwise.runner.opening import BATCH_TOKENS
 from layerwise.stack import Stack
 from layerwise.stack.placement import batch_size_within, free_memory
 

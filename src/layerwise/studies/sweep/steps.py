@@ -17,11 +17,11 @@ from layerwise.measure.interventions.sweep import (
     streaming_of,
     with_identity,
 )
-from layerwise.measure.language.evaluation_data import WINDOW, EvalData, refuse_too_little, tokenize
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS, WINDOW, EvalData, refuse_too_little
 from layerwise.measure.stats.effects import describe_test
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest
-from layerwise.runner.opening import BATCH_TOKENS, folder_of, provenance, task_digest
+from layerwise.runner.opening import cut_text, folder_of, provenance, task_digest
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import describe_data, describe_model, describe_streaming
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
@@ -147,11 +147,6 @@ def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[st
 def count_compared(stack: Stack, members: Sequence[Member]) -> int:
     """Return the number of passes that comparing hidden states takes."""
     return len(compared_plans(members, stack.depth)) + 1
-
-
-def cut_text(stack: Stack, corpus: Corpus, size: int, seed: int, tokens: int | None, length: int | None) -> EvalData:
-    """Return the corpus in windows, at most so many tokens."""
-    return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
 
 
 def describe_run(

@@ -1,0 +1,212 @@
+"""`layerwise search`: the plan of a given price that loses least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from layerwise.errors import OptionError
+from layerwise.runner.argument import REQUIRED, Metavar, Range, Trait
+from layerwise.runner.arguments import (
+    BudgetLike,
+    Count,
+    Device,
+    Dtype,
+    Location,
+    ModelLike,
+    Names,
+    PathLike,
+    Rare,
+    Seed,
+    TextLike,
+    to_path,
+)
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.result import SearchResult
+from layerwise.runner.verb import spell, verb
+from layerwise.search.budget import Budget
+from layerwise.search.moves import BESIDE_BITS, BITS, CHEAPER, Move, check_moves
+from layerwise.studies.search.settings import WIDTH, Method, SearchSettings
+
+CONTEXT = 256
+
+
+@verb(
+    "search",
+    examples=(
+        "demo --budget layers=9",
+        "./my-model --text texts/ --budget ms=0.75x --phase decode",
+        "./first --source ./second --text texts/ --budget layers=1x",
+        "model.gguf --text texts/ --budget bytes=0.8x --moves bits,drop",
+        "org/name --text texts/ --budget layers=2x --moves repeat,damp",
+    ),
+)
+def search(
+    model: ModelLike,
+    text: TextLike = None,
+    budget: BudgetLike = REQUIRED,
+    *,
+    moves: Names = ("drop",),
+    method: Method = "auto",
+    minutes: Annotated[float | None, Range(least=1, most=10_000)] = None,
+    tokens: Annotated[int | Literal["all"] | None, Range(least=1)] = None,
+    source: Rare[Annotated[Sequence[str], Trait.REPEATED, Metavar("MODEL")]] = (),
+    width: Rare[Annotated[int, Range(least=1, most=64)]] = WIDTH,
+    second_text: Rare[PathLike] = None,
+    latency: Rare[bool] = False,
+    phase: Rare[Literal["prefill", "decode"]] = "prefill",
+    batch: Rare[Count] = 1,
+    context: Rare[Count] = CONTEXT,
+    max_length: Rare[Annotated[int | None, Range(least=2)]] = None,
+    batch_tokens: Rare[Count | None] = None,
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    trust_remote_code: Rare[bool] = False,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> SearchResult:
+    """Search the plan of a given price that loses least.
+
+    It is confirmed on text that chose nothing. If interrupted, run the same command again to resume. `layerwise heal
+    --plan RUN` and `layerwise save --plan RUN` take the plan that the run chose.
+
+    Args:
+        model: Hub id, folder, GGUF file, or demo.
+        text: Text file, a folder of them, or hf:DATASET.
+        budget: What a plan may cost: "layers=24", "ms=0.75x" or "bytes=0.8x".
+        moves: Edits of a plan: drop, halves, repeat, damp, parallel, reorder, bits.
+        method: Search algorithm (auto: greedy, or one-shot if greedy takes too long).
+        minutes: Time budget in minutes (default: 10).
+        tokens: Score at most N tokens, spread over the documents, or all.
+        source: Another model, built alike, whose layers may stand in; repeat for more.
+        width: Number of plans kept at every step.
+        second_text: Another corpus to report on.
+        latency: Measure milliseconds, whatever the budget is of.
+        phase: Pass that is timed.
+        batch: Number of prompts in a batch.
+        context: Number of tokens of each prompt.
+        max_length: Longest text in tokens (default: 512).
+        batch_tokens: Number of tokens in a batch (default: 4,096).
+        device: Device that computes.
+        dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks, if it is not found.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code that comes with the model.
+        run: Output directory (default: derived from the configuration).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The plan that was chosen, the front of loss and price, and what held-out text confirms.
+
+    Raises:
+        OptionError: If options exclude each other, or if the original model meets the budget.
+        DataError: If there is too little text.
+    """
+    if minutes is not None and tokens is not None:
+        raise OptionError(f"{spell('minutes')} and {spell('tokens')} each say how much text is read. Pass one of them.")
+    limit, edits = Budget.parse(budget), check_moves(moves)
+    _check_moves(limit, edits, has_sources=bool(source))
+    _check_method(method, edits, has_sources=bool(source), has_width=width != WIDTH)
+    is_timed = latency or limit.unit == "ms"
+    for name, is_given in (("phase", phase != "prefill"), ("batch", batch != 1), ("context", context != CONTEXT)):
+        if is_given and not is_timed:
+            raise OptionError(f"{spell(name)} requires {spell('latency')}, or a {spell('budget')} of ms.")
+    import time
+
+    from layerwise.measure.cost.pass_time import Setting
+    from layerwise.runner.losses import LossesUnit
+    from layerwise.runner.opening import open_corpus, open_stack, size_row
+    from layerwise.runner.study import RunDescription, start_run
+    from layerwise.studies.search import steps
+
+    began, reporter = time.monotonic(), reporter or Silent()
+    corpus = open_corpus(text, str(model))
+    stack = open_stack(
+        model,
+        reporter,
+        device=device,
+        dtype=dtype,
+        tokenizer=tokenizer,
+        layers=layers,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )
+    stack = steps.add_sources(stack, source, reporter, tokenizer=tokenizer, layers=layers, revision=revision)
+    requested = SearchSettings(budget=limit, moves=edits, method=method, width=width, seed=seed, is_timed=is_timed)
+    prepared = steps.prepare(
+        stack,
+        requested,
+        text,
+        corpus,
+        to_path(second_text),
+        reporter,
+        setting=Setting(phase, batch, context),
+        size=batch_tokens,
+        compares_in_bfloat16=dtype == "auto" and steps.may_use_bfloat16(stack),
+        began=began,
+    )
+    described = RunDescription(
+        manifest=steps.describe_run(prepared, batch_tokens),
+        lines=steps.describe_work(prepared),
+        tasks=[steps.expected_work(prepared)],
+        chosen=prepared.chosen.options,
+    )
+    with start_run(described) as study:
+        losses = study.execute(LossesUnit())
+        table = study.execute(steps.time_layers(prepared)) if is_timed else []
+        found = steps.find_plans(prepared, losses, table, reporter)
+        chosen, selected = steps.choose_plan(prepared, losses, found, reporter)
+        confirmed = steps.confirm_plans(prepared, losses, found, chosen, reporter)
+        times = steps.check_times(prepared, found, chosen, reporter) if is_timed else []
+        costs = study.execute(steps.keep_costs(found))
+        plans = [
+            *steps.search_rows(prepared, found),
+            *selected,
+            *confirmed,
+            *steps.describe_plans(prepared, found, chosen),
+        ]
+        # The rows of the search come last, because they say which plan was chosen.
+        study.write(
+            [*steps.round_rows(found.finalists.steps), *table, *times, size_row(stack), *costs, *plans],
+            steps.continue_text(prepared, chosen),
+        )
+    return SearchResult(study.folder)
+
+
+def _check_moves(budget: Budget, moves: Sequence[Move], *, has_sources: bool) -> None:
+    name = spell("moves")
+    if BITS not in moves:
+        if not set(moves) & set(CHEAPER) and not budget.holds_whole:
+            raise OptionError(
+                f"{name} must have one that makes a plan cheaper ({', '.join((*CHEAPER, BITS))}), got "
+                f"{', '.join(moves)}. Add one, or leave room for more than the whole model: layers=2x."
+            )
+        return
+    if budget.unit != "bytes":
+        raise OptionError(
+            f"{name} bits requires a {spell('budget')} of bytes, got {budget}. Pass, for example, bytes=0.7x."
+        )
+    if others := [move for move in moves if move not in (BITS, *BESIDE_BITS)]:
+        raise OptionError(f"{name} bits goes with {', '.join(BESIDE_BITS)}, got {', '.join(others)}. Leave it out.")
+    if has_sources:
+        raise OptionError(f"{name} bits excludes {spell('source')}. Leave one of them out.")
+
+
+def _check_method(method: Method, moves: Sequence[Move], *, has_sources: bool, has_width: bool) -> None:
+    name = spell("method")
+    if method == "evolve" and not set(moves) <= set(CHEAPER):
+        raise OptionError(f"{name} evolve requires {spell('moves')} drop,halves. Pass them, or {name} greedy.")
+    if method == "one-shot" and tuple(moves) != ("drop",):
+        raise OptionError(f"{name} one-shot requires {spell('moves')} drop. Pass it, or {name} greedy.")
+    if method == "one-shot" and has_sources:
+        raise OptionError(f"{spell('source')} requires {name} auto, greedy or evolve.")
+    if method in ("evolve", "one-shot") and has_width:
+        raise OptionError(f"{spell('width')} requires {name} auto or greedy.")
