@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"catalogue", "results", "plan", "data", "stack", "page", "checkpoint", "train", "runner", "studies"},
     "__main__": {"cli"},
 }
-MOST_FILES = 30
+MOST_FILES = 25
 
 
 def room_of(path: Path) -> str:

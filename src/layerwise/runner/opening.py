@@ -24,7 +24,7 @@ from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError, ModelError, TrainError
-from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.results import Manifest, Score
 from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware

@@ -37,7 +37,6 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import CONTINUATION
 from layerwise.results.selection import PRESENT
 from layerwise.runner.call import CallUnit, ExpectedWork
-from layerwise.runner.losses import KeptLosses
 from layerwise.runner.opening import cut_text, divided_sentence, open_stack, provenance
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_data, describe_model, duration, waiting
@@ -63,6 +62,7 @@ from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import FEWEST, SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.rounding import has_bfloat16
+from layerwise.studies.search.losses import KeptLosses
 from layerwise.studies.search.settings import WIDTH, SearchSettings
 from layerwise.studies.search.works import (
     REPORTED,

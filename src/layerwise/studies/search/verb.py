@@ -122,10 +122,10 @@ def search(
     import time
 
     from layerwise.measure.cost.pass_time import Setting
-    from layerwise.runner.losses import LossesUnit
     from layerwise.runner.opening import open_corpus, open_stack, size_row
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.studies.search import steps
+    from layerwise.studies.search.losses import LossesUnit
 
     began, reporter = time.monotonic(), reporter or Silent()
     corpus = open_corpus(text, str(model))
