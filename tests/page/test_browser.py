@@ -84,10 +84,10 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 DRAWN: dict[str, dict[str, int]] = {
     "sweep": {"maps": 5, "rootedAtFirst": 1},
-    "diagnosis": {"maps": 2, "rootedAtFirst": 6},  # the layers, two ablations, the median, the strategies and the gates
+    "diagnosis": {"maps": 1, "rootedAtFirst": 5},  # the layers, two ablations, the median and the gates
     "robustness": {"maps": 7, "rootedAtFirst": 0, "undrawn": 1},  # the layout of outputs has no axes
     "pretraining": {},
-    "growth": {"plots": 1},
+    "growth": {"plots": 2},
     # Six strategies, two panels of layers, three maps; the first figures set the scale.
     "comparison": {"maps": 3, "rootedAtFirst": 2, "plots": 11},
 }

@@ -171,6 +171,7 @@ def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "run").exists()
     assert "--push must be ORG/NAME" in refused("train", "elc", "--push", "shuffled")
     assert "--private requires --push" in refused("train", "growth", "--private")
+    assert "--private requires --push" in refused(*command, "--private")
 
 
 def test_the_card_of_a_trained_model_states_its_training_record(tmp_path: Path) -> None:

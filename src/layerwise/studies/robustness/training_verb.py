@@ -168,6 +168,8 @@ def train_robust(
         raise OptionError(f"{spell('learning_rate')} and {spell('learning_rates')} exclude each other.")
     if batch_size is not None and batch_sizes:
         raise OptionError(f"{spell('batch_size')} and {spell('batch_sizes')} exclude each other.")
+    if private and push is None:
+        raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
     arguments: dict[str, Any] = trainer_arguments(set, device=device)
     if push is not None:
         from layerwise.checkpoint.push import check_repository
