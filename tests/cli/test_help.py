@@ -96,7 +96,7 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
     ("arguments", "message"),
     [
         (["sweep", "demo", "--tokens", "0"], "--tokens must be at least 1, got 0."),
-        (["sweep", "demo", "--tokens", "1.5"], "--tokens takes a whole number; found '1.5'"),
+        (["sweep", "demo", "--tokens", "1.5"], "--tokens must be all or a whole number, got '1.5'."),
         (["plan", "0-3", "--depth", "0"], "--depth takes a number from 1"),
         (["plan"], "a plan"),
         (["sweep", "demo", "--task-limit", "3"], "--task-limit requires --tasks."),
@@ -104,7 +104,7 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
         (["sweep", "demo", "--device", "gpu"], "--device must be one of auto, cpu, cuda, mps, xpu, got 'gpu'."),
         (["sweep", "demo", "--dtype", "float23"], "--dtype must be one of auto, stored, float32, float16, bfloat16"),
         (["report", "demo", "--output", "x" * 5000], "cannot be looked up"),
-        (["report", "demo", "--format", "csv", "--output", ""], "--output was given an empty text"),
+        (["report", "demo", "--format", "csv", "--output", ""], "--output must not be empty."),
         (
             ["report", "demo", "--format", "pdf"],
             "there is no format 'pdf'; Known: csv, findings, html, markdown, parquet",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from layerwise.errors import OptionError
 from layerwise.runner.argument import Argument, Trait, check_location, choices_of, parse_argument
 from layerwise.runner.terminal import Terminal
 from layerwise.runner.verb import Verb, VerbCall, from_command_line
@@ -63,6 +64,8 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
     """Return a parameter that takes a path which can be looked up."""
 
     def convert(_: Any, tokens: Any) -> Path:
+        if not tokens[0].value:
+            raise OptionError(f"{flag} must not be empty.")
         check_location(flag, tokens[0].value)
         return Path(tokens[0].value)
 
@@ -72,8 +75,8 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
 def _list_parameters(verb: Verb, everything: bool) -> Iterator[inspect.Parameter]:
     for name, argument in verb.listed.items():
         kind = inspect.Parameter.POSITIONAL_ONLY if argument.is_positional else inspect.Parameter.KEYWORD_ONLY
-        # Values are parsed and checked by the verb, whose messages are the same in Python.
-        hint: Any = bool if argument.is_switch else tuple[str, ...] if argument.is_sequence else str
+        # The verb parses and checks values. `Any` keeps pydantic out, which cyclopts uses if something imported it.
+        hint: Any = bool | None if argument.is_switch else tuple[Any, ...] if argument.is_sequence else Any
         annotation: Any = Annotated[hint, _describe_parameter(argument, everything)]
         yield inspect.Parameter(name, kind, default=argument.default, annotation=annotation)
     for name, details in (("quiet", QUIET), *((("dry_run", DRY_RUN),) if verb.keeps_run else ())):

@@ -86,7 +86,7 @@ def diagnose(
         parts: Parts to carry out: proxies, deltas, predictability, ablation, racing, manipulation, recovery,
             redundancy, probing (default: all but probing).
         minutes: Time budget in minutes (default: 10).
-        tokens: Score at most N tokens, spread over the documents, or all.
+        tokens: Number of tokens to score, or all.
         min_effect: The smallest effect that counts, in nats per token.
         curve_tokens: Number of scored tokens for curves and sets of layers.
         all_layers: Let every layer recover, trained alone and with the whole model.
@@ -94,17 +94,17 @@ def diagnose(
         recovery_layers: Layers that recover (default: up to twelve, spread evenly).
         batches: Batches to evaluate in place of a text.
         metric: Function of the outputs and a batch: a number per row, lower is better.
-        max_length: Longest text in tokens (default: 512).
-        batch_tokens: Number of tokens in a batch (default: 4,096).
-        device: Device that computes.
+        max_length: Maximum length of a text in tokens.
+        batch_tokens: Number of tokens in a batch.
+        device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        device_map: Spread the model over devices, CPU and disk (default: one device).
+        device_map: Spread the model over devices as accelerate does.
         resident_layers: Maximum number of layers in memory; others are read when needed.
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: derived from the configuration).
+        run: Output directory (default: named by the options).
         overwrite: Replace the rows of the run.
         seed: Seed of every random draw.
         reporter: Where progress goes (default: the terminal or the notebook).

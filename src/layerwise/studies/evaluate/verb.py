@@ -111,7 +111,7 @@ def evaluate(
         minutes: Time budget in minutes.
         families: Plan families.
         plans: Plan to run; repeat for more.
-        window: Layers for every strategy of the painters, such as 4-8; repeat for more.
+        window: Layers for every strategy of painters, such as 4-8.
         without_edges: Score pairs again without layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1, *<-1.
         layer_weights: Also fine-tune with layer weights held, or added.
         train: Weights that learn: all, or the head alone.
@@ -125,13 +125,13 @@ def evaluate(
         temperature: Temperature of the softmax that scores a sentence.
         too_long: Sentences that are too long: refuse or skip.
         password: Password of the archive of EWoK.
-        device: Device that computes.
+        device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: derived from the configuration).
+        run: Output directory (default: named by the options).
         overwrite: Replace the rows of the run.
         seed: Seed of every random draw.
         reporter: Where progress goes (default: the terminal or the notebook).

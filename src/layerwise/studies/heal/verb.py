@@ -74,13 +74,13 @@ def heal(
 
     Args:
         model: Hub id, folder, GGUF file, demo or demo-vit.
-        text: Text file, folder of them, or hf:DATASET.
+        text: Text file, a folder of them, or hf:DATASET.
         plan: Plan to run, or the run of a search.
         method: Weights to train (tail: 3 layers and the head).
         compare: Other healings, such as lora-labels,tail-mse.
         tasks: Tasks of lm-eval, and pairs.
         learning_rates: Learning rates to try.
-        steps: Number of steps of each training.
+        steps: Number of optimizer steps.
         epochs: Number of epochs.
         seeds: Number of random seeds.
         teacher: Learn the original model's predictions, or labels.
@@ -89,23 +89,23 @@ def heal(
         controls: Controls: whole, random (empty: none).
         windows: Also heal with 1 to N middle layers skipped.
         task_folder: Folder of lm-eval task files.
-        task_limit: Maximum number of questions per task.
+        task_limit: Maximum number of questions per benchmark.
         validation: Text that selects checkpoints.
         test: Text that is reported.
         images: Folder of class folders, hub dataset, or digits.
         limit: Maximum number of images of a split.
         max_length: Maximum length of a text in tokens.
         batch_size: Batch size.
-        evals: Number of evaluations on the validation split.
-        precision: Dtype of the forward pass.
-        set: Any of TrainingArguments; repeat for more.
-        push: Hub repository to push to.
-        private: Make that repository private.
-        device: Device that computes.
+        evals: Number of evaluations on validation data.
+        precision: Forward pass: float32, bfloat16 or float16.
+        set: Any of the Trainer's TrainingArguments.
+        push: Hub repo id (a prefix for several models).
+        private: Make the hub repository private.
+        device: Device: auto, cpu, cuda, mps or xpu.
         tokenizer: Tokenizer, if the model has none.
         layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
-        run: Output directory (default: derived from the configuration).
+        run: Output directory (default: named by the options).
         overwrite: Replace the rows of the run.
         seed: Seed of every random draw.
         reporter: Where progress goes (default: the terminal or the notebook).

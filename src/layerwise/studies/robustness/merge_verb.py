@@ -48,7 +48,7 @@ def merge(
 
     Args:
         models: Runs of `layerwise train robust`, folders, hub ids.
-        text: Text to train on.
+        text: Text file, a folder of them, or hf:DATASET.
         images: Folder of class folders, hub dataset, or digits.
         draws: Number of random merged models.
         arm: Take only the models of this arm.

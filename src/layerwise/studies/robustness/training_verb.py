@@ -96,7 +96,7 @@ def train_robust(
 
     Args:
         model: Hub id, folder, demo or demo-vit.
-        text: Text to train on.
+        text: Text file, a folder of them, or hf:DATASET.
         methods: Methods: layershuffle, layerdrop, retrained-9,6,3, all.
         images: Folder of class folders, hub dataset, or digits.
         seeds: Number of random seeds.

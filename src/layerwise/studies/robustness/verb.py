@@ -57,7 +57,7 @@ def robustness(
 
     Args:
         model: Run of `layerwise train robust`, hub id, folder, or demo-vit.
-        text: Text to train on.
+        text: Text file, a folder of them, or hf:DATASET.
         images: Folder of class folders, hub dataset, or digits.
         draws: Number of random draws of layer orders.
         orders: Number of fixed orders, each over all examples.

@@ -74,12 +74,12 @@ def save(
         max_shard_size: Largest file of weights, such as 5GB.
         card: Write a model card.
         evidence: Search or sweep whose rows the card shows.
-        push: Hub repository to push to.
-        private: Make that repository private.
-        device: Device that computes.
+        push: Hub repo id (a prefix for several models).
+        private: Make the hub repository private.
+        device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` keeps the stored one.
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         reporter: Where progress goes (default: the terminal or the notebook).

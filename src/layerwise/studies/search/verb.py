@@ -82,7 +82,7 @@ def search(
         moves: Edits of a plan: drop, halves, repeat, damp, parallel, reorder, bits.
         method: Search algorithm (auto: greedy, or one-shot if greedy takes too long).
         minutes: Time budget in minutes (default: 10).
-        tokens: Score at most N tokens, spread over the documents, or all.
+        tokens: Number of tokens to score, or all.
         source: Another model, built alike, whose layers may stand in; repeat for more.
         width: Number of plans kept at every step.
         second_text: Another corpus to report on.
@@ -90,15 +90,15 @@ def search(
         phase: Pass that is timed.
         batch: Number of prompts in a batch.
         context: Number of tokens of each prompt.
-        max_length: Longest text in tokens (default: 512).
-        batch_tokens: Number of tokens in a batch (default: 4,096).
-        device: Device that computes.
+        max_length: Maximum length of a text in tokens.
+        batch_tokens: Number of tokens in a batch.
+        device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: derived from the configuration).
+        run: Output directory (default: named by the options).
         overwrite: Replace the rows of the run.
         seed: Seed of every random draw.
         reporter: Where progress goes (default: the terminal or the notebook).

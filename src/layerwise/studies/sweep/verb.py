@@ -92,7 +92,7 @@ def sweep(
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
-        text: Text file, folder of text files, or hf:DATASET.
+        text: Text file, a folder of them, or hf:DATASET.
         families: Plan families: painters, leave_one_out, leave_branch_out, swap_adjacent, every_window, random_subsets,
             repeat_blocks, damped_repeats, bits, bits_noise, looped, gain_sweep.
         plans: Plan to run; repeat for more.

@@ -79,20 +79,20 @@ def elc(
         seconds: Seconds of each training; steps are timed first.
         learning_rate: Peak learning rate.
         batch_size: Batch size.
-        validation: Text that selects checkpoints (default: a share of the text).
-        test: Held-out text (default: half of the validation text, or a share of the text).
+        validation: Text that selects checkpoints.
+        test: Text that is reported.
         tokenizer: Tokenizer (default: learn one from the text).
         vocabulary: Number of tokens of the tokenizer that is learned.
         padding_free: Compute nothing but attention for padding.
-        gradient_accumulation: Number of forward passes in a step.
-        precision: Data type of the forward pass.
+        gradient_accumulation: Forward passes in a step.
+        precision: Forward pass: float32, bfloat16 or float16.
         compile: Compile the blocks with torch.compile.
-        evals: Number of evaluations on the validation text.
-        set: NAME=VALUE of transformers.TrainingArguments; repeat for more.
-        push: Hub repo id to push to (a prefix when several models are trained).
+        evals: Number of evaluations on validation data.
+        set: Any of the Trainer's TrainingArguments.
+        push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
-        device: Device that computes.
-        run: Output directory (default: derived from the configuration).
+        device: Device: auto, cpu, cuda, mps or xpu.
+        run: Output directory (default: named by the options).
         overwrite: Replace the rows of the run.
         seed: Seed of every random draw.
         reporter: Where progress goes (default: the terminal or the notebook).
