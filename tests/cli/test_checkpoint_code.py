@@ -14,7 +14,7 @@ from cli.command import refused
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_images, save_vit
 from layerwise.data.auto_classes import from_config, from_pretrained
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import LayerwiseError
@@ -129,7 +129,7 @@ FUNCTIONS: dict[str, Callable[[Path], object]] = {
     "from_pretrained": lambda store: from_pretrained("AutoProcessor", store / "model"),
 }
 SAMPLE = (Labelled("a text", None, 0),)
-TASK = Task("glue", "rte", ("yes", "no"), "accuracy", SAMPLE, SAMPLE, (Labelled("another", None, 1),))
+TASK = ClassificationTask("glue", "rte", ("yes", "no"), "accuracy", SAMPLE, SAMPLE, (Labelled("another", None, 1),))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)

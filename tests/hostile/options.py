@@ -15,7 +15,7 @@ EVALUATE = ("evaluate", "demo", "--run", "run")
 
 BOUNDS = "must be at least"
 FINITE = "must be finite"
-EMPTY = "was given an empty text"
+EMPTY = "must not be empty"
 LARGE = "must be at most"
 NOTHING = "does nothing here"
 ARGUMENT = "transformers"
@@ -24,9 +24,9 @@ LONG = "x" * 5000
 VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (SWEEP, "--tokens", "0", BOUNDS),
     (SWEEP, "--tokens", "1" + "0" * 400, LARGE),
-    (SWEEP, "--tokens", "1.5", "takes a whole number"),
+    (SWEEP, "--tokens", "1.5", "must be all or a whole number"),
     (SWEEP, "--batch-tokens", "1" + "0" * 30, LARGE),
-    (SWEEP, "--seed", "9" * 5000, "takes a whole number"),
+    (SWEEP, "--seed", "9" * 5000, "must be a whole number"),
     (("sweep", "model", "--run", "run"), "--text", "", "--text must not be empty"),
     (SWEEP, "--device", "cpu:x", "--device must be one of auto"),
     (SWEEP, "--task-folder", "texts", "--task-folder requires --tasks"),

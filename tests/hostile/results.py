@@ -81,7 +81,7 @@ _NO_IDENTITY = runs.tables("DELETE FROM losses WHERE plan = (SELECT id FROM plan
 
 PAGES: tuple[Case, ...] = (
     Case((*REPORT, "--output", "run"), "could not be written", _file),
-    Case((*REPORT, "--output="), "--output was given an empty text", _file),
+    Case((*REPORT, "--output="), "--output must not be empty", _file),
     Case((*REPORT, "--output", "file/report.html"), "could not be written", _file),
     Case((*REPORT, "--output", "nowhere/report.html"), "could not be written", _file),
     Case((*REPORT, "--output", "/proc/report.html"), "could not be written", _file),

@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results import Run
@@ -52,7 +52,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
         yield found
 
 
-def benchmark(location: Path, task: Task, settings: FineTuningConfig, seed: int, **options: Any) -> list[Score]:
+def benchmark(
+    location: Path, task: ClassificationTask, settings: FineTuningConfig, seed: int, **options: Any
+) -> list[Score]:
     return rows_of(*fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **options))
 
 
@@ -96,7 +98,9 @@ def test_a_decoder_without_a_padding_token_learns_too(tmp_path: Path) -> None:
     texts = [
         Labelled("xy"[number % 2] + "abc"[number % 3] * (number // 2 + 1), None, number % 2) for number in range(48)
     ]
-    task = Task("glue", "letters", ("x", "y"), "accuracy", tuple(texts[:24]), tuple(texts[24:36]), tuple(texts[36:]))
+    task = ClassificationTask(
+        "glue", "letters", ("x", "y"), "accuracy", tuple(texts[:24]), tuple(texts[24:36]), tuple(texts[36:])
+    )
     assert fine_tune(tmp_path, task, replace(QUICK, epochs=20), 0, device="cpu").selection > 0.9
 
 
@@ -147,7 +151,9 @@ def test_patience_ends_the_teaching(bert: Path) -> None:
 def taught(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
 
-    def all_ones(location: Path, task: Task, settings: FineTuningConfig, seed: int, **_: Any) -> FineTuningResult:
+    def all_ones(
+        location: Path, task: ClassificationTask, settings: FineTuningConfig, seed: int, **_: Any
+    ) -> FineTuningResult:
         found.append((Path(location).name, task.name, seed))
         answers = [1] * len(task.test)
         answers[:seed] = [0] * seed
@@ -209,7 +215,7 @@ def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run:
     location = Path(_models(tmp_path)[0].location)
     keep = run.folder / PREDICTIONS
 
-    def again(task: Task, settings: FineTuningConfig) -> int:
+    def again(task: ClassificationTask, settings: FineTuningConfig) -> int:
         taught.clear()
         benchmark(location, task, settings, 0, keep=keep)
         return len(taught)
@@ -240,7 +246,9 @@ def test_rows_of_other_tasks_and_models_stay(tmp_path: Path, run: Run, taught: l
 def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def followed(location: Path, task: Task, settings: FineTuningConfig, seed: int, **_: Any) -> FineTuningResult:
+    def followed(
+        location: Path, task: ClassificationTask, settings: FineTuningConfig, seed: int, **_: Any
+    ) -> FineTuningResult:
         points = tuple(CurvePoint(step + settings.evals, 0.5) for step in (1, 8))
         labels = tuple(row.label for row in task.test)
         return FineTuningResult(labels, labels, 1.0, 1e-3, 1, 0.1, points, 0.25)

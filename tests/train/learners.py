@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from tiny_tokenizers import word_tokenizer
 
 WORDS = [f"w{number}" for number in range(20)]
@@ -24,7 +24,7 @@ def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0, **changes: 
     return folder
 
 
-def planted(count: int = 240, *, random_labels: bool = False, metric: str = "mcc", seed: int = 0) -> Task:
+def planted(count: int = 240, *, random_labels: bool = False, metric: str = "mcc", seed: int = 0) -> ClassificationTask:
     random = Random(seed)
     rows: dict[str, Labelled] = {}
     while len(rows) < count:
@@ -36,7 +36,7 @@ def planted(count: int = 240, *, random_labels: bool = False, metric: str = "mcc
         rows[text] = Labelled(text, None, random.randrange(2) if random_labels else label)
     examples = tuple(rows.values())
     cuts = (count // 2, 3 * count // 4)
-    return Task(
+    return ClassificationTask(
         "glue",
         "planted",
         ("without", "with"),

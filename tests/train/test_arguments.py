@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from transformers import TrainingArguments
 
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.errors import TrainError
 from layerwise.runner.training_options import resolve_precision
 from layerwise.train import arguments, fine_tuning, precision
@@ -150,9 +150,9 @@ def test_a_run_goes_on_in_the_precision_that_it_began_in(tmp_path: Path, taken: 
     assert resolve_precision(None, {}, device="auto", run=tmp_path / "nothing yet") == "bfloat16"
 
 
-def task(name: str) -> Task:
+def task(name: str) -> ClassificationTask:
     sets = [(Labelled(f"{split} a", None, 0), Labelled(f"{split} b", None, 1)) for split in range(3)]
-    return Task("glue", name, ("no", "yes"), "accuracy", *sets)
+    return ClassificationTask("glue", name, ("no", "yes"), "accuracy", *sets)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 
 from conftest import TINY
 from layerwise.checkpoint import save
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.errors import CheckpointError, ModelError, PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.stack import load
@@ -214,7 +214,7 @@ def test_settings_that_teach_nothing_are_refused(settings: dict[str, Any], messa
         FineTuningConfig(**settings)
 
 
-def _scored(count: int = 160) -> Task:
+def _scored(count: int = 160) -> ClassificationTask:
     rows = [
         Labelled(
             " ".join(WORDS[0] if at < number % 6 else WORDS[1 + (number * 7 + at) % 19] for at in range(5)),
@@ -227,7 +227,7 @@ def _scored(count: int = 160) -> Task:
         row._replace(text=f"{row.text} {WORDS[1 + number % 19]} {WORDS[1 + number // 19]}")
         for number, row in enumerate(rows)
     ]
-    return Task(
+    return ClassificationTask(
         "glue", "scores", (), "pearson", tuple(rows[:100]), tuple(rows[100:130]), tuple(rows[130:]), also=("spearman",)
     )
 

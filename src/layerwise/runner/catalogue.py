@@ -18,5 +18,5 @@ def load_verb(name: str) -> Verb:
     if name not in VERBS:
         raise OptionError(f"there is no experiment called {name[:60]!r}; {near_matches(name, VERBS)}")
     module, _, function = VERBS[name].partition(":")
-    found: Verb = getattr(import_module(f"layerwise.studies.{module}"), function).__verb__
-    return found
+    loaded: Verb = getattr(import_module(f"layerwise.studies.{module}"), function).__verb__
+    return loaded

@@ -185,11 +185,11 @@ class ExperimentFile:
                 flag = f"--{option_name}"
                 named = {stage: key} if (key := _find_option(verbs[stage], flag)) else {}
             else:
-                found = {name: key for name, verb in verbs.items() if (key := _find_option(verb, flag))}
-                named = self._select_stages(found)
+                matches = {name: key for name, verb in verbs.items() if (key := _find_option(verb, flag))}
+                named = self._select_stages(matches)
             if not named:
-                asked = [verbs[stage]] if dot and stage in verbs else verbs.values()
-                flags = {each for verb in asked for each in _list_flags(verb)}
+                searched = [verbs[stage]] if dot and stage in verbs else verbs.values()
+                flags = {each for verb in searched for each in _list_flags(verb)}
                 raise OptionError(f"{self.name} has no option {flag[:60]!r}; {near_matches(flag, flags)}")
             switches = {name for name, key in named.items() if verbs[name].arguments[key].is_switch}
             if switches and not equals:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.measure.language.task_summary import task_score
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Member, Plan
@@ -67,7 +67,7 @@ class FineTunedModel:
 
 def run_benchmarks(
     models: Sequence[FineTunedModel],
-    tasks: Sequence[Task],
+    tasks: Sequence[ClassificationTask],
     settings: FineTuningConfig,
     run: Run,
     *,
@@ -88,7 +88,7 @@ def run_benchmarks(
 
 def run_task(
     models: Sequence[FineTunedModel],
-    task: Task,
+    task: ClassificationTask,
     settings: FineTuningConfig,
     run: Run,
     *,
@@ -120,7 +120,7 @@ def run_task(
 
 def fine_tuned(
     model: FineTunedModel,
-    task: Task,
+    task: ClassificationTask,
     settings: FineTuningConfig,
     seed: int,
     *,
@@ -129,7 +129,7 @@ def fine_tuned(
     progress: Progress | None = None,
     device: str = "auto",
     inspect_model: Inspection | None = None,
-) -> tuple[Task, FineTuningResult]:
+) -> tuple[ClassificationTask, FineTuningResult]:
     """Return the task with as many examples as the settings allow, and the model's answers to it.
 
     Answers stored in the folder `keep` are read; otherwise `inspect_model` is called with the fine-tuned model.
@@ -167,7 +167,7 @@ def fine_tuned(
     return task, outcome
 
 
-def rows_of(task: Task, outcome: FineTuningResult) -> list[Score]:
+def rows_of(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
     examples = len(outcome.labels)
     rows = []
     for metric in task.metrics:
@@ -179,7 +179,7 @@ def rows_of(task: Task, outcome: FineTuningResult) -> list[Score]:
     return rows
 
 
-def curve_rows(task: Task, outcome: FineTuningResult) -> list[Score]:
+def curve_rows(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
     """The learning curve of a fine-tuning, where it was taken: the task's main metric on the selection set at each
     step, its `amount`, and `step_seconds`, the median of a step."""
     rows = [
@@ -203,7 +203,7 @@ def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
     ]
 
 
-def described(task: Task, settings: FineTuningConfig) -> str:
+def described(task: ClassificationTask, settings: FineTuningConfig) -> str:
     used = task.limited(settings.training_limit, settings.test_limit)
     whole = {split: len(examples) for split, examples in task.sets.items()}
     counts = {split: len(examples) for split, examples in used.sets.items()}
@@ -240,7 +240,7 @@ def store_note(run: Run, measure: str, task: str, note: str) -> None:
 def kept_file(
     keep: Path,
     model: FineTunedModel,
-    task: Task,
+    task: ClassificationTask,
     settings: FineTuningConfig,
     seed: int,
     how: str,

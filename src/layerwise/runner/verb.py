@@ -118,7 +118,11 @@ class Verb:
             for name, argument in self.arguments.items():
                 if argument.is_required and name not in converted:
                     raise OptionError(f"{argument.flag} must be given")
-        changed = {name: each for name, each in converted.items() if each != self.arguments[name].default}
+        changed = {
+            name: converted[name]
+            for name, argument in self.arguments.items()
+            if name in converted and converted[name] != argument.default
+        }
         return VerbCall(self, changed)
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from transformers import DataCollatorWithPadding, EarlyStoppingCallback, TrainerCallback, set_seed
 
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import TrainError
 from layerwise.measure.language.task_summary import task_value
@@ -116,7 +116,7 @@ class FineTuningResult:
 
 def fine_tune(
     location: str | Path,
-    task: Task,
+    task: ClassificationTask,
     settings: FineTuningConfig,
     seed: int,
     *,
@@ -147,7 +147,7 @@ def _shifted(progress: Progress, before: int, tried: int) -> Progress:
 
 def _trained(
     location: str,
-    task: Task,
+    task: ClassificationTask,
     settings: FineTuningConfig,
     rate: float,
     seed: int,
@@ -214,7 +214,7 @@ def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:
     return nullcontext() if plan is None else load(model).under(plan, single_pass=True)
 
 
-def _with_head(location: str, task: Task) -> tuple[Any, Any, set[str]]:
+def _with_head(location: str, task: ClassificationTask) -> tuple[Any, Any, set[str]]:
     """The model with a random head for the task's labels, drawn from torch's generator, its tokenizer, and the names
     of what was drawn."""
     # One output under the name of a score makes transformers learn it by its squared error.
@@ -272,7 +272,9 @@ def _arguments(
     )
 
 
-def _answers(model: Any, examples: Sequence[Encoded], task: Task, collate: Any, batch: int) -> tuple[float, ...] | None:
+def _answers(
+    model: Any, examples: Sequence[Encoded], task: ClassificationTask, collate: Any, batch: int
+) -> tuple[float, ...] | None:
     order = sorted(range(len(examples)), key=lambda index: len(examples[index]["input_ids"]))
     answers: list[float] = [0] * len(examples)
     for start in range(0, len(order), max(batch, 64)):
@@ -288,7 +290,7 @@ def _answers(model: Any, examples: Sequence[Encoded], task: Task, collate: Any, 
     return tuple(answers)
 
 
-def _answered(logits: Tensor, task: Task) -> Tensor:
+def _answered(logits: Tensor, task: ClassificationTask) -> Tensor:
     return logits.squeeze(-1) if task.is_regression else logits.argmax(-1)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.train.fine_tuning import FineTuningConfig
 
 _COMMON: dict[str, Any] = {"warmup": 0.1, "weight_decay": 0.1, "schedule": "cosine", "epochs": 10, "patience": 10}
@@ -27,7 +27,7 @@ _MSGS_CHANGES: dict[tuple[str, ...], dict[str, Any]] = {
 _FEATURES = ("control_raising", "main_verb", "syntactic_category", "lexical_content", "relative")
 
 
-def elc_bert_settings(task: Task) -> dict[str, Any]:
+def elc_bert_settings(task: ClassificationTask) -> dict[str, Any]:
     if not task.name.startswith(("control ", "ambiguous ")):
         steps = _EVAL_STEPS.get(task.name)
         return _GLUE if steps is None else {**_GLUE, "eval_steps": steps, "patience": 100}
@@ -35,7 +35,7 @@ def elc_bert_settings(task: Task) -> dict[str, Any]:
     return {**_COMMON, "learning_rates": (5e-5,), "batch_size": 32, **_MSGS_CHANGES.get(features, {})}
 
 
-def settings_for(task: Task, settings: FineTuningConfig) -> FineTuningConfig:
+def settings_for(task: ClassificationTask, settings: FineTuningConfig) -> FineTuningConfig:
     if settings.published == "none":
         return settings
     defaults = {each.name: each.default for each in fields(FineTuningConfig)}

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import matthews_corrcoef
 
 from layerwise.data.demo.python_stdlib import documents
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.generated_msgs import LINGUISTIC, NAMES, Sizes, feature_spans, features_of, mixed_signals
 from layerwise.data.suites.generated_pairs import PAIRS, PARADIGMS, generated_pairs
 from layerwise.data.suites.probing import WORDS
@@ -55,7 +55,7 @@ def _surface(feature: str, text: str) -> bool:
     return words.index("the") < words.index("a")
 
 
-def _task(name: str) -> Task:
+def _task(name: str) -> ClassificationTask:
     return mixed_signals([name], SIZES)[0]
 
 

@@ -16,7 +16,7 @@ from data.glue_files import BABYLM, TASKS, YEARS, example, hub, names, write
 from data.glue_files import lines as _lines
 from data.glue_files import parquet_file as _parquet
 from layerwise.data.suites import glue
-from layerwise.data.suites.classification import Labelled, Task, cut, without
+from layerwise.data.suites.classification import ClassificationTask, Labelled, cut, without
 from layerwise.data.suites.glue import read_tasks
 from layerwise.data.suites.msgs import read_msgs
 from layerwise.errors import DataError
@@ -313,8 +313,8 @@ def _rows(start: int, stop: int, classes: int = 2) -> tuple[Labelled, ...]:
     return tuple(Labelled(f"text {number}", None, number % classes) for number in range(start, stop))
 
 
-def _task(**changes: object) -> Task:
-    whole = Task("glue", "numbers", ("even", "odd"), "mcc", _rows(0, 40), _rows(40, 50), _rows(50, 70))
+def _task(**changes: object) -> ClassificationTask:
+    whole = ClassificationTask("glue", "numbers", ("even", "odd"), "mcc", _rows(0, 40), _rows(40, 50), _rows(50, 70))
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ from cli.conftest import save_llama
 from data.glue_files import write
 from layerwise import evaluate, load
 from layerwise.data.suites import generated_pairs
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.generated_pairs import SUITE
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.errors import DataError, OptionError, RunError, TrainError
@@ -170,7 +170,13 @@ def right(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, FineTuningConfig, 
     calls: list[tuple[str, FineTuningConfig, str | None]] = []
 
     def answered(
-        location: Any, task: Task, settings: FineTuningConfig, seed: int, *, plan: Plan | None = None, **_: Any
+        location: Any,
+        task: ClassificationTask,
+        settings: FineTuningConfig,
+        seed: int,
+        *,
+        plan: Plan | None = None,
+        **_: Any,
     ) -> FineTuningResult:
         calls.append((task.name, settings, None if plan is None else str(plan)))
         labels = tuple(row.label for row in task.test)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cli.command import layerwise
 from layerwise.data.suites import generated_pairs
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import DataError, OptionError
 from layerwise.measure.language.babylm import BABYLM
@@ -56,7 +56,13 @@ def taught(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str | None, 
     found: list[tuple[str, str, str | None, int]] = []
 
     def known(
-        location: Path, task: Task, settings: FineTuningConfig, seed: int, *, plan: Plan | None = None, **_: Any
+        location: Path,
+        task: ClassificationTask,
+        settings: FineTuningConfig,
+        seed: int,
+        *,
+        plan: Plan | None = None,
+        **_: Any,
     ) -> FineTuningResult:
         found.append((Path(location).name, task.name, None if plan is None else str(plan), seed))
         wrong = (0 if plan is None else len(plan.steps())) + seed
@@ -79,7 +85,7 @@ def _models(folder: Path, labels: tuple[str, ...] = ("bert/0",)) -> list[FineTun
     return models
 
 
-def _evaluate(models: list[FineTunedModel], tasks: list[Task], run: Run, seeds: int = 1) -> None:
+def _evaluate(models: list[FineTunedModel], tasks: list[ClassificationTask], run: Run, seeds: int = 1) -> None:
     run_benchmarks(models, tasks, SETTINGS, run, seeds=seeds)
     run_plans(models, tasks, SETTINGS, run, seeds=seeds)
     store_summary(models, tasks, run, seeds=seeds)

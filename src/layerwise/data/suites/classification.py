@@ -39,7 +39,7 @@ class Labelled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ClassificationTask:
     """One benchmark task for fine-tuning.
 
     `measure` and `name` are those of its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` is
@@ -107,7 +107,7 @@ class Task:
     def _named(self, label: float) -> str:
         return repr(float(label)) if self.is_regression else self.labels[int(label)]
 
-    def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> Task:
+    def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> ClassificationTask:
         """Limit the training and test examples, drawn from `seed` in their order; shares of labels are not balanced."""
         return replace(
             self,
@@ -153,7 +153,7 @@ def task_of_files(
     metrics: Sequence[str],
     files: Mapping[Path, tuple[Labelled, ...]],
     seed: int,
-) -> Task:
+) -> ClassificationTask:
     """Build a task from a training and a test file with disjoint sets; a tenth of the training file selects."""
     (first, taught), (second, test) = files.items()
     train, selection = cut(without(taught, test), seed, by_label=bool(labels))
@@ -161,4 +161,4 @@ def task_of_files(
     if left_out := len(taught) - len(selection) - len(train):
         source += f"; {left_out} training example(s) left out because their text is in another set"
     main, *also = metrics
-    return Task(measure, name, labels, main, train, selection, test, source, tuple(also))
+    return ClassificationTask(measure, name, labels, main, train, selection, test, source, tuple(also))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.suites.packaged import TABLES, read_packaged
 from layerwise.errors import DataError, near_matches
 
@@ -98,7 +98,7 @@ def feature_spans(feature: str, text: str) -> tuple[tuple[int, int], ...]:
     return tuple(words[index].span() for index in sorted(indices))
 
 
-def mixed_signals(names: Sequence[str] | None = None, sizes: Sizes | None = None) -> list[Task]:
+def mixed_signals(names: Sequence[str] | None = None, sizes: Sizes | None = None) -> list[ClassificationTask]:
     """Return the tasks called `names` (all of `NAMES` without them), with the first sentences of each set.
 
     Raises `DataError` for an unknown name.
@@ -121,5 +121,7 @@ def mixed_signals(names: Sequence[str] | None = None, sizes: Sizes | None = None
         condition = "the features agree in training and differ in the test set" if is_ambiguous else "one feature"
         train, selection, test = (sets[name, split][:size] for split, size in (sizes or Sizes())._asdict().items())
         about = (GENERATED_MSGS, name, LABELS, "mcc")
-        tasks.append(Task(*about, train, selection, test, f"generated (seed 0); {condition}", ("accuracy",)))
+        tasks.append(
+            ClassificationTask(*about, train, selection, test, f"generated (seed 0); {condition}", ("accuracy",))
+        )
     return tasks

@@ -1,4 +1,4 @@
-"""GLUE and SuperGLUE tasks from local files, each as a `Task` whose test examples choose nothing.
+"""GLUE and SuperGLUE tasks from local files, each as a `ClassificationTask` whose test examples choose nothing.
 
 `FORMS` describes each task. Its files are those of the BabyLM evaluation or of the hub, several `.parquet` to a split:
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from layerwise.bounded import Unreadable, shown
 from layerwise.data.parquet_batches import parquet_batches
-from layerwise.data.suites.classification import Labelled, Task, task_of_files
+from layerwise.data.suites.classification import ClassificationTask, Labelled, task_of_files
 from layerwise.data.suites.records import FileRecord, below, read_records
 from layerwise.errors import DataError, near_matches
 
@@ -76,7 +76,7 @@ _DIGITS = 7
 _MOST_NAMED = 5
 
 
-def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
+def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 0) -> list[ClassificationTask]:
     """Read the tasks called `names`, or all that there are, in the order of `FORMS`; `seed` cuts the selection sets.
 
     A task's files are in `folder`, or below it in a folder whose name begins with "glue", there also in a folder of the
@@ -101,7 +101,7 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
     return tasks
 
 
-def _task(name: str, train: Path, test: Path, seed: int) -> Task:
+def _task(name: str, train: Path, test: Path, seed: int) -> ClassificationTask:
     examples = {path: tuple(_example(row, name) for row in _read_rows(path)) for path in (train, test)}
     return task_of_files(GLUE, name, FORMS[name].labels, FORMS[name].metrics, examples, seed)
 

@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 
 from layerwise.bounded import SETTINGS_SIZE, Unreadable, decoded, parse_json, shown
-from layerwise.data.suites.classification import Labelled, Task, task_of_files
+from layerwise.data.suites.classification import ClassificationTask, Labelled, task_of_files
 from layerwise.data.suites.records import FileRecord, read_records
 from layerwise.errors import DataError
 
@@ -27,7 +27,7 @@ _CONTROL = "_control"
 _KINDS = (".jsonl", ".jsonl.gz")
 
 
-def read_msgs(folder: Path, *, seed: int = 0) -> list[Task]:
+def read_msgs(folder: Path, *, seed: int = 0) -> list[ClassificationTask]:
     """The tasks in `folder`, sorted; `seed` cuts the selection sets.
 
     Their own names say what they are: `control main_verb`, `ambiguous main_verb_lexical_content_the`. Raises
@@ -72,7 +72,7 @@ def _is_labelled(path: Path) -> bool:
     return isinstance(row, dict) and not row.keys().isdisjoint(COLUMNS)
 
 
-def _task(name: str, train: Path, test: Path, seed: int) -> Task:
+def _task(name: str, train: Path, test: Path, seed: int) -> ClassificationTask:
     control = name.endswith(_CONTROL)
     if control:
         taught, test_rows = (

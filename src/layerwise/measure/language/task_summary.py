@@ -1,4 +1,4 @@
-"""Task scores, and the mean and median of several tasks on a scale from chance to the original model.
+"""ClassificationTask scores, and the mean and median of several tasks on a scale from chance to the original model.
 
     normalised = (score - chance) / (score of the original model - chance)
 
@@ -16,7 +16,7 @@ from statistics import fmean
 
 import numpy as np
 
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.measure.stats.task_metrics import (
     confusion_matrix,
     correlation_interval,
@@ -123,13 +123,13 @@ class TaskScore:
     chance: float
 
 
-def task_value(task: Task, metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
+def task_value(task: ClassificationTask, metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
     if task.is_regression:
         return correlation_of(metric)(labels, answers)
     return float(metric_of(metric)(confusion_matrix(labels, answers, len(task.labels))))
 
 
-def task_score(task: Task, metric: str, labels: Sequence[float], answers: Sequence[float]) -> TaskScore:
+def task_score(task: ClassificationTask, metric: str, labels: Sequence[float], answers: Sequence[float]) -> TaskScore:
     """Return the metric with its interval; `chance` always gives the commonest training label (any in regression)."""
     value = task_value(task, metric, labels, answers)
     if task.is_regression:

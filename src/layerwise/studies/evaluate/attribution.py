@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.suites.generated_msgs import feature_spans, features_of, mixed_signals
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds
@@ -60,7 +60,7 @@ def attribute(
 
 
 def _attributed_shares(
-    model: FineTunedModel, task: Task, settings: FineTuningConfig, progress: Progress, device: str
+    model: FineTunedModel, task: ClassificationTask, settings: FineTuningConfig, progress: Progress, device: str
 ) -> FeatureShares:
     shares: list[FeatureShares] = []
 
@@ -99,7 +99,7 @@ def add_arms(rows: Sequence[Score]) -> list[Score]:
     return results
 
 
-def shuffle_labels(task: Task) -> Task:
+def shuffle_labels(task: ClassificationTask) -> ClassificationTask:
     """Return the task with the labels of its training and selection sentences permuted; the test set stays."""
     return replace(
         task,
@@ -115,7 +115,7 @@ def _permute(examples: Sequence[Labelled], seed: str) -> tuple[Labelled, ...]:
     return tuple(example._replace(label=label) for example, label in zip(examples, labels, strict=True))
 
 
-def mark_words(task: Task, count: int = SENTENCES) -> list[MarkedText]:
+def mark_words(task: ClassificationTask, count: int = SENTENCES) -> list[MarkedText]:
     linguistic, surface = features_of(task.name.removesuffix(" shuffled"))
     return [
         MarkedText(

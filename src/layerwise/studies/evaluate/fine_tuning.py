@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.glue import GLUE
 from layerwise.measure.interventions.sweep import runnable
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
@@ -58,7 +58,7 @@ class FineTuningWork:
 
     models: tuple[FineTunedModel, ...]
     left_out: tuple[str, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[ClassificationTask, ...]
     settings: FineTuningConfig
     seeds: int
     device: str
@@ -108,7 +108,7 @@ class FineTuningWork:
         if set(selection.names) & set(AGGREGATED):
             store_aggregate(run)
 
-    def _summarize(self, run: Run, tasks: Sequence[Task]) -> None:
+    def _summarize(self, run: Run, tasks: Sequence[ClassificationTask]) -> None:
         glue = [task for task in tasks if task.measure == GLUE]
         if glue:
             store_summary(self.models, glue, run, seeds=self.seeds)

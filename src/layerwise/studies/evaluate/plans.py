@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.errors import DataError
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.task_summary import (
@@ -35,7 +35,7 @@ def check_one_depth(models: Sequence[FineTunedModel]) -> None:
 
 def run_plans(
     models: Sequence[FineTunedModel],
-    tasks: Sequence[Task],
+    tasks: Sequence[ClassificationTask],
     settings: FineTuningConfig,
     run: Run,
     *,
@@ -52,7 +52,9 @@ def run_plans(
             run.store.add_plans(plan_records(member for model in models for member in model.members))
 
 
-def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: Run, *, seeds: int) -> None:
+def store_summary(
+    models: Sequence[FineTunedModel], tasks: Sequence[ClassificationTask], run: Run, *, seeds: int
+) -> None:
     """Store the means over the `tasks` of a suite, and the scores from chance to the original model.
 
     Models that were fine-tuned on only some of the tasks have none.
@@ -73,7 +75,7 @@ def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: 
         store_note(run, measure, ALL, f"{ALL}: the mean is over {listed}.")
 
 
-def _scales(stored: Rows, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
+def _scales(stored: Rows, tasks: Sequence[ClassificationTask]) -> dict[str, ChanceScale]:
     scales = {}
     for task in tasks:
         of = stored.where(task=task.name, metric=task.metric)
@@ -83,7 +85,7 @@ def _scales(stored: Rows, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
     return scales
 
 
-def _summarised(stored: Rows, tasks: Sequence[Task], scales: Mapping[str, ChanceScale]) -> list[Score]:
+def _summarised(stored: Rows, tasks: Sequence[ClassificationTask], scales: Mapping[str, ChanceScale]) -> list[Score]:
     scores, chances = (
         {
             task.name: row

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerwise.data.suites.classification import Task
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.generated_msgs import NAMES, mixed_signals
 from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
@@ -28,7 +28,7 @@ class SuiteChoice:
 
     names: tuple[str, ...]
     pairs: tuple[PairSet, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[ClassificationTask, ...]
 
     @property
     def attributes(self) -> bool:
@@ -71,9 +71,9 @@ def read_pair_sets(
 
 def read_fine_tuned_tasks(
     suites: Sequence[str], folder: Path | None, names: Sequence[str], seed: int
-) -> tuple[Task, ...]:
+) -> tuple[ClassificationTask, ...]:
     """Read the tasks to fine-tune on, named or all; raises `DataError` for an unknown name or missing files."""
-    tasks: list[Task] = []
+    tasks: list[ClassificationTask] = []
     folder, named_tasks = folder or Path(), {name.casefold() for name in names}
     if "glue" in suites:
         wanted = [name.casefold() for name in names if name.casefold() in FORMS]

@@ -107,7 +107,7 @@ class PreparedSearch:
 
 
 @dataclass(frozen=True)
-class FoundPlans:
+class SearchOutcome:
     """What the search text has shown: the finalists, the losses and prices of plans, and what the search took."""
 
     space: Space
@@ -285,7 +285,9 @@ def time_layers(prepared: PreparedSearch) -> CallUnit:
     )
 
 
-def find_plans(prepared: PreparedSearch, losses: KeptLosses, table: Sequence[Score], reporter: Reporter) -> FoundPlans:
+def find_plans(
+    prepared: PreparedSearch, losses: KeptLosses, table: Sequence[Score], reporter: Reporter
+) -> SearchOutcome:
     """Run the rounds on the search text; `table` are the milliseconds of layers, if they were timed."""
     stack, settings, is_new = prepared.stack, prepared.settings, not losses.rows
     prices = PlanPrices.of(stack, table_of(table)) if table else PlanPrices.of(stack)
@@ -301,7 +303,7 @@ def find_plans(prepared: PreparedSearch, losses: KeptLosses, table: Sequence[Sco
         unit: [point.plan for point in thinned(front(complete, partial(prices.of_plan, unit=unit)), REPORTED)]
         for unit in list_units(settings)
     }
-    return FoundPlans(space, prices, searched, finalists, fronts, spent, seconds, is_new)
+    return SearchOutcome(space, prices, searched, finalists, fronts, spent, seconds, is_new)
 
 
 def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
@@ -309,10 +311,10 @@ def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
 
 
 def choose_plan(
-    prepared: PreparedSearch, losses: KeptLosses, found: FoundPlans, reporter: Reporter
+    prepared: PreparedSearch, losses: KeptLosses, outcome: SearchOutcome, reporter: Reporter
 ) -> tuple[Plan, list[Score]]:
     """Return the best of the finalists on the selection text, and the rows of all of them."""
-    space, finalists, part = found.space, found.finalists, prepared.parts["select"]
+    space, finalists, part = outcome.space, outcome.finalists, prepared.parts["select"]
     plans, whole = finalists.within(space), space.whole
     select = losses.evaluator(prepared.stack, "select", [part], of_plans(prepared.stack, 1 + len(plans), part))
     means = mean_losses(select, [*plans, whole], whole)
@@ -324,7 +326,7 @@ def choose_plan(
 
 
 def confirm_plans(
-    prepared: PreparedSearch, losses: KeptLosses, found: FoundPlans, chosen: Plan, reporter: Reporter
+    prepared: PreparedSearch, losses: KeptLosses, outcome: SearchOutcome, chosen: Plan, reporter: Reporter
 ) -> list[Score]:
     """Return rows of the chosen plan, the fronts and the arms on text that chose nothing."""
     stack, settings = prepared.stack, prepared.settings
@@ -332,29 +334,29 @@ def confirm_plans(
     second = () if prepared.second is None else (("second", prepared.second),)
     for name, data in (("report", prepared.parts["report"]), *second):
         reporter.log(f"confirming on {name}")
-        fresh = losses.evaluator(stack, name, [data], confirmation(stack, settings, found.space, data))
-        rows += _confirm_on(fresh, name, found, chosen, settings.seed)
+        fresh = losses.evaluator(stack, name, [data], confirmation(stack, settings, outcome.space, data))
+        rows += _confirm_on(fresh, name, outcome, chosen, settings.seed)
     return rows
 
 
-def describe_plans(prepared: PreparedSearch, found: FoundPlans, chosen: Plan) -> list[Score]:
+def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, chosen: Plan) -> list[Score]:
     """Return rows that say what each plan was: chosen, on a front, or an arm; and the bits of its layers."""
-    stack, settings, searched = prepared.stack, prepared.settings, found.searched
-    arms = found.finalists.arms
-    rows = member_rows(chosen, settings.budget, found.fronts, arms, found.finalists.random)
+    stack, settings, searched = prepared.stack, prepared.settings, outcome.searched
+    arms = outcome.finalists.arms
+    rows = member_rows(chosen, settings.budget, outcome.fronts, arms, outcome.finalists.random)
     if BITS in settings.moves:
-        rows += allocation_rows(stack, found.prices, {vocab.CHOSEN: chosen, **arms})
+        rows += allocation_rows(stack, outcome.prices, {vocab.CHOSEN: chosen, **arms})
         alone = [each for each in families.bits(stack.depth) if each.plan in searched.complete()]
-        losses_alone = searched.losses([found.space.whole, *(each.plan for each in alone)])
+        losses_alone = searched.losses([outcome.space.whole, *(each.plan for each in alone)])
         rows += bits_contrasts(losses_alone, plan_records(alone), stack.depth, seed=settings.seed)
     return rows
 
 
-def keep_costs(found: FoundPlans) -> CallUnit:
+def keep_costs(outcome: SearchOutcome) -> CallUnit:
     """Return the task that keeps what a search took, which is known if nothing interrupted it."""
     return CallUnit(
         "run",
-        lambda: cost_rows(found.spent, found.seconds) if found.is_new else [],
+        lambda: cost_rows(outcome.spent, outcome.seconds) if outcome.is_new else [],
         own=lambda row: row.part == "search",
     )
 
@@ -437,9 +439,9 @@ def _rounds(
         yield SearchStep("one-shot", Round(dict(sorted(losses.items(), key=lambda each: each[1])), len(losses), 0, 0))
 
 
-def _confirm_on(fresh: GraphEvaluator, name: str, found: FoundPlans, chosen: Plan, seed: int) -> Iterator[Score]:
-    whole, finalists, searched = Plan.identity(fresh.stack.depth), found.finalists, found.searched
-    own = [chosen, *(plan for plans in found.fronts.values() for plan in plans), *finalists.arms.values()]
+def _confirm_on(fresh: GraphEvaluator, name: str, outcome: SearchOutcome, chosen: Plan, seed: int) -> Iterator[Score]:
+    whole, finalists, searched = Plan.identity(fresh.stack.depth), outcome.finalists, outcome.searched
+    own = [chosen, *(plan for plans in outcome.fronts.values() for plan in plans), *finalists.arms.values()]
     plans = list(dict.fromkeys([whole, *own]))
     mean_losses(fresh, list(dict.fromkeys([*plans, *finalists.random])), whole)
     yield from losses_above(fresh.losses(plans), whole, name, seed=seed)
@@ -459,25 +461,25 @@ def _confirm_on(fresh: GraphEvaluator, name: str, found: FoundPlans, chosen: Pla
                 yield from winners_curse(searched.losses(pair), fresh.losses(pair), whole, plan)
 
 
-def check_times(prepared: PreparedSearch, found: FoundPlans, chosen: Plan, reporter: Reporter) -> list[Score]:
+def check_times(prepared: PreparedSearch, outcome: SearchOutcome, chosen: Plan, reporter: Reporter) -> list[Score]:
     """Time the original model and the chosen plan, if its parts are faster here."""
     if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
         reporter.log("milliseconds of the chosen plan are predicted: halves and types run no faster here")
         return []
     _, times = measured(prepared.stack, prepared.setting, [Plan.identity(prepared.stack.depth), chosen])
-    return checked_latency_rows(times, found.prices, str(prepared.setting))
+    return checked_latency_rows(times, outcome.prices, str(prepared.setting))
 
 
-def search_rows(prepared: PreparedSearch, found: FoundPlans) -> list[Score]:
+def search_rows(prepared: PreparedSearch, outcome: SearchOutcome) -> list[Score]:
     """Return rows of every plan that read all of the search text: its loss change and its prices."""
-    losses, whole = found.searched.complete(), found.space.whole
+    losses, whole = outcome.searched.complete(), outcome.space.whole
     units, rows = list_units(prepared.settings), list[Score]()
     for plan in sorted(losses, key=str):
         if plan != whole:
             rows.append(
                 Score(vocab.SEARCH, vocab.DELTA, losses[plan] - losses[whole], task=vocab.SEARCH, plan=str(plan))
             )
-        own = {unit: found.prices.of_plan(plan, unit) for unit in units}
+        own = {unit: outcome.prices.of_plan(plan, unit) for unit in units}
         rows += [Score(vocab.SEARCH, vocab.PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
     return rows
 

@@ -162,20 +162,20 @@ def search(
     with start_run(described) as study:
         losses = study.execute(LossesUnit())
         table = study.execute(steps.time_layers(prepared)) if is_timed else []
-        found = steps.find_plans(prepared, losses, table, reporter)
-        chosen, selected = steps.choose_plan(prepared, losses, found, reporter)
-        confirmed = steps.confirm_plans(prepared, losses, found, chosen, reporter)
-        times = steps.check_times(prepared, found, chosen, reporter) if is_timed else []
-        costs = study.execute(steps.keep_costs(found))
+        outcome = steps.find_plans(prepared, losses, table, reporter)
+        chosen, selected = steps.choose_plan(prepared, losses, outcome, reporter)
+        confirmed = steps.confirm_plans(prepared, losses, outcome, chosen, reporter)
+        times = steps.check_times(prepared, outcome, chosen, reporter) if is_timed else []
+        costs = study.execute(steps.keep_costs(outcome))
         plans = [
-            *steps.search_rows(prepared, found),
+            *steps.search_rows(prepared, outcome),
             *selected,
             *confirmed,
-            *steps.describe_plans(prepared, found, chosen),
+            *steps.describe_plans(prepared, outcome, chosen),
         ]
         # The rows of the search come last, because they say which plan was chosen.
         study.write(
-            [*steps.round_rows(found.finalists.steps), *table, *times, size_row(stack), *costs, *plans],
+            [*steps.round_rows(outcome.finalists.steps), *table, *times, size_row(stack), *costs, *plans],
             steps.continue_text(prepared, chosen),
         )
     return SearchResult(study.folder)
