@@ -1,6 +1,9 @@
 """Packages import downwards only, including imports inside functions, and the light packages stay light."""
 
 import ast
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import layerwise
+from layerwise.catalogue import VERBS
 from package_sources import PACKAGE, files, nodes, tree
 
 # DESIGN draws the same arrows. A package may always import itself, `errors` and `bounded`.
@@ -103,6 +107,40 @@ def imported_studies(path: Path) -> set[str]:
 def test_studies_do_not_import_each_other() -> None:
     studies = [path for path in FILES if room_of(path) == "studies"]
     assert {str(path.relative_to(PACKAGE)): found for path in studies if (found := imported_studies(path))} == {}
+
+
+TABLES = ("__init__.py", "catalogue.py", "search/__init__.py", "train/__init__.py")
+"""The files that name studies, to be found by the command line, pages and Python."""
+
+
+def test_a_study_can_be_deleted_with_its_lines_in_the_tables(tmp_path: Path) -> None:
+    """Outside its folder no study is named but in the tables, and the others work without it."""
+    studies = {path.name for path in (PACKAGE / "studies").iterdir() if (path / "verb.py").exists()}
+    named = {
+        (path.relative_to(PACKAGE).as_posix(), study)
+        for path in FILES
+        if room_of(path) != "studies"
+        for study in studies
+        if f"layerwise.studies.{study}." in "".join(f"{name}." for name in imported_modules(path))
+    }
+    assert {file for file, _ in named} <= set(TABLES)
+    copy = tmp_path / "layerwise"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.gz", "*.safetensors", "time"))
+    for table in TABLES[:2]:
+        lines = (copy / table).read_text().splitlines(keepends=True)
+        kept = (line for line in lines if not re.search(r"studies\.time\.|time\.verb|^    \"time\",$", line))
+        (copy / table).write_text("".join(kept))
+    code = (
+        "import layerwise; from layerwise.cli.app import build; from layerwise.page.kinds import load_kinds\n"
+        "from layerwise.catalogue import VERBS; from layerwise.runner.catalogue import load_verb\n"
+        "assert not hasattr(layerwise, 'time'); build(word='--install-completion'); load_kinds()\n"
+        "print(layerwise.__file__, len([load_verb(verb) for verb in VERBS]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert ended.stdout.split() == [str(copy / "__init__.py"), str(len(VERBS) - 1)]
 
 
 def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
