@@ -70,7 +70,7 @@ def search(
     seed: Seed = 0,
     reporter: Reporter | None = None,
 ) -> SearchResult:
-    """Search the plan of a given price that loses least.
+    """Find the plan that fits a budget and increases the loss least.
 
     It is confirmed on text that chose nothing. If interrupted, run the same command again to resume. `layerwise heal
     --plan RUN` and `layerwise save --plan RUN` take the plan that the run chose.
