@@ -72,7 +72,7 @@ def search(
 ) -> SearchResult:
     """Find the plan that fits a budget and increases the loss least.
 
-    It is confirmed on text that chose nothing. If interrupted, run the same command again to resume. `layerwise heal
+    The winner is re-evaluated on held-out text. If interrupted, run the same command again to resume. `layerwise heal
     --plan RUN` and `layerwise save --plan RUN` take the plan that the run chose.
 
     Args:
