@@ -44,6 +44,7 @@ def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.R
     assert table.notna().any().all()
     assert len(result.table("all")) == len(rows) > len(table)
     assert set(result.table("effect").measure) == {"effect"}
+    assert all({"low", "high"} <= set(result.table(measure)) for measure in {row.measure for row in rows})
     assert {row.plan for row in result.losses} == {"0-3", "1-3", "0 2 3", "0 1 3", "0-2"}
     page = result.report(tmp_path / "page.html")
     assert page.read_text().startswith("<!doctype html>")

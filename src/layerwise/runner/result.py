@@ -149,9 +149,9 @@ class Reported(ABC):
         """Return the answer of the run as a data frame, or the rows of one `measure`; `"all"` returns every row.
 
         The answer is one row per plan of a sweep (`effect`), per layer of a diagnosis (`verdict`) and per plan that a
-        search reported; any other run returns every row. Columns are those of `Score` that have a value, and `layer`
-        is that of a plan without one layer. Raises `MeasureError`, which names the measures there are, for one that has
-        no rows.
+        search reported; any other run returns every row. Columns are `low`, `high` and those of `Score` that have a
+        value; `layer` is that of a plan without one layer. Raises `MeasureError`, which names the measures there are,
+        for one that has no rows.
         """
         import pandas
 
@@ -169,7 +169,8 @@ class Reported(ABC):
             rows.sort(key=lambda row: row.layer or 0)
         columns = list(Score.__dataclass_fields__)
         if measure != vocab.ALL:
-            columns = [name for name in columns if any(getattr(row, name) is not None for row in rows)]
+            used = {name for name in columns if any(getattr(row, name) is not None for row in rows)} | {"low", "high"}
+            columns = [name for name in columns if name in used]
         frame = pandas.DataFrame([[getattr(row, name) for name in columns] for row in rows], columns=columns)
         return frame.astype({"layer": "Int64"}) if "layer" in frame else frame
 
