@@ -51,7 +51,7 @@ def test_a_column_that_is_newer_than_a_file_has_its_default_and_one_that_is_gone
     data = ReportData({"model": "demo"}, (), (row,))
     text = text_of(data)
     assert rows_of(text, "a run") == data
-    older = text.replace(', "part", "plan"]', ', "part"]').replace(',"0 2"]', "]")
+    older = text.replace(', "task", "plan"]', ', "task"]').replace(',"0 2"]', "]")
     assert rows_of(older, "a run").scores == (replace(row, plan=None),)
     with pytest.raises(ValueError, match=r"\['words'\], which a Score does not have"):
         rows_of(text.replace('"tokens"', '"words"'), "a run")

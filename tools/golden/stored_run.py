@@ -81,12 +81,13 @@ def _lines(data: ReportData) -> Iterator[str]:
 
 
 def _used(kind: type[Any], rows: Sequence[object]) -> list[str]:
-    """The columns up to the last in which any row says anything, and at least those that every row has."""
-    names = [item.name for item in fields(kind)]
-    least = sum(item.default is MISSING for item in fields(kind))
-    while len(names) > least and all(getattr(row, names[-1]) is None for row in rows):
-        names.pop()
-    return names
+    """The columns in which some row says anything, and those that every row has."""
+    columns = {item.name: item.default for item in fields(kind)}
+    return [
+        name
+        for name, default in columns.items()
+        if default is MISSING or any(getattr(row, name) is not None for row in rows)
+    ]
 
 
 def _cells(row: object, columns: Sequence[str]) -> list[object]:

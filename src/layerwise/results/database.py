@@ -14,8 +14,17 @@ from functools import cache
 from pathlib import Path
 
 from layerwise.errors import RunError
+from layerwise.results.rows import Score, columns_of
 
-SCHEMA = """
+_TYPES = {str: "TEXT", int: "INTEGER", float: "REAL"}
+
+
+def _score_columns() -> str:
+    columns = columns_of(Score).items()
+    return ", ".join(f'"{name}" {_TYPES[base]}{"" if empty else " NOT NULL"}' for name, (base, empty) in columns)
+
+
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS sessions (
     id INTEGER PRIMARY KEY, started TEXT NOT NULL, ended TEXT, pid INTEGER NOT NULL,
     command TEXT NOT NULL, versions TEXT NOT NULL
@@ -34,12 +43,7 @@ CREATE TABLE IF NOT EXISTS losses (
     PRIMARY KEY (document, window, plan)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS scores (
-    id INTEGER PRIMARY KEY,
-    measure TEXT NOT NULL, claim TEXT, task TEXT NOT NULL, metric TEXT NOT NULL,
-    value REAL NOT NULL, low REAL, high REAL, p REAL, p_adjusted REAL, mde REAL,
-    documents INTEGER, tokens INTEGER,
-    arm TEXT, seed INTEGER, layer INTEGER, other INTEGER, part TEXT, plan TEXT, condition TEXT, amount REAL,
-    against TEXT, session INTEGER NOT NULL REFERENCES sessions
+    id INTEGER PRIMARY KEY, {_score_columns()}, session INTEGER NOT NULL REFERENCES sessions
 ) STRICT;
 CREATE TABLE IF NOT EXISTS plans (
     id INTEGER PRIMARY KEY, plan INTEGER NOT NULL REFERENCES plan_texts,
@@ -138,7 +142,8 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
         missing = [column for column in columns if column not in present]
         if missing:
             raise RunError(
-                f"{path} is not the database of a run: its table {name} has no column {missing[0]}. {_ANOTHER}"
+                f"{path} was written by another version of layerwise: its table {name} has no column {missing[0]}. "
+                "Read it with that version, or repeat the run in another folder."
             )
     active = sorted(name for name, kind in kinds.items() if kind in ("trigger", "view"))
     if active:

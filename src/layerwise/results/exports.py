@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import astuple, fields
+from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_type_hints
+from typing import TYPE_CHECKING, Literal
 
 from layerwise.errors import RunError, near_matches
 from layerwise.results.database import explained
-from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.rows import Loss, PlanRecord, Score, columns_of
 from layerwise.results.run import MANIFEST, Run, write_whole
 
 if TYPE_CHECKING:
@@ -85,13 +85,7 @@ def _build_frame(kind: type[Row], rows: Iterable[Row]) -> DataFrame:
 
 
 def _list_columns(kind: type[Row]) -> dict[str, tuple[type, bool]]:
-    columns: dict[str, tuple[type, bool]] = {}
-    hints = get_type_hints(kind)
-    for name in (item.name for item in fields(kind)):
-        options = getattr(hints[name], "__args__", (hints[name],))
-        (base,) = (option for option in options if option is not type(None))
-        columns[name] = (base, type(None) in options)
-    return columns | (dict.fromkeys(PERPLEXITIES, (float, True)) if kind is Score else {})
+    return columns_of(kind) | (dict.fromkeys(PERPLEXITIES, (float, True)) if kind is Score else {})
 
 
 def _write_parquet(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from dataclasses import KW_ONLY, dataclass, fields
+from types import NoneType
+from typing import Annotated, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -49,22 +50,57 @@ class Loss:
     hits: Count
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Score:
-    """One number with its evidence.
+    """One number with its evidence, and what it is about; `None` where a column does not apply.
 
-    `measure` is the measurement (`effect`, `similarity`, `benchmark`), `metric` the quantity, `task` the part of the
-    text ("all" for the whole). `low` and `high` bound the interval, `p` is two-sided, `p_adjusted` corrected over its
-    family, `mde` the minimum detectable effect.
+    `measure` is the measurement (`effect`, `similarity`, `benchmark`), `metric` the quantity. `low` and `high` bound
+    the interval, `p` is two-sided, `p_adjusted` corrected over its family, `mde` the minimum detectable effect.
 
-    The other columns say what the number is about, `None` if they do not apply: `arm` the training variant or the
-    model, `seed` that of one training or draw, `layer` the layer, `other` the second layer of a pair, or the position
-    of the layer, `part` a sublayer (`attn`, `mlp`) or a kind of weight, `plan` the plan's text, `condition` an
-    intervention, setting or phase, `amount` how much of it (layers skipped, a learning rate, steps), `against` what the
-    value is compared with (another arm, or a null), `claim` the published claim that a contrast decides.
+    Args:
+        task: Part of the text or benchmark that was scored; "all" for the whole.
+        claim: Published claim that a contrast decides.
+        arm: Training variant, or model.
+        seed: Seed of one training or draw.
+        tuning_seed: Seed of a fine-tuning of that model.
+        plan: Text of the plan that ran.
+        family: Family of plans.
+        strategy: How the layers that run, or the models, were chosen and combined.
+        affected: Number of layers that a plan skips, moves or changes.
+        kept: Number of layers that remain.
+        order: Order in which the layers run.
+        layer: The layer; of an edge, the reader.
+        to_layer: Second layer of a pair, or last layer of a range.
+        part: Part of the layer or the model: `attn`, `mlp`, a weight, the head.
+        state: Hidden state; 0 is the state before the first layer.
+        to_state: Second hidden state of a pair, or last one of a zone.
+        position: Position at which the layer ran.
+        source: What the reader reads: 0 is the embedding, n + 1 the output of layer n.
+        distance: Layers between the two that are compared.
+        condition: Experimental condition: an intervention, or the setting of a timing.
+        strength: Strength of the intervention.
+        phase: Phase of a training.
+        step: Training step; of a phase, the step before which it ends.
+        round: Round of a search or of a timing.
+        share: Share of the training text or budget.
+        unit: Cost that was counted, or that two variants had alike.
+        learning_rate: Learning rate that was tried.
+        warmup: Warm-up that was tried, as a share of the training.
+        batch_size: Examples in a step.
+        nodes: Number of nodes.
+        lost: Number of nodes that are lost.
+        node: Lost node, by the first layer on it.
+        layout: How layers are placed on nodes.
+        example: Number of the example.
+        kind: Kind of the task: phenomenon or paradigm, surface or linguistic.
+        suite: Suite of minimal pairs.
+        verdict: What the numbers decide.
+        margin: Difference that is tolerated.
+        section: Section of the run that a time or a count is of.
+        against: What the value is compared with: another variant, or a null.
 
-    >>> Score("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1).arm
-    'lora'
+    >>> Score("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1)
+    Score(measure='healing', metric='nll', value=2.5, low=2.4, high=2.6, arm='lora', seed=1)
     """
 
     measure: str
@@ -82,13 +118,48 @@ class Score:
     claim: str | None = None
     arm: str | None = None
     seed: int | None = None
+    tuning_seed: int | None = None
+    plan: str | None = None
+    family: str | None = None
+    strategy: str | None = None
+    affected: Count | None = None
+    kept: Count | None = None
+    order: str | None = None
     layer: Count | None = None
+    to_layer: Count | None = None
     other: Count | None = None
     part: str | None = None
-    plan: str | None = None
+    state: Count | None = None
+    to_state: Count | None = None
+    position: Count | None = None
+    source: Count | None = None
+    distance: Count | None = None
     condition: str | None = None
+    strength: Finite | None = None
+    phase: str | None = None
+    step: Count | None = None
+    round: Count | None = None
+    share: Finite | None = None
+    unit: str | None = None
+    learning_rate: Finite | None = None
+    warmup: Finite | None = None
+    batch_size: Count | None = None
+    nodes: Count | None = None
+    lost: Count | None = None
+    node: Count | None = None
+    layout: str | None = None
+    example: Count | None = None
+    kind: str | None = None
+    suite: str | None = None
+    verdict: str | None = None
+    margin: Finite | None = None
+    section: str | None = None
     amount: Finite | None = None
     against: str | None = None
+
+    def __repr__(self) -> str:
+        given = ((item, getattr(self, item.name)) for item in fields(self))
+        return f"Score({', '.join(f'{item.name}={value!r}' for item, value in given if value != item.default)})"
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -96,8 +167,23 @@ class Score:
         return tuple(getattr(self, name) for name in KEY)
 
 
-KEY = ("claim", "task", "metric", "arm", "seed", "layer", "other", "part", "plan", "condition", "amount", "against")
+KEY = ("metric", *(item.name for item in fields(Score) if item.kw_only))
 """The columns that tell one number of a measure from another."""
+
+
+def columns_of(kind: type) -> dict[str, tuple[type, bool]]:
+    """Return the type of each column of a kind of row, and whether it may be empty.
+
+    >>> columns_of(Score)["step"], columns_of(Loss)["nll"]
+    ((<class 'int'>, True), (<class 'float'>, False))
+    """
+    hints = get_type_hints(kind)
+    columns = {}
+    for item in fields(kind):
+        options = get_args(hints[item.name]) or (hints[item.name],)
+        (base,) = (option for option in options if option is not NoneType)
+        columns[item.name] = (base, NoneType in options)
+    return columns
 
 
 def row_name(kind: type, cells: Mapping[str, object]) -> str:

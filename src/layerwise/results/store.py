@@ -18,10 +18,10 @@ from layerwise.errors import MeasureError, RunError
 from layerwise.results.checked import Row, parse, row_of, value_of
 from layerwise.results.database import connect_for_reading, connect_for_writing, explained
 from layerwise.results.manifest import installed_versions, utc_now
-from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, row_name
+from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, columns_of, row_name
 
-_SCORE_COLUMNS = ", ".join(item.name for item in fields(Score))
-_REAL = frozenset({"nll", "value", "low", "high", "p", "p_adjusted", "mde", "amount"})
+_SCORE_COLUMNS = ", ".join(f'"{name}"' for name in columns_of(Score))
+_REAL = {name for kind in (Loss, Score) for name, (base, _) in columns_of(kind).items() if base is float}
 _LOSS_ROWS = """
     SELECT plan_texts.text, documents.task, documents.name,
         losses.window, losses.nll, losses.tokens, losses.hits
@@ -262,7 +262,9 @@ def _checked_score(row: Score, measure: str, seen: set[tuple[object, ...]]) -> S
     if row.measure != measure:
         raise MeasureError(f"{named} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
     if row.key in seen:
-        raise MeasureError(f"{named} is there twice. Give each number columns of its own: {', '.join(KEY)}.")
+        raise MeasureError(
+            f"{named} is there twice. Tell the two apart by a column, such as the arm, the seed or the layer."
+        )
     seen.add(row.key)
     try:
         return row_of(Score, [None if cell != cell else cell for cell in _plain(row)])
