@@ -179,13 +179,13 @@ def test_a_run_that_is_not_there_is_named(verb: str) -> None:
 def test_a_model_of_images_is_sent_to_the_verb_that_measures_it(tmp_path: Path) -> None:
     said = "layerwise robustness MODEL --images FOLDER"
     for verb in ("sweep", "diagnose"):
-        assert said in refused(*verb.split(), "demo-vit")
+        assert said in refused(*verb.split(), "demo-vit", "--run", tmp_path / "run")
     (tmp_path / "words.txt").write_text("some words and more of them")
     assert said in refused("sweep", "demo-vit", "--text", tmp_path / "words.txt")
 
 
-def test_passes_over_images_are_not_timed() -> None:
-    assert "demo-vit reads no tokens" in refused("time", "demo-vit", "--plan", "0-3")
+def test_passes_over_images_are_not_timed(tmp_path: Path) -> None:
+    assert "demo-vit reads no tokens" in refused("time", "demo-vit", "--plan", "0-3", "--run", tmp_path)
 
 
 def test_what_takes_long_is_said_on_the_error_stream_and_not_to_the_quiet(model: Path, tmp_path: Path) -> None:
