@@ -128,7 +128,7 @@ OF_STATES = (SIMILARITY, STATES, ZONES, PROBING)
 """The measures whose `layer` is the number of a hidden state."""
 
 DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
-LOOPED, GAINED = "looped", "gain_sweep"
+LOOPED, GAINED, LOOP_COUNT = "looped", "gain_sweep", "loop_count"
 """The families of parallel layers whose strategies are numbers: of loops, and of gains in one pass."""
 
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan

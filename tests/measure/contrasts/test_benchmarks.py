@@ -12,8 +12,7 @@ from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
-from layerwise.studies.sweep.benchmark_contrasts import benchmark_contrasts
-from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
+from layerwise.studies.sweep.benchmark_contrasts import Answers, Scaled, benchmark_contrasts
 
 Contrasts = dict[tuple[str, str, str], Score]
 Shares = dict[tuple[str, str], float]

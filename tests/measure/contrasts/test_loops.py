@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.stats.grid import Grid
 from layerwise.plan import Plan, families
-from layerwise.studies.sweep.loops import loop_count
+from layerwise.studies.sweep.painters_contrasts import loop_count
 from layerwise.studies.sweep.strategies import Strategies
 
 
@@ -57,5 +57,5 @@ def test_too_few_counts_or_units_say_nothing() -> None:
     plans = tuple(sorted({str(Plan.identity(8)), *(record.plan for record in records)}))
     nll = np.ones((len(plans), 1))
     grid = Grid(plans, (("text", "0", 0),), nll, nll, np.ones(1))
-    assert loop_count(Strategies.of(grid, records, str(Plan.identity(8)), seed=0)) == []
+    assert not list(loop_count(Strategies.of(grid, records, str(Plan.identity(8)), seed=0)))
     assert not Strategies.of(grid, records, str(Plan.identity(8)), seed=0).has_halves

@@ -12,7 +12,7 @@ from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Member, Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
-from layerwise.studies.sweep.painters_contrasts import FEWEST_STEPS, excess_weights, painters_contrasts, step_ends
+from layerwise.studies.sweep.painters_contrasts import MIN_STEPS, excess_weights, painters_contrasts, step_ends
 
 Found = dict[tuple[str, str], Score]
 Costs = dict[tuple[str, str, int], float]
@@ -205,6 +205,6 @@ def test_an_excess_is_that_beyond_the_best_parabola(depth: int) -> None:
 @pytest.mark.parametrize("depth", [11, 12, 24, 32, 40, 80])
 def test_a_model_has_five_to_ten_steps_of_a_tenth_of_its_depth(depth: int) -> None:
     ends = step_ends(range(2 + (depth + 1) % 2, depth, 2), depth)
-    assert FEWEST_STEPS <= len(ends) <= 10
+    assert MIN_STEPS <= len(ends) <= 10
     assert ends[-1] == depth - 1
     assert min(np.diff(ends)) >= depth / 10

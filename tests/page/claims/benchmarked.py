@@ -7,8 +7,7 @@ from scipy.stats import norm
 
 from layerwise.plan import Plan
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.studies.sweep.benchmark_contrasts import benchmark_contrasts
-from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
+from layerwise.studies.sweep.benchmark_contrasts import Answers, Scaled, benchmark_contrasts
 from page.claims.swept import DEPTH, WIDEST, plans_of
 from page.claims.truths import Truth
 from page.synthetic import plan_records

@@ -16,10 +16,8 @@ from layerwise.plan.windows import PUBLISHED
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import PlanRecord, Score, main_metric
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import ALL, CONTRAST, GAINED, LOOPED
+from layerwise.results.vocabulary import ALL, CONTRAST, GAINED, LOOP_COUNT, LOOPED
 
-LOOP_COUNT = "loop_count"
-"""The claim whose rows hold the best loop counts."""
 BEST = {LOOPED: "best_loops", GAINED: "best_gain"}
 """The contrast that holds the best number of each window, with its interval, by family."""
 FITTED = "line through the best"

@@ -1,50 +1,242 @@
-"""Contrasts of normalized scores for the Painters' claims about benchmarks (arXiv 2407.09298, sections 3.3 to 3.8).
+"""Normalize benchmark accuracies so that 0 is chance and 1 is the original model, and compare the Painters' strategies.
 
-fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
+    s[p] = (a[p] - c) / (a[full] - c)        a[p] the accuracy of plan p, c chance; undefined if a[full] <= c
+    fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
+
+The interval of a score is Fieller's (1954) with one document added to each count of answers in which the two plans
+differ, as in Bonett and Price (2012): it has a width where all answers agree. That of a mean over benchmarks adds their
+sides in quadrature (Zou and Donner 2008). For contrasts and medians documents are resampled within each benchmark,
+jointly for all plans, and so are the draws of a random order (arXiv 2407.09298, sections 2 and 3.3 to 3.8).
+
 benchmark_fall   slope            the fall; of task "all" the mean over benchmarks
 fragile          log_ratio        log(fall on the benchmark / mean fall on the others)
 benchmark_strategies     mean over draws of the score at a window
 shallowest_on_benchmarks relative 2 (a - b) / (|a| + |b|) of two falls; the milder one is in `against`
-order_by_benchmark                order_less, log_ratio as in `contrasts.order`; `windows` is their number
+order_by_benchmark                order_less, log_ratio as in `order_contrasts`; `windows` is their number
 repeat_at_chance                  mean score of middle_repeat and skip over windows of half the depth and more
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import special
 
-from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.measure.contrasts.contrast import Resampled, seeds
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
 from layerwise.plan.painters import PAINTERS_RANKING
-from layerwise.results.rows import PlanRecord, Score
-from layerwise.results.vocabulary import BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, RELATIVE, SLOPE
-from layerwise.studies.sweep.benchmark_scores import FAMILY, Scaled, Scores, StrategyScores
-from layerwise.studies.sweep.loops import FEWEST_WINDOWS
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import BENCHMARK, BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, RELATIVE, SLOPE
 from layerwise.studies.sweep.order_contrasts import SMALLEST
-from layerwise.studies.sweep.painters_contrasts import MILDEST, STEEPER
-from layerwise.studies.sweep.strategies import relative
+from layerwise.studies.sweep.painters_contrasts import MILDEST, MIN_WINDOWS, STEEPER
+from layerwise.studies.sweep.strategies import mean_over, relative
+
+RESAMPLES = 5_000
+"""More than of other contrasts: there are many benchmarks and strategies, and intervals are corrected for them all."""
+
+FAMILY = "painters"
+"""The family whose strategies and windows are compared."""
 
 FALL, FRAGILE, SHALLOWEST = "benchmark_fall", "fragile", "shallowest_on_benchmarks"
 ORDER, REPEAT = "order_by_benchmark", "repeat_at_chance"
 CLAIMS = frozenset({FALL, FRAGILE, SHALLOWEST, ORDER, REPEAT, BENCHMARK_STRATEGIES})
-"""The subjects of the rows that are made of benchmarks."""
+"""The claims of the rows that are made of benchmarks."""
 
 LEVEL = 0.95
-REASONING = ("arc", "gsm8k")
-SEMANTIC = ("hellaswag", "winogrande")
+REASONING, SEMANTIC = ("arc", "gsm8k"), ("hellaswag", "winogrande")
 """How the names of the benchmarks begin that the paper calls mathematics and reasoning, and "semantic"."""
 
-PARALLEL = "parallel"
+PARALLEL, ABSENT = "parallel", "skip"
 MOVED = ("reverse", "random", PARALLEL)
-ABSENT = "skip"
-"""The strategies by which the question of order is asked: the layers at other places, and not at all."""
+"""The strategies that run the layers at other places."""
 
 LEFT = 0.25
 """Where absence leaves less than this of the scale of a benchmark, there is nothing left that order could cost."""
+
+Scores = Callable[[str, Sequence[int]], Numbers]
+"""From a strategy and some windows to its normalized scores there, of shape (..., benchmarks, windows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Correct answers by benchmark: `right` is (plans, documents) of 0 and 1, for plans that answered everything.
+
+    `metrics` is the metric of each benchmark, `chance` the score of guessing.
+    """
+
+    plans: tuple[str, ...]
+    right: Mapping[str, Numbers] = field(repr=False)
+    metrics: Mapping[str, str]
+    chance: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[str, Iterable[Loss]], plans: Sequence[str], judged: Mapping[str, tuple[str, float]]
+    ) -> Answers:
+        """The rows of each benchmark by document; `judged` has the metric of each and what guessing scores."""
+        hits: dict[str, dict[str, dict[str, int]]] = {}
+        for name, answers in rows.items():
+            by_plan: dict[str, dict[str, int]] = {plan: {} for plan in plans}
+            for row in answers:
+                if row.plan in by_plan:
+                    by_plan[row.plan][row.document] = row.hits
+            if any(by_plan.values()):
+                hits[name] = by_plan
+        names = {name: max(map(list, by_plan.values()), key=len) for name, by_plan in hits.items()}
+        kept = tuple(plan for plan in plans if all(len(hits[name][plan]) == len(names[name]) for name in hits))
+        right = {
+            name: np.array([[by_plan[plan][each] for each in names[name]] for plan in kept], dtype=np.float64)
+            for name, by_plan in hits.items()
+            if kept
+        }
+        return cls(kept, right, {name: judged[name][0] for name in right}, {name: judged[name][1] for name in right})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaled:
+    """Normalized scores of `plans` and their resamples: build it with `Scaled.of`.
+
+    The arms of `scores` are (benchmarks, plans), `ends` their intervals, (2, benchmarks, plans); `without` has the
+    reason for each benchmark that cannot be normalized.
+    """
+
+    plans: tuple[str, ...]
+    scores: Resampled
+    ends: Numbers
+    documents: Mapping[str, int]
+    without: Mapping[str, str]
+
+    @classmethod
+    def of(cls, answers: Answers, full: str, *, seed: Seed, resamples: int = RESAMPLES) -> Scaled:
+        values, draws, ends, without = [], [], [], {}
+        documents: dict[str, int] = {}
+        for number, (name, right) in enumerate(answers.right.items()):
+            units = right.shape[1]
+            if full not in answers.plans:
+                without[name] = "the model as trained has not answered every document"
+                continue
+            if units < FEWEST_UNITS:
+                without[name] = f"it has {units} documents, and an interval needs {FEWEST_UNITS}"
+                continue
+            top, chance = answers.plans.index(full), answers.chance[name]
+            interval = _intervals(right, top, chance)
+            if interval is None:
+                without[name] = (
+                    f"the model as trained answers {right[top].mean():.3f} of its documents right, which is not above "
+                    f"the {chance:.3f} of guessing"
+                )
+                continue
+            documents[name] = units
+            counted = resampled_counts(units, resamples, (*seeds(seed), number))
+            drawn = np.concatenate([counts @ right.T / units for counts in counted])
+            values.append(_scaled(right.mean(axis=1), top, chance))
+            draws.append(_scaled(drawn, top, chance))
+            ends.append(interval)
+        shape = (len(documents), len(answers.plans))
+        stacked = np.stack(draws, axis=1) if draws else np.empty((resamples, *shape))
+        fewest, total = min(documents.values(), default=0), sum(documents.values())
+        scores = Resampled(np.array(values).reshape(shape), stacked, fewest, total, None)
+        stacked_ends = np.stack(ends, axis=1) if ends else np.empty((2, *shape))
+        return cls(answers.plans, scores, stacked_ends, documents, without)
+
+    def unscaled(self) -> list[str]:
+        return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in self.without.items()]
+
+    def rows(self, metrics: Mapping[str, str]) -> Iterator[Score]:
+        if not self.documents:
+            return
+        value, draws = self.scores.value, self.scores.effects
+        assert draws is not None, "benchmarks on the scale have documents enough"
+        for row, (name, documents) in enumerate(self.documents.items()):
+            yield from self._rows(name, metrics[name], value[row], self.ends[:, row], documents)
+        sides = np.sqrt(np.square(self.ends - value).sum(axis=1)) / len(value)
+        mean, median = value.mean(axis=0), np.median(value, axis=0)
+        resampled = np.quantile(np.median(draws, axis=1), expanded_levels(0.95, self.scores.units - 1), axis=0)
+        # A median over benchmarks that agree in every resample is known no better than the mean.
+        low, high = np.minimum(resampled[0], median - sides[0]), np.maximum(resampled[1], median + sides[1])
+        yield from self._rows("all", "mean", mean, (mean - sides[0], mean + sides[1]), self.scores.documents)
+        yield from self._rows("all", "median", median, (low, high), self.scores.documents)
+
+    def _rows(self, task: str, metric: str, value: Numbers, ends: Iterable[Numbers], documents: int) -> Iterator[Score]:
+        for plan, middle, low, high in zip(self.plans, value.tolist(), *map(np.ndarray.tolist, ends), strict=True):
+            about: dict[str, Any] = {"task": task, "plan": plan, "condition": NORMALISED, "documents": documents}
+            yield Score(BENCHMARK, metric, middle, low, high, **about)
+
+
+def _intervals(right: Numbers, top: int, chance: float) -> Numbers | None:
+    """Return the ends of the interval of every plan's score, (2, plans), or None without a scale.
+
+    It has the scores s for which a[p] - c - s (a[top] - c) is within z standard errors of 0, which is quadratic in s.
+    """
+    full, units = right[top], right.shape[1] + 2
+    both = right @ full
+    own, whole = (right.sum(axis=1) + 1) / units - chance, (full.sum() + 1) / units - chance
+    variances = (own + chance) * (1 - own - chance), (whole + chance) * (1 - whole - chance)
+    covariance = both / units - (own + chance) * (whole + chance)
+    z = float(special.ndtri(0.975)) ** 2 / units
+    square, cross, rest = whole**2 - z * variances[1], own * whole - z * covariance, own**2 - z * variances[0]
+    if whole <= 0 or square <= 0:
+        return None
+    reach = np.sqrt(np.maximum(cross**2 - square * rest, 0.0))
+    score = _scaled(right.mean(axis=1), top, chance)
+    ends = np.stack([np.minimum(score, (cross - reach) / square), np.maximum(score, (cross + reach) / square)])
+    ends[:, top] = 1.0
+    return ends
+
+
+def _scaled(shares: Numbers, top: int, chance: float) -> Numbers:
+    above = np.maximum(shares[..., top : top + 1] - chance, 1e-9)
+    return np.asarray((shares - chance) / above)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StrategyScores:
+    """Normalized scores of the Painters' strategies by window, averaged over draws; arms are (curves, benchmarks)."""
+
+    names: tuple[str, ...]
+    curves: Mapping[tuple[str, int], int]
+    scores: Resampled
+    draws: Mapping[tuple[str, int], int]
+
+    @classmethod
+    def of(cls, scaled: Scaled, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
+        """The curves of `records`; windows of one layer are left out, where most strategies are the same plan."""
+        row_of = {plan: row for row, plan in enumerate(scaled.plans)}
+        plans: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for record in records:
+            if record.family == FAMILY and record.affected > 1 and record.plan in row_of:
+                plans[record.strategy, record.affected].append(row_of[record.plan])
+        chance, own = np.random.default_rng(seed), scaled.scores
+        assert own.effects is not None, "benchmarks on the scale have documents enough"
+        value = np.empty((len(plans), len(scaled.documents)))
+        effects = np.empty((len(own.effects), *value.shape))
+        for at, drawn in enumerate(plans.values()):
+            value[at] = own.value[:, drawn].mean(axis=-1)
+            effects[:, at] = mean_over(own.effects[..., drawn], chance)
+        curves = {key: at for at, key in enumerate(plans)}
+        draws = {key: len(drawn) for key, drawn in plans.items()}
+        return cls(tuple(scaled.documents), curves, replace(own, value=value, effects=effects), draws)
+
+    def windows(self, *strategies: str) -> tuple[int, ...]:
+        sizes = [{size for name, size in self.curves if name == strategy} for strategy in strategies]
+        return tuple(sorted(set.intersection(*sizes))) if sizes else ()
+
+    def row(self, claim: str, metric: str, statistic: Callable[[Scores], Numbers], **settings: Any) -> Score:
+        """Return one number made of the scores as a row about `claim`, with its interval."""
+
+        def of_scores(scores: Numbers) -> Numbers:
+            def read(strategy: str, windows: Sequence[int]) -> Numbers:
+                return np.stack([scores[..., self.curves[strategy, size], :] for size in windows], axis=-1)
+
+            return np.asarray(statistic(read))
+
+        return self.scores.row(claim, metric, of_scores, **settings)
 
 
 def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:
@@ -52,138 +244,120 @@ def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: in
         return []
     scores = StrategyScores.of(scaled, records, seed=seed)
     return [
-        *falls(scores, depth),
-        *fragile(scores, depth),
-        *shallowest(scores, depth),
-        *order(scores),
-        *repeat(scores, depth),
-        *means_over_draws(scores),
+        *_average_draws(scores),
+        *_compare_falls(scores, depth),
+        *_compare_orders(scores),
+        *_average_wide_windows(scores, depth),
     ]
 
 
-def means_over_draws(scores: StrategyScores) -> Iterator[Score]:
-    def left(read: Scores, at: tuple[str, int], middle: Callable[[Numbers], Any]) -> Numbers:
-        return np.asarray(middle(read(at[0], [at[1]])[..., 0]))
-
+def _average_draws(scores: StrategyScores) -> Iterator[Score]:
     middles: dict[tuple[str, str], Callable[[Numbers], Any]] = {
-        **{(name, NORMALISED): partial(_nth, at) for at, name in enumerate(scores.names)},
+        **{(name, NORMALISED): partial(np.take, indices=at, axis=-1) for at, name in enumerate(scores.names)},
         ("all", "mean"): partial(np.mean, axis=-1),
         ("all", "median"): partial(np.median, axis=-1),
     }
-    for (strategy, size), draws in scores.draws.items():
-        for (task, metric), middle in middles.items() if draws > 1 else ():
-            statistic = partial(left, at=(strategy, size), middle=middle)
+
+    def left(read: Scores, strategy: str, size: int, middle: Callable[[Numbers], Any]) -> Numbers:
+        return np.asarray(middle(read(strategy, [size])[..., 0]))
+
+    for strategy, size in (curve for curve, draws in scores.draws.items() if draws > 1):
+        for (task, metric), middle in middles.items():
+            statistic = partial(left, strategy=strategy, size=size, middle=middle)
             columns: dict[str, Any] = {"task": task, "part": FAMILY, "condition": strategy, "amount": float(size)}
             row = scores.row(BENCHMARK_STRATEGIES, metric, statistic, **columns)
             yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
 
 
-def _nth(at: int, scores: Numbers) -> Numbers:
-    return scores[..., at]
-
-
-def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    def mean(read: Scores, strategy: str, at: slice) -> Numbers:
-        return np.asarray(_fall(read, strategy, scores.windows(strategy), depth)[..., at].mean(axis=-1))
-
+def _compare_falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
+    measured = {name: windows for name, _ in scores.curves if len(windows := scores.windows(name)) >= MIN_WINDOWS}
     tasks = {name: slice(at, at + 1) for at, name in enumerate(scores.names)} | {"all": slice(None)}
-    for strategy in _measured(scores):
-        for task, at in tasks.items():
-            yield scores.row(FALL, SLOPE, partial(mean, strategy=strategy, at=at), task=task, condition=strategy)
 
+    def fall(read: Scores, strategy: str, windows: Sequence[int]) -> Numbers:
+        sizes = np.array(windows, dtype=float)
+        return np.asarray(depth / 10 * ((1 - read(strategy, windows)) @ sizes) / (sizes @ sizes))
 
-def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    names, strategies = scores.names, _measured(scores)
-    if len(names) < 2 or PARALLEL not in strategies:
-        return
+    def mean(read: Scores, strategy: str, at: slice) -> Numbers:
+        return np.asarray(fall(read, strategy, measured[strategy])[..., at].mean(axis=-1))
 
     def faster(read: Scores, at: int) -> Numbers:
-        fall = _fall(read, PARALLEL, scores.windows(PARALLEL), depth)
-        others = np.delete(fall, at, axis=-1).mean(axis=-1)
-        return np.asarray(np.log(np.maximum(fall[..., at], SMALLEST)) - np.log(np.maximum(others, SMALLEST)))
+        own = fall(read, PARALLEL, measured[PARALLEL])
+        others = np.delete(own, at, axis=-1).mean(axis=-1)
+        return _log_ratio(own[..., at], others)
 
-    level = _corrected(len(names) * len(strategies))
-    for at, name in enumerate(names):
-        yield scores.row(FRAGILE, LOG_RATIO, partial(faster, at=at), task=name, level=level, condition=PARALLEL)
-
-
-def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    windows = scores.windows(*PAINTERS_RANKING)
-    if len(windows) < FEWEST_WINDOWS:
-        return
-    pairs = [(harsher, milder) for milder in MILDEST for harsher in STEEPER]
-
-    def apart(read: Scores, harsher: str, milder: str) -> Numbers:
-        first, second = (_fall(read, each, windows, depth).mean(axis=-1) for each in (harsher, milder))
+    def steeper(read: Scores, harsher: str, milder: str) -> Numbers:
+        first, second = (fall(read, each, shared).mean(axis=-1) for each in (harsher, milder))
         return relative(first, second)
 
-    for harsher, milder in pairs:
-        statistic = partial(apart, harsher=harsher, milder=milder)
-        level = _corrected(len(pairs))
-        yield scores.row(SHALLOWEST, RELATIVE, statistic, level=level, condition=harsher, against=milder)
+    for strategy in measured:
+        for task, at in tasks.items():
+            yield scores.row(FALL, SLOPE, partial(mean, strategy=strategy, at=at), task=task, condition=strategy)
+    if len(scores.names) > 1 and PARALLEL in measured:
+        level = _correct(len(scores.names) * len(measured))
+        for number, name in enumerate(scores.names):
+            statistic = partial(faster, at=number)
+            yield scores.row(FRAGILE, LOG_RATIO, statistic, task=name, level=level, condition=PARALLEL)
+    shared = scores.windows(*PAINTERS_RANKING)
+    for milder in MILDEST if len(shared) >= MIN_WINDOWS else ():
+        for harsher in STEEPER:
+            statistic, level = partial(steeper, harsher=harsher, milder=milder), _correct(len(MILDEST) * len(STEEPER))
+            yield scores.row(SHALLOWEST, RELATIVE, statistic, level=level, condition=harsher, against=milder)
 
 
-def order(scores: StrategyScores) -> Iterator[Score]:
-    names = scores.names
-    kinds = [[at for at, name in enumerate(names) if name.startswith(kind)] for kind in (REASONING, SEMANTIC)]
-    compared = sorted({at for kind in kinds for at in kind}) if all(kinds) else list(range(len(names)))
+def _compare_orders(scores: StrategyScores) -> Iterator[Score]:
+    names, measured = scores.names, scores.windows(*MOVED, ABSENT)
+    reasoning, semantic = (
+        [at for at, name in enumerate(names) if name.startswith(kind)] for kind in (REASONING, SEMANTIC)
+    )
+    task, against = "all", None
+    compared = list(range(len(names)))
+    if reasoning and semantic:
+        compared = sorted({*reasoning, *semantic})
+        task, against = (" and ".join(names[at] for at in kind) for kind in (reasoning, semantic))
     windows = [
         size
-        for size in scores.windows(*MOVED, ABSENT)
+        for size in measured
         if all(scores.scores.value[scores.curves[ABSENT, size]][at] >= LEFT for at in compared)
     ]
-    reasoning, semantic = kinds
-    task, against = (
-        (" and ".join(names[at] for at in reasoning), " and ".join(names[at] for at in semantic))
-        if all(kinds)
-        else ("all", None)
-    )
-    if scores.windows(*MOVED, ABSENT):
+    if measured:
         yield Score("contrast", "windows", float(len(windows)), claim=ORDER, task=task, against=against)
-    if len(windows) < FEWEST_WINDOWS:
+    if len(windows) < MIN_WINDOWS:
         return
 
+    def lose(read: Scores, at: Sequence[int]) -> tuple[Numbers, Numbers]:
+        moved, absent = (
+            np.mean([(1 - read(each, windows))[..., list(at), :].mean(axis=(-2, -1)) for each in strategies], axis=0)
+            for strategies in (MOVED, (ABSENT,))
+        )
+        return moved, absent
+
     def ratio(read: Scores, at: Sequence[int]) -> Numbers:
-        moved, absent = _kind(read, windows, at)
-        return np.asarray(np.log(np.maximum(moved, SMALLEST)) - np.log(np.maximum(absent, SMALLEST)))
+        return _log_ratio(*lose(read, at))
 
     for at, name in enumerate(names):
-        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), task=name, level=_corrected(len(names)))
+        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), task=name, level=_correct(len(names)))
     if against is not None:
-        statistics: tuple[tuple[str, Callable[[Scores], Numbers]], ...] = (
-            ("order_less", lambda read: _kind(read, windows, reasoning)[0] - _kind(read, windows, semantic)[0]),
-            (LOG_RATIO, lambda read: ratio(read, reasoning) - ratio(read, semantic)),
+        columns = {"task": task, "against": against}
+        yield scores.row(
+            ORDER, "order_less", lambda read: lose(read, reasoning)[0] - lose(read, semantic)[0], **columns
         )
-        for metric, statistic in statistics:
-            yield scores.row(ORDER, metric, statistic, task=task, against=against)
+        yield scores.row(ORDER, LOG_RATIO, lambda read: ratio(read, reasoning) - ratio(read, semantic), **columns)
 
 
-def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:
+def _average_wide_windows(scores: StrategyScores, depth: int) -> Iterator[Score]:
     wide = [size for size in scores.windows("middle_repeat", ABSENT) if 2 * size >= depth]
 
     def left(read: Scores, strategy: str) -> Numbers:
         return np.asarray(read(strategy, wide).mean(axis=(-2, -1)))
 
-    if wide:
-        for strategy in ("middle_repeat", ABSENT):
-            yield scores.row(REPEAT, strategy, partial(left, strategy=strategy))
+    for strategy in ("middle_repeat", ABSENT) if wide else ():
+        yield scores.row(REPEAT, strategy, partial(left, strategy=strategy))
 
 
-def _measured(scores: StrategyScores) -> tuple[str, ...]:
-    return tuple(each for each in scores.strategies if len(scores.windows(each)) >= FEWEST_WINDOWS)
+def _log_ratio(first: Numbers, second: Numbers) -> Numbers:
+    return np.asarray(np.log(np.maximum(first, SMALLEST)) - np.log(np.maximum(second, SMALLEST)))
 
 
-def _fall(read: Scores, strategy: str, windows: Sequence[int], depth: int) -> Numbers:
-    sizes = np.array(windows, dtype=float)
-    return np.asarray(depth / 10 * ((1 - read(strategy, windows)) @ sizes) / (sizes @ sizes))
-
-
-def _kind(read: Scores, windows: Sequence[int], at: Sequence[int]) -> tuple[Numbers, Numbers]:
-    def lost(strategy: str) -> Numbers:
-        return np.asarray((1 - read(strategy, windows))[..., list(at), :].mean(axis=(-2, -1)))
-
-    return np.asarray(np.mean([lost(each) for each in MOVED], axis=0)), lost(ABSENT)
-
-
-def _corrected(tests: int) -> float:
+def _correct(tests: int) -> float:
+    """Return the level of each of several intervals that hold together at `LEVEL` (Bonferroni)."""
     return 1 - (1 - LEVEL) / tests

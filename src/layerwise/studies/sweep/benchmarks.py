@@ -38,8 +38,7 @@ from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
 from layerwise.runner.reporter import Reporter, duration
 from layerwise.runner.tasks import Task, TaskSession
 from layerwise.stack import Stack
-from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, benchmark_contrasts
-from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
+from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, Answers, Scaled, benchmark_contrasts
 
 BENCHMARKS = "benchmarks"
 """What workers call the requests of the benchmarks."""

@@ -14,14 +14,13 @@ from itertools import pairwise
 import numpy as np
 
 from layerwise.measure.stats.grid import Grid, arrange
-from layerwise.measure.stats.statistics import Seed
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan
 from layerwise.plan.windows import half_window
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import ALL, DELTA, EXACT, STEP, STRATEGIES
-from layerwise.studies.sweep.strategies import Curve, Statistic, Strategies
+from layerwise.studies.sweep.strategies import Costs, Statistic, Strategies, mean_cost
 
-ABSENT = "skip"
 ALPHA = 0.05
 TOKEN_ACCURACY = "token_accuracy"
 
@@ -36,22 +35,22 @@ def strategy_contrasts(
     measured = [record for record in records if record.plan in set(grid.plans)]
     tasks = {task: grid.of_task(task) for task in grid.tasks()}
     parts = {ALL: grid, **tasks} if len(tasks) > 1 else tasks
-    rows = [row for task, part in parts.items() for row in _means(task, part, measured, whole, answer_tasks, seed)]
+    rows = [row for task, part in parts.items() for row in _average(task, part, measured, whole, answer_tasks, seed)]
     half = half_window(measured, depth)
     if half is not None:
         at_half = [each for each in measured if (each.family, each.affected) == (half.family, half.affected)]
-        known = {whole, *(each.plan for each in at_half)}
-        own = {task: _of_plans(part, known) for task, part in parts.items()}
-        rows += _steps(Strategies.of(next(iter(own.values())), at_half, whole, seed=seed), next(iter(own)))
+        task, part = next(iter(parts.items()))
+        own = _select_plans(part, {whole, *(each.plan for each in at_half)})
+        rows += _compare(task, Strategies.of(own, at_half, whole, seed=seed))
     return rows
 
 
-def _of_plans(grid: Grid, plans: Collection[str]) -> Grid:
+def _select_plans(grid: Grid, plans: Collection[str]) -> Grid:
     kept = [at for at, plan in enumerate(grid.plans) if plan in plans]
     return replace(grid, plans=tuple(grid.plans[at] for at in kept), nll=grid.nll[kept], hits=grid.hits[kept])
 
 
-def _means(
+def _average(
     task: str, grid: Grid, records: Sequence[PlanRecord], whole: str, answer_tasks: Collection[str], seed: Seed
 ) -> Iterator[Score]:
     plans: dict[tuple[str, str, int], set[str]] = {}
@@ -60,7 +59,7 @@ def _means(
     drawn = [each for each in records if len(plans[each.family, each.strategy, each.affected]) > 1]
     if not drawn:
         return
-    grid = _of_plans(grid, {whole, *(each.plan for each in drawn)})
+    grid = _select_plans(grid, {whole, *(each.plan for each in drawn)})
     quantities = {DELTA: (grid, whole), TOKEN_ACCURACY: (replace(grid, nll=grid.hits), None)}
     if task in answer_tasks:
         exact = (grid.hits == grid.tokens).astype(np.float64)
@@ -69,43 +68,26 @@ def _means(
         strategies = Strategies.of(own, drawn, baseline, seed=seed)
         for curve, windows in strategies.rows.items():
             for size in windows:
-                row = strategies.row(STRATEGIES, metric, _cost(curve, size), task=task, **_columns(curve, size))
+                columns = {"task": task, "part": curve[0], "condition": curve[1], "amount": float(size)}
+                row = strategies.row(STRATEGIES, metric, mean_cost(curve, [size]), **columns)
                 # Shares that are equal in every unit have no interval, rather than one of no width.
                 yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
 
 
-def _columns(curve: Curve, size: int) -> dict[str, object]:
-    return {"part": curve[0], "condition": curve[1], "amount": float(size)}
-
-
-def _cost(curve: Curve, size: int) -> Statistic:
-    return lambda costs: np.asarray(costs(curve, [size])[..., 0])
-
-
-def _less(harsher: Curve, milder: Curve, size: int) -> Statistic:
-    first, second = _cost(harsher, size), _cost(milder, size)
-    return lambda costs: np.asarray(first(costs) - second(costs))
-
-
-def _means_of(strategies: Strategies) -> dict[Curve, float]:
-    """The cost of every strategy at its one size; of two with the same plans only the first."""
-    costs = strategies.costs()
-    seen: set[frozenset[int]] = set()
-    means = {}
+def _compare(task: str, strategies: Strategies) -> Iterator[Score]:
+    """Compare neighbors in the order of harm; of strategies with the same plans only the first."""
+    costs, means, seen = strategies.costs(), {}, set()
     for curve, windows in strategies.rows.items():
         ((size, rows),) = windows.items()
-        plans = frozenset(rows.tolist())
-        if plans not in seen:
-            seen.add(plans)
-            means[curve] = float(costs(curve, [size])[0])
-    return means
-
-
-def _steps(strategies: Strategies, task: str) -> Iterator[Score]:
-    means = _means_of(strategies)
+        if frozenset(rows) not in seen:
+            seen.add(frozenset(rows))
+            means[curve, size] = float(costs(curve, [size])[0])
     steps = list(pairwise(sorted(means, key=means.__getitem__)))
-    for milder, harsher in steps:
-        (size,) = strategies.rows[milder]
-        statistic, level = _less(harsher, milder, size), 1 - ALPHA / len(steps)
-        columns = {**_columns(harsher, size), "against": milder[1], "task": task}
-        yield strategies.row(STRATEGIES, STEP, statistic, level=level, **columns)
+    for (milder, _), (harsher, size) in steps:
+        first, second = mean_cost(harsher, [size]), mean_cost(milder, [size])
+
+        def step(costs: Costs, first: Statistic = first, second: Statistic = second) -> Numbers:
+            return np.asarray(first(costs) - second(costs))
+
+        columns = {"part": harsher[0], "condition": harsher[1], "amount": float(size), "against": milder[1]}
+        yield strategies.row(STRATEGIES, STEP, step, level=1 - ALPHA / len(steps), task=task, **columns)

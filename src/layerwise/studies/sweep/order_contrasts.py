@@ -41,30 +41,23 @@ def order_of_sweep(
 
     With `unigram`, the loss of a unigram model, no window is compared where one of the plans loses more than it does.
     """
-    identity, measured = str(Plan.identity(depth)), _mean_losses(losses)
-    plans: dict[str, list[str]] = {"skip": [], "reverse": [], "parallel": [], "random": []}
-    own = [each for each in records if each.family == "painters" and each.plan in measured]
-    guessing = {each.affected for each in own if each.strategy in plans and measured[each.plan] > (unigram or np.inf)}
+    grid, identity = arrange(losses), str(Plan.identity(depth))
+    means = dict(zip(grid.plans, grid.nll.sum(axis=1) / grid.tokens.sum(), strict=True))
+    strategies = ("skip", "reverse", "parallel", "random")
+    own = [each for each in records if each.family == "painters" and each.plan in means]
+    guessing = {each.affected for each in own if each.strategy in strategies and means[each.plan] > (unigram or np.inf)}
     sizes = {each.affected for each in own} - guessing
-    if not sizes or identity not in measured:
+    if not sizes or identity not in means:
         return []
     size = min(sizes, key=lambda width: (abs(width - depth / 2), width))
+    plans: dict[str, list[str]] = {}
     known = {identity}
-    for strategy, chosen in plans.items():
-        for record in own:
-            if (record.strategy, record.affected) == (strategy, size) and record.plan not in known:
-                known.add(record.plan)
-                chosen.append(record.plan)
+    for strategy in strategies:
+        drawn = dict.fromkeys(each.plan for each in own if (each.strategy, each.affected) == (strategy, size))
+        plans[strategy] = [plan for plan in drawn if plan not in known]
+        known.update(drawn)
     absent = next(iter(plans.pop("skip")), None)
     return order_by_task(losses, identity, plans, absent, answer_tasks, seed=seed)
-
-
-def _mean_losses(losses: Iterable[Loss]) -> dict[str, float]:
-    sums: dict[str, tuple[float, int]] = {}
-    for row in losses:
-        nll, tokens = sums.get(row.plan, (0.0, 0))
-        sums[row.plan] = (nll + row.nll, tokens + row.tokens)
-    return {plan: nll / tokens for plan, (nll, tokens) in sums.items()}
 
 
 def order_by_task(
@@ -87,36 +80,30 @@ def order_by_task(
     text = [task for task in grid.tasks() if task not in answer_tasks]
     if not reasoning or not text or not orders:
         return []
-    parts = [
-        _orders(Part.of_grid(grid.of_task(task), baseline, plans), list(map(len, orders)))
-        for task in (*reasoning, *text)
-    ]
-    sizes = len(reasoning), len(text)
-    task, against = (" and ".join(kind) for kind in (reasoning, text))
-    statistics: dict[str, Statistic] = {"order_less": lambda effects: _less(effects, *sizes)}
+    draws = list(map(len, orders))
+    parts = [_average_draws(Part.of_grid(grid.of_task(task), baseline, plans), draws) for task in (*reasoning, *text)]
+
+    def average_kinds(effects: Numbers) -> tuple[Numbers, Numbers]:
+        tasks = effects.reshape(*effects.shape[:-1], len(parts), -1)
+        return tasks[..., : len(reasoning), :].mean(axis=-2), tasks[..., len(reasoning) :, :].mean(axis=-2)
+
+    def less(effects: Numbers) -> Numbers:
+        ours, theirs = average_kinds(effects)
+        return np.asarray(ours[..., 0] - theirs[..., 0])
+
+    def log_ratio(effects: Numbers) -> Numbers:
+        ours, theirs = (np.log(np.maximum(kind, SMALLEST)) for kind in average_kinds(effects))
+        return np.asarray(ours[..., 0] - ours[..., 1] - theirs[..., 0] + theirs[..., 1])
+
+    statistics: dict[str, Statistic] = {"order_less": less}
     if absent is not None:
-        statistics[LOG_RATIO] = lambda effects: log_ratio(effects, *sizes)
-    return Resampled.of(parts, seed=seed).rows(ORDER, statistics, task=task, against=against)
+        statistics[LOG_RATIO] = log_ratio
+    columns = {"task": " and ".join(reasoning), "against": " and ".join(text)}
+    return Resampled.of(parts, seed=seed).rows(ORDER, statistics, **columns)
 
 
-def _orders(part: Part, draws: Sequence[int]) -> Part:
-    starts = [sum(draws[:number]) for number in range(len(draws))]
-    means = [part.numerators[start : start + count].mean(axis=0) for start, count in zip(starts, draws, strict=True)]
-    rows = [np.mean(means, axis=0), *part.numerators[sum(draws) :]]
+def _average_draws(part: Part, draws: Sequence[int]) -> Part:
+    """Return the mean over orders, each the mean of its draws, and the effect of absence if it was measured."""
+    *drawn, absent = np.split(part.numerators, np.cumsum(draws))
+    rows = [np.mean([each.mean(axis=0) for each in drawn], axis=0), *absent]
     return Part(np.stack(rows), part.denominators, part.documents, part.tokens)
-
-
-def _kinds(effects: Numbers, reasoning: int, text: int) -> tuple[Numbers, Numbers]:
-    tasks = effects.reshape(*effects.shape[:-1], reasoning + text, -1)
-    return tasks[..., :reasoning, :].mean(axis=-2), tasks[..., reasoning:, :].mean(axis=-2)
-
-
-def _less(effects: Numbers, reasoning: int, text: int) -> Numbers:
-    ours, theirs = _kinds(effects, reasoning, text)
-    return np.asarray(ours[..., 0] - theirs[..., 0])
-
-
-def log_ratio(effects: Numbers, reasoning: int, text: int) -> Numbers:
-    """log (o / a) of reasoning less that of text, from effects (..., tasks * 2): o and a of each task in turn."""
-    ours, theirs = (np.log(np.maximum(kind, SMALLEST)) for kind in _kinds(effects, reasoning, text))
-    return np.asarray(ours[..., 0] - ours[..., 1] - theirs[..., 0] + theirs[..., 1])

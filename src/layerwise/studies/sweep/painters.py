@@ -23,8 +23,7 @@ from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.estimate import Estimate
 from layerwise.results.multiplicity import normal_widening
 from layerwise.results.selection import PRESENT
-from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, RELATIVE, SLOPE
-from layerwise.studies.sweep.loops import LOOP_COUNT
+from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, LOOP_COUNT, RELATIVE, SLOPE
 
 MIN_COSINE, CLEARER_COSINE, MIN_SAVED, MIN_NATS, ALIKE, ABRUPT, MIN_LOOPS = 0.02, 0.05, 0.25, 0.01, 0.05, 0.25, 0.1
 LOG_FACTOR = math.log(1.25)

@@ -35,6 +35,11 @@ Statistic = Callable[[Costs], Numbers]
 """A number made of costs, one for each resample."""
 
 
+def mean_cost(curve: Curve, windows: Sequence[int]) -> Statistic:
+    """Return the mean over windows of what a curve costs."""
+    return lambda costs: np.asarray(costs(curve, windows).mean(axis=-1))
+
+
 def relative(first: Numbers, second: Numbers) -> Numbers:
     """Return the difference of two costs relative to the mean of their magnitudes; 0 if both are 0.
 
@@ -110,28 +115,18 @@ class Strategies:
         }
 
     def costs(self) -> Costs:
-        return self._costs(self._fixed)
-
-    @property
-    def _fixed(self) -> Numbers:
-        return np.concatenate([part.effects for part in self.parts])
+        return self._costs(np.concatenate([part.effects for part in self.parts]))
 
     def row(self, claim: str, metric: str, statistic: Statistic, **settings: Any) -> Score:
-        def of_effects(effects: Numbers) -> Numbers:
-            return statistic(self._costs(effects))
+        costs, draws = self.costs(), list[int]()
 
-        resampled = replace(self._resampled, redrawn=self._reads_draws(statistic))
-        return resampled.row(claim, metric, of_effects, **settings)
-
-    def _reads_draws(self, statistic: Statistic) -> bool:
-        costs, read = self.costs(), list[int]()
-
-        def counted(curve: Curve, windows: Sequence[int]) -> Numbers:
-            read.extend(len(self.rows[curve][size]) for size in windows)
+        def count_draws(curve: Curve, windows: Sequence[int]) -> Numbers:
+            draws.extend(len(self.rows[curve][size]) for size in windows)
             return costs(curve, windows)
 
-        statistic(counted)
-        return max(read, default=1) > 1
+        statistic(count_draws)
+        resampled = replace(self._resampled, redrawn=max(draws, default=1) > 1)
+        return resampled.row(claim, metric, lambda effects: statistic(self._costs(effects)), **settings)
 
     def row_by_halves(
         self, claim: str, metric: str, statistic: Callable[[Costs, Costs], Numbers], **settings: Any
