@@ -17,8 +17,8 @@ import pytest
 
 from cli.command import layerwise
 from layerwise.catalogue import VERBS
-from layerwise.runner.catalogue import load_verb
 from layerwise.runner.files import RECIPES, ExperimentFile
+from layerwise.runner.verb import load_verb
 from layerwise.train.arguments import MeasuredArguments
 from threads import threaded
 

@@ -11,8 +11,8 @@
 
 A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; an experiment turns the two into
 tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line, and
-so are their kinds (`train.elc`, ...); the functions under them are in
-`layerwise.measure`. Names are resolved when they are first used: `import layerwise` is light.
+so are their kinds (`train.elc`, ...); `layerwise.catalogue` lists them. Names are resolved when they are first used:
+`import layerwise` is light.
 """
 
 from __future__ import annotations
@@ -21,26 +21,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from layerwise.checkpoint import save
-    from layerwise.data.demo.corpus import demo_corpus
-    from layerwise.data.text.corpus import Corpus, read_corpus
-    from layerwise.errors import LayerwiseError
-    from layerwise.plan import Plan, edits, families, samplers
-    from layerwise.results import Run
-    from layerwise.runner.files import run
-    from layerwise.runner.result import Result
-    from layerwise.search.budget import Budget
-    from layerwise.stack import Stack, load
-    from layerwise.studies.compare.verb import compare
-    from layerwise.studies.diagnose.verb import diagnose
-    from layerwise.studies.evaluate.verb import evaluate
-    from layerwise.studies.heal.verb import heal
-    from layerwise.studies.robustness.merge_verb import merge
-    from layerwise.studies.robustness.verb import robustness
-    from layerwise.studies.sweep.verb import sweep
-    from layerwise.studies.time.verb import time
-    from layerwise.studies.verify.verb import verify
+    from layerwise.catalogue import *  # noqa: F403
+    from layerwise.data.demo.corpus import demo_corpus as demo_corpus
+    from layerwise.data.text.corpus import Corpus as Corpus
+    from layerwise.data.text.corpus import read_corpus as read_corpus
+    from layerwise.errors import LayerwiseError as LayerwiseError
+    from layerwise.plan import Plan as Plan
+    from layerwise.plan import edits as edits
+    from layerwise.plan import families as families
+    from layerwise.plan import samplers as samplers
+    from layerwise.results import Run as Run
+    from layerwise.runner.files import run as run
+    from layerwise.runner.result import Result as Result
+    from layerwise.search.budget import Budget as Budget
+    from layerwise.stack import Stack as Stack
+    from layerwise.stack import load as load
 
+_MODULES = ("search", "swarm", "train")
 _HOMES = {
     "Budget": "layerwise.search.budget",
     "Corpus": "layerwise.data.text.corpus",
@@ -49,54 +46,14 @@ _HOMES = {
     "Result": "layerwise.runner.result",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
-    "compare": "layerwise.studies.compare.verb",
     "demo_corpus": "layerwise.data.demo.corpus",
-    "diagnose": "layerwise.studies.diagnose.verb",
     "edits": "layerwise.plan",
-    "evaluate": "layerwise.studies.evaluate.verb",
     "families": "layerwise.plan",
-    "heal": "layerwise.studies.heal.verb",
     "load": "layerwise.stack",
     "read_corpus": "layerwise.data.text.corpus",
-    "merge": "layerwise.studies.robustness.merge_verb",
-    "robustness": "layerwise.studies.robustness.verb",
     "run": "layerwise.runner.files",
     "samplers": "layerwise.plan",
-    "save": "layerwise.checkpoint",
-    "sweep": "layerwise.studies.sweep.verb",
-    "time": "layerwise.studies.time.verb",
-    "verify": "layerwise.studies.verify.verb",
 }
-
-__all__ = [
-    "Budget",
-    "Corpus",
-    "LayerwiseError",
-    "Plan",
-    "Result",
-    "Run",
-    "Stack",
-    "compare",
-    "demo_corpus",
-    "diagnose",
-    "edits",
-    "evaluate",
-    "families",
-    "heal",
-    "load",
-    "merge",
-    "read_corpus",
-    "robustness",
-    "run",
-    "samplers",
-    "save",
-    "search",
-    "swarm",
-    "sweep",
-    "time",
-    "train",
-    "verify",
-]
 
 
 def __getattr__(name: str) -> Any:
@@ -104,12 +61,22 @@ def __getattr__(name: str) -> Any:
         from importlib import metadata  # takes as long to import as all else that help needs of layerwise
 
         return metadata.version("layerwise")
-    if name in ("search", "swarm", "train"):
+    if name in _MODULES:
         return import_module(f"layerwise.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "__all__":
+        return sorted({*_MODULES, *_HOMES, *_verbs()})
+    if not name.startswith("_") and name in (verbs := _verbs()):
+        return verbs[name]
     raise AttributeError(f"module 'layerwise' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__getattr__("__all__"), "__version__"]
+
+
+def _verbs() -> dict[str, Any]:
+    catalogue = import_module("layerwise.catalogue")
+    functions = [verb.function for verb in catalogue.VERBS.values()]
+    return {name: value for name, value in vars(catalogue).items() if value in functions}

@@ -1,74 +1,46 @@
-"""The verbs and the pages, each named once with the module below `layerwise.studies` that has it.
+"""Every study on one line: its verbs, in the order in which `layerwise --help` lists them.
 
-A verb that has kinds takes one as its first word: `train elc` is a kind of `train`, and `save convert` one of `save`.
+A line makes the verbs known to the command line, to YAML files, to Python and its type checkers; functions become
+attributes of `layerwise`. The package of a study names its pages and its findings on published statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
-CATALOGUE: Mapping[str, Mapping[str, str]] = {
-    "Plans": {
-        "verify": "verify.verb:verify",
-        "time": "time.verb:time",
-    },
-    "Measuring": {
-        "sweep": "sweep.verb:sweep",
-        "diagnose": "diagnose.verb:diagnose",
-        "evaluate": "evaluate.verb:evaluate",
-        "robustness": "robustness.verb:robustness",
-        "robustness merge": "robustness.merge_verb:merge",
-    },
-    "Changing": {
-        "search": "search.verb:search",
-        "heal": "heal.verb:heal",
-        "save": "save.verb:save",
-        "save convert": "save.verb:save_convert",
-    },
-    "Training": {
-        "train robust": "robustness.training_verb:train_robust",
-        "train elc": "train_elc.verb:elc",
-        "train growth": "train_growth.verb:growth",
-        "train schedule": "train_growth.importance:schedule",
-    },
-    "Serving": {
-        "serve": "serve.verb:serve",
-        "serve status": "serve.status:serve_status",
-    },
-    "Results": {
-        "compare": "compare.verb:compare",
-    },
-}
-"""From the heading of a group to its verbs, each with the module and the class of its configuration."""
+from layerwise.runner.verb import VERBS
 
-VERBS: Mapping[str, str] = {verb: path for members in CATALOGUE.values() for verb, path in members.items()}
-"""Every verb, kinds included, with its module and class."""
+# isort: off
+from layerwise.studies.verify.verb import verify as verify
+from layerwise.studies.time.verb import time as time
+from layerwise.studies.sweep.verb import sweep as sweep
+from layerwise.studies.diagnose.verb import diagnose as diagnose
+from layerwise.studies.evaluate.verb import evaluate as evaluate
+from layerwise.studies.robustness import merge as merge, robustness as robustness
+from layerwise.studies.search.verb import search as search
+from layerwise.studies.heal.verb import heal as heal
+from layerwise.studies.save.verb import save as save
+from layerwise.studies import train_elc as train_elc
+from layerwise.studies import train_growth as train_growth
+from layerwise.studies.serve import serve as serve
+from layerwise.studies.compare.verb import compare as compare
+# isort: on
+
+STUDIES = tuple(dict.fromkeys(verb.function.__module__.rpartition(".")[0] for verb in VERBS.values()))
 
 PAGES: Mapping[str, str] = {
-    "sweep": "studies.sweep.page:SWEEP",
-    "diagnosis": "studies.diagnose.page:DIAGNOSIS",
-    "growth": "studies.train_growth.page:GROWTH_KIND",
-    "robustness": "studies.robustness.page:ROBUSTNESS_KIND",
-    "training": "page.sections.training:TRAINED",
-    "pretraining": "studies.train_elc.page:PRETRAINING",
-    "evaluation": "studies.evaluate.page:EVALUATION",
-    "wiring": "page.sections.wiring:WIRING",
-    "search": "studies.search.page:SEARCH_KIND",
-    "healing": "studies.heal.page:HEALING_KIND",
-    "timing": "studies.time.page:TIMING",
-    "probing": "studies.evaluate.probing:PROBING_KIND",
-    "comparison": "studies.compare.page:COMPARISON",
-    "paired": "studies.compare.paired:PAIRED_KIND",
+    "training": "layerwise.page.sections.training:TRAINED",
+    "wiring": "layerwise.page.sections.wiring:WIRING",
+    **{
+        name: f"{study}.{path}"
+        for study in STUDIES
+        for name, path in getattr(import_module(study), "PAGES", {}).items()
+    },
 }
-"""Every kind of page with its module and definition, in the order in which a run of several kinds shows them."""
+"""Every kind of page, with its module and definition."""
 
-FINDINGS: Sequence[str] = (
-    "studies.train_elc.findings:ELC_FINDINGS",
-    "studies.robustness.findings:LAYERSHUFFLE_FINDINGS",
-    "studies.sweep.painters:PAINTERS_FINDINGS",
-    "studies.sweep.painters_benchmarks:BENCHMARK_FINDINGS",
-    "studies.diagnose.painters:PAINTERS_FINDINGS",
-    "studies.diagnose.findings:DIAGNOSIS_FINDINGS",
-    "studies.train_growth.published:GROWTH_FINDINGS",
-)
-"""The functions that judge published statements, a tuple of each study, in the order in which a page lists them."""
+FINDINGS: Sequence[str] = [
+    f"{study}.{path}" for study in STUDIES for path in getattr(import_module(study), "FINDINGS", ())
+]
+"""The functions that judge published statements, a tuple of each study."""

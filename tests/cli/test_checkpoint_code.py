@@ -13,6 +13,7 @@ from cli.command import layerwise as command
 from cli.command import refused
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_images, save_vit
+from layerwise.catalogue import VERBS
 from layerwise.data.auto_classes import from_config, from_pretrained
 from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.text.tokenizer import load_tokenizer
@@ -80,7 +81,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "plan --from": ("plan", "--from", "0-1 1-2", "--model", "model"),
     "sweep": ("sweep", "model", *TEXT),
     "diagnose": ("diagnose", "model", *TEXT),
-    "time": ("time", "model", "--plan", "0-2"),
+    **({"time": ("time", "model", "--plan", "0-2")} if "time" in VERBS else {}),
     "verify": ("verify", "model"),
     "evaluate": ("evaluate", "model", "--limit", "2"),
     "heal": ("heal", "model", "--plan", "0-2", *TEXT),

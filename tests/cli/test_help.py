@@ -10,11 +10,11 @@ from typing import get_args
 import pytest
 
 from cli.command import layerwise, refused
-from layerwise.catalogue import CATALOGUE, VERBS
+from layerwise.catalogue import VERBS
+from layerwise.cli.app import GROUPS
 from layerwise.errors import OptionError
 from layerwise.runner.arguments import Device, Dtype
-from layerwise.runner.catalogue import load_verb
-from layerwise.runner.verb import CONSEQUENTIAL
+from layerwise.runner.verb import CONSEQUENTIAL, load_verb
 from layerwise.stack.load import DEVICES, DTYPES
 
 OTHERS = ("plan", "report", "run")
@@ -60,8 +60,7 @@ def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:
     ended = layerwise()
     assert ended.code == 0
     assert all(f" {verb} " in ended.out for verb in LISTED)
-    groups = (*CATALOGUE,)
-    positions = [ended.out.index(f"─ {group} ─") for group in groups]
+    positions = [ended.out.index(f"─ {group} ─") for group in GROUPS]
     assert positions == sorted(positions)
     assert layerwise("-h").out == ended.out == layerwise("help").out
     assert layerwise("help", "sweep").out == layerwise("sweep", "--help").out
@@ -167,7 +166,7 @@ def test_a_refusal_says_what_to_write(command: str, said: str) -> None:
     assert said in refused(*command.split())
 
 
-PLANNED = ("sweep", "verify", "time", "heal", "save --output copy", "serve")
+PLANNED = ("sweep", "verify", "heal", "save --output copy", "serve")
 
 
 @pytest.mark.parametrize("verb", PLANNED)
@@ -182,10 +181,6 @@ def test_a_model_of_images_is_sent_to_the_verb_that_measures_it(tmp_path: Path) 
         assert said in refused(*verb.split(), "demo-vit", "--run", tmp_path / "run")
     (tmp_path / "words.txt").write_text("some words and more of them")
     assert said in refused("sweep", "demo-vit", "--text", tmp_path / "words.txt")
-
-
-def test_passes_over_images_are_not_timed(tmp_path: Path) -> None:
-    assert "demo-vit reads no tokens" in refused("time", "demo-vit", "--plan", "0-3", "--run", tmp_path)
 
 
 def test_what_takes_long_is_said_on_the_error_stream_and_not_to_the_quiet(model: Path, tmp_path: Path) -> None:

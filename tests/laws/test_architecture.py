@@ -2,7 +2,6 @@
 
 import ast
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stack": {"plan", "data", "gguf"},
     "measure": {"results", "plan", "data", "stack"},
     "models": {"plan", "data", "stack"},
-    "catalogue": set(),
+    "catalogue": {"runner", "studies"},
     "page": {"catalogue", "results", "plan"},
     "swarm": {"results", "plan", "data", "stack"},
     "checkpoint": {"plan", "data", "gguf", "stack"},
@@ -34,7 +33,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": {"results", "plan", "data", "stack", "measure", "models"},
     "runner": {
         *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "page"),
-        "catalogue",
     },
     "studies": {
         *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "page"),
@@ -109,38 +107,68 @@ def test_studies_do_not_import_each_other() -> None:
     assert {str(path.relative_to(PACKAGE)): found for path in studies if (found := imported_studies(path))} == {}
 
 
-TABLES = ("__init__.py", "catalogue.py", "search/__init__.py", "train/__init__.py")
-"""The files that name studies, to be found by the command line, pages and Python."""
+def without_the_study_of_times(folder: Path) -> None:
+    """Delete a study in a copy of the package: its folder, and its line of the catalogue."""
+    shutil.rmtree(folder / "studies" / "time")
+    table = folder / "catalogue.py"
+    lines = table.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if "layerwise.studies.time." not in line]
+    assert len(kept) == len(lines) - 1
+    table.write_text("".join(kept))
 
 
-def test_a_study_can_be_deleted_with_its_lines_in_the_tables(tmp_path: Path) -> None:
-    """Outside its folder no study is named but in the tables, and the others work without it."""
+UNREAD = shutil.ignore_patterns("__pycache__", "*.gz", "*.safetensors")
+
+
+def test_a_study_is_one_folder_and_one_line_of_the_catalogue(tmp_path: Path) -> None:
+    """Outside its folder no study is named but in the catalogue, and the others work without it."""
     studies = {path.name for path in (PACKAGE / "studies").iterdir() if (path / "verb.py").exists()}
     named = {
-        (path.relative_to(PACKAGE).as_posix(), study)
-        for path in FILES
+        path.relative_to(PACKAGE).as_posix()
+        for path in files()
         if room_of(path) != "studies"
         for study in studies
-        if f"layerwise.studies.{study}." in "".join(f"{name}." for name in imported_modules(path))
+        if any(f"{name}.".startswith(f"layerwise.studies.{study}.") for name in imported_modules(path))
     }
-    assert {file for file, _ in named} <= set(TABLES)
+    assert named == {"catalogue.py"}
     copy = tmp_path / "layerwise"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.gz", "*.safetensors", "time"))
-    for table in TABLES[:2]:
-        lines = (copy / table).read_text().splitlines(keepends=True)
-        kept = (line for line in lines if not re.search(r"studies\.time\.|time\.verb|^    \"time\",$", line))
-        (copy / table).write_text("".join(kept))
+    shutil.copytree(PACKAGE, copy, ignore=UNREAD)
+    without_the_study_of_times(copy)
     code = (
         "import layerwise; from layerwise.cli.app import build; from layerwise.page.kinds import load_kinds\n"
-        "from layerwise.catalogue import VERBS; from layerwise.runner.catalogue import load_verb\n"
+        "from layerwise.runner.verb import VERBS\n"
         "assert not hasattr(layerwise, 'time'); build(word='--install-completion'); load_kinds()\n"
-        "print(layerwise.__file__, len([load_verb(verb) for verb in VERBS]))"
+        "print(layerwise.__file__, len(VERBS))"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     ended = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert ended.stdout.split() == [str(copy / "__init__.py"), str(len(VERBS) - 1)]
+
+
+@pytest.mark.nightly
+def test_types_and_tests_hold_without_a_study(tmp_path: Path) -> None:
+    repository = PACKAGE.parents[1]
+    for name in ("src", "tests", "tools", "docs"):
+        shutil.copytree(repository / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in repository.glob("*.*"):
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    without_the_study_of_times(tmp_path / "src" / "layerwise")
+    for folder in [tmp_path / "tests" / "studies" / "timing", *tmp_path.glob("tests/golden/timing*")]:
+        shutil.rmtree(folder)
+    others = ("laws", "cli", "page", "golden", "plan", "studies")
+    tests = ("-m", "not slow and not nightly", "--deselect", "tests/laws/test_architecture.py")
+    for words in (["mypy"], ["pytest", "-x", *tests, *(f"tests/{name}" for name in others)]):
+        ended = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, ended.stdout[-3000:]
 
 
 def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

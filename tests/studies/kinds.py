@@ -11,6 +11,7 @@ import layerwise
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from conftest import Flat, tiny_llama
+from layerwise.catalogue import VERBS
 from layerwise.data.suites.generated_pairs import PARADIGMS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
@@ -173,7 +174,7 @@ def _growth(run: Path) -> None:
     layerwise.train.growth(schedules=["importance"], steps=6, seeds=2, **tuned, **_phased(run), **SILENT)
 
 
-KINDS: Mapping[str, Callable[[Path], None]] = {
+_KINDS: Mapping[str, Callable[[Path], None]] = {
     "time": _timing,
     "search": _search,
     "heal": _healing,
@@ -186,6 +187,7 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "train elc": _pretraining,
     "train growth": _growth,
 }
+KINDS = {verb: run for verb, run in _KINDS.items() if verb in VERBS}
 
 
 def carry_out(verb: str, run: Path) -> None:

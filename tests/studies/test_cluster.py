@@ -19,9 +19,9 @@ from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, RunError, SwarmError
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
-from layerwise.runner.catalogue import load_verb
 from layerwise.runner.reporter import Silent
 from layerwise.runner.study import describe_call
+from layerwise.runner.verb import load_verb
 from layerwise.stack import load
 from layerwise.studies.sweep import cluster
 from measure.planted import stack_of_layers

@@ -9,8 +9,7 @@ import layerwise
 from cli.command import layerwise as command
 from layerwise.catalogue import VERBS
 from layerwise.errors import OptionError
-from layerwise.runner.catalogue import load_verb
-from layerwise.runner.verb import Verb
+from layerwise.runner.verb import Verb, load_verb
 
 TYPED: dict[str, Verb] = {name: load_verb(name) for name in VERBS}
 
@@ -56,22 +55,22 @@ def test_bounds_hold_for_every_caller(verb: Verb) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rounds": "six"}, "rounds must be a whole number, got 'six'."),
-        ({"rounds": True}, "rounds must be a whole number, got True."),
+        ({"new_tokens": "six"}, "new_tokens must be a whole number, got 'six'."),
+        ({"new_tokens": True}, "new_tokens must be a whole number, got True."),
         ({"dtype": "float23"}, "got 'float23'. Did you mean float32?"),
-        ({"plans": [""]}, "plans must not contain an empty string."),
+        ({"tasks": [""]}, "tasks must not contain an empty string."),
         ({"run": "a\0b"}, "run must not contain a null byte"),
     ],
 )
 def test_wrong_values_are_named_as_the_caller_writes_them(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as refusal:
-        layerwise.time("demo", **{"plans": ["0-3"], **options})
+        layerwise.sweep("demo", **options)
     assert message in str(refusal.value)
     with pytest.raises(TypeError, match="unexpected keyword"):
-        layerwise.time("demo", ["0-3"], round=6)  # type: ignore[call-arg]
+        layerwise.sweep("demo", new_token=6)  # type: ignore[call-arg]
 
 
 def test_a_run_keeps_the_options_that_were_given(tmp_path: Any) -> None:
-    verb = TYPED["time"]
-    converted = verb.convert({"model": "demo", "plans": "0-3", "rounds": 20, "run": str(tmp_path), "batch": 2})
-    assert verb.given(converted) == {"model": "demo", "plans": ["0-3"], "run": str(tmp_path), "batch": 2}
+    verb = TYPED["sweep"]
+    converted = verb.convert({"model": "demo", "plans": "0-3", "new_tokens": 40, "run": str(tmp_path), "seed": 2})
+    assert verb.given(converted) == {"model": "demo", "plans": ["0-3"], "run": str(tmp_path), "seed": 2}

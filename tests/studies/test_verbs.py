@@ -20,10 +20,9 @@ from layerwise.cli import command as cli
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError
 from layerwise.plan import Plan
-from layerwise.runner.catalogue import load_verb
 from layerwise.runner.files import ExperimentFile, write_yaml
 from layerwise.runner.reporter import Silent
-from layerwise.runner.verb import VerbCall, write_command
+from layerwise.runner.verb import VerbCall, load_verb, write_command
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
 

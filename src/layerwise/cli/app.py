@@ -14,17 +14,15 @@ from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
-import layerwise
-from layerwise.catalogue import CATALOGUE, VERBS
+import layerwise.catalogue  # which makes the verbs known
 from layerwise.cli.command import build_command, describe_verb
 from layerwise.cli.plan import plan
 from layerwise.cli.report import report
 from layerwise.cli.run import run
 from layerwise.errors import LayerwiseError
 from layerwise.plan import Plan
-from layerwise.runner.catalogue import load_verb
 from layerwise.runner.terminal import errors, write
-from layerwise.runner.verb import CONSEQUENTIAL
+from layerwise.runner.verb import CONSEQUENTIAL, VERBS
 
 LENGTHS = ("steps", "epochs")
 """The options that say how long a training is, for those who look for `--tokens`."""
@@ -83,23 +81,21 @@ def build(everything: bool = False, word: str = COMPLETION) -> App:
     app["--help"].group = app["--version"].group = about
     verbs: dict[str, App] = {}
     listed = {verb.partition(" ")[0] for verb in VERBS}
-    for group, members in CATALOGUE.items():
-        for verb in members:
-            first, _, member = verb.partition(" ")
-            if word != first and word in listed:
-                continue
-            if first not in verbs:
-                text = describe_verb(load_verb(first), everything) if first in VERBS else TRAIN
-                verbs[first] = App(name=first, help=text, group=GROUPS[group])
-                app.command(verbs[first])
-            if word not in (first, COMPLETION):
-                continue
-            loaded = load_verb(verb)
-            command = build_command(loaded, everything)
-            if member:
-                verbs[first].command(command, name=member, help=describe_verb(loaded, everything))
-            else:
-                verbs[first].default(command)
+    for verb in VERBS.values():
+        first, _, member = verb.name.partition(" ")
+        if word != first and word in listed:
+            continue
+        if first not in verbs:
+            text = describe_verb(VERBS[first], everything) if first in VERBS else TRAIN
+            verbs[first] = App(name=first, help=text, group=GROUPS[verb.group])
+            app.command(verbs[first])
+        if word not in (first, COMPLETION):
+            continue
+        command = build_command(verb, everything)
+        if member:
+            verbs[first].command(command, name=member, help=describe_verb(verb, everything))
+        else:
+            verbs[first].default(command)
     app.command(plan, group=GROUPS["Plans"], usage="Usage: layerwise plan [OPTIONS] PLAN")
     app.command(report, group=GROUPS["Results"], usage="Usage: layerwise report [OPTIONS] RUN...")
     app.command(run, group=GROUPS["Results"], usage="Usage: layerwise run [OPTIONS] RECIPE_OR_FILE [STAGE...]")
@@ -159,7 +155,7 @@ def _missing(error: MissingArgumentError) -> str:
 
 
 def _metavar(verb: str, flag: str) -> str:
-    arguments = load_verb(verb).listed.values() if verb in VERBS else ()
+    arguments = VERBS[verb].listed.values() if verb in VERBS else ()
     return next((each.placeholder for each in arguments if each.flag == flag), "VALUE")
 
 
@@ -182,7 +178,7 @@ def _unknown(error: UnknownOptionError) -> str:
 
 
 def _flags(verb: str) -> set[str]:
-    return {each.flag for each in load_verb(verb).listed.values()}
+    return {each.flag for each in VERBS[verb].listed.values()}
 
 
 def _split_plans(words: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,6 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from layerwise.catalogue import PAGES
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
 from layerwise.page.marks.mark import Mark
@@ -37,8 +36,10 @@ def titles(kind: str) -> dict[str, tuple[str, ...]]:
 
 
 def _read(kind: str) -> dict[str, tuple[tuple[str, ...], list[str]]]:
-    *package, module = PAGES[kind].partition(":")[0].split(".")
-    text = files("layerwise").joinpath(*package, f"{module}.md").read_text(encoding="utf-8")
+    from layerwise.catalogue import PAGES  # which imports the verbs
+
+    package, _, module = PAGES[kind].partition(":")[0].rpartition(".")
+    text = files(package).joinpath(f"{module}.md").read_text(encoding="utf-8")
     words: dict[str, tuple[tuple[str, ...], list[str]]] = {}
     section, key = "", ""
     for line in map(str.strip, text.splitlines()):
@@ -271,12 +272,14 @@ class Kind:
 
     `answer` is the verdict at the top of the page and the end of the terminal output. `tiles` are (number, name) for
     the masthead, which also shows the manifest's `counts`. `unfinished` is the banner of an incomplete run, `following`
-    the next steps, and `has_published` adds the chapter of the published findings after the first section.
+    the next steps, and `has_published` adds the chapter of the published findings after the first section. Kinds of a
+    run are shown by their `rank`, the least first.
     """
 
     name: str
     measures: tuple[str, ...]
     sections: tuple[Section, ...]
+    rank: int = 9
     present: Callable[[ReportData], bool] | None = None
     answer: Callable[[ReportData], str] = lambda data: ""
     tiles: Callable[[ReportData], Iterable[tuple[str, str]]] = lambda data: ()

@@ -5,19 +5,17 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from layerwise.catalogue import PAGES
 from layerwise.page.data import ReportData
 from layerwise.page.kind import Kind
 
 
 @cache
 def load_kinds() -> tuple[Kind, ...]:
-    loaded = []
-    for path in PAGES.values():
-        module, _, name = path.partition(":")
-        kind: Kind = getattr(import_module(f"layerwise.{module}"), name)
-        loaded.append(kind)
-    return tuple(loaded)
+    from layerwise.catalogue import PAGES  # which imports the verbs
+
+    parts = (path.partition(":") for path in PAGES.values())
+    kinds: list[Kind] = [getattr(import_module(module), name) for module, _, name in parts]
+    return tuple(sorted(kinds, key=lambda kind: kind.rank))
 
 
 def present_kinds(data: ReportData) -> tuple[Kind, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 
-from layerwise.catalogue import FINDINGS
 from layerwise.page.data import ReportData, computed_once
 from layerwise.page.finding import Finding, Paper
 
@@ -16,11 +15,10 @@ Judge = Callable[[ReportData], Finding | None]
 
 @cache
 def load_judges() -> tuple[Judge, ...]:
-    loaded: list[Judge] = []
-    for path in FINDINGS:
-        module, _, name = path.partition(":")
-        loaded += getattr(import_module(f"layerwise.{module}"), name)
-    return tuple(loaded)
+    from layerwise.catalogue import FINDINGS  # which imports the verbs
+
+    parts = (path.partition(":") for path in FINDINGS)
+    return tuple(judge for module, _, name in parts for judge in getattr(import_module(module), name))
 
 
 @computed_once

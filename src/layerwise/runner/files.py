@@ -21,9 +21,8 @@ from layerwise.errors import LayerwiseError, OptionError, near_matches
 from layerwise.results import Run
 from layerwise.results.run import is_run
 from layerwise.runner.argument import parse_argument
-from layerwise.runner.catalogue import load_verb
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.verb import Verb, VerbCall, from_command_line
+from layerwise.runner.verb import Verb, VerbCall, from_command_line, load_verb
 
 VERB = "experiment"
 

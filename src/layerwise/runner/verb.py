@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
@@ -49,6 +50,7 @@ class Verb:
 
     Args:
         name: Name on the command line, such as `train elc`.
+        group: Heading of `layerwise --help`.
         function: The function itself.
         help: Description, from its docstring.
         examples: Arguments of example commands.
@@ -56,6 +58,7 @@ class Verb:
     """
 
     name: str
+    group: str
     function: Callable[..., Any]
     help: str
     examples: tuple[str, ...]
@@ -124,6 +127,10 @@ class Verb:
             if name in converted and converted[name] != argument.default
         }
         return VerbCall(self, changed)
+
+
+VERBS: dict[str, Verb] = {}
+"""The verbs of all studies that were imported, by name; `load_verb` imports every study."""
 
 
 @dataclass(frozen=True)
@@ -213,12 +220,30 @@ def write_command(described: Verb, options: Mapping[str, Any]) -> str:
     return shlex.join(["layerwise", *described.name.split(), *arguments, *flags])
 
 
-def verb(name: str, *, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a verb: check its arguments, report to the terminal by default, and keep its signature."""
+def load_verb(name: str) -> Verb:
+    """Return a verb by its name on the command line.
+
+    Raises:
+        OptionError: If there is no verb of that name.
+    """
+    import_module("layerwise.catalogue")  # every study, each of which may import this module
+    if name not in VERBS:
+        raise OptionError(f"there is no experiment called {name[:60]!r}; {near_matches(name, VERBS)}")
+    return VERBS[name]
+
+
+def verb(name: str, *, group: str, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a verb: check its arguments, report to the terminal by default, and keep its signature.
+
+    Args:
+        name: Name on the command line.
+        group: Heading under which `layerwise --help` lists it.
+        examples: Arguments of example commands.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
-        described = Verb(name, function, _description(function), tuple(examples), _arguments(function))
+        described = Verb(name, group, function, _description(function), tuple(examples), _arguments(function))
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -234,7 +259,7 @@ def verb(name: str, *, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]
                     return _carry_out(described, function, values, terminal)
 
         object.__setattr__(described, "function", call)
-        call.__verb__ = described  # type: ignore[attr-defined]
+        VERBS[name] = described
         return call
 
     return decorate

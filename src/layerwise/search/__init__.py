@@ -19,7 +19,7 @@ class _Verb(ModuleType):
 
     @property
     def _function(self) -> Any:
-        return import_module("layerwise.studies.search.verb").search
+        return import_module("layerwise.catalogue").search
 
     @property
     def __signature__(self) -> Signature:

@@ -14,19 +14,12 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-_ROBUST = "layerwise.studies.robustness.training_verb"
-_FUNCTIONS = {
-    "elc": "layerwise.studies.train_elc.verb",
-    "growth": "layerwise.studies.train_growth.verb",
-    "schedule": "layerwise.studies.train_growth.importance",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _FUNCTIONS:
-        return getattr(import_module(_FUNCTIONS[name]), name)
-    if name == "robust":
-        return import_module(_ROBUST).train_robust
-    if not name.startswith("_") and name.replace("_", "-") in import_module("layerwise.train.methods").METHODS:
-        return partial(import_module(_ROBUST).train_robust, methods=name.replace("_", "-"))
+    if not name.startswith("_"):
+        verbs = import_module("layerwise.catalogue").VERBS
+        if f"train {name}" in verbs:
+            return verbs[f"train {name}"].function
+        if name.replace("_", "-") in import_module("layerwise.train.methods").METHODS:
+            return partial(verbs["train robust"].function, methods=name.replace("_", "-"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -160,6 +160,7 @@ TESTED_SECTION = replace(TRAINING_SECTION, parts=(*PARTS, SELECTED))
 
 TRAINED = Kind(
     name="training",
+    rank=4,
     measures=(TRAINING,),
     present=lambda data: bool(data.rows.where(measure=TRAINING)) and not data.rows.where(measure=(*MEASURES, *OTHERS)),
     answer=_answer,

@@ -60,6 +60,7 @@ def edge_rows(data: ReportData) -> Iterator[Score]:
 
 WIRING = Kind(
     name="wiring",
+    rank=7,
     measures=(EDGES, ALPHA),
     present=lambda data: (
         bool(data.rows.where(measure=EDGES)) or (bool(data.rows.where(measure=ALPHA)) and not is_pretrained(data))

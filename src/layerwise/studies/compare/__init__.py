@@ -1,1 +1,3 @@
 """`layerwise compare`."""
+
+PAGES = {"comparison": "page:COMPARISON", "paired": "paired:PAIRED_KIND"}

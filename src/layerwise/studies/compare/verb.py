@@ -16,6 +16,7 @@ from layerwise.studies.compare.result import COMPARISON_PAGE, ComparisonResult
 
 @verb(
     "compare",
+    group="Results",
     examples=("runs/small runs/large --output sizes.html", "results/base results/new --fail-if-worse 0.02"),
 )
 def compare(

@@ -90,6 +90,7 @@ def _unfinished(data: ReportData) -> str | None:
 
 DIAGNOSIS = Kind(
     name="diagnosis",
+    rank=1,
     measures=vocab.DIAGNOSED,
     answer=opening(summary, None),
     tiles=_tiles,

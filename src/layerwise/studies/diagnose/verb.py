@@ -40,6 +40,7 @@ from layerwise.studies.diagnose.part_names import (
 
 @verb(
     "diagnose",
+    group="Measuring",
     examples=(
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt",

@@ -1,1 +1,3 @@
 """`layerwise evaluate`."""
+
+PAGES = {"evaluation": "page:EVALUATION", "probing": "probing:PROBING_KIND"}

@@ -313,6 +313,7 @@ TASK_TABLE = Pivot(
 
 EVALUATION = Kind(
     name="evaluation",
+    rank=6,
     measures=(*FINE_TUNED, ATTRIBUTION),
     present=lambda data: bool(suites(data)) or bool(data.rows.where(measure=(*FINE_TUNED, ATTRIBUTION))),
     tiles=tiles,

@@ -52,6 +52,7 @@ Windows = Annotated[Sequence[str], Trait.REPEATED, Metavar("A-B")]
 
 @verb(
     "evaluate",
+    group="Measuring",
     examples=(
         "demo",
         "runs/elc --suite pairs,blimp,glue --data FOLDER",

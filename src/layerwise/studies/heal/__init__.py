@@ -1,1 +1,3 @@
 """`layerwise heal`."""
+
+PAGES = {"healing": "page:HEALING_KIND"}

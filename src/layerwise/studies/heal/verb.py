@@ -21,6 +21,7 @@ CONTROLS = ("whole", "random")
 
 @verb(
     "heal",
+    group="Changing",
     examples=(
         'demo --plan "0-3 6-11" --windows 4 --tasks pairs',
         'org/name --plan "0-19 26-31" --text FOLDER --compare lora-labels',

@@ -19,6 +19,7 @@ from layerwise.runner.verb import verb
 
 @verb(
     "robustness merge",
+    group="Measuring",
     examples=("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER"),
 )
 def merge(

@@ -306,6 +306,7 @@ def _following(data: ReportData) -> Iterator[str]:
 
 ROBUSTNESS_KIND = Kind(
     name="robustness",
+    rank=3,
     measures=outcome.MEASURES,
     has_published=True,
     answer=outcome.summary,

@@ -37,6 +37,7 @@ Share = Annotated[float, Range(least=0, below=1)]
 
 @verb(
     "train robust",
+    group="Training",
     examples=(
         "layershuffle --model demo-vit",
         "layershuffle,layerdrop --model MODEL --images FOLDER",

@@ -20,6 +20,7 @@ DEMO = "demo-vit"
 
 @verb(
     "robustness",
+    group="Measuring",
     examples=(DEMO, "runs/vit-base-patch16-224-1a2b3c4d", "google/vit-base-patch16-224 --images FOLDER"),
 )
 def robustness(

@@ -1,1 +1,1 @@
-"""`layerwise save`."""
+"""`layerwise save` and `layerwise save convert`."""

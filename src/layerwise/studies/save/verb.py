@@ -22,6 +22,7 @@ from layerwise.runner.verb import spell, verb
 
 @verb(
     "save",
+    group="Changing",
     examples=(
         'demo --plan "0-3 6-11" --output shallow',
         'FOLDER1 FOLDER2 --plan "a:0-5 b:6-11" --output merged',
@@ -198,7 +199,7 @@ def parse_size(size: str) -> int:
     return int(float(match[1]) * 1000 ** (1 + ("KB", "MB", "GB", "TB").index(match[2])))
 
 
-@verb("save convert", examples=("FILE --variant elc --tokenizer FOLDER --output elc",))
+@verb("save convert", group="Changing", examples=("FILE --variant elc --tokenizer FOLDER --output elc",))
 def save_convert(
     file: Annotated[str | Path, Metavar("FILE")],
     *,

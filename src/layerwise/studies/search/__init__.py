@@ -1,1 +1,3 @@
 """`layerwise search`."""
+
+PAGES = {"search": "page:SEARCH_KIND"}

@@ -33,6 +33,7 @@ CONTEXT = 256
 
 @verb(
     "search",
+    group="Changing",
     examples=(
         "demo --budget layers=9",
         "./my-model --text texts/ --budget ms=0.75x --phase decode",

@@ -23,7 +23,7 @@ class SwarmStatus:
     exit_code: int
 
 
-@verb("serve status", examples=("", "http://127.0.0.1:8080 --token-file tokens.txt"))
+@verb("serve status", group="Serving", examples=("", "http://127.0.0.1:8080 --token-file tokens.txt"))
 def serve_status(
     url: Annotated[str, Metavar("URL")] = "http://127.0.0.1:8000",
     *,

@@ -39,7 +39,9 @@ class Served:
 
 
 @verb(
-    "serve", examples=("demo", "./my-model --nodes 8 --ray auto --sweep runs/my-model", "demo --in-process --port 8080")
+    "serve",
+    group="Serving",
+    examples=("demo", "./my-model --nodes 8 --ray auto --sweep runs/my-model", "demo --in-process --port 8080"),
 )
 def serve(
     model: Annotated[str, Trait.LOCATION, Metavar("MODEL")],

@@ -324,6 +324,7 @@ def _has_effects(data: ReportData) -> bool:
 LOOPS: dict[str, Any] = {"x": "amount", "across": "layers in parallel", "each": "part"}
 SWEEP = Kind(
     name="sweep",
+    rank=0,
     measures=(vocab.EFFECT, vocab.SIMILARITY, vocab.STATES, vocab.ZONES, vocab.BENCHMARK),
     present=lambda data: any(record.family != "identity" for record in data.swept),
     answer=_answer,

@@ -38,6 +38,7 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 @verb(
     "sweep",
+    group="Measuring",
     examples=(
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",

@@ -1,1 +1,3 @@
 """`layerwise time`."""
+
+PAGES = {"timing": "page:TIMING"}

@@ -14,7 +14,7 @@ from layerwise.runner.result import Result
 from layerwise.runner.verb import spell, verb
 
 
-@verb("time", examples=('demo --plan "0-11" --plan "0-3 6-11"',))
+@verb("time", group="Plans", examples=('demo --plan "0-11" --plan "0-3 6-11"',))
 def time(
     model: ModelLike,
     plans: Plans = (),

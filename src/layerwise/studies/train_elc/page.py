@@ -221,6 +221,7 @@ OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": arms, "words": str}
 
 PRETRAINING = Kind(
     name="pretraining",
+    rank=5,
     measures=(vocab.STUDY, vocab.MASKED_LM, vocab.SEED_AGREEMENT),
     has_published=True,
     tiles=tiles,

@@ -26,6 +26,7 @@ from layerwise.train.precision import Precision
 
 @verb(
     "train elc",
+    group="Training",
     examples=(
         "",
         "--text babylm_10M --validation babylm_dev --test babylm_test",

@@ -27,7 +27,7 @@ _OF_A_DIAGNOSIS = "curve_tokens:"
 _MIN_EFFECT = "min_effect:"
 
 
-@verb("train schedule", examples=("runs/demo-1a2b3c4d --output growth.yaml",))
+@verb("train schedule", group="Training", examples=("runs/demo-1a2b3c4d --output growth.yaml",))
 def schedule(
     diagnosis: Annotated[str | Path, Metavar("RUN")],
     *,

@@ -285,6 +285,7 @@ def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:
 
 GROWTH_KIND = Kind(
     name="growth",
+    rank=2,
     measures=(vocab.GROWTH,),
     present=growth.is_growth,
     answer=lambda data: "".join(each if isinstance(each, str) else each.answer for each in _verdict(data)),

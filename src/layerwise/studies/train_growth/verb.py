@@ -32,6 +32,7 @@ Share = Annotated[float | None, Range(above=0, below=1), Metavar("SHARE")]
 
 @verb(
     "train growth",
+    group="Training",
     examples=(
         "--schedules stacking --seeds 3",
         "--schedules importance,permuted --frontier",

@@ -28,7 +28,11 @@ class Verification(tuple["Law", ...]):
         return int(any(law.holds is False for law in self))
 
 
-@verb("verify", examples=('demo --plan "0-3 (4|5|6)*2 7-11"', 'HuggingFaceTB/SmolLM2-135M --plan "0-13 18-29"'))
+@verb(
+    "verify",
+    group="Plans",
+    examples=('demo --plan "0-3 (4|5|6)*2 7-11"', 'HuggingFaceTB/SmolLM2-135M --plan "0-13 18-29"'),
+)
 def verify(
     model: ModelLike,
     plan: OnePlan = None,
