@@ -56,6 +56,10 @@ class TrainingRecord:
     history: tuple[LogEntry, ...] = field(default=(), repr=False)
     figures: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def validation_losses(self) -> list[float]:
+        return [moment.loss for moment in self.history if moment.kind == "validation"]
+
     def write(self, folder: Path) -> None:
         """Write the record next to the weights, whole or not at all."""
         write_whole(folder / FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())

@@ -194,12 +194,11 @@ BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
 
 # Trainings in phases: `arm` is a schedule, `condition` one of its phases and `amount` the step that it ends before
 
-SCHEDULE, ACCOUNTING, HELD_OUT, RATES, EPOCHS, NULL, GROWTH, IMPORTANCE = (
+SCHEDULE, ACCOUNTING, HELD_OUT, RATES, NULL, GROWTH, IMPORTANCE = (
     "schedule",
     "accounting",
     "held_out",
     "rates",
-    "epochs",
     "null",
     "growth",
     "importance",

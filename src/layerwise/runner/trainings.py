@@ -22,7 +22,6 @@ from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.training_runs import PILOT, training_progress
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
-from layerwise.train.phases.metrics import best_rate
 from layerwise.train.recipe import GrowthVariant, Recipe
 from layerwise.train.step_timing import seconds_of_step
 from layerwise.train.training import Base, train, trainer_of, training_config
@@ -147,7 +146,7 @@ class TrainingsUnit(FolderTrainings[Recipe]):
 
     @staticmethod
     def outcome(record: TrainingRecord) -> str:
-        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
+        losses = record.validation_losses
         if not losses:
             return ""
         if record.recipe["variant"] == GrowthVariant.NAME:
@@ -194,6 +193,11 @@ BEYOND = 4
 K = TypeVar("K", bound=Hashable)
 
 
+def best_rate(losses: Mapping[float, float]) -> float:
+    """Return the rate with the least validation loss; of two the lower."""
+    return min(sorted(losses), key=losses.__getitem__)
+
+
 def beyond(losses: Mapping[float, float]) -> float | None:
     """Return the rate to try next if the best is at an end, by its neighbor's ratio; otherwise None.
 
@@ -224,8 +228,7 @@ class RateSweep(Generic[K]):
             yield further
 
     def note(self, key: K, rate: float, record: TrainingRecord) -> None:
-        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
-        self.losses.setdefault(key, {})[rate] = min(losses)
+        self.losses.setdefault(key, {})[rate] = min(record.validation_losses)
 
     def best(self, key: K) -> float:
         return best_rate(self.losses[key])

@@ -235,7 +235,7 @@ def test_a_saving_has_two_bounds_or_the_one_that_is_known(
     rows: list[Score], bounds: Estimate | None, words: str
 ) -> None:
     assert growth.saved(of(*rows), "mine", "flops") == bounds
-    assert growth.saved_in_words(of(*rows), Training("mine"), "flops") == words
+    assert growth.saving_text(of(*rows).rows) == words
 
 
 def test_the_headline_is_of_the_published_schedule_and_says_what_it_was_read_off() -> None:

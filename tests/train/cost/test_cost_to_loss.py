@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,6 @@ from scipy.stats import sem, t, ttest_1samp
 
 from layerwise.errors import MeasureError
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import SAVING, SAVING_AT_LEAST, SAVING_AT_MOST
-from layerwise.train.cost import frontier
 from layerwise.train.cost.convergence import (
     Curves,
     ValidationCurve,
@@ -24,13 +23,12 @@ from layerwise.train.cost.convergence import (
 from layerwise.train.cost.frontier import (
     COSTS,
     CostPoint,
-    Frontier,
-    against,
+    compare_at_cost,
     cost_to_loss,
     descending,
-    equal_rows,
-    frontier_rows,
-    saving,
+    difference_at,
+    loss_at,
+    saving_rows,
 )
 from page.claims.heterogeneity.planted_frontiers import frontiers
 from row_names import named
@@ -69,50 +67,55 @@ def test_a_loss_beyond_the_ends_is_censored_and_not_guessed() -> None:
     given_points = points((1.0, 4.0), (2.0, 3.0))
     assert cost_to_loss(given_points, 2.9, "flops").censored == "never"
     assert cost_to_loss(given_points, 4.1, "flops").censored == "sooner"
-    with pytest.raises(MeasureError, match="0 costs above 0 were given"):
-        cost_to_loss([], 1.0, "flops")
+
+
+def saved(arm: Mapping[int, Sequence[CostPoint]], uniform: Mapping[int, CostPoint]) -> dict[str, Score]:
+    for_both = [{seed: _with_seconds(each) for seed, each in of.items()} for of in (arm, uniform)]
+    return {row.metric: row for row in saving_rows("a", *for_both, 1) if row.condition == "flops"}
+
+
+def _with_seconds(given: Any) -> Any:
+    if isinstance(given, CostPoint):
+        return CostPoint(given.loss, {"seconds": 1.0, **given.costs})
+    return [_with_seconds(each) for each in given]
 
 
 def test_one_seed_that_never_came_down_leaves_an_upper_bound_alone() -> None:
     reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(3)}
     arm = {0: points((1.0, 4.0), (1.5, 2.9)), 1: points((1.0, 4.0), (1.5, 2.8)), 2: points((1.0, 4.0), (1.5, 3.2))}
-    found = saving(arm, reference, "flops")
-    assert (found.metric, found.never, found.seeds) == (SAVING_AT_MOST, 1, 3)
-    exact = saving({seed: arm[seed] for seed in (0, 1)}, reference, "flops")
-    assert exact.metric == SAVING
-    assert found.value > 0.25, "the third seed spent three quarters of what uniform did, and needed more"
+    found = saved(arm, reference)
+    assert found["never"].value == 1
+    assert "saving" in saved({seed: arm[seed] for seed in (0, 1)}, reference)
+    assert found["saving_at_most"].low is None
+    assert found["saving_at_most"].value > 0.25, "the third seed spent three quarters of uniform's, and needed more"
 
 
 def test_one_that_had_it_at_once_leaves_a_lower_bound_and_both_leave_nothing() -> None:
     reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(2)}
     soon, late = points((1.0, 2.5), (1.5, 2.0)), points((1.0, 4.0), (1.5, 3.5))
-    found = saving({0: soon, 1: points((1.0, 3.0), (1.5, 2.0))}, reference, "flops")
-    assert (found.metric, found.sooner) == (SAVING_AT_LEAST, 1)
-    assert found.value == pytest.approx(0.5)
-    assert saving({0: soon, 1: late}, reference, "flops") is None
-    assert saving({7: soon}, reference, "flops") is None
-
-
-def test_of_one_seed_there_is_no_interval() -> None:
-    found = saving({0: points((1.0, 4.0), (2.0, 2.0))}, {0: CostPoint(3.0, {"flops": 4.0})}, "flops")
-    assert (found.low, found.high) == (None, None)
-    assert found.value == pytest.approx(1 - 2**0.5 / 4)
+    found = saved({0: soon, 1: points((1.0, 3.0), (1.5, 2.0))}, reference)
+    assert (found["sooner"].value, found["saving_at_least"].value) == (1, pytest.approx(0.5))
+    assert saved({0: soon, 1: late}, reference) == {}
+    assert saved({7: soon}, reference) == {}
 
 
 def test_the_interval_is_students_over_seeds_of_the_logarithms() -> None:
     spent, whole = (70.0, 80.0, 95.0), (100.0, 90.0, 120.0)
     arm = {seed: points((1.0, 4.0), (cost, 3.0), (200.0, 2.0)) for seed, cost in enumerate(spent)}
-    estimate = saving(arm, {seed: CostPoint(3.0, {"flops": cost}) for seed, cost in enumerate(whole)}, "flops")
+    uniform = {seed: CostPoint(3.0, {"flops": cost}) for seed, cost in enumerate(whole)}
+    found = saved(arm, uniform)["saving"]
     logs = np.log(np.array(spent) / np.array(whole))
     low, high = t.interval(0.95, 2, loc=logs.mean(), scale=sem(logs))
-    expected = (SAVING, *(1 - exp(each) for each in (logs.mean(), high, low)))
-    assert (estimate.metric, estimate.value, estimate.low, estimate.high) == pytest.approx(expected)
+    expected = tuple(1 - exp(each) for each in (logs.mean(), high, low))
+    assert (found.value, found.low, found.high) == pytest.approx(expected)
+    alone = saved({0: arm[0]}, {0: uniform[0]})["saving"]
+    assert (alone.value, alone.low, alone.high) == (pytest.approx(0.3), None, None)
 
 
 @pytest.mark.parametrize("truth", [-0.1, 0.0, 0.13, 0.4, 0.54])
 def test_a_planted_saving_is_read_off_a_curve_within_three_points(truth: float) -> None:
     arm, uniform = frontiers(truth, seeds=3, noise=0.0, draw=0)
-    exact = saving(arm, {seed: lengths[-1] for seed, lengths in uniform.items()}, "flops")
+    exact = saved(arm, {seed: lengths[-1] for seed, lengths in uniform.items()})["saving"]
     assert exact.value == pytest.approx(truth, abs=0.03)
 
 
@@ -136,44 +139,26 @@ def reference() -> Mapping[int, Sequence[CostPoint]]:
 
 
 @given(
-    costs=st.lists(st.floats(1.0, 1e12), min_size=2, max_size=6, unique_by=lambda cost: round(log(cost), 3)).map(
-        sorted
-    ),
+    costs=st.lists(st.floats(1.0, 1e12), min_size=2, max_size=6, unique_by=lambda cost: round(log(cost), 3)),
     losses=st.lists(st.floats(0.0, 10.0), min_size=6, max_size=6),
     share=st.floats(0.0, 1.0),
 )
-def test_it_is_exact_at_its_trainings_and_between_its_neighbours(
+def test_a_loss_is_exact_at_trainings_and_between_its_neighbours(
     costs: list[float], losses: list[float], share: float
 ) -> None:
-    line = Frontier(tuple(costs), tuple(losses[: len(costs)]))
-    assert [line.at(cost) for cost in costs] == pytest.approx(line.losses, abs=1e-9)
-    between = exp(log(costs[0]) + share * (log(costs[1]) - log(costs[0])))
-    low, high = sorted(line.losses[:2])
-    assert low - 1e-9 <= line.at(between) <= high + 1e-9
+    lengths = points(*zip(costs, losses, strict=False))
+    assert [loss_at(lengths, cost, "flops") for cost in costs] == pytest.approx(losses[: len(costs)], abs=1e-9)
+    (first, one), (second, other) = sorted(zip(costs, losses, strict=False))[:2]
+    between = exp(log(first) + share * (log(second) - log(first)))
+    low, high = sorted((one, other))
+    assert low - 1e-9 <= loss_at(lengths, between, "flops") <= high + 1e-9
 
 
 @given(slope=st.floats(-2.0, 2.0), cost=st.floats(0.795, 2.015))
-def test_a_line_in_the_logarithm_is_read_as_it_is(slope: float, cost: float) -> None:
-    line = Frontier(LENGTHS, tuple(4.0 + slope * log(length) for length in LENGTHS))
-    assert line.at(cost) == pytest.approx(4.0 + slope * log(cost), abs=1e-9)
-
-
-def test_points_may_come_in_any_order_and_the_first_of_two_counts() -> None:
-    line = Frontier.of([point(0, 2.0), point(0, 0.8), point(0, 2.0, loss=0.0)], "flops")
-    assert line == Frontier((0.8e9, 2e9), (law(0, 0.8), law(0, 2.0)))
-
-
-@pytest.mark.parametrize("cost", [0.78, 2.03])
-def test_beyond_its_ends_it_says_nothing(cost: float) -> None:
-    line = Frontier(LENGTHS, tuple(law(0, length) for length in LENGTHS))
-    with pytest.raises(MeasureError, match="would be a guess: train it to that length"):
-        line.at(cost)
-
-
-@pytest.mark.parametrize("costs", [(1.0,), (2.0, 1.0), (1.0, 1.0), (0.0, 1.0)])
-def test_what_is_no_line_is_refused(costs: tuple[float, ...]) -> None:
-    with pytest.raises(MeasureError, match="two or more different costs above 0"):
-        Frontier(costs, tuple(1.0 for _ in costs))
+def test_a_line_in_the_logarithm_is_read_as_it_is_and_not_beyond_its_ends(slope: float, cost: float) -> None:
+    lengths = points(*((length, 4.0 + slope * log(length)) for length in LENGTHS))
+    assert loss_at([*lengths, *points((2.0, 0.0))], cost, "flops") == pytest.approx(4.0 + slope * log(cost), abs=1e-9)
+    assert loss_at(lengths, 0.78, "flops") is loss_at(lengths, 2.03, "flops") is None
 
 
 @pytest.mark.parametrize("effect", [-0.2, 0.0, 0.05])
@@ -185,7 +170,7 @@ def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
             seed: CostPoint(law(seed, length) + effect + jitter[seed], {"flops": 1e9, "seconds": 60 * 0.9})
             for seed in INTERCEPTS
         }
-        found = against(arm, reference(), cost)
+        found = difference_at(arm, reference(), cost)
         assert found.value == pytest.approx(effect, abs=1e-9)
         assert found.low < effect < found.high
         assert found.high - found.low < 0.01, "seeds are paired: what they differ by cancels out"
@@ -193,7 +178,7 @@ def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
 
 def test_the_cost_that_is_not_equal_is_not_forgiven() -> None:
     arm = {seed: CostPoint(law(seed, 1.4), {"flops": 1e9, "seconds": 60 * 1.4}) for seed in INTERCEPTS}
-    by = {cost: against(arm, reference(), cost) for cost in COSTS}
+    by = {cost: difference_at(arm, reference(), cost) for cost in COSTS}
     assert by["seconds"].value == pytest.approx(0.0, abs=1e-9)
     assert by["flops"].value == pytest.approx(-0.7 * log(1.4), abs=1e-9)
 
@@ -203,7 +188,7 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
         "published": {seed: point(seed, 1.0, loss=law(seed, 1.0) + 0.3 + 0.01 * seed) for seed in INTERCEPTS},
         "ramp": {seed: point(seed, 1.0, loss=law(seed, 1.0) - 0.01 * (seed - 1)) for seed in INTERCEPTS},
     }
-    rows, notes = frontier_rows(arms, reference(), "uniform")
+    rows, notes = compare_at_cost(arms, reference())
     assert not notes
     assert {(row.measure, row.arm, row.against, row.condition, row.metric) for row in rows} == {
         ("growth", arm, "uniform", cost, metric) for arm in arms for cost in COSTS for metric in ("difference", "at")
@@ -220,28 +205,30 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
 
 def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> None:
     arms = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
-    rows, notes = frontier_rows(arms, reference(), "uniform")
+    rows, notes = compare_at_cost(arms, reference())
     assert {row.condition for row in rows if row.metric == "difference"} == {"flops"}
     assert {row.condition for row in rows if row.metric == "at"} == set(COSTS)
-    assert notes == [frontier._unread("slow", "uniform", "seconds")]
+    (note,) = notes
+    assert note.startswith("slow is not compared with uniform at equal seconds")
 
 
 def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
     costs = {"flops": 1.009e9, "seconds": 60 * 1.04}
     arms = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
-    plain = {seed: point(seed, 1.0) for seed in INTERCEPTS}
-    rows = equal_rows(arms, plain, "uniform")
+    plain = {seed: [point(seed, 1.0)] for seed in INTERCEPTS}
+    rows, notes = compare_at_cost(arms, plain)
+    assert not notes
     assert {(row.condition, row.metric) for row in rows} == {
         (cost, metric) for cost in ("flops", "seconds") for metric in ("difference", "at")
     }
     assert all(row.value == pytest.approx(-0.1) for row in rows if row.metric == "difference")
     one_off = {**arms["stacking"], 1: CostPoint(4.0, {**costs, "flops": 1.02e9})}
-    assert {row.condition for row in equal_rows({"stacking": one_off}, plain, "uniform")} == {"seconds"}
-    assert equal_rows({"stacking": {7: plain[0]}}, plain, "uniform") == []
+    assert {row.condition for row in compare_at_cost({"stacking": one_off}, plain)[0]} == {"seconds"}
+    assert compare_at_cost({"stacking": {7: plain[0][0]}}, plain) == ([], [])
 
 
 def test_one_seed_gives_a_difference_without_an_interval() -> None:
-    found = against({0: point(0, 1.0, loss=law(0, 1.0) + 0.25)}, reference(), "flops")
+    found = difference_at({0: point(0, 1.0, loss=law(0, 1.0) + 0.25)}, reference(), "flops")
     assert (found.value, found.low, found.p, found.seeds) == (pytest.approx(0.25), None, None, 1)
 
 

@@ -1,4 +1,4 @@
-"""A growth run read from its rows: variants and lengths, phases, tuning, and its headline result.
+"""A growth run read from its rows: variants and lengths, tuning, and its headline result.
 
 A variant is a training schedule: `uniform`, or one in phases. A `Training` with a share of the whole budget is a point
 on the frontier of its variant.
@@ -51,28 +51,10 @@ class Training:
 
     @property
     def name(self) -> str:
-        """As tables call it.
-
-        >>> Training("uniform", 1.25).name
-        'uniform@1.25'
-        """
         return self.arm if self.share is None else f"{self.arm}@{self.share:g}"
 
 
 UNIFORM = Training(vocab.UNIFORM_TRAINING)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class PhaseSteps:
-    """A phase of a training: its first step, the step that it ends before, and its name."""
-
-    first: int
-    end: int
-    name: str
-
-    @property
-    def where(self) -> dict[str, Any]:
-        return {"condition": self.name, "amount": float(self.end)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +70,24 @@ class Tuning:
         return len(self.losses) > 1 and self.chosen in (min(self.losses), max(self.losses))
 
 
-# -- what was trained ---------------------------------------------------------------------------------------------
-
-
 def is_growth(data: ReportData) -> bool:
     return bool(data.rows.where(measure=MEASURES))
 
 
 def arms(data: ReportData) -> tuple[str, ...]:
-    """The schedules that were trained for the whole budget, in reading order; none in a run of another kind."""
+    """Return the schedules that were trained for the whole budget, in reading order; none in a run of another kind."""
     if not is_growth(data):
         return ()
-    trained = (
-        *data.rows.where(measure=vocab.TRAINING, condition=None),
-        *data.rows.where(measure=(vocab.HELD_OUT, vocab.EPOCHS), amount=None),
+    trained = data.rows.where(measure=vocab.TRAINING, condition=None) + data.rows.where(
+        measure=vocab.HELD_OUT, amount=None
     )
     planned = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING))
-    return in_reading_order(row.arm for row in (*trained, *planned) if row.arm is not None)
+    return in_reading_order(row.arm for row in trained + planned if row.arm is not None)
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
-    known = {
-        Training(str(row.arm), row.amount)
-        for row in data.rows.where(measure=(vocab.HELD_OUT, vocab.EPOCHS), amount=PRESENT)
-    }
+    """Return what was trained for a share of the budget, uniform first, by share."""
+    known = {Training(str(row.arm), row.amount) for row in data.rows.where(measure=vocab.HELD_OUT, amount=PRESENT)}
     return tuple(sorted(known, key=lambda each: (each.arm != vocab.UNIFORM_TRAINING, each.arm, each.share)))
 
 
@@ -119,62 +95,26 @@ def trainings(data: ReportData) -> tuple[Training, ...]:
     return (*map(Training, arms(data)), *lengths(data))
 
 
-def uniform_lengths(data: ReportData) -> tuple[Training, ...]:
-    return (UNIFORM, *(each for each in lengths(data) if each.arm == vocab.UNIFORM_TRAINING))
-
-
-def rows_of(data: ReportData, measure: str, metric: str, training: Training) -> Rows:
-    length: dict[str, Any] = {"amount": training.share}
-    if measure == vocab.TRAINING:
-        length = {"amount": None, "condition": vocab.of_budget(training.share), "part": None}
-    return data.rows.where(measure=measure, metric=metric, arm=training.arm, **length)
-
-
 def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
     noted = data.rows.where(measure=vocab.TRAINING, arm=training.arm, condition=vocab.of_budget(training.share))
-    return tuple(sorted({*noted.axis("seed"), *rows_of(data, vocab.HELD_OUT, "nll", training).axis("seed")}))
+    held_out = data.rows.where(measure=vocab.HELD_OUT, arm=training.arm, amount=training.share)
+    return tuple(sorted({*noted.axis("seed"), *held_out.axis("seed")}))
 
 
-def by_seed(data: ReportData, measure: str, metric: str, training: Training) -> dict[int, Score]:
-    return rows_of(data, measure, metric, training).where(seed=PRESENT).along("seed")
-
-
-def of_training(data: ReportData, measure: str, metric: str, training: Training) -> Score | None:
-    rows = rows_of(data, measure, metric, training)
+def figure(data: ReportData, metric: str, training: Training) -> Score | None:
+    """Return a figure of a training, such as its steps, as the mean over seeds."""
+    length = {"amount": None, "condition": vocab.of_budget(training.share), "part": None}
+    rows = data.rows.where(measure=vocab.TRAINING, metric=metric, arm=training.arm, **length)
     return over_seeds(rows) if rows else None
 
 
 def held_out(data: ReportData, training: Training) -> Score | None:
-    return of_training(data, vocab.HELD_OUT, "nll", training)
+    rows = data.rows.where(measure=vocab.HELD_OUT, metric="nll", arm=training.arm, amount=training.share)
+    return over_seeds(rows) if rows else None
 
 
 def token_pairs(data: ReportData) -> Score | None:
     return data.rows.one(measure=vocab.NULL, metric="nll", arm=vocab.TOKEN_PAIRS)
-
-
-# -- schedules ----------------------------------------------------------------------------------------------------
-
-
-def phases(data: ReportData, arm: str) -> tuple[PhaseSteps, ...]:
-    rows = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING), arm=arm)
-    ends = sorted({(int(row.amount or 0), str(row.condition)) for row in rows})
-    firsts = (0, *(end for end, _ in ends))
-    return tuple(PhaseSteps(first, end, name) for first, (end, name) in zip(firsts, ends, strict=False))
-
-
-def shares(data: ReportData, arm: str, phase: PhaseSteps) -> dict[int | str, float]:
-    rows = data.rows.where(measure=vocab.SCHEDULE, metric=vocab.SHARE, arm=arm, **phase.where)
-    return {str(row.part) if row.layer is None else row.layer: row.value for row in rows}
-
-
-def step_shares(data: ReportData, arm: str, metric: str) -> dict[PhaseSteps, Score]:
-    rows = data.rows.where(measure=vocab.ACCOUNTING, metric=metric, arm=arm)
-    shown = {phase: rows.one(**phase.where) for phase in phases(data, arm)}
-    return {phase: row for phase, row in shown.items() if row is not None}
-
-
-def epochs(data: ReportData, training: Training) -> Rows:
-    return rows_of(data, vocab.EPOCHS, vocab.EPOCHS, training)
 
 
 def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tuning, ...]:
@@ -184,12 +124,10 @@ def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tunin
     return tuple(Tuning(arm, dict(sorted(own.along("amount").items())), chosen[arm]) for arm, own in losses)
 
 
-# -- differences and the headline ---------------------------------------------------------------------------------
-
-
-def compared_rows(data: ReportData, training: Training) -> Rows:
-    own = {"arm": training.arm, "amount": training.share}
-    return data.rows.where(measure=vocab.GROWTH, against=vocab.UNIFORM_TRAINING, **own)
+def compared_rows(data: ReportData, training: Training, **columns: Any) -> Rows:
+    """Return the rows of a training compared with uniform."""
+    own = {"arm": training.arm, "amount": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
+    return data.rows.where(measure=vocab.GROWTH, **own)
 
 
 def against(
@@ -199,9 +137,7 @@ def against(
     terms: str = vocab.FLOPS,
     metric: str = vocab.DIFFERENCE,
 ) -> Score | None:
-    return data.rows.one(
-        measure=vocab.GROWTH, metric=metric, arm=training.arm, amount=training.share, against=other, condition=terms
-    )
+    return compared_rows(data, training, against=other, condition=terms, metric=metric).one()
 
 
 def planned(data: ReportData) -> str | None:
@@ -218,7 +154,7 @@ def headline_arm(data: ReportData) -> str | None:
 
 def saved(data: ReportData, arm: str, terms: str) -> Estimate | None:
     """Return what the variant saves to reach uniform's loss, or a one-sided bound; None without a measured interval."""
-    exact, most, least = _savings(compared_rows(data, Training(arm)).where(condition=terms))
+    exact, most, least = _savings(compared_rows(data, Training(arm), condition=terms))
     if (estimate := Estimate.read_bounded(exact)) is not None:
         return estimate
     if most is not None:
@@ -226,12 +162,8 @@ def saved(data: ReportData, arm: str, terms: str) -> Estimate | None:
     return None if least is None else Estimate(least.value, least.value, 1.0)
 
 
-def saved_in_words(data: ReportData, training: Training, terms: str) -> str:
-    """The saving as it is printed, in hundredths; where seeds are censored, how many and what that leaves."""
-    return saving_text(compared_rows(data, training).where(condition=terms))
-
-
 def saving_text(rows: Rows) -> str:
+    """Return the saving as it is printed, in hundredths; if seeds are censored, how many and what that leaves."""
     exact, most, least = _savings(rows)
     if exact is not None:
         return f"{percents(exact)} %"
@@ -254,15 +186,14 @@ def _censored(rows: Rows, metric: str) -> str:
 
 
 def how_read(data: ReportData, arm: str) -> str:
-    rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.READ_OFF, arm=arm, amount=None)
-    count = max((int(row.value) for row in rows), default=0)
+    count = max((int(row.value) for row in compared_rows(data, Training(arm), metric=vocab.READ_OFF)), default=0)
     if count > 1:
         return f"read off its trainings of {count} lengths, each decayed to its end"
     return "read off the course of its loss, whose rate has not come down yet"
 
 
 def nulls_in_words(data: ReportData) -> str:
-    """The table of token pairs, and uniform with its warm-up, as a sentence; empty where neither was measured."""
+    """Return the table of token pairs, and uniform with its warm-up, as a sentence; empty if neither was measured."""
     uniform, pairs = held_out(data, UNIFORM), token_pairs(data)
     parts = [] if uniform is None else [f"uniform{_warmup(data)} ends at {tidy(uniform.value)} nats per token"]
     parts += [] if pairs is None else [f"a table of token pairs at {tidy(pairs.value)}"]

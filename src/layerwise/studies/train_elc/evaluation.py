@@ -33,7 +33,6 @@ from layerwise.measure.contrasts.trainings import PATTERN, pattern
 from layerwise.measure.cost.memory import inference_memory
 from layerwise.measure.recovery.stability import stability_rows
 from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.measure.weights.layer_weights import (
     alpha_rows,
@@ -59,7 +58,7 @@ from layerwise.results.vocabulary import (
 from layerwise.runner.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
 from layerwise.runner.opening import in_words
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.training_runs import TrainedModel, finished_models, training_rows
+from layerwise.runner.training_runs import TrainedModel, finished_models, mean_over_seeds, training_rows
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
 from layerwise.studies.train_elc.trainings import Pretrainings
@@ -70,7 +69,7 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
     """Store the rows of every finished model; `pairs` per paradigm, and at most `segments` held-out segments."""
     models = finished_models(run.folder)
     rows = _held_out_rows(models, pretrainings, run, reporter, segments)
-    rows += arm_means(rows)
+    rows += [replace(mean, tokens=None) for mean in mean_over_seeds(row for row in rows if row.measure == MASKED_LM)]
     records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
     rows += training_rows({model: record for model, record in records.items() if record is not None})
     for measure in (MASKED_LM, ALPHA, TRAINING):
@@ -190,21 +189,6 @@ def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[
         interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
     return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
-
-
-def arm_means(rows: Sequence[Score]) -> list[Score]:
-    """Held-out losses of arms: means over their seeds, with Student's interval; that of the one model for one seed."""
-    arms: dict[str, list[Score]] = {}
-    for row in rows:
-        if row.measure == MASKED_LM and row.seed is not None:
-            arms.setdefault(str(row.arm), []).append(row)
-    results = []
-    for arm, own in arms.items():
-        values = [row.value for row in own]
-        low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
-        mean = float(np.mean(values))
-        results.append(Score(MASKED_LM, "nll", mean, low, high, arm=arm, documents=own[0].documents))
-    return results
 
 
 def _memory(model: ElcForMaskedLM) -> list[Score]:

@@ -93,7 +93,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     @staticmethod
     def outcome(record: TrainingRecord) -> str:
-        losses = [moment.loss for moment in record.history if moment.kind == "validation"]
+        losses = record.validation_losses
         return f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else ""
 
     def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:

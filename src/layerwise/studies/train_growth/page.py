@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from statistics import fmean
@@ -34,7 +34,6 @@ from layerwise.page.trained import cost_columns, with_ratios
 from layerwise.plan.schedule.serialization import write_layers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
 from layerwise.studies.train_growth.findings import growth_findings, verdict
 
 LOSS = NATS.but(axis="nats per token", decimals=3)
@@ -76,13 +75,8 @@ def _cost(data: ReportData, training: growth.Training, terms: str) -> float | No
     if at is not None:
         return at.value
     metrics = ("flops",) if terms == vocab.FLOPS else ("steps", "step_seconds")
-    spent = [growth.of_training(data, vocab.TRAINING, metric, training) for metric in metrics]
+    spent = [growth.figure(data, metric, training) for metric in metrics]
     return None if None in spent else prod(each.value for each in spent if each is not None)
-
-
-def _frontier(data: ReportData) -> Iterator[str]:
-    if len(growth.uniform_lengths(data)) < 2:
-        yield "Uniform was trained for one length, or not at all: there is no frontier to compare the others with."
 
 
 def _variants(data: ReportData) -> Iterator[Score]:
@@ -113,25 +107,10 @@ def _differences(data: ReportData) -> Iterator[Score]:
             yield replace(row, part=growth.Training(str(row.arm), row.amount).name)
 
 
-def _every_epoch(data: ReportData) -> Iterator[Score]:
-    for training in growth.trainings(data):
-        yield from (replace(row, part=training.name) for row in growth.epochs(data, training))
-
-
-def _epoch_columns(end: Callable[..., float], words: str) -> tuple[Column, Column]:
-    def layers(rows: Rows) -> str:
-        value = end(row.value for row in rows)
-        own = [str(row.layer) for row in rows if row.value == value]
-        return "all" if len(own) == len(rows) else ", ".join(own)
-
-    most = Column(f"{words} epochs", text=lambda rows: fixed(end(row.value for row in rows), 2))
-    return most, Column("layers", text=layers)
-
-
 def _costs(data: ReportData) -> Iterator[Score]:
-    budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.UNIFORM)
+    budget = growth.figure(data, vocab.FLOPS, growth.UNIFORM)
     for training in growth.trainings(data):
-        spent = (growth.of_training(data, vocab.TRAINING, metric, training) for metric in COSTS)
+        spent = (growth.figure(data, metric, training) for metric in COSTS)
         shown = (replace(row, part=training.name) for row in spent if row is not None)
         yield from with_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
 
@@ -139,20 +118,23 @@ def _costs(data: ReportData) -> Iterator[Score]:
 def phase_table(data: ReportData) -> Table:
     body = []
     for arm in growth.arms(data):
-        predicted, measured = (growth.step_shares(data, arm, metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
-        for phase in growth.phases(data, arm):
-            both = [of.get(phase) for of in (predicted, measured)]
-            shown = [ABSENT if row is None else fixed(row.value, 3) for row in both]
+        first = 0
+        rows = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING), arm=arm)
+        for end, phase in sorted(rows.by("amount").items()):
+            spent = {row.part if row.layer is None else row.layer: row.value for row in phase.where(metric=vocab.SHARE)}
+            predicted, measured = (phase.value(metric=metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
+            shown = [ABSENT if share is None else fixed(share, 3) for share in (predicted, measured)]
             off = ABSENT
-            if both[0] is not None and both[1] is not None and both[0].value > 0.0:
-                off = f"{fixed(100.0 * (both[1].value / both[0].value - 1.0), 1, signed=True)} %"
-            steps = f"{phase.first:,}–{phase.end - 1:,}"
-            body.append((arm, phase.name, steps, learning(growth.shares(data, arm, phase)), *shown, off))
+            if predicted and measured is not None:
+                off = f"{fixed(100.0 * (measured / predicted - 1.0), 1, signed=True)} %"
+            steps = f"{first:,}–{int(end) - 1:,}"
+            body.append((arm, str(phase[0].condition), steps, learning(spent), *shown, off))
+            first = int(end)
     head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
     return Table(head, tuple(body), numeric_from=4)
 
 
-def learning(spent: Mapping[int | str, float]) -> str:
+def learning(spent: Mapping[int | str | None, float]) -> str:
     """Say what learns in a phase, from the shares of its parts; of layers that are drawn at random, their mean cost.
 
     >>> learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
@@ -178,6 +160,8 @@ def _readings(data: ReportData) -> Iterator[str]:
     if arm is not None:
         yield f"What {arm} needs is {growth.how_read(data, arm)}."
     yield from filter(None, (growth.nulls_in_words(data),))
+    if all(training.arm != vocab.UNIFORM_TRAINING for training in growth.lengths(data)):
+        yield "Uniform was trained for one length, or not at all: there is no frontier to compare the others with."
 
 
 def following(data: ReportData) -> Iterator[str]:
@@ -216,7 +200,7 @@ def _main_parts(data: ReportData) -> Iterable[Part]:
     yield Says(_verdict, terminal=False)
     yield Pivot(name="variants", rows={"arm": "part"}, derive=_variants, columns=VARIANTS, terminal=5)
     yield Says(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
-    yield Says(lambda run: (*_readings(run), *_frontier(run)), terminal=False)
+    yield Says(_readings, terminal=False)
 
 
 def _detail_parts(data: ReportData) -> Iterable[Part]:
@@ -245,14 +229,6 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         ),
     )
     yield Tabled(name="phases", table=phase_table, folded=True, terminal=False)
-    yield Pivot(
-        name="epochs",
-        derive=_every_epoch,
-        rows={"arm": "part"},
-        terminal=False,
-        folded=True,
-        columns=(*_epoch_columns(max, "most"), *_epoch_columns(min, "least")),
-    )
     yield Pivot(
         name="importance",
         where={"measure": vocab.IMPORTANCE, "metric": "skip"},

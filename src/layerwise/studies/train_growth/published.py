@@ -131,7 +131,8 @@ def measure_advantage(data: ReportData) -> Estimate | None:
 
 
 def _measure_saving(data: ReportData, arm: str) -> _Measured | None:
-    texts = {terms: growth.saved_in_words(data, Training(arm), terms) for terms in growth.TERMS}
+    rows = growth.compared_rows(data, Training(arm))
+    texts = {terms: growth.saving_text(rows.where(condition=terms)) for terms in growth.TERMS}
     if texts["flops"] == "–":
         return None
     sentence = (

@@ -1,45 +1,60 @@
-"""The rows of growth trainings, made from the finished trainings; held-out losses are stored per model."""
+"""The rows of growth trainings, made from the finished trainings; held-out losses are stored per model.
+
+Measures: `schedule` (the share of its full cost that a layer has in a phase), `accounting` (a step's cost as a share of
+a uniform one, `predicted` in operations and `measured` in seconds), `held_out` (nats per token), `null` (tables of
+tokens on the same text), `rates` (validation loss at every rate) and `growth` (an arm compared with another, see
+`layerwise.train.cost.frontier`). The `condition` of a row of a phase is its name, the `amount` the step that it ends
+before. Seconds are the median step of a phase times its steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import exp
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from layerwise.measure.stats.seeds import seed_difference
-from layerwise.plan.schedule import GrowthSchedule, ModelCost
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, layer_shares
+from layerwise.plan.schedule.cost import embedding_share, head_share, phase_shares
 from layerwise.results import Score
 from layerwise.results.training_record import MODEL, TrainingRecord, trained_models
-from layerwise.results.vocabulary import BUDGET, FLOPS, HELD_OUT, NULL, TOKENS, of_budget
+from layerwise.results.vocabulary import (
+    ACCOUNTING,
+    BUDGET,
+    EMBEDDING_PART,
+    FLOPS,
+    GROWTH,
+    HEAD_PART,
+    HELD_OUT,
+    LOSS_RATIO,
+    MEASURED,
+    NULL,
+    PREDICTED,
+    SCHEDULE,
+    SHARE,
+    TIME_SAVED,
+    TOKENS,
+    of_budget,
+)
 from layerwise.runner.call import CallUnit, RoundsUnit
 from layerwise.runner.study import Study
-from layerwise.runner.training_runs import training_rows
+from layerwise.runner.training_runs import mean_over_seeds, training_rows
+from layerwise.studies.train_growth.held_out import held_out_row, null_rows
 from layerwise.studies.train_growth.task import GrowthTask, length_of
 from layerwise.studies.train_growth.variants import CONTROLS, IMPORTANCE, UNIFORM
 from layerwise.train.cost.frontier import (
     EQUAL,
     CostPoint,
-    Frontier,
     Points,
+    compare_at_cost,
     difference_rows,
-    equal_rows,
-    frontier_rows,
-)
-from layerwise.train.phases.metrics import (
-    accounting_rows,
-    arm_rows,
-    epoch_rows,
-    held_out_row,
-    loss_ratio_row,
-    losses_by_cost,
-    null_rows,
-    phase_paces,
-    point,
+    log_ratio,
+    loss_at,
+    ratio_row,
     saving_rows,
-    schedule_rows,
-    seconds_of_steps,
-    step_pace,
-    time_saved_row,
 )
 from layerwise.train.recipe import GrowthVariant
 
@@ -49,28 +64,47 @@ Model = tuple[str | None, int | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class FinishedArm:
-    """The finished trainings of an arm: its schedule, records by seed, and folder; `ARM@SHARE` is another arm."""
+    """The finished trainings of an arm: its schedule, and records by seed; `ARM@SHARE` is another arm."""
 
-    folder: str
+    name: str
     schedule: GrowthSchedule
     records: Mapping[int, TrainingRecord]
 
     @property
     def arm(self) -> str:
-        return length_of(self.folder)[0]
+        return length_of(self.name)[0]
 
     @property
     def share(self) -> float | None:
-        return length_of(self.folder)[1]
+        return length_of(self.name)[1]
 
     @property
-    def first(self) -> TrainingRecord:
-        """The training that rows lay the phases over: that of the first seed; others differ where chance decides."""
-        return self.records[min(self.records)]
+    def steps(self) -> int:
+        """The steps with the first seed; with others they differ if the schedule draws layers at random."""
+        return self.records[min(self.records)].steps
 
-    @property
-    def paces(self) -> dict[str, float]:
-        return phase_paces(list(self.records.values()), self.schedule)
+    def seconds_per_step(self, *seeds: int) -> float | None:
+        """Return the median over trainings; None if none was timed."""
+        return _median("step_seconds", [self.records[seed] for seed in seeds or self.records])
+
+    def phase_seconds(self, *seeds: int) -> dict[str, float]:
+        """Return the seconds per step of every phase that was timed."""
+        records = [self.records[seed] for seed in seeds or self.records]
+        timed = {phase.name: _median(f"step_seconds {phase.name}", records) for phase in self.schedule.phases}
+        return {name: seconds for name, seconds in timed.items() if seconds is not None}
+
+    def seconds(self, steps: int, step: int, phases: Mapping[str, float], otherwise: float) -> float:
+        """Return the seconds until `step` of `steps`; a phase that was not timed takes `otherwise` per step."""
+        return self.sum_until(steps, step, [phases.get(phase.name, otherwise) for phase in self.schedule.phases])
+
+    def sum_until(self, steps: int, step: int, per_step: Sequence[float]) -> float:
+        bounds = self.schedule.bounds(steps)
+        return sum(each * max(0, min(step, end) - first) for each, (first, end) in zip(per_step, bounds, strict=True))
+
+
+def _median(figure: str, records: Iterable[TrainingRecord]) -> float | None:
+    timed = [record.figures[figure] for record in records if figure in record.figures]
+    return median(timed) if timed else None
 
 
 def finished_arms(folder: Path) -> dict[str, FinishedArm]:
@@ -79,7 +113,10 @@ def finished_arms(folder: Path) -> dict[str, FinishedArm]:
         record = TrainingRecord.read(model)
         if record is not None and record.recipe.get("variant") == GrowthVariant.NAME:
             records.setdefault(record.arm, {})[record.seed] = record
-    return {arm: FinishedArm(arm, _schedule(next(iter(own.values()))), own) for arm, own in records.items()}
+    return {
+        arm: FinishedArm(arm, GrowthSchedule.from_json(next(iter(own.values())).recipe["options"]["schedule"]), own)
+        for arm, own in records.items()
+    }
 
 
 def compute_scores(
@@ -87,15 +124,14 @@ def compute_scores(
 ) -> tuple[list[Score], dict[str, Points]]:
     """Return the rows of every arm by itself, and its held-out points by seed."""
     models: dict[Model, Path] = {
-        (of.arm, seed, of.share): study.folder / of.folder / f"seed-{seed}" / MODEL
+        (of.arm, seed, of.share): study.folder / of.name / f"seed-{seed}" / MODEL
         for of in finished.values()
         for seed in of.records
     }
 
     def loss(model: Model) -> Iterator[Score]:
         arm, seed, share = model
-        device = str(task.stack.device)
-        yield held_out_row(models[model], task.splits, device, arm=arm, seed=seed, amount=share)
+        yield held_out_row(models[model], task.splits, str(task.stack.device), arm=arm, seed=seed, amount=share)
 
     evaluations = RoundsUnit(
         HELD_OUT,
@@ -107,41 +143,63 @@ def compute_scores(
     measured = study.execute(evaluations)
     null = study.execute(CallUnit(NULL, lambda: null_rows(task.splits)))
     losses = {model: measured[model][0] for model in models}
-    pace = step_pace(each for of in finished.values() if of.arm == UNIFORM for each in of.records.values())
-    rows = [*null, *losses.values(), *arm_rows(losses.values())]
+    uniform = _median("step_seconds", [each for of in _of_uniform(finished) for each in of.records.values()])
+    rows = [*null, *losses.values(), *mean_over_seeds(losses.values())]
     for of in finished.values():
         rows += _training_rows(of)
-    for of in finished.values():
-        rows += epoch_rows(of.arm, of.schedule, of.first.steps, of.first.epochs, of.share)
         if of.share is None:
-            rows += schedule_rows(of.arm, of.schedule, of.first.steps)
-            rows += accounting_rows(of.arm, of.schedule, of.first.steps, task.cost, of.paces, pace)
-    return rows, {name: _points(of, losses, pace) for name, of in finished.items()}
+            rows += schedule_rows(of)
+            rows += accounting_rows(of, task.cost, uniform)
+    return rows, {name: _points(of, losses, uniform) for name, of in finished.items()}
+
+
+def _of_uniform(finished: Mapping[str, FinishedArm]) -> list[FinishedArm]:
+    return [of for of in finished.values() if of.arm == UNIFORM]
 
 
 def _training_rows(of: FinishedArm) -> Iterator[Score]:
-    for seed, record in of.records.items():
-        phases = {f"step_seconds {phase.name}": phase.name for phase in _schedule(record).phases}
-        for row in training_rows({(of.arm, seed): record}):
-            phase = phases.get(row.metric)
-            metric = row.metric if phase is None else "step_seconds"
-            yield replace(row, metric=metric, part=phase, condition=of_budget(of.share))
+    phases = {f"step_seconds {phase.name}": phase.name for phase in of.schedule.phases}
+    for row in training_rows({(of.arm, seed): record for seed, record in of.records.items()}):
+        phase = phases.get(row.metric)
+        metric = row.metric if phase is None else "step_seconds"
+        yield replace(row, metric=metric, part=phase, condition=of_budget(of.share))
 
 
-def _points(of: FinishedArm, held_out: Mapping[Model, Score], pace: float | None) -> Points:
-    own, paces = (pace, {}) if of.arm == UNIFORM else (step_pace(of.records.values()), of.paces)
+def schedule_rows(of: FinishedArm) -> Iterator[Score]:
+    for phase, (_, end) in zip(of.schedule.phases, of.schedule.bounds(of.steps), strict=True):
+        own: dict[str, Any] = {"arm": of.arm, "condition": phase.name, "amount": float(end)}
+        for layer, share in enumerate(layer_shares(phase, of.schedule.depth)):
+            yield Score(SCHEDULE, SHARE, share, layer=layer, **own)
+        yield Score(SCHEDULE, SHARE, embedding_share(phase), part=EMBEDDING_PART, **own)
+        yield Score(SCHEDULE, SHARE, head_share(phase), part=HEAD_PART, **own)
+
+
+def accounting_rows(of: FinishedArm, cost: ModelCost, uniform: float | None) -> Iterator[Score]:
+    """Yield the cost of a step of every phase relative to uniform, which takes so many seconds per step.
+
+    A phase that was too short to be timed has no measured share.
+    """
+    shares, timed = phase_shares(of.schedule, cost), of.phase_seconds()
+    for phase, (_, end), predicted in zip(of.schedule.phases, of.schedule.bounds(of.steps), shares, strict=True):
+        own: dict[str, Any] = {"arm": of.arm, "condition": phase.name, "amount": float(end)}
+        yield Score(ACCOUNTING, PREDICTED, predicted, **own)
+        if uniform is not None and phase.name in timed:
+            yield Score(ACCOUNTING, MEASURED, timed[phase.name] / uniform, **own)
+
+
+def _points(of: FinishedArm, held_out: Mapping[Model, Score], uniform: float | None) -> Points:
+    usual, phases = (uniform, {}) if of.arm == UNIFORM else (of.seconds_per_step(), of.phase_seconds())
     return {
-        seed: point(
-            each,
+        seed: CostPoint(
             held_out[of.arm, seed, of.share].value,
-            seconds_of_steps(of.schedule, each.steps, paces, own or each.seconds / each.steps),
+            {
+                "tokens": each.figures["tokens"],
+                "flops": each.figures["flops"],
+                "seconds": of.seconds(each.steps, each.steps, phases, usual or each.seconds / each.steps),
+            },
         )
         for seed, each in of.records.items()
     }
-
-
-def _schedule(record: TrainingRecord) -> GrowthSchedule:
-    return GrowthSchedule.from_json(record.recipe["options"]["schedule"])
 
 
 def compare_variants(
@@ -154,18 +212,21 @@ def compare_variants(
     """
     if UNIFORM not in finished:
         return [], []
-    plain = [ends[name] for name, of in finished.items() if of.arm == UNIFORM]
-    whole = {name: ends[name] for name, of in finished.items() if of.arm != UNIFORM and of.share is None}
-    shorter = {name: ends[name] for name, of in finished.items() if of.arm != UNIFORM and name not in whole}
-    reference = {seed: [of[seed] for of in plain if seed in of] for seed in ends[UNIFORM]}
-    if len(plain) > 1:
-        rows, notes = frontier_rows(whole, reference, UNIFORM)
-    else:
-        rows, notes = equal_rows(whole, ends[UNIFORM], UNIFORM), []
-    for row in frontier_rows(shorter, reference, UNIFORM)[0] if len(plain) > 1 else ():
-        of = finished[str(row.arm)]
-        rows.append(replace(row, arm=of.arm, amount=of.share))
-    rows += _headline_rows(finished, ends, cost)
+    uniform = _of_uniform(finished)
+    lengths = {seed: [ends[of.name][seed] for of in uniform if seed in of.records] for seed in ends[UNIFORM]}
+    others = [of for of in finished.values() if of.arm != UNIFORM]
+    whole = {of.name: ends[of.name] for of in others if of.share is None}
+    rows, notes = compare_at_cost(whole, lengths)
+    if len(uniform) > 1:
+        for row in compare_at_cost({of.name: ends[of.name] for of in others if of.share is not None}, lengths)[0]:
+            arm, share = length_of(str(row.arm))
+            rows.append(replace(row, arm=arm, amount=share))
+    for of in others:
+        if set(of.records) & set(ends[UNIFORM]):
+            rows += _loss_ratios(of, ends[of.name], lengths, ends[UNIFORM])
+            if of.share is None:
+                rows += _savings(of, finished, ends, cost)
+                rows += _time_saved(of, finished[UNIFORM])
     own = whole.get(IMPORTANCE, {})
     for control in CONTROLS:
         other = whole.get(control, {})
@@ -175,77 +236,81 @@ def compare_variants(
     return rows, notes
 
 
-def _headline_rows(finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
-    """Return savings, ratios of losses and time saved of the arms that share seeds with uniform.
-
-    Arms trained to several lengths (`ARM@SHARE`) are read off their ends, others off their curves.
-    """
-    whole = ends[UNIFORM]
-    lengths = {
-        seed: [ends[name][seed] for name, of in finished.items() if of.arm == UNIFORM and seed in of.records]
-        for seed in whole
-    }
-    rows: list[Score] = []
-    for name, of in finished.items():
-        if of.arm == UNIFORM or not set(of.records) & set(whole):
-            continue
-        rows += _loss_ratios(of, ends[name], lengths, whole)
-        if of.share is None:
-            rows += _savings(of, finished, ends, cost)
-            rows += _time_saved(of, finished[UNIFORM])
-    return rows
-
-
 def _savings(
     own: FinishedArm, finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost
 ) -> list[Score]:
+    """Read savings off the ends of trainings of several lengths, or else off the course of the one."""
     trained = [name for name, of in finished.items() if of.arm == own.arm]
     seeds = set.intersection(*(set(ends[name]) for name in trained))
     if len(trained) > 1 and seeds:
         points = {seed: [ends[name][seed] for name in trained] for seed in seeds}
-        return saving_rows(own.arm, points, ends[UNIFORM], UNIFORM, len(trained))
-    curves, uniform = _curves(own, cost), _curves(finished[UNIFORM], cost)
-    return saving_rows(own.arm, curves, {seed: curve[-1] for seed, curve in uniform.items()}, UNIFORM, 1)
+        return saving_rows(own.arm, points, ends[UNIFORM], len(trained))
+    uniform = {seed: curve[-1] for seed, curve in _curves(finished[UNIFORM], cost).items()}
+    return saving_rows(own.arm, _curves(own, cost), uniform, 1)
 
 
 def _curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
-    pace = step_pace(of.records.values())
-    curves = {
-        seed: losses_by_cost(record, of.schedule, cost, of.paces, pace or record.seconds / record.steps)
-        for seed, record in of.records.items()
-    }
-    return {seed: curve for seed, curve in curves.items() if curve}
+    """Return the validation losses by cost; operations are expected ones if the schedule draws layers at random."""
+    shares, phases, usual = phase_shares(of.schedule, cost), of.phase_seconds(), of.seconds_per_step()
+    curves: dict[int, Sequence[CostPoint]] = {}
+    for seed, record in of.records.items():
+        steps, figures = record.steps, record.figures
+        otherwise, whole = usual or record.seconds / steps, of.sum_until(steps, steps, shares)
+        curve = [
+            CostPoint(
+                moment.loss,
+                {
+                    "tokens": figures["tokens"] * moment.step / steps,
+                    "flops": figures["flops"] * of.sum_until(steps, moment.step, shares) / whole,
+                    "seconds": of.seconds(steps, moment.step, phases, otherwise),
+                },
+            )
+            for moment in record.history
+            if moment.kind == "validation" and moment.step > 0
+        ]
+        if curve:
+            curves[seed] = curve
+    return curves
 
 
 def _loss_ratios(
     of: FinishedArm, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points
-) -> list[Score]:
+) -> Iterator[Score]:
     own = {seed: point.loss for seed, point in ends.items() if seed in whole}
-    rows = []
-    equal = {seed: _loss_at(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
+    equal = {seed: _loss_after(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
     known = {seed: loss for seed, loss in equal.items() if loss is not None}
     if len(known) == len(own):
-        rows.append(loss_ratio_row(of.arm, own, known, UNIFORM, TOKENS, of.share))
+        yield loss_ratio_row(of.arm, own, known, TOKENS, of.share)
     if of.share is not None:
-        rows.append(loss_ratio_row(of.arm, own, {seed: whole[seed].loss for seed in own}, UNIFORM, BUDGET, of.share))
-    return rows
+        yield loss_ratio_row(of.arm, own, {seed: whole[seed].loss for seed in own}, BUDGET, of.share)
 
 
-def _loss_at(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> float | None:
+def _loss_after(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> float | None:
     if abs(tokens / whole.costs["tokens"] - 1) <= EQUAL["tokens"]:
         return whole.loss
-    if len({point.costs["tokens"] for point in lengths}) < 2:
-        return None
-    line = Frontier.of(lengths, "tokens")
-    return line.at(tokens) if line.reaches(tokens) else None
+    return loss_at(lengths, tokens, "tokens")
 
 
-def _time_saved(of: FinishedArm, uniform: FinishedArm) -> list[Score]:
+def loss_ratio_row(
+    arm: str, losses: Mapping[int, float], uniform: Mapping[int, float], terms: str, share: float | None = None
+) -> Score:
+    """Return uniform's loss over the arm's, paired by seed; `share` is that of the whole budget, if different."""
+    ratio = log_ratio(uniform, losses)
+    return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=UNIFORM, condition=terms, amount=share)
+
+
+def _time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score]:
     own, others = {}, {}
-    for seed, record in of.records.items():
-        plain = uniform.records.get(seed)
-        pace, uniform_pace = step_pace([record]), None if plain is None else step_pace([plain])
-        if plain is not None and pace is not None and uniform_pace is not None:
-            own[seed] = seconds_of_steps(of.schedule, plain.steps, phase_paces([record], of.schedule), pace)
-            others[seed] = uniform_pace * plain.steps
-    return [time_saved_row(of.arm, own, others, UNIFORM)] if own else []
+    for seed in set(of.records) & set(uniform.records):
+        steps, usual, plain = uniform.records[seed].steps, of.seconds_per_step(seed), uniform.seconds_per_step(seed)
+        if usual is not None and plain is not None:
+            own[seed] = of.seconds(steps, steps, of.phase_seconds(seed), usual)
+            others[seed] = plain * steps
+    if own:
+        yield time_saved_row(of.arm, own, others)
+
+
+def time_saved_row(arm: str, seconds: Mapping[int, float], uniform: Mapping[int, float]) -> Score:
+    taken = log_ratio(seconds, uniform)
+    low, high = (None if bound is None else 1 - exp(bound) for bound in (taken.high, taken.low))
+    return Score(GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, arm=arm, against=UNIFORM, condition=TOKENS)

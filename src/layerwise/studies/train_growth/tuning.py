@@ -5,17 +5,18 @@ RUN/pilot/VARIANT@RATE/seed-1000 is a trial, RUN/pilot/VARIANT@RATE,WARMUP/seed-
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from layerwise.errors import MeasureError
 from layerwise.plan.schedule import GrowthSchedule
 from layerwise.results import Score
-from layerwise.results.vocabulary import LEARNING_RATE, WARMUP
+from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import LEARNING_RATE, RATES, WARMUP
 from layerwise.runner.study import Study
-from layerwise.runner.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, beyond, trial
+from layerwise.runner.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, best_rate, beyond, trial
 from layerwise.studies.train_growth.design import GrowthDesign
 from layerwise.studies.train_growth.variants import choose_setting
-from layerwise.train.phases.metrics import best_rate, last_validation, rate_rows
 from layerwise.train.recipe import Settings
 
 Tried = tuple[float, ...]
@@ -66,16 +67,14 @@ class LearningRateSweep:
             warmup=choose_setting(name, warmups, usual.warmup),
         )
 
-    def rows(self) -> list[Score]:
-        """Return the validation losses of what was tried, and what was chosen, where there was a choice."""
-        losses = ((LEARNING_RATE, self.losses), (WARMUP, self.warmups))
-        return [
-            row
-            for setting, of in losses
-            for name, tried in of.items()
-            if len(tried) > 1
-            for row in rate_rows(name, tried, setting)
-        ]
+    def rows(self) -> Iterator[Score]:
+        """Yield the validation losses of what was tried, and what was chosen, where there was a choice."""
+        for setting, of in ((LEARNING_RATE, self.losses), (WARMUP, self.warmups)):
+            for name, tried in of.items():
+                if len(tried) > 1:
+                    for value, loss in sorted(tried.items()):
+                        yield Score(RATES, "nll", loss, arm=name, condition=setting, amount=value)
+                    yield Score(RATES, "chosen", 1.0, arm=name, condition=setting, amount=best_rate(tried))
 
     def training_at_best(self, name: str, schedule: GrowthSchedule) -> RecipeTraining:
         return self._trial(name, (self.best(name),), schedule)
@@ -85,7 +84,7 @@ class LearningRateSweep:
     ) -> dict[tuple[str, Tried], float]:
         trials = [self._trial(name, settings, schedules[name]) for name, settings in tried]
         records = self.study.execute(self.design.task.unit(trials))
-        return dict(zip(tried, map(last_validation, records), strict=True))
+        return dict(zip(tried, map(_last_validation, records), strict=True))
 
     def _trial(self, name: str, tried: Tried, schedule: GrowthSchedule) -> RecipeTraining:
         rate, *warmup = tried
@@ -94,3 +93,9 @@ class LearningRateSweep:
             settings = replace(settings, warmup=warmup[0])
         arm = self.design.arm(name, schedule, settings, [FIRST_SWEEP_SEED])
         return trial(arm.recipe(self.design.task, FIRST_SWEEP_SEED), *tried)
+
+
+def _last_validation(record: TrainingRecord) -> float:
+    if not record.validation_losses:
+        raise MeasureError(f"{record.arm}/{record.seed} was never validated, so its learning rate cannot be judged")
+    return record.validation_losses[-1]

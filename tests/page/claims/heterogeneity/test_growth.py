@@ -7,8 +7,8 @@ import pytest
 
 from layerwise.results.rows import Score
 from layerwise.studies.train_growth.published import COST_SAVED, LOSS_RATIO_PUBLISHED, TIME_SAVED_PUBLISHED
-from layerwise.train.cost.frontier import CostPoint
-from layerwise.train.phases.metrics import loss_ratio_row, saving_rows, time_saved_row
+from layerwise.studies.train_growth.rows import loss_ratio_row, time_saved_row
+from layerwise.train.cost.frontier import CostPoint, saving_rows
 from page.claims.heterogeneity.planted_frontiers import frontiers
 from page.claims.truths import CONTRADICTED, SUPPORTED, WRONG, Truth, claim_of, simulated
 
@@ -32,9 +32,9 @@ def study(saved: float, *, noise: float = 0.01, ratio: float = 1.3, time: float 
         seconds = {seed: (1 - time) * (1 + chance.gauss(0, noise / 2)) for seed in ends}
         return [
             *known(),
-            *saving_rows("published", arm, ends, "uniform", len(arm[0])),
-            loss_ratio_row("published", losses, {seed: end.loss for seed, end in ends.items()}, "uniform", "tokens"),
-            time_saved_row("published", seconds, dict.fromkeys(ends, 1.0), "uniform"),
+            *saving_rows("published", arm, ends, len(arm[0])),
+            loss_ratio_row("published", losses, {seed: end.loss for seed, end in ends.items()}, "tokens"),
+            time_saved_row("published", seconds, dict.fromkeys(ends, 1.0)),
         ]
 
     return rows
@@ -69,7 +69,7 @@ def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
     reference = {seed: CostPoint(3.0, {"flops": 1.0, "seconds": 1.0}) for seed in range(3)}
     costs = [{"flops": each, "seconds": each} for each in (0.4, 1.0)]
     arm = {seed: [CostPoint(2.9, costs[0]), CostPoint(2.0, costs[1])] for seed in range(3)}
-    rows = [*known(), *saving_rows("published", arm, reference, "uniform", 2)]
+    rows = [*known(), *saving_rows("published", arm, reference, 2)]
     claim = claim_of("growth_cost", rows, DEPTH)
     assert claim.verdict == "supported"
     assert "60" in claim.answer
@@ -77,14 +77,14 @@ def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
 
 
 def test_one_seed_decides_nothing() -> None:
-    row = time_saved_row("published", {0: 0.5}, {0: 1.0}, "uniform")
+    row = time_saved_row("published", {0: 0.5}, {0: 1.0})
     claim = claim_of("growth_time", [*known()[1:2], row], DEPTH)
     assert claim.verdict == "inconclusive"
     assert claim.answer.startswith("One seed has no interval: train with several.")
 
 
 def test_a_ratio_is_paired_by_seed() -> None:
-    row = loss_ratio_row("published", {0: 1.0, 1: 2.0}, {0: 4.0, 1: 12.5}, "uniform", "tokens")
+    row = loss_ratio_row("published", {0: 1.0, 1: 2.0}, {0: 4.0, 1: 12.5}, "tokens")
     reach = 12.7062 * log(6.25 / 4) / 2  # Student's quantile of one degree of freedom
     assert (log(row.value), log(row.low or 1), log(row.high or 1)) == pytest.approx(
         (log(5), log(5) - reach, log(5) + reach), rel=1e-5
