@@ -1,14 +1,11 @@
 """User input is read within limits, and errors are described."""
 
-import gzip
 import os
-import random
 from pathlib import Path
 
 import pytest
 
-from layerwise import bounded
-from layerwise.bounded import Unreadable, decoded, kind_of, parse_json, read_bytes, unpacked
+from layerwise.bounded import Unreadable, decoded, kind_of, parse_json, read_bytes
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
@@ -37,24 +34,6 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     for name in ("loop", "nowhere", "a\0b", "a" * 5_000):
         with pytest.raises(Unreadable, match="cannot be read: "):
             read_bytes(tmp_path / name, 10)
-
-
-def test_what_packs_as_text_does_is_unpacked_whole() -> None:
-    content = random.Random(0).randbytes(100_000).hex().encode() * 5
-    assert unpacked(gzip.compress(content)) == content
-
-
-def test_what_packs_better_than_any_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "UNPACKED", 1000)
-    bomb = gzip.compress(b"a" * 1_000_000)
-    bound = bounded.RATIO * len(bomb)
-    assert bound < 1_000_000
-    with pytest.raises(Unreadable, match="unpacks to more than"):
-        unpacked(bomb)
-    monkeypatch.setattr(bounded, "RATIO", 1000)
-    assert unpacked(bomb) == b"a" * 1_000_000
-    with pytest.raises(Unreadable, match="unpacks to more than"):
-        unpacked(bomb, most=999_999)
 
 
 def test_text_loses_its_byte_order_mark_and_nothing_else() -> None:

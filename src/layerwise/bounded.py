@@ -9,12 +9,9 @@ file, in an error of its own.
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import os
 import stat
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -131,23 +128,6 @@ def check_file(path: Path, most: int | None = None) -> None:
 def check_size(size: int, most: int) -> None:
     if size > most:
         raise Unreadable(f"has {size_in_words(size)}, and at most {size_in_words(most)} are read")
-
-
-def unpacked(content: bytes, most: int = TEXT_SIZE) -> bytes:
-    """What a gzip file with this content holds. Raises `Unreadable` for a damaged one, and for one that is a bomb."""
-    bound = unpacked_bound(len(content), most)
-    try:
-        with gzip.open(io.BytesIO(content)) as file:
-            result = file.read(bound + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise Unreadable(f"is not a whole gzip file ({error})") from error
-    if len(result) > bound:
-        raise Unreadable(f"has {size_in_words(len(content))} and unpacks to more than {size_in_words(bound)}")
-    return result
-
-
-def unpacked_bound(size: int, most: int = TEXT_SIZE) -> int:
-    return min(most, max(UNPACKED, RATIO * size))
 
 
 def check_archive(path: Path) -> None:

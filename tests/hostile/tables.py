@@ -71,7 +71,7 @@ HEADER = b"sentence_good,sentence_bad\n"
 
 _PAIRS = (
     _pairs("p.jsonl", b"", "no row"),
-    _pairs("p.jsonl", b"\0" * 99, "line 1"),
+    _pairs("p.jsonl", b"\0" * 99, "byte 0 is 0x00"),
     _pairs("p.jsonl", b"[]\n", "line 1", "list"),
     _pairs("p.jsonl", _line(sentence_good=3), "line 1", "holds 3"),
     _pairs("p.jsonl", b'{"sentence_good": "a"}', "no column 'sentence_bad'"),
@@ -81,7 +81,7 @@ _PAIRS = (
     _pairs("p.csv", HEADER + b'"' + b"a" * 999_999 + b'",b\n', "line 2", "field"),
     _pairs("p.csv", HEADER + b'"abc,def\n', "line 2"),
     _pairs("p.csv", HEADER + b"a,b,c\n", "3 columns"),
-    _pairs("p.csv", HEADER + b"a\0b,c\n", "line 2", "null"),
+    _pairs("p.csv", HEADER + b"a\0b,c\n", "is 0x00"),
     _pairs("p.csv", b",\na,b\n", "twice"),
     _pairs("p.csv", b"\xff\xfe\0a", "UTF-8"),
     _pairs("p.jsonl.gz", gzip.compress(_line() * 99)[:-9], "p.jsonl.gz"),

@@ -12,7 +12,7 @@ from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from conftest import Flat, tiny_llama
 from layerwise.catalogue import VERBS
-from layerwise.data.suites.generated_pairs import PARADIGMS
+from layerwise.data.suites.generated import PARADIGMS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.measure.cost.pass_time import Setting
@@ -49,7 +49,7 @@ PLANTED: Mapping[str, Any] = {
     ],
     "studies.train_elc.steps:PAIRS": 1,
     "studies.train_elc.steps:SEGMENTS": 16,
-    "data.suites.generated_pairs:PARADIGMS": dict(list(PARADIGMS.items())[:2]),
+    "data.suites.generated:PARADIGMS": dict(list(PARADIGMS.items())[:2]),
     "models.elc.configuration:SIZES": {
         "tiny": {"num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
     },

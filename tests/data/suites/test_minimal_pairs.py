@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from layerwise.data.records import FileRecord, below, read_records
 from layerwise.data.suites.minimal_pairs import (
     PAIRS,
     PARADIGMS,
@@ -19,7 +20,6 @@ from layerwise.data.suites.minimal_pairs import (
     find_pairs,
     read_pairs,
 )
-from layerwise.data.suites.records import FileRecord, below, read_records
 from layerwise.errors import DataError
 
 

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from layerwise.data.text import sources
+from layerwise.data import records
 from layerwise.data.text.corpus import Corpus, read_corpus, source_files
 from layerwise.data.text.documents import Document
 from layerwise.data.text.sources import HubText
@@ -47,7 +47,7 @@ FILES: dict[str, Callable[[Path], object]] = {
 def test_rows_are_documents_however_they_are_packed(
     tmp_path: Path, name: str, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "_BLOCK", block)
+    monkeypatch.setattr(records, "_BLOCK", block)
     FILES[name](tmp_path / name)
     documents = read_corpus(tmp_path).documents
     assert [each.text for each in documents] == [row["text"] for row in ROWS]
@@ -130,7 +130,7 @@ REFUSED: list[tuple[Callable[[Path], Path], str]] = [
     *((_file(f"{name}.zst", zstd(MANY)[:60]), "not a whole zstd file") for name in ("a.txt", "b.jsonl")),
     (lambda folder: folder / "nowhere", "give --text a text file, or a folder"),
     (_file("weights.bin", b"1"), r"no text file: .*\*\.txt, \*\.md, \*\.jsonl"),
-    (_parquet, "has the columns id, task, score; its texts should be in one called text"),
+    (_parquet, 'row 1: found the keys id, task; it should have a non-empty "text"'),
     (_file("rows.parquet", b"PAR1 and no more"), "is no parquet file that can be read"),
 ]
 
@@ -146,7 +146,7 @@ def test_what_is_no_text_is_refused_by_name(tmp_path: Path, written: Callable[[P
 def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused(
     tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "UNPACKED", 2**16)
+    monkeypatch.setattr(records, "UNPACKED", 2**16)
     ending = "gz" if pack is gzip.compress else "zst"
     (tmp_path / f"rows.jsonl.{ending}").write_bytes(pack(b" " * 2**22))
     with pytest.raises(DataError, match="unpacks to more than"):

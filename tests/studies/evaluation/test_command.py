@@ -11,16 +11,16 @@ from cli.command import layerwise, refused
 from cli.conftest import save_llama
 from data.glue_files import write
 from layerwise import evaluate, load
-from layerwise.data.suites import generated_pairs
+from layerwise.data.suites import generated
 from layerwise.data.suites.classification import ClassificationTask
-from layerwise.data.suites.generated_pairs import SUITE
+from layerwise.data.suites.generated import SUITE
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.errors import DataError, OptionError, RunError, TrainError
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
-from layerwise.runner import finetuned_tasks
 from layerwise.runner.reporter import Silent
+from layerwise.studies.evaluate import finetuned_tasks
 from layerwise.studies.evaluate.verb import FINE_TUNED, SUITES
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
@@ -28,7 +28,7 @@ from row_names import named
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
+    monkeypatch.setattr(generated, "PARADIGMS", dict(islice(generated.PARADIGMS.items(), 3)))
 
 
 def test_suites_in_the_help_are_those_of_the_code() -> None:

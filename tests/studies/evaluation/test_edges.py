@@ -7,8 +7,8 @@ import torch
 from transformers import LlamaForCausalLM
 
 from cli.command import layerwise, refused
-from layerwise.data.suites import generated_pairs
-from layerwise.data.suites.generated_pairs import generated_pairs as pairs_of_our_own
+from layerwise.data.suites import generated
+from layerwise.data.suites.generated import generated_pairs as pairs_of_our_own
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.results import Manifest, Run, Score
@@ -25,8 +25,8 @@ DEPTH = 3
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = {name: generated_pairs.PARADIGMS[name] for name in ("singular_subject_verb", "article_noun")}
-    monkeypatch.setattr(generated_pairs, "PARADIGMS", kept)
+    kept = {name: generated.PARADIGMS[name] for name in ("singular_subject_verb", "article_noun")}
+    monkeypatch.setattr(generated, "PARADIGMS", kept)
 
 
 def save_elc(folder: Path, variant: str = "elc") -> Path:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.command import layerwise
-from layerwise.data.suites import generated_pairs
+from layerwise.data.suites import generated
 from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import DataError, OptionError
@@ -27,14 +27,20 @@ from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CHANCE, NORMALISED
-from layerwise.runner import finetuned_tasks
-from layerwise.runner.finetuned_tasks import FineTunedModel, run_benchmarks
+from layerwise.runner.minimal_pairs import ScoringOptions
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.text_length import USED
+from layerwise.studies.evaluate import finetuned_tasks
 from layerwise.studies.evaluate import minutes as module
-from layerwise.studies.evaluate.fine_tuning import aggregate_lines
+from layerwise.studies.evaluate.finetuned_tasks import (
+    FineTunedModel,
+    check_one_depth,
+    run_plans,
+    run_tasks,
+    store_summary,
+)
 from layerwise.studies.evaluate.minutes import chosen_limit, limit_within, resolutions
-from layerwise.studies.evaluate.plans import check_one_depth, run_plans, store_summary
+from layerwise.studies.evaluate.steps import aggregate_lines
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
 from train.learners import planted
@@ -86,8 +92,10 @@ def _models(folder: Path, labels: tuple[str, ...] = ("bert/0",)) -> list[FineTun
 
 
 def _evaluate(models: list[FineTunedModel], tasks: list[ClassificationTask], run: Run, seeds: int = 1) -> None:
-    run_benchmarks(models, tasks, SETTINGS, run, seeds=seeds)
-    run_plans(models, tasks, SETTINGS, run, seeds=seeds)
+    how: dict[str, Any] = {"seeds": seeds, "progress": lambda label, share: None, "device": "cpu"}
+    run_tasks(models, tasks, SETTINGS, run, **how)
+    for task in tasks:
+        run_plans(models, task, SETTINGS, run, **how)
     store_summary(models, tasks, run, seeds=seeds)
 
 
@@ -218,9 +226,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.mark.parametrize(("minutes", "models"), [(1, 1), (3, 1), (3, 2), (10, 3)])
 def test_it_ends_before_the_minutes_do_and_uses_most_of_them(clock: Clock, minutes: int, models: int) -> None:
     suites = [suite([9_000, 5_000]), suite([400], "q")]
-    limit, text = chosen_limit(
-        minutes, clock.open, suites, models=models, began=0.0, temperature=1.0, too_long="refuse"
-    )
+    limit, text = chosen_limit(minutes, clock.open, suites, models=models, began=0.0, options=ScoringOptions())
     pairs = sum(min(limit, count) for count in (9_000, 5_000, 400))
     end = clock.now + (models - 1) * clock.opening + models * clock.each * pairs
     assert 0.95 * USED * 60 * minutes < end <= USED * 60 * minutes
@@ -231,7 +237,7 @@ def test_it_ends_before_the_minutes_do_and_uses_most_of_them(clock: Clock, minut
 
 def test_too_few_minutes_are_answered_with_as_many_as_do(clock: Clock) -> None:
     clock.each = 1.0
-    arguments: dict[str, Any] = {"models": 1, "began": 0.0, "temperature": 1.0, "too_long": "refuse"}
+    arguments: dict[str, Any] = {"models": 1, "began": 0.0, "options": ScoringOptions()}
     with pytest.raises(OptionError, match=r"--minutes 1 is too little: a pair of each of 3 .* give --minutes 2"):
         chosen_limit(1, clock.open, [suite([50, 50, 50])], **arguments)
     clock.now = 0.0
@@ -250,9 +256,9 @@ def test_half_of_a_distance_from_chance_takes_four_times_the_pairs() -> None:
 def test_the_same_command_scores_the_same_pairs_again(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 2)))
+    monkeypatch.setattr(generated, "PARADIGMS", dict(islice(generated.PARADIGMS.items(), 2)))
     choices = iter([3, 2, 5])
-    monkeypatch.setattr("layerwise.studies.evaluate.scoring.chosen_limit", lambda *_, **__: (next(choices), "chosen"))
+    monkeypatch.setattr("layerwise.studies.evaluate.minutes.chosen_limit", lambda *_, **__: (next(choices), "chosen"))
     command = ("evaluate", model, "--run", tmp_path / "run", "--minutes")
     first, again, other = (layerwise(*command, minutes) for minutes in (1, 1, 2))
     assert first.code == again.code == other.code == 0, first.err + again.err + other.err

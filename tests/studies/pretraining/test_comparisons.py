@@ -12,8 +12,8 @@ import pytest
 
 from cli.command import layerwise
 from data.glue_files import write
-from layerwise.data.suites import generated_pairs
-from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
+from layerwise.data.suites import generated
+from layerwise.data.suites.generated import mixed_signals
 from layerwise.data.text.documents import Document
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.measure.contrasts.variants import bias_rows, difference_rows, share_rows
@@ -166,7 +166,7 @@ def test_variants_differ_from_their_kind_in_what_their_names_say() -> None:
     assert held == {name for name, _ in model.named_parameters() if name.endswith(".scalars")} != set()
 
 
-(TASK,) = mixed_signals(["ambiguous main_verb_relative_position"], Sizes(20, 10, 20))
+TASK = mixed_signals()["ambiguous main_verb_relative_position"]
 
 
 def test_attribution_of_models_and_arms() -> None:
@@ -187,7 +187,9 @@ def test_shuffled_labels_are_permuted_and_the_test_set_stays() -> None:
     assert [row.text for row in other.train] == [row.text for row in TASK.train]
     assert Counter(row.label for row in other.train) == Counter(row.label for row in TASK.train)
     assert mark_words(other, 3) == mark_words(TASK, 3)
-    assert len(mark_words(TASK, 3)[0].surface) == 2
+    (marked,) = mark_words(TASK, 1)
+    assert [marked.text[start:end] for start, end in marked.surface] in (["the", "a"], ["a", "the"])
+    assert "was" in [marked.text[start:end] for start, end in marked.linguistic]
 
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
@@ -199,7 +201,7 @@ def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(attribution, "mark_words", partial(mark_words, count=4))
     monkeypatch.setattr(gradients, "NODES", 2)
     monkeypatch.setattr(gradients, "MOST_NODES", 4)
-    monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
+    monkeypatch.setattr(generated, "PARADIGMS", dict(islice(generated.PARADIGMS.items(), 3)))
     texts, run = tmp_path / "words.txt", tmp_path / "run"
     documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]
     texts.write_text("\n<|endoftext|>\n".join(documents) + "\n")

@@ -9,7 +9,7 @@ from transformers import AutoModelForMaskedLM
 
 from cli.command import Ended, layerwise, refused
 from data import babylm
-from layerwise.data.suites import generated_pairs
+from layerwise.data.suites import generated
 from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.tokenizer import load_tokenizer
@@ -38,7 +38,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few_pairs(tmp_path_factory: pytest.TempPathFactory) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PAIRS", 1)
-        patch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
+        patch.setattr(generated, "PARADIGMS", dict(islice(generated.PARADIGMS.items(), 3)))
         yield
 
 

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from layerwise.bounded import Unreadable, shown
-from layerwise.data.parquet_batches import parquet_batches
+from layerwise.bounded import shown
+from layerwise.data.records import FileRecord, below, parquet_rows, read_records
 from layerwise.data.suites.classification import ClassificationTask, Labelled, task_of_files
-from layerwise.data.suites.records import FileRecord, below, read_records
 from layerwise.errors import DataError, near_matches
 
 GLUE = "glue"
@@ -89,11 +88,13 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; give one that holds {_needed('TASK')}")
     folders = (folder, *(path for path in below(folder) if path.name.startswith("glue") and path.is_dir()))
-    files = {name: _find_files(name, folders) for name in FORMS if names is None or name in names}
-    for name in names or ():
-        if files[name] is None:
+    tasks = []
+    for name in FORMS:
+        files = _find_files(name, folders) if names is None or name in names else None
+        if files is not None:
+            tasks.append(_read_task(name, files, seed))
+        elif name in (names or ()):
             raise DataError(f"no files of {name} in {folder}; {_present(name, folders)} {_needed(name)}")
-    tasks = [_task(name, *pair, seed) for name, pair in files.items() if pair is not None]
     if not tasks:
         raise DataError(
             f"no GLUE task in {folder}; give a folder that holds, for one of {', '.join(FORMS)}, {_needed('TASK')}"
@@ -101,12 +102,9 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
     return tasks
 
 
-def _task(name: str, train: Path, test: Path, seed: int) -> ClassificationTask:
-    examples = {path: tuple(_example(row, name) for row in _read_rows(path)) for path in (train, test)}
+def _read_task(name: str, files: tuple[Path, Path], seed: int) -> ClassificationTask:
+    examples = {path: tuple(_example(row, name) for row in _read_rows(path)) for path in files}
     return task_of_files(GLUE, name, FORMS[name].labels, FORMS[name].metrics, examples, seed)
-
-
-# -- the files ---------------------------------------------------------------------------------------------------------
 
 
 def _find_files(name: str, folders: Sequence[Path]) -> tuple[Path, Path] | None:
@@ -170,10 +168,7 @@ def _folders_of(name: str, folder: Path) -> list[Path]:
 def _read_rows(path: Path) -> Sequence[FileRecord]:
     if path.suffix != ".parquet":
         return read_records(path, kind=".jsonl")
-    rows = [row for part in _parts(path) for row in _parquet_rows(part)]
-    if not rows:
-        raise DataError(f"{path} holds no row; fetch it again")
-    return rows
+    return [row for part in _parts(path) for row in parquet_rows(part)]
 
 
 def _parts(path: Path) -> Sequence[Path]:
@@ -189,22 +184,6 @@ def _parts(path: Path) -> Sequence[Path]:
             f"{missing[0]} too"
         )
     return parts
-
-
-def _parquet_rows(path: Path) -> Iterator[FileRecord]:
-    number = 0
-    try:
-        for batch in parquet_batches(path):
-            if not batch.columns:
-                raise DataError(f"{path} has no column of texts or numbers; fetch it again, or give another file")
-            for columns in batch.to_pylist():
-                number += 1
-                yield FileRecord(columns, str(path), number, "row")
-    except Unreadable as fault:
-        raise DataError(f"{path} {fault}; fetch it again") from fault
-
-
-# -- the examples ------------------------------------------------------------------------------------------------------
 
 
 def _example(row: FileRecord, name: str) -> Labelled:

@@ -11,15 +11,20 @@ Your own table needs `sentence_good` and `sentence_bad`. EWoK's archive stays lo
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
-from layerwise.data.suites.packaged import TABLES
-from layerwise.data.suites.records import FileRecord, below, kind_of, read_tables
+from layerwise.data.records import FileRecord, below, kind_of, read_tables
 from layerwise.errors import DataError, near_matches
+
+TABLES: Mapping[str, Any] = tomllib.loads(files(__package__).joinpath("suites.toml").read_text(encoding="utf-8"))
+"""BLiMP's paradigms, and the words of the suites that come with layerwise."""
 
 GOOD, BAD = "sentence_good", "sentence_bad"
 PHENOMENA: Mapping[str, Sequence[str]] = TABLES["blimp"]

@@ -11,13 +11,11 @@ training rows selects.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 
-from layerwise.bounded import SETTINGS_SIZE, Unreadable, decoded, parse_json, shown
+from layerwise.bounded import shown
+from layerwise.data.records import FileRecord, json_rows, read_records
 from layerwise.data.suites.classification import ClassificationTask, Labelled, task_of_files
-from layerwise.data.suites.records import FileRecord, read_records
 from layerwise.errors import DataError
 
 MSGS = "msgs"
@@ -65,11 +63,9 @@ def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
 
 def _is_labelled(path: Path) -> bool:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            row = parse_json(decoded(file.readline(SETTINGS_SIZE)))
-    except (OSError, EOFError, zlib.error, Unreadable):
+        return not next(json_rows(path)).columns.keys().isdisjoint(COLUMNS)
+    except DataError:  # reading the task says what is wrong
         return True
-    return isinstance(row, dict) and not row.keys().isdisjoint(COLUMNS)
 
 
 def _task(name: str, train: Path, test: Path, seed: int) -> ClassificationTask:

@@ -18,8 +18,8 @@ from random import Random
 from statistics import median
 from typing import Literal
 
-from layerwise.data.suites.generated_pairs import PARADIGMS
-from layerwise.data.suites.packaged import TABLES
+from layerwise.data.suites.generated import PARADIGMS
+from layerwise.data.suites.minimal_pairs import TABLES
 
 WORDS: Mapping[str, Sequence[str]] = TABLES["words"]["pairs"]
 """The words by their part of speech, the forms of one side by side (`file/files`)."""

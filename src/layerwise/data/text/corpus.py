@@ -21,16 +21,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from layerwise.bounded import kind_of, named
+from layerwise.data.records import read_text, unpacked_name
 from layerwise.data.text.documents import Document, chunks
-from layerwise.data.text.sources import (
-    PARQUET,
-    HubText,
-    is_hub_text,
-    json_documents,
-    parquet_documents,
-    read_text,
-    unpacked_name,
-)
+from layerwise.data.text.sources import PARQUET, HubText, is_hub_text, row_documents
 from layerwise.errors import DataError
 
 BABYLM = (".train", ".dev", ".test")
@@ -181,10 +174,8 @@ def _text_files(folder: Path) -> list[Path]:
 
 
 def _documents(file: Path, name: str, task: str) -> list[Document]:
-    if unpacked_name(file.name).endswith(".jsonl"):
-        return list(json_documents(file, name, task))
-    if file.suffix == PARQUET:
-        return list(parquet_documents(file, name, task))
+    if file.suffix == PARQUET or unpacked_name(file.name).endswith(".jsonl"):
+        return list(row_documents(file, name, task))
     text = read_text(file)
     pieces = [piece for piece in _split(text) if piece.strip()]
     if not pieces:

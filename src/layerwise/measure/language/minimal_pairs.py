@@ -127,7 +127,7 @@ def evaluate_pairs(
     `done` holds results of paradigms that are not evaluated again, `keep` receives each new result, and `progress` the
     current paradigm and the share that is done.
 
-    >>> from layerwise.data.suites.generated_pairs import generated_pairs  # doctest: +SKIP
+    >>> from layerwise.data.suites.generated import generated_pairs  # doctest: +SKIP
     >>> evaluate_pairs(model, tokenizer, generated_pairs(), arm="elc", seed=0)[0].metric    # doctest: +SKIP
     'accuracy'
     """

@@ -7,6 +7,7 @@ completeness error); against `SHUFFLED` the same for shuffled labels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -15,16 +16,19 @@ from typing import Any
 import numpy as np
 
 from layerwise.data.suites.classification import ClassificationTask, Labelled
-from layerwise.data.suites.generated_msgs import feature_spans, features_of, mixed_signals
+from layerwise.data.suites.generated import mixed_signals
+from layerwise.data.suites.minimal_pairs import TABLES
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results import Run, Score
 from layerwise.results.vocabulary import ATTRIBUTION, SHUFFLED, TOKENS
-from layerwise.runner.finetuned_tasks import FineTunedModel, Progress, fine_tuned
+from layerwise.studies.evaluate.finetuned_tasks import FineTunedModel, Progress, fine_tuned
 from layerwise.train.fine_tuning import FineTuningConfig
 
 TASK = "ambiguous main_verb_relative_position"
-"""Both features of this task are carried by words of their own."""
+"""Both features of this task are carried by words: the linguistic one by `VERBS`, the other by `ARTICLES`."""
+
+VERBS, ARTICLES = frozenset(TABLES["words"]["msgs"]["verb"]), frozenset({"the", "a"})
 
 SENTENCES = 64
 """Sentences of each model that are attributed; the interval of an arm is over its seeds."""
@@ -39,7 +43,7 @@ def attribute(
     device: str,
 ) -> None:
     """Fine-tune every model with the labels of the task and with shuffled ones, and store the shares of its words."""
-    (task,) = mixed_signals([TASK])
+    task = mixed_signals()[TASK]
     rates = ", ".join(f"{rate:g}" for rate in settings.learning_rates)
     note = (
         f"{SENTENCES} decisions of each model on {task.name}, fine-tuned for {settings.epochs} epochs at a learning "
@@ -53,22 +57,15 @@ def attribute(
             rows = [row for row in run.store.scores(ATTRIBUTION) if row.seed is not None]
             if any((row.arm, row.seed, row.against) == (model.arm, model.seed, against) for row in rows):
                 continue
-            shares = _attributed_shares(model, each, settings, progress, device)
+            measured: list[FeatureShares] = []
+
+            def inspect_model(tuned: Any, tokenizer: Any, measured: list[FeatureShares] = measured) -> None:
+                measured.append(feature_shares(tuned, tokenizer, mark_words(task), settings.length))
+
+            fine_tuned(model, each, settings, 0, progress=progress, device=device, inspect_model=inspect_model)
             columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "task": task.name}
-            rows += [replace(row, **columns) for row in model_rows(shares, against)]
+            rows += [replace(row, **columns) for row in model_rows(measured[-1], against)]
             run.store.replace_scores(ATTRIBUTION, add_arms(rows))
-
-
-def _attributed_shares(
-    model: FineTunedModel, task: ClassificationTask, settings: FineTuningConfig, progress: Progress, device: str
-) -> FeatureShares:
-    shares: list[FeatureShares] = []
-
-    def inspect_model(tuned: Any, tokenizer: Any) -> None:
-        shares.append(feature_shares(tuned, tokenizer, mark_words(task), settings.length))
-
-    fine_tuned(model, task, settings, 0, progress=progress, device=device, inspect_model=inspect_model)
-    return shares[-1]
 
 
 def model_rows(shares: FeatureShares, against: str | None = None) -> list[Score]:
@@ -116,12 +113,11 @@ def _permute(examples: Sequence[Labelled], seed: str) -> tuple[Labelled, ...]:
 
 
 def mark_words(task: ClassificationTask, count: int = SENTENCES) -> list[MarkedText]:
-    linguistic, surface = features_of(task.name.removesuffix(" shuffled"))
-    return [
-        MarkedText(
-            example.text,
-            () if linguistic is None else feature_spans(linguistic, example.text),
-            () if surface is None else feature_spans(surface, example.text),
+    marked = []
+    for example in task.test[:count]:
+        words = list(re.finditer(r"[^\s.]+", example.text))
+        verbs, articles = (
+            tuple(word.span() for word in words if word.group().lower() in carriers) for carriers in (VERBS, ARTICLES)
         )
-        for example in task.test[:count]
-    ]
+        marked.append(MarkedText(example.text, verbs, articles))
+    return marked

@@ -24,12 +24,34 @@ from layerwise.results import Rows, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import ALL, ALPHA, EDGES, FEWEST_UNITS, RANDOM
 from layerwise.runner.minimal_pairs import EvaluatedModel, ScoringOptions, setting
+from layerwise.studies.evaluate.subjects import Subjects
 from layerwise.train import layer_mixing
 
 ORIGIN = (
     "train some into a model with `layerwise train robust wiring-identity --model MODEL`, or use an ELC-BERT of a "
     "variant other than ltg"
 )
+
+
+def find_weighted(subjects: Subjects, suites: Sequence[PairSet]) -> tuple[str, ...]:
+    """Return the labels of the models with learned layer weights.
+
+    Raises `ModelError` if there is none, and `DataError` for too few pairs of a phenomenon.
+    """
+    for each in suites:
+        name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
+        if count < FEWEST_UNITS:
+            raise DataError(
+                f"{name} of {each.suite} has {count} pairs, and without edges an interval needs {FEWEST_UNITS} of each "
+                "phenomenon: raise --limit, or leave the suite out"
+            )
+    if subjects.stack is None:
+        labels = [label for label, model in subjects.models.items() if has_layer_weights(Path(model.location))]
+    else:
+        labels = [] if find_wiring(subjects.stack.model) is None else list(subjects.models)
+    if not labels:
+        raise ModelError(f"{', '.join(subjects.models)} has no learned layer weights; {ORIGIN}")
+    return tuple(labels)
 
 
 def has_layer_weights(folder: Path) -> bool:
@@ -44,16 +66,6 @@ def find_wiring(model: nn.Module) -> Wired | None:
     if isinstance(model, ElcPreTrainedModel):
         return ElcWiring(model) if model.base_model.readers() else None
     return layer_mixing.of(model)
-
-
-def check_phenomena(suites: Sequence[PairSet]) -> None:
-    for each in suites:
-        name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
-        if count < FEWEST_UNITS:
-            raise DataError(
-                f"{name} of {each.suite} has {count} pairs, and without edges an interval needs {FEWEST_UNITS} of each "
-                "phenomenon: raise --limit, or leave the suite out"
-            )
 
 
 def evaluate_without_edges(
@@ -71,7 +83,11 @@ def evaluate_without_edges(
     Raises `ModelError` for a model without layer weights, `PlanError` for a cut that removes nothing.
     """
     for pairs in suites:
-        _discard_others(pairs, f"{pairs.suite}: seed {seed}, {setting(pairs, options)}", run)
+        note = f"{pairs.suite}: seed {seed}, {setting(pairs, options)}"
+        notes = [each.text for each in run.store.notes(EDGES)]
+        if note not in notes:
+            run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.part != pairs.suite])
+            run.store.replace_notes(EDGES, [*(text for text in notes if not text.startswith(f"{pairs.suite}: ")), note])
     wanted = {cut.text for cut in cuts}
     for model in models:
         opened = None
@@ -100,14 +116,6 @@ def evaluate_without_edges(
             )
             own = [replace(row, arm=model.arm, seed=model.seed) for row in rows]
             run.store.replace_scores(EDGES, [*others, *own])
-
-
-def _discard_others(pairs: PairSet, note: str, run: Run) -> None:
-    notes = [each.text for each in run.store.notes(EDGES)]
-    if note not in notes:
-        run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.part != pairs.suite])
-        kept = [text for text in notes if not text.startswith(f"{pairs.suite}: ")]
-        run.store.replace_notes(EDGES, [*kept, note])
 
 
 def edges_table(run: Run, suite: str) -> str:

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import OptionError
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
-from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.estimate import t_factor
 from layerwise.page.text.number_format import tidy
-from layerwise.results import Rows, Run, Score
+from layerwise.results import Rows, Score
+from layerwise.runner.minimal_pairs import ScoringOptions
 from layerwise.runner.price import timed_twice
 from layerwise.runner.reporter import duration
+from layerwise.runner.study import Study
 from layerwise.runner.text_length import USED
+from layerwise.studies.evaluate.subjects import Subjects
+from layerwise.studies.evaluate.suites import SuiteChoice
 
 ABOUT_RUN, PAIRS = "run", "pairs_a_paradigm"
 """The measure and the metric of the row that says how many pairs of each paradigm are scored."""
@@ -29,20 +34,39 @@ BATCH = 32
 """Pairs that are timed, from all over the suites."""
 
 
-def recorded_limit(run: Run, minutes: float) -> int | None:
-    """The pairs of each paradigm that this run scores in so many minutes; `None` where it has not begun to."""
-    value = Rows(run.store.scores(ABOUT_RUN)).value(metric=PAIRS, part=_part(minutes))
-    return None if value is None else round(value)
-
-
-def record_limit(run: Run, minutes: float, limit: int) -> None:
-    own = Score(ABOUT_RUN, PAIRS, float(limit), part=_part(minutes))
-    others = [row for row in run.store.scores(ABOUT_RUN) if (row.metric, row.part) != (own.metric, own.part)]
-    run.store.replace_scores(ABOUT_RUN, [*others, own])
-
-
-def _part(minutes: float) -> str:
-    return f"--minutes {minutes:g}"
+def limit_pairs(
+    study: Study,
+    subjects: Subjects,
+    selection: SuiteChoice,
+    minutes: float,
+    began: float,
+    options: ScoringOptions,
+    *,
+    overwrite: bool,
+) -> SuiteChoice:
+    """Keep as many pairs of each paradigm as fit the minutes since `began`, and report the effect that they resolve."""
+    part = f"--minutes {minutes:g}"
+    about = Rows(study.run.store.scores(ABOUT_RUN))
+    recorded = about.value(metric=PAIRS, part=part)
+    if recorded is None or overwrite:
+        first = next(iter(subjects.models))
+        limit, text = chosen_limit(
+            minutes,
+            lambda: SentenceScorer.of(*subjects.open(first)),
+            selection.pairs,
+            models=len(subjects.models),
+            began=began,
+            options=options,
+        )
+        others = [row for row in about if (row.metric, row.part) != (PAIRS, part)]
+        study.run.store.replace_scores(ABOUT_RUN, [*others, Score(ABOUT_RUN, PAIRS, float(limit), part=part)])
+        study.reporter.log(text)
+    else:
+        limit = round(recorded)
+    limited = replace(selection, pairs=tuple(each.first(limit) for each in selection.pairs))
+    for text in resolutions(limited.pairs):
+        study.reporter.log(text)
+    return limited
 
 
 def limit_within(pairs: float, sizes: Sequence[int]) -> int:
@@ -68,8 +92,7 @@ def chosen_limit(
     *,
     models: int,
     began: float,
-    temperature: float,
-    too_long: TooLong,
+    options: ScoringOptions,
 ) -> tuple[int, str]:
     """Return the pairs per paradigm that minutes allow since `began` (`time.monotonic`), and a sentence on them.
 
@@ -81,7 +104,7 @@ def chosen_limit(
     pairs = [pair for each in suites for pair in each.pairs]
     count = min(BATCH, len(pairs))
     chosen = [pairs[(2 * number + 1) * len(pairs) // (2 * count)] for number in range(count)]
-    score = partial(preferences, opened, chosen, temperature=temperature, too_long=too_long)
+    score = partial(preferences, opened, chosen, temperature=options.temperature, too_long=options.too_long)
     of_pair = models * timed_twice(score) / len(chosen)
     before = time.monotonic() - began + (models - 1) * opening
     sizes = [len(members) for each in suites for members in each.paradigms().values()]

@@ -13,19 +13,21 @@ from layerwise.errors import DataError, ModelError, RunError
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.runner.arguments import ModelLike
-from layerwise.runner.finetuned_tasks import FineTunedModel
 from layerwise.runner.minimal_pairs import EvaluatedModel, Opened
 from layerwise.runner.opening import described, open_stack, quiet_transformers
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_runs import finished_models
 from layerwise.stack import Stack, weight_hash
-from layerwise.studies.evaluate.held_weights import hold_frozen
+from layerwise.studies.evaluate.finetuned_tasks import FineTunedModel
 from layerwise.studies.evaluate.suites import SuiteChoice
 from layerwise.train.load_trained import open_trained
 
 FAMILY = "evaluation"
 """The family in the manifest of an evaluation of a single model."""
+
+HELD = (".scalars",)
+"""The ending of the parameters that are layer weights."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,17 @@ def find_run(folder: Path, loading: Mapping[str, Any]) -> Subjects:
         raise RunError(f"{folder} has no finished model (RUN/ARM/seed-N/model). Train one, or pass a model.")
     with Run.open(folder) as run:
         manifest = run.manifest
-    members = {each.label: hold_frozen(FineTunedModel(each.arm, each.seed, each.folder)) for each in models}
+    members = {
+        each.label: FineTunedModel(each.arm, each.seed, each.folder, frozen=_find_held(each.folder)) for each in models
+    }
     return Subjects(members, manifest, loading, folder)
+
+
+def _find_held(model: Path) -> tuple[str, ...]:
+    """Return the layer weights of a model, if its pretraining held them: they are held in fine-tuning too."""
+    record = TrainingRecord.read(model)
+    settings = {} if record is None else record.recipe.get("pretraining", {})
+    return HELD if settings.get("frozen_layer_weights") else ()
 
 
 def open_single(

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerwise.data.records import below
 from layerwise.data.suites.classification import ClassificationTask
-from layerwise.data.suites.generated_msgs import NAMES, mixed_signals
-from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
-from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.suites.generated import SUITE as GENERATED_PAIRS
+from layerwise.data.suites.generated import generated_pairs, mixed_signals
 from layerwise.data.suites.glue import FORMS, read_tasks
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.data.suites.minimal_pairs import PairSet, find_pairs, read_pairs
 from layerwise.data.suites.msgs import read_msgs
-from layerwise.data.suites.records import below
 from layerwise.errors import DataError, near_matches
 from layerwise.results.vocabulary import ATTRIBUTION
 from layerwise.studies.evaluate.attribution import SENTENCES, TASK
@@ -74,7 +73,7 @@ def read_fine_tuned_tasks(
 ) -> tuple[ClassificationTask, ...]:
     """Read the tasks to fine-tune on, named or all; raises `DataError` for an unknown name or missing files."""
     tasks: list[ClassificationTask] = []
-    folder, named_tasks = folder or Path(), {name.casefold() for name in names}
+    folder = folder or Path()
     if "glue" in suites:
         wanted = [name.casefold() for name in names if name.casefold() in FORMS]
         tasks += read_tasks(folder, wanted or None, seed=seed)
@@ -82,9 +81,7 @@ def read_fine_tuned_tasks(
         named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
         tasks += read_msgs(next(named, folder), seed=seed)
     if "msgs-ours" in suites:
-        wanted = [name for name in NAMES if name.casefold() in named_tasks]
-        # Where another name was given too, all are known, so that a misspelt one is answered with what is near.
-        tasks += mixed_signals(wanted if len(wanted) == len(named_tasks) else None)
+        tasks += mixed_signals().values()
     known = {task.name.casefold(): task for task in tasks}
     for name in names:
         if name.casefold() not in known:

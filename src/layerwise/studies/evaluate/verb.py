@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -164,12 +165,15 @@ def evaluate(
         raise OptionError(f"{spell('layer_weights')} must be held or added, got {named(unknown[0])!r}.")
     cuts = tuple(map(EdgeCut.parse, without_edges))
     choice = PlanChoice.check(families, plans, window, None, str(TWICE))
-    from layerwise.runner.minimal_pairs import ScoringOptions
+    from layerwise.results.vocabulary import ATTRIBUTION, EDGES
+    from layerwise.runner.minimal_pairs import ScoringOptions, discard, evaluate_models
     from layerwise.runner.opening import in_words
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.runner.training_runs import store_comparisons
     from layerwise.stack.load import resolve_device
-    from layerwise.studies.evaluate import fine_tuning, scoring, subjects, suites
+    from layerwise.studies.evaluate import edges, steps, subjects, suites
+    from layerwise.studies.evaluate.finetuned_tasks import PREDICTIONS
+    from layerwise.studies.evaluate.minutes import limit_pairs
     from layerwise.train.fine_tuning import FineTuningConfig
 
     reporter = reporter or Silent()
@@ -196,27 +200,44 @@ def evaluate(
         named_options = {"tokenizer": tokenizer, "layers": layers, "revision": revision}
         loading |= {**named_options, "trust_remote_code": trust_remote_code}
         evaluated = subjects.open_single(model, selection, reporter, loading, choice, seed=seed, settings=changes)
-    weighted = scoring.find_weighted(evaluated, pairs) if cuts else ()
-    planned, left_out = fine_tuning.plan_models(evaluated, choice)
-    work = fine_tuning.FineTuningWork(planned, left_out, chosen, settings, seeds, device, tuple(layer_weights))
+    weighted = edges.find_weighted(evaluated, pairs) if cuts else ()
+    models, left_out = steps.plan_models(evaluated, choice)
     options = ScoringOptions(temperature, too_long, in_words(resolve_device(device), dtype))
+
+    def discard_answers(folder: Path) -> None:
+        for name in {task.measure for task in chosen}:
+            shutil.rmtree(folder / PREDICTIONS / name, ignore_errors=True)
+
     described = RunDescription(
         manifest=evaluated.manifest,
-        lines=[*scoring.describe(evaluated, selection, cuts, weighted), *work.describe(selection, minutes)],
+        lines=[
+            *steps.describe_scoring(evaluated, selection, cuts, weighted),
+            *steps.describe_tuning(
+                models, left_out, selection, seeds=seeds, layer_weights=layer_weights, minutes=minutes
+            ),
+        ],
         recipe={**changes, **changed(minutes=minutes)} or None,
         folder=evaluated.folder,
-        discard=work.discard,
-        results=lambda stored: fine_tuning.list_results(stored, selection, cuts),
+        discard=discard_answers,
+        results=lambda stored: steps.list_results(stored, selection, cuts),
         stays_complete=False,
     )
     with start_run(described) as study:
+        store, progress = study.run.store, study.reporter.progress
         if overwrite:
-            scoring.discard_rows(study.run, selection, cuts)
+            discard(selection.pairs, study.run)
+            for measure in (*([EDGES] if cuts else []), *([ATTRIBUTION] if selection.attributes else [])):
+                store.replace_scores(measure, [])
         if minutes is not None:
-            selection = scoring.limit_pairs(study, evaluated, selection, minutes, began, options, overwrite=overwrite)
-        scoring.score_pairs(study, evaluated, selection.pairs, options)
-        scoring.score_without_edges(study, evaluated, selection.pairs, cuts, weighted, options, seed=seed)
-        work.carry_out(study, selection)
+            selection = limit_pairs(study, evaluated, selection, minutes, began, options, overwrite=overwrite)
+        evaluate_models(evaluated.list_models(), selection.pairs, options, study.run, progress=progress)
+        if cuts:
+            edges.evaluate_without_edges(
+                evaluated.list_models(weighted), pairs, cuts, options, study.run, seed=seed, progress=progress
+            )
+        steps.fine_tune_models(
+            study, models, left_out, selection, settings, seeds=seeds, device=device, layer_weights=layer_weights
+        )
         if is_trained:
             store_comparisons(study.run)
     return Result(study.folder)

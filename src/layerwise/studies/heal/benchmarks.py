@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from layerwise.data.splits import Splits
-from layerwise.data.suites.generated_pairs import SUITE as PAIRS
-from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.suites.generated import SUITE as PAIRS
+from layerwise.data.suites.generated import generated_pairs
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.trainings import LinearEstimate

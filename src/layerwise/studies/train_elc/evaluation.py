@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Example
-from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.suites.generated import generated_pairs
 from layerwise.data.text.encoding import Encoded
 from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, SpanMasking, padding

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.suites.generated import generated_pairs
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.results import Run

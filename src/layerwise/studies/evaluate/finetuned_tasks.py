@@ -1,10 +1,12 @@
-"""Benchmarks by fine-tuning: pretrained models on GLUE, MSGS or your own task, compared with chance.
+"""Tasks that models are fine-tuned on, also under plans, compared with chance.
 
     arm, seed, other    one fine-tuning, `other`, of one pretrained model; the interval is over test examples
     arm, seed           one pretrained model: the mean over its fine-tunings; Student's interval over them
     arm                 one architecture: the mean over its pretrained models; Student's interval over those
 
-A mean of one has the interval below it. `CHANCE` is the score of the commonest training label. Answers are stored in
+A mean of one has the interval below it. `CHANCE` is the score of the commonest training label. Rows under a plan have
+a `plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9); those of task "all" have the `mean` over a
+suite and, scaled from chance to the original model (condition `NORMALISED`), `mean` and `median`. Answers are stored in
 `RUN/predictions`, keyed by everything that decides them.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -23,13 +25,21 @@ from typing import Any
 import numpy as np
 
 from layerwise.data.suites.classification import ClassificationTask
-from layerwise.measure.language.task_summary import task_score
+from layerwise.errors import DataError
+from layerwise.measure.interventions.sweep import plan_records
+from layerwise.measure.language.task_summary import (
+    ChanceScale,
+    chance_scale,
+    normalised_rows,
+    summary_rows,
+    task_score,
+)
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Member, Plan
-from layerwise.results import Run, Score
+from layerwise.results import Rows, Run, Score
 from layerwise.results.checked import read, value_of
 from layerwise.results.run import write_whole
-from layerwise.results.vocabulary import CHANCE, LEARNING_CURVE
+from layerwise.results.vocabulary import ALL, CHANCE, LEARNING_CURVE
 from layerwise.runner.opening import in_words
 from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
@@ -38,8 +48,7 @@ from layerwise.train.published_tuning import settings_for
 PREDICTIONS = "predictions"
 _FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")
 
-Progress = Callable[[str, int, int], None]
-"""Told what is being fine-tuned, its step, and its steps at most."""
+Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +74,15 @@ class FineTunedModel:
         return tuple(plans)[1:]
 
 
-def run_benchmarks(
+def run_tasks(
     models: Sequence[FineTunedModel],
     tasks: Sequence[ClassificationTask],
     settings: FineTuningConfig,
     run: Run,
     *,
-    seeds: int = 3,
-    progress: Progress | None = None,
-    device: str = "auto",
+    seeds: int,
+    progress: Progress,
+    device: str,
 ) -> list[Score]:
     """Fine-tune every original model on every task with `seeds` seeds; return the rows, which `run` stores too.
 
@@ -81,23 +90,39 @@ def run_benchmarks(
     """
     result: list[Score] = []
     for task in tasks:
-        result += run_task(models, task, settings, run, seeds=seeds, progress=progress, device=device)
+        result += _run_task(models, task, None, settings, run, seeds, progress, device)
         store_note(run, task.measure, task.name, described(task, settings))
     return result
 
 
-def run_task(
+def run_plans(
     models: Sequence[FineTunedModel],
     task: ClassificationTask,
     settings: FineTuningConfig,
     run: Run,
     *,
-    plan: Plan | None = None,
-    seeds: int = 3,
-    progress: Progress | None = None,
-    device: str = "auto",
+    seeds: int,
+    progress: Progress,
+    device: str,
+) -> None:
+    """Fine-tune every model on a task under each of its plans, with `seeds` seeds; stored results are kept."""
+    for plan in dict.fromkeys(plan for model in models for plan in model.plans):
+        under = [model for model in models if plan in model.plans]
+        _run_task(under, task, plan, settings, run, seeds, progress, device)
+        # Plans are stored once one of them has a row: a run of plans without rows is a sweep that waits.
+        run.store.add_plans(plan_records(member for model in models for member in model.members))
+
+
+def _run_task(
+    models: Sequence[FineTunedModel],
+    task: ClassificationTask,
+    plan: Plan | None,
+    settings: FineTuningConfig,
+    run: Run,
+    seeds: int,
+    progress: Progress,
+    device: str,
 ) -> list[Score]:
-    """Fine-tune every model on one task under one plan; return the rows, which `run` stores with learning curves."""
     rows: list[list[list[Score]]] = []
     curves: list[Score] = []
     for model in models:
@@ -109,7 +134,7 @@ def run_task(
             columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "other": seed}
             columns |= {} if plan is None else {"plan": str(plan)}
             pieces.append([replace(row, **columns) for row in rows_of(used, outcome)])
-            curves += [replace(row, **columns) for row in curve_rows(used, outcome)]
+            curves += [replace(row, **columns) for row in _curve_rows(used, outcome)]
         rows.append(pieces)
     own = averaged(rows)
     store_rows(run, own)
@@ -126,8 +151,8 @@ def fine_tuned(
     *,
     plan: Plan | None = None,
     keep: Path | None = None,
-    progress: Progress | None = None,
-    device: str = "auto",
+    progress: Progress,
+    device: str,
     inspect_model: Inspection | None = None,
 ) -> tuple[ClassificationTask, FineTuningResult]:
     """Return the task with as many examples as the settings allow, and the model's answers to it.
@@ -136,28 +161,20 @@ def fine_tuned(
     """
     settings = replace(settings_for(task, settings), frozen=model.frozen)
     task = task.limited(settings.training_limit, settings.test_limit)
-    path = (
-        None
-        if keep is None
-        else kept_file(keep, model, task, settings, seed, in_words(resolve_device(device), "float32"), plan)
-    )
+    path = None
+    if keep is not None:
+        path = kept_file(keep, model, task, settings, seed, in_words(resolve_device(device), "float32"), plan)
     if path is not None and path.is_file():
-        return task, _read(path)
-    report_progress = None
-    if progress is not None:
-        under = "" if plan is None else f"{plan} of "
-        what = f"{under}{model.label} {task.name}, fine-tuning {seed}"
-
-        def report_progress(step: int, steps: int) -> None:
-            progress(what, step, steps)
-
+        return task, value_of(FineTuningResult, read(path), str(path))
+    under = "" if plan is None else f"{plan} of "
+    label = f"{under}{model.label} {task.name}, fine-tuning {seed}"
     outcome = fine_tune(
         model.location,
         task,
         settings,
         seed,
         plan=plan,
-        progress=report_progress,
+        progress=lambda step, steps: progress(label, step / steps),
         device=device,
         inspect_model=inspect_model,
     )
@@ -179,9 +196,7 @@ def rows_of(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
     return rows
 
 
-def curve_rows(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
-    """The learning curve of a fine-tuning, where it was taken: the task's main metric on the selection set at each
-    step, its `amount`, and `step_seconds`, the median of a step."""
+def _curve_rows(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
     rows = [
         Score(LEARNING_CURVE, task.metric, point.score, task=task.name, amount=point.step) for point in outcome.curve
     ]
@@ -275,5 +290,57 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)
 
 
-def _read(path: Path) -> FineTuningResult:
-    return value_of(FineTuningResult, read(path), str(path))
+def check_one_depth(models: Sequence[FineTunedModel]) -> None:
+    depths = {len(model.members[0].plan.steps()): model.label for model in models if model.members}
+    if len(depths) > 1:
+        shown = ", ".join(f"{label} has {depth} layers" for depth, label in sorted(depths.items()))
+        raise DataError(
+            f"the models of the run differ in depth ({shown}), so they share no plans; evaluate each by itself"
+        )
+
+
+def store_summary(
+    models: Sequence[FineTunedModel], tasks: Sequence[ClassificationTask], run: Run, *, seeds: int
+) -> None:
+    """Store the means over the `tasks` of a suite, and the scores from chance to the original model.
+
+    Models that were fine-tuned on only some of the tasks have none.
+    """
+    measure = tasks[0].measure
+    stored = Rows(run.store.scores(measure)).where(condition=None)
+    pieces: list[list[list[Score]]] = []
+    for model in models:
+        scales = _scales(stored.where(arm=model.arm, seed=None, other=None, plan=None), tasks)
+        for plan in (None, *model.plans):
+            own = stored.where(arm=model.arm, seed=model.seed, plan=None if plan is None else str(plan))
+            rows = [_summarize(own.where(other=seed), tasks, {} if plan is None else scales) for seed in range(seeds)]
+            if all(rows):
+                pieces.append(rows)
+    store_rows(run, averaged(pieces))
+    if len(tasks) > 1:
+        listed = ", ".join(f"{task.name} ({task.metric})" for task in tasks)
+        store_note(run, measure, ALL, f"{ALL}: the mean is over {listed}.")
+
+
+def _scales(stored: Rows, tasks: Sequence[ClassificationTask]) -> dict[str, ChanceScale]:
+    scales = {}
+    for task in tasks:
+        of = stored.where(task=task.name, metric=task.metric)
+        trained, chance = of.one(against=None), of.one(against=CHANCE)
+        if trained is not None and chance is not None and (scale := chance_scale(trained, chance)) is not None:
+            scales[task.name] = scale
+    return scales
+
+
+def _summarize(stored: Rows, tasks: Sequence[ClassificationTask], scales: Mapping[str, ChanceScale]) -> list[Score]:
+    scores, chances = (
+        {
+            task.name: row
+            for task in tasks
+            if (row := stored.one(task=task.name, metric=task.metric, against=against)) is not None
+        }
+        for against in (None, CHANCE)
+    )
+    if len(scores) < len(tasks):
+        return []
+    return [*summary_rows(scores, chances), *normalised_rows(scores, scales)]

@@ -16,8 +16,8 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
-from layerwise.runner import finetuned_tasks
-from layerwise.runner.finetuned_tasks import (
+from layerwise.studies.evaluate import finetuned_tasks
+from layerwise.studies.evaluate.finetuned_tasks import (
     LEARNING_CURVE,
     PREDICTIONS,
     FineTunedModel,
@@ -25,7 +25,7 @@ from layerwise.runner.finetuned_tasks import (
     described,
     fine_tuned,
     rows_of,
-    run_benchmarks,
+    run_tasks,
 )
 from layerwise.train import fine_tuning
 from layerwise.train.fine_tuning import CurvePoint, FineTuningConfig, FineTuningResult, fine_tune
@@ -35,6 +35,7 @@ from train.learners import planted, tiny_bert
 from train.tiny_models import rooted
 
 QUICK = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=8, patience=8)
+HOW: dict[str, Any] = {"progress": lambda label, share: None, "device": "cpu"}
 ONCE = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=1)
 
 pytestmark = pytest.mark.usefixtures("quiet_transformers")
@@ -55,7 +56,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def benchmark(
     location: Path, task: ClassificationTask, settings: FineTuningConfig, seed: int, **options: Any
 ) -> list[Score]:
-    return rows_of(*fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **options))
+    return rows_of(*fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **HOW, **options))
 
 
 def _found(rows: list[Score], name: str, metric: str, against: str | None = None) -> Score:
@@ -65,14 +66,14 @@ def _found(rows: list[Score], name: str, metric: str, against: str | None = None
 
 
 def test_a_task_that_can_be_learned_is_learned(bert: Path) -> None:
-    rows = benchmark(bert, planted(), QUICK, 0, device="cpu")
+    rows = benchmark(bert, planted(), QUICK, 0)
     assert _found(rows, "all", "mcc").value > 0.95
     assert _found(rows, "all", "accuracy").value > 0.95
     assert _found(rows, "all", "accuracy").documents == 60
 
 
 def test_random_labels_stay_at_chance(bert: Path) -> None:
-    rows = benchmark(bert, planted(800, random_labels=True), ONCE, 0, device="cpu")
+    rows = benchmark(bert, planted(800, random_labels=True), ONCE, 0)
     found = _found(rows, "all", "mcc")
     assert found.low < 0 < found.high
     assert _found(rows, "all", "mcc", "chance").value == 0.0
@@ -175,7 +176,7 @@ def _models(folder: Path) -> list[FineTunedModel]:
 
 
 def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    rows = run_benchmarks(_models(tmp_path), [planted()], ONCE, run, seeds=3)
+    rows = run_tasks(_models(tmp_path), [planted()], ONCE, run, seeds=3, **HOW)
     values = {named(row): row.value for row in rows if row.metric == "accuracy" and row.against is None}
     assert set(values) == {
         *(f"{arm}/{seed}{part}" for arm in ("ltg", "elc") for seed in (0, 1) for part in ("", ".0", ".1", ".2")),
@@ -198,16 +199,16 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
 
 def test_what_is_finished_is_not_taught_again(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     models = _models(tmp_path)
-    rows = run_benchmarks(models, [planted()], ONCE, run, seeds=2)
+    rows = run_tasks(models, [planted()], ONCE, run, seeds=2, **HOW)
     assert len(taught) == 8
     taught.clear()
-    assert run_benchmarks(models, [planted()], ONCE, run, seeds=2) == rows
+    assert run_tasks(models, [planted()], ONCE, run, seeds=2, **HOW) == rows
     assert taught == []
-    run_benchmarks(models, [planted()], ONCE, run, seeds=3)
+    run_tasks(models, [planted()], ONCE, run, seeds=3, **HOW)
     assert taught == [(Path(model.location).name, "planted", 2) for model in models]
     taught.clear()
     next((run.folder / PREDICTIONS).glob("glue/planted/ltg-1.0-*.json")).unlink()
-    run_benchmarks(models, [planted()], ONCE, run, seeds=3)
+    run_tasks(models, [planted()], ONCE, run, seeds=3, **HOW)
     assert taught == [("ltg-1", "planted", 0)]
 
 
@@ -232,9 +233,9 @@ def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run:
 def test_rows_of_other_tasks_and_models_stay(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     models = _models(tmp_path)
     other = replace(planted(seed=1), name="other", source="from another seed")
-    run_benchmarks(models, [planted()], ONCE, run, seeds=1)
-    run_benchmarks(models[:1], [other], ONCE, run, seeds=1)
-    run_benchmarks(models[:1], [planted()], ONCE, run, seeds=2)
+    run_tasks(models, [planted()], ONCE, run, seeds=1, **HOW)
+    run_tasks(models[:1], [other], ONCE, run, seeds=1, **HOW)
+    run_tasks(models[:1], [planted()], ONCE, run, seeds=2, **HOW)
     stored = [row for row in run.store.scores("glue", metric="mcc") if row.against is None]
     assert {named(row) for row in stored if row.task == "other"} == {"ltg/0", "ltg/0.0", "ltg"}
     assert {"elc/1", "ltg/0.1"} <= {named(row) for row in stored if row.task == "planted"}
@@ -256,7 +257,7 @@ def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
     monkeypatch.setattr(finetuned_tasks, "fine_tune", followed)
     models = _models(tmp_path)[:2]
     for evals in (1, 2, 2):
-        run_benchmarks(models, [planted()], replace(ONCE, evals=evals), run, seeds=1)
+        run_tasks(models, [planted()], replace(ONCE, evals=evals), run, seeds=1, **HOW)
     rows = run.store.scores(LEARNING_CURVE)
     assert {(row.task, row.amount, row.metric, row.value) for row in rows if named(row) == "ltg/1.0"} == {
         ("planted", 3, "mcc", 0.5),

@@ -1,0 +1,356 @@
+"""Rows of files that somebody hands in, each with its place: JSON lines, tables with a header, and Parquet.
+
+Files that end in `.gz` or `.zst` are unpacked while they are read, a block at a time. A zip archive of tables is read
+in memory only (EWoK is locked against crawlers). What a packed file or a Parquet file unpacks to is bounded: half a
+kilobyte of repeated values can make gigabytes. Errors name file, line and column.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import pyarrow
+from pyarrow import parquet, types
+
+from layerwise.bounded import (
+    RATIO,
+    TEXT_SIZE,
+    UNPACKED,
+    Unreadable,
+    check_file,
+    check_size,
+    parse_json,
+    shortened,
+    shown,
+    size_in_words,
+)
+from layerwise.errors import DataError, near_matches
+
+PACKED: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
+"""The endings of files that are unpacked while they are read."""
+
+KINDS = (".jsonl", ".csv", ".tsv")
+"""The endings of tables; each may be followed by one of `PACKED`."""
+
+_BLOCK = 2**20
+_MAX_ROWS = 1_024
+_ROW_SIZE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One row: its columns, and its place (`line` counts from 1; a binary file has rows instead of lines)."""
+
+    columns: Mapping[str, Any]
+    file: str
+    line: int
+    unit: Literal["line", "row"] = "line"
+
+    def cell(self, column: str) -> Any:
+        """Return the value of `column`. Raises `DataError`, with file, line and column, if there is none."""
+        if column not in self.columns:
+            raise DataError(f"{self.location}: there is no column {column!r}; {near_matches(column, self.columns)}")
+        return self.columns[column]
+
+    def text(self, column: str) -> str:
+        """Return the text in `column`. Raises `DataError`, with file, line and column, if there is none."""
+        value = self.cell(column)
+        if not isinstance(value, str) or not value.strip():
+            raise DataError(f"{self.location}: column {column!r} holds {shown(value)}; it must hold text")
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise DataError(
+                f"{self.location}: column {column!r} holds half a character, a lone surrogate: no tokenizer reads "
+                "that, so repair the text at its source"
+            )
+        return value
+
+    @property
+    def location(self) -> str:
+        return f"{self.file}, {self.unit} {self.line}"
+
+
+def unpacked_name(name: str) -> str:
+    """Return the name of a file without the ending that says how it is packed.
+
+    >>> unpacked_name("words.jsonl.zst"), unpacked_name("words.txt")
+    ('words.jsonl', 'words.txt')
+    """
+    return next((name.removesuffix(ending) for ending in PACKED if name.endswith(ending)), name)
+
+
+def kind_of(name: str) -> str | None:
+    """Return which of `KINDS` a table is by its name, or `None`.
+
+    >>> kind_of("blimp.jsonl.gz"), kind_of("notes.txt")
+    ('.jsonl', None)
+    """
+    ending = Path(unpacked_name(name.lower())).suffix
+    return ending if ending in KINDS else None
+
+
+def below(folder: Path) -> Iterator[Path]:
+    """List every file and folder below `folder` by name, links followed once; unreadable folders are skipped."""
+    searched: set[str] = set()
+    for root, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(root)
+        if real in searched:
+            folders.clear()
+            continue
+        searched.add(real)
+        folders.sort()
+        yield from (Path(root, name) for name in sorted((*folders, *names)))
+
+
+def read_text(path: Path) -> str:
+    """Read a file as text, unpacked, with line ends as `\\n` and without a byte-order mark.
+
+    Raises `DataError` for a file that is not text or too large.
+    """
+    content = bytearray()
+    try:
+        check_file(path, TEXT_SIZE)
+        for block in _blocks(path):
+            content += block
+            check_size(len(content), TEXT_SIZE)
+    except Unreadable as fault:
+        raise _refusal(path, fault) from fault
+    return _decoded(bytes(content), 0, str(path)).removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
+    """Read every row of the file at `path`; `kind` (of `KINDS`, or `.parquet`) is its format if its name does not say.
+
+    Raises `DataError` for a file of another kind, that cannot be read, or without rows.
+    """
+    kind = kind or kind_of(path.name)
+    if kind is None:
+        known = ", ".join(KINDS)
+        raise DataError(f"{path} is no table that can be read; give a file that ends in one of {known} (or .gz of it)")
+    return tuple(parquet_rows(path) if kind == ".parquet" else _table(_lines(path, TEXT_SIZE), str(path), kind))
+
+
+def json_rows(path: Path) -> Iterator[FileRecord]:
+    """Yield the objects of a file of JSON lines. Raises `DataError` for a malformed line, and if there is none."""
+    return _table(_lines(path), str(path), ".jsonl")
+
+
+def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, tuple[FileRecord, ...]]]:
+    """Return name and rows of the table at `path`, or of each table in the archive, opened with `password`.
+
+    Raises `DataError` as `read_records`, and for an archive that is damaged, locked, without tables, or far too large.
+    """
+    if not zipfile.is_zipfile(path):
+        yield path.name, read_records(path)
+        return
+    left = min(TEXT_SIZE, max(UNPACKED, RATIO * path.stat().st_size))
+    with _opened(path) as archive:
+        names = sorted(name for name in archive.namelist() if name.endswith(KINDS))
+        if not names:
+            raise DataError(f"{path} holds no .jsonl, .csv or .tsv file; give an archive of minimal pairs")
+        for name in names:
+            content = _unlocked(archive, name, path, password, left)
+            left -= len(content)
+            location = f"{path}:{name}"
+            yield (
+                PurePosixPath(name).name,
+                tuple(_table(_text_lines([content], location), location, kind_of(name) or "")),
+            )
+
+
+def parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[FileRecord]:
+    """Yield the rows of a Parquet file, with those of the `columns` that hold texts or numbers.
+
+    Raises `DataError` for another file, for one without rows, and for one that unpacks to more than `RATIO` times its
+    bytes.
+    """
+    number = 0
+    try:
+        for batch in _parquet_batches(path, columns):
+            for row in batch.to_pylist():
+                number += 1
+                yield FileRecord(row, str(path), number, "row")
+    except Unreadable as fault:
+        raise DataError(f"{path} {fault}; fetch it again") from fault
+    if not number:
+        raise DataError(f"{path} holds no row; fetch it again")
+
+
+def _parquet_batches(path: Path, columns: Collection[str] | None) -> Iterator[pyarrow.RecordBatch]:
+    try:
+        check_file(path)
+        with parquet.ParquetFile(path) as table:
+            size, taken = path.stat().st_size, 0
+            bound = max(UNPACKED, RATIO * size)
+            kinds = {each.name: each.type for each in table.schema_arrow if columns is None or each.name in columns}
+            chosen = [name for name, kind in kinds.items() if _is_plain(kind)]
+            if not chosen:
+                names = shortened(", ".join(table.schema_arrow.names))
+                wanted = "texts or numbers" if columns is None else " or ".join(columns)
+                raise Unreadable(f"has no column of {wanted} (its columns are {names})")
+            groups = map(table.metadata.row_group, range(table.metadata.num_row_groups))
+            chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+            sizes = [each.total_uncompressed_size for each in chunks if each.path_in_schema in chosen]
+            if sum(sizes) > bound:
+                raise Unreadable(f"unpacks to {size_in_words(sum(sizes))}, and at most {size_in_words(bound)} are read")
+            # No value is larger than the column that holds it, so no batch is larger than the bound.
+            rows = max(1, min(_MAX_ROWS, bound // max([1, *sizes])))
+            for batch in map(_decode_dictionaries, table.iter_batches(rows, columns=chosen)):
+                taken += max(_ROW_SIZE * batch.num_rows, batch.nbytes)
+                if taken > bound:
+                    raise Unreadable(f"has {size_in_words(size)} and unpacks to more than {size_in_words(bound)}")
+                yield batch
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as fault:
+        reason = shortened(str(fault).split("\n")[0]) or type(fault).__name__
+        raise Unreadable(f"is no parquet file that can be read ({reason})") from fault
+
+
+def _decode_dictionaries(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    columns = [each.dictionary_decode() if types.is_dictionary(each.type) else each for each in batch.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _is_plain(kind: pyarrow.DataType) -> bool:
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return bool(is_text or types.is_primitive(kind) or types.is_null(kind))
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    check_file(path)
+    size, read = path.stat().st_size, 0
+    kind = PACKED.get(path.suffix.lower())
+    bound = None if kind is None else max(UNPACKED, RATIO * size)
+    try:
+        with path.open("rb") as packed, pyarrow.input_stream(packed, compression=kind) as file:
+            while block := file.read(_BLOCK):
+                read += len(block)
+                if bound is not None and read > bound:
+                    raise Unreadable(f"has {size_in_words(size)} and unpacks to more than {size_in_words(bound)}")
+                yield block
+    except OSError as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Unreadable(
+            f"cannot be read: {reason}" if kind is None else f"is not a whole {kind} file ({error})"
+        ) from error
+
+
+def _lines(path: Path, most: int | None = None) -> Iterator[str]:
+    try:
+        check_file(path, most)
+        yield from _text_lines(_blocks(path), str(path))
+    except Unreadable as fault:
+        raise _refusal(path, fault) from fault
+
+
+def _text_lines(blocks: Iterable[bytes], name: str) -> Iterator[str]:
+    start, rest = 0, b""
+    for block in blocks:
+        *whole, rest = (rest + block).split(b"\n")
+        check_size(len(rest), TEXT_SIZE)
+        for line in whole:
+            text = _decoded(line + b"\n", start, name)
+            yield text if start else text.removeprefix("\ufeff")
+            start += len(line) + 1
+    if rest:
+        text = _decoded(rest, start, name)
+        yield text if start else text.removeprefix("\ufeff")
+
+
+def _decoded(content: bytes, start: int, name: str) -> str:
+    nul = content.find(b"\0")
+    try:
+        text = content.decode()
+        offset = nul
+    except UnicodeDecodeError as error:
+        offset = error.start if nul < 0 else min(nul, error.start)
+    if offset >= 0:
+        raise DataError(
+            f"{name} is not UTF-8 text: byte {start + offset} is 0x{content[offset]:02x}; "
+            "layerwise reads plain text, so convert the file (iconv -t UTF-8) or name another"
+        )
+    return text
+
+
+def _refusal(path: Path, fault: Unreadable) -> DataError:
+    return DataError(f"{path} {fault}: copy it again, or name a file or a folder that can be read")
+
+
+def _table(lines: Iterable[str], name: str, kind: str) -> Iterator[FileRecord]:
+    is_empty = True
+    for record in _json_lines(lines, name) if kind == ".jsonl" else _separated(lines, name, kind):
+        is_empty = False
+        yield record
+    if is_empty:
+        raise DataError(f"{name} is empty: it holds no row; give a file with at least one")
+
+
+def _json_lines(lines: Iterable[str], name: str) -> Iterator[FileRecord]:
+    for line, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        try:
+            value = parse_json(text)
+        except Unreadable as fault:
+            raise DataError(f"{name}, line {line}: it {fault}; write one object a line") from fault
+        if not isinstance(value, dict):
+            raise DataError(f"{name}, line {line}: a {type(value).__name__}, not an object; write one object a line")
+        yield FileRecord(value, name, line)
+
+
+def _separated(lines: Iterable[str], name: str, kind: str) -> Iterator[FileRecord]:
+    whole = io.StringIO("".join(lines), newline="")  # some files end their lines with a carriage return alone
+    rows = csv.reader(whole, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    try:
+        header = next(rows, [])
+        repeated = sorted({column for column in header if header.count(column) > 1})
+        if repeated:
+            raise DataError(f"{name}, line 1: the column {repeated[0]!r} is there twice; name each column once")
+        for row in filter(None, rows):
+            if len(row) != len(header):
+                raise DataError(
+                    f"{name}, line {rows.line_num}: {len(row)} columns where the header has {len(header)} "
+                    f"({', '.join(header)}); quote cells that hold the separator"
+                )
+            yield FileRecord(dict(zip(header, row, strict=True)), name, rows.line_num)
+    except csv.Error as error:
+        raise DataError(f"{name}, line {rows.line_num}: {error}; check its quotation marks") from error
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, NotImplementedError, OSError) as error:
+        raise DataError(f"{path} is not a whole zip archive ({_reason(error)}); fetch it again") from error
+
+
+def _unlocked(archive: zipfile.ZipFile, name: str, path: Path, password: str | None, most: int) -> bytes:
+    locked = bool(archive.getinfo(name).flag_bits & 0x1)
+    if locked and password is None:
+        raise DataError(f"{path} is locked: give the word that its authors published with it, --password WORD")
+    try:
+        with archive.open(name, pwd=password.encode() if password is not None else None) as file:
+            content = file.read(most + 1)
+    except NotImplementedError as error:  # a kind of RuntimeError
+        raise DataError(f"{name} in {path} is packed in a way that Python does not read ({error})") from error
+    except RuntimeError as error:
+        raise DataError(f"{path} does not open with this --password ({error}); check its spelling") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise DataError(f"{name} in {path} cannot be read ({_reason(error)}); fetch the archive again") from error
+    if len(content) > most:
+        raise DataError(
+            f"{name} in {path} unpacks to more than {size_in_words(most)}, and the archive is far smaller: unpack it "
+            "yourself, and give its tables"
+        )
+    return content
+
+
+def _reason(error: Exception) -> str:
+    return shortened(str(error)) or type(error).__name__

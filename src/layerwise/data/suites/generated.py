@@ -1,0 +1,78 @@
+"""Suites that come with layerwise, as JSON lines.
+
+    pairs.jsonl.gz            minimal pairs like BLiMP's in words of Python's documentation, one paradigm per line:
+                              a word is exchanged (morphology) or two words change places (syntax)
+    mixed_signals.jsonl.gz    tasks like those of MSGS (Warstadt et al. 2020), one set of a task per line
+
+`control FEATURE` teaches and tests one feature. `ambiguous LINGUISTIC_SURFACE` teaches labels that both features
+explain and tests where they differ: Matthews' correlation is +1 for structure and -1 for surface. Test sets have other
+words.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
+
+SUITE = "pairs"
+PAIRS = 300
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    text = gzip.decompress(files(__package__).joinpath(name).read_bytes()).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+PARADIGMS: Mapping[str, tuple[MinimalPair, ...]] = MappingProxyType(
+    {
+        row["paradigm"]: tuple(
+            MinimalPair(good, bad, row["paradigm"], row["term"], row["field"])
+            for good, bad in zip(row["good"], row["bad"], strict=True)
+        )
+        for row in _read("pairs.jsonl.gz")
+    }
+)
+
+
+def generated_pairs(count: int = PAIRS) -> PairSet:
+    """Return the suite `pairs`: the first `count` pairs of each paradigm.
+
+    >>> generated_pairs(1).pairs[0].good
+    'The instances must read every type of the string.'
+    """
+    pairs = tuple(pair for each in PARADIGMS.values() for pair in each[:count])
+    return PairSet(SUITE, f"generated pairs, {len(PARADIGMS)} paradigms of {count:,} each, seed 0", pairs)
+
+
+@cache
+def mixed_signals() -> Mapping[str, ClassificationTask]:
+    """Return the tasks of the suite `msgs-ours` by name.
+
+    >>> mixed_signals()["ambiguous main_verb_length"].labels
+    ('no', 'yes')
+    """
+    sets: dict[str, dict[str, tuple[Labelled, ...]]] = {}
+    for row in _read("mixed_signals.jsonl.gz"):
+        examples = zip(row["texts"], row["labels"], strict=True)
+        sets.setdefault(row["task"], {})[row["split"]] = tuple(Labelled(text, None, label) for text, label in examples)
+    agreeing = "the features agree in training and differ in the test set"
+    return {
+        name: ClassificationTask(
+            measure="msgs-ours",
+            name=name,
+            labels=("no", "yes"),
+            metric="mcc",
+            **splits,
+            source=f"generated (seed 0); {agreeing if name.startswith('ambiguous') else 'one feature'}",
+            also=("accuracy",),
+        )
+        for name, splits in sets.items()
+    }

@@ -1,0 +1,196 @@
+"""Steps of an evaluation: descriptions, fine-tunings with their conditions, and tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from layerwise.data.suites.glue import GLUE
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.measure.contrasts.variants import ADDED, KEPT
+from layerwise.measure.interventions.edge_cuts import DRAWS
+from layerwise.measure.interventions.sweep import runnable
+from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
+from layerwise.models import ElcForMaskedLM
+from layerwise.models.elc.wiring import rewired
+from layerwise.page import ReportData
+from layerwise.page.show import ABSENT, Show
+from layerwise.page.text.table import Table
+from layerwise.plan import EdgeCut
+from layerwise.results import Rows, Run, Score
+from layerwise.results.vocabulary import BABYLM, BACKBONE, LAYER_WEIGHTS
+from layerwise.runner.minimal_pairs import pairs_table
+from layerwise.runner.plan_choice import PlanChoice
+from layerwise.runner.study import Study
+from layerwise.studies.evaluate.attribution import attribute
+from layerwise.studies.evaluate.edges import edges_table
+from layerwise.studies.evaluate.finetuned_tasks import (
+    FineTunedModel,
+    check_one_depth,
+    run_plans,
+    run_tasks,
+    store_summary,
+)
+from layerwise.studies.evaluate.page import PLANS, TASK_TABLE, Taught, plan_table
+from layerwise.studies.evaluate.subjects import HELD, Subjects
+from layerwise.studies.evaluate.suites import SuiteChoice
+from layerwise.train.fine_tuning import FineTuningConfig
+
+ONE = Show(decimals=1)
+AGGREGATED = ("blimp", "supplement", "glue", "msgs")
+
+REWIRED = "rewired"
+"""The folder of models that were given layer weights after their pretraining."""
+
+
+def plan_models(subjects: Subjects, choice: PlanChoice) -> tuple[tuple[FineTunedModel, ...], tuple[str, ...]]:
+    """Return the models with the plans that each can run, and notes on plans that are left out."""
+    if not choice.describe():
+        return tuple(subjects.models.values()), ()
+    planned: list[FineTunedModel] = []
+    notes: list[str] = []
+    for label, model in subjects.models.items():
+        stack = subjects.open_stack(label)
+        members, left_out = runnable(stack, choice.list_members(stack.depth))
+        planned.append(replace(model, members=members))
+        notes += left_out
+    check_one_depth(planned)
+    return tuple(planned), tuple(dict.fromkeys(notes))
+
+
+def describe_scoring(
+    subjects: Subjects, selection: SuiteChoice, cuts: Sequence[EdgeCut], weighted: Sequence[str]
+) -> Iterator[str]:
+    """Yield what is scored, in sentences."""
+    count = len(subjects.models)
+    yield f"{count} model{'s' * (count != 1)}: {', '.join(subjects.models)}"
+    for each in selection.pairs:
+        yield f"{each.suite}: {len(each.pairs):,} pairs"
+    if cuts:
+        passes = 1 + len(cuts) * (1 + DRAWS)
+        sentences = 2 * len(weighted) * passes * sum(len(each.pairs) for each in selection.pairs)
+        yield (
+            f"without edges: {len(cuts)} conditions of {len(weighted)} models, each with {DRAWS} random cuts: at most "
+            f"{sentences:,} sentences more"
+        )
+
+
+def describe_tuning(
+    models: Sequence[FineTunedModel],
+    left_out: Sequence[str],
+    selection: SuiteChoice,
+    *,
+    seeds: int,
+    layer_weights: Collection[str],
+    minutes: float | None,
+) -> Iterator[str]:
+    """Yield the tasks, the plans and the cost, in sentences."""
+    if selection.tasks:
+        yield f"fine-tuned tasks: {', '.join(task.name for task in selection.tasks)}"
+    plans = [len(model.plans) for model in models]
+    if any(plans):
+        yield f"plans: {max(plans):,}, each active in fine-tuning and in the test, beside the model as trained"
+    for note in left_out:
+        yield f"note: {note}"
+    scored = 2 * len(models) * sum(len(each.pairs) for each in selection.pairs)
+    most = "" if minutes is None else f" at most (--minutes {minutes:g})"
+    arms = {"held": LAYER_WEIGHTS, "added": BACKBONE}
+    compared = [arms[name] for name in layer_weights]
+    tuned = len(models) + sum(model.arm in compared for model in models)
+    tunings = (tuned + sum(plans)) * len(selection.tasks) * seeds
+    tunings += 2 * tuned * selection.attributes  # with the labels and with shuffled ones
+    yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tunings"
+
+
+def fine_tune_models(
+    study: Study,
+    models: Sequence[FineTunedModel],
+    left_out: Sequence[str],
+    selection: SuiteChoice,
+    settings: FineTuningConfig,
+    *,
+    seeds: int,
+    device: str,
+    layer_weights: Collection[str],
+) -> None:
+    """Fine-tune what is missing, and store scores, summaries and the aggregate of BabyLM.
+
+    With `layer_weights` models of `elc` are also fine-tuned with their weights `held`, and those of `ltg` with weights
+    `added`.
+    """
+    run, progress = study.run, study.reporter.progress
+    trained = list(_with_weight_conditions(models, layer_weights, run.folder))
+    if selection.attributes:
+        attribute(trained, settings, run, progress=progress, device=device)
+    run_tasks(trained, selection.tasks, settings, run, seeds=seeds, device=device, progress=progress)
+    glue = [task for task in selection.tasks if task.measure == GLUE]
+    if any(model.plans for model in models):
+        run.store.replace_notes(PLANS, left_out)
+        for task in selection.tasks:
+            run_plans(models, task, settings, run, seeds=seeds, device=device, progress=progress)
+            # A page that is written early has the scale of the tasks that are finished.
+            if task in glue:
+                store_summary(models, glue[: glue.index(task) + 1], run, seeds=seeds)
+    elif glue:
+        store_summary(models, glue, run, seeds=seeds)
+    if set(selection.names) & set(AGGREGATED):
+        rows = [row for suite in AGGREGATED for row in run.store.scores(suite)]
+        run.store.replace_scores(BABYLM, babylm_rows(row for row in rows if row.plan is None))
+
+
+def _with_weight_conditions(
+    models: Sequence[FineTunedModel], names: Collection[str], run: Path
+) -> Iterator[FineTunedModel]:
+    for model in models:
+        yield model
+        if model.arm == LAYER_WEIGHTS and "held" in names:
+            yield replace(model, arm=KEPT, frozen=HELD)
+        if model.arm == BACKBONE and "added" in names:
+            folder = run / REWIRED / f"{BACKBONE}-{model.seed}"
+            if not (folder / "tokenizer.json").is_file():
+                rewired(ElcForMaskedLM.from_pretrained(model.location)).save_pretrained(folder)
+                load_tokenizer(model.location).save_pretrained(folder)
+            yield replace(model, arm=ADDED, location=folder)
+
+
+def list_results(run: Run, selection: SuiteChoice, cuts: Sequence[EdgeCut]) -> list[str]:
+    """Return the tables for the terminal."""
+    return [
+        *(pairs_table(run, each) for each in selection.pairs),
+        *(edges_table(run, each.suite) for each in selection.pairs if cuts),
+        *(_task_tables(run) if selection.tasks else ()),
+        *filter(None, [aggregate_lines(run) if set(selection.names) & set(AGGREGATED) else ""]),
+    ]
+
+
+def _task_tables(run: Run) -> Iterator[str]:
+    data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
+    titled = [(f"{title}, fine-tuned", table) for title, table in TASK_TABLE.tables(data)]
+    for own in Taught.every(data):
+        head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}"
+        titled.append((head, plan_table(data, own.suite, own.arm)))
+    for head, table in titled:
+        yield "\n".join([f"{head}:", *(f"  {line}" for line in table.lines())])
+
+
+def aggregate_lines(run: Run) -> str:
+    rows = Rows(run.store.scores(BABYLM)).where(seed=None)
+    weights = " + ".join(f"{weight:g} {part}" for part, weight in WEIGHTS.items())
+    body = []
+    for arm, own in rows.by("arm").items():
+        total, files = own.one(metric="aggregate"), {part: own.value(task=part, metric="files") or 0 for part in FILES}
+        shown = ABSENT if total is None else ONE.text(total) + (", partial" if files != FILES else "")
+        parts = [_describe_part(own.one(task=part, metric="part"), files[part], FILES[part]) for part in FILES]
+        body.append((str(arm), shown, *parts))
+    lines = Table(("arm", "aggregate", *FILES), tuple(body)).lines()
+    head = f"BabyLM's aggregate of 2023, {weights}, in points:"
+    return "\n".join([head, *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _describe_part(part: Score | None, files: float, count: int) -> str:
+    details = [] if files == count else [f"{files:.0f} of {count} files"]
+    if part is not None and part.documents is not None:
+        details.append(f"{part.documents:,} examples")
+    value = ABSENT if part is None else ONE.text(part)
+    return f"{value} ({', '.join(details)})" if details else value
