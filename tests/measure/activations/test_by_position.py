@@ -76,7 +76,7 @@ def test_norms_are_those_of_what_reaches_the_stream(model: Any, examples: Listed
     assert notes == []
     assert len(rows) == 3 * DEPTH**2
     for row in rows:
-        assert row.value == pytest.approx(np.mean(expected[row.layer, row.other, row.part or row.metric]), rel=1e-4)
+        assert row.value == pytest.approx(np.mean(expected[row.layer, row.position, row.part or row.metric]), rel=1e-4)
         assert row.arm == "arm"
 
 
@@ -120,7 +120,7 @@ def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch)
     rows, notes = attention_by_position(stack, "vit", IMAGES, collate)
     assert notes == []
     assert stack.model.config._attn_implementation == before
-    found = {(row.layer, row.other, row.metric, row.against): row.value for row in rows}
+    found = {(row.layer, row.position, row.metric, row.against): row.value for row in rows}
     assert len(found) == 5 * DEPTH**2
     with torch.inference_mode():
         for plan in rotations_of(DEPTH, "0/attention/0"):

@@ -57,7 +57,7 @@ def test_a_point_for_every_image_and_layer_at_every_position() -> None:
     facts = {row.metric: row.value for row in rows if row.layer is None and row.against is None}
     assert {"images": 6.0, "layers": 4.0, "points": 96.0}.items() <= facts.items()
     states = outputs_by_position(stack, range(4), found.test, found.collate, count=6)
-    points = {(row.amount, row.layer, row.other, row.metric): row.value for row in rows if row.layer is not None}
+    points = {(row.example, row.layer, row.position, row.metric): row.value for row in rows if row.layer is not None}
     assert len(points) == 4 * 4 * 6 * 2
     for layer, position, image in np.ndindex(4, 4, 6):
         xy = tuple(points[image, layer, position, axis] for axis in "xy")
@@ -69,7 +69,7 @@ def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPat
     found = splits(10)
     monkeypatch.setattr(module, "DRAWN", 12)
     rows, _ = embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (2,)))
-    points = {(row.amount, row.layer, row.other) for row in rows if row.metric == "x"}
+    points = {(row.example, row.layer, row.position) for row in rows if row.metric == "x"}
     assert len(points) == 12
     assert {layer for _, layer, _ in points} == {2}
     assert {image for image, _, _ in points} == {0, 4, 9}

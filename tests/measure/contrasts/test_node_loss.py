@@ -58,7 +58,7 @@ def test_what_is_left_in_its_order_is_set_apart() -> None:
 
 def rows_of(scores: list[Score], metric: str, against: str | None = None) -> dict[tuple[object, ...], Score]:
     own = (row for row in scores if (row.metric, row.against) == (metric, against))
-    return {(row.other, row.part, row.amount, row.condition): row for row in own}
+    return {(row.nodes, row.layout, row.lost, row.order): row for row in own}
 
 
 def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:

@@ -35,7 +35,7 @@ def rows_of(arms: dict[str, dict[int, Survey]], leads: str = "accuracy", batch: 
 
 
 def one(rows: Rows, arm: str, condition: str, metric: str, seed: int | None = None, **more: str) -> Score:
-    row = rows.one(arm=arm, condition=condition, metric=metric, seed=seed, **more)
+    row = rows.one(arm=arm, order=condition, metric=metric, seed=seed, **more)
     assert row is not None
     return row
 
@@ -185,7 +185,7 @@ def test_draws_of_the_original_order_count_for_nothing() -> None:
     assert one(rows, "vit", "random", "accuracy").documents == 2
     nothing = outcome([0, 0], [0.0, 0.0], [0, 0])
     both = {"vit": {0: Survey(2, {"sequential": outcome([1, 0]), "random": nothing})}}
-    assert rows_of(both).axis("condition") == ("sequential",)
+    assert rows_of(both).axis("order") == ("sequential",)
 
 
 SPLITS = splits(48)
@@ -197,9 +197,7 @@ SURVEYED = survey(
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -> None:
-    found = Rows(contribution({"vit": dict.fromkeys(range(seeds), SURVEYED)}, batch=6)).where(
-        condition=order, arm="vit"
-    )
+    found = Rows(contribution({"vit": dict.fromkeys(range(seeds), SURVEYED)}, batch=6)).where(order=order, arm="vit")
     lost, added = (
         [found.value(metric=metric, layer=layer) for layer in range(4)] for metric in ("accuracy_lost", "nll_added")
     )
@@ -228,7 +226,7 @@ def test_orders_are_one_row_a_seed_and_an_order() -> None:
 def test_original_orders_are_added_up_over_seeds() -> None:
     once = Survey(3, {}, {}, {"random": Identical(10, 2, 0.5), "kept 2 even random": Identical(10, 0, None)})
     other = Survey(3, {}, {}, {"random": Identical(10, 4, 0.9)})
-    found = {(row.part, row.amount, row.metric): row.value for row in identity({"vit": {0: once, 1: other}})}
+    found = {(row.strategy, row.kept, row.metric): row.value for row in identity({"vit": {0: once, 1: other}})}
     assert found == {
         (None, None, "draws"): 20,
         (None, None, "identical"): 6,
@@ -242,11 +240,11 @@ def test_every_condition_of_a_survey_has_columns_of_its_own() -> None:
     named = conditions_by_name(6)
     columns = [tuple(sorted(condition.columns(6).items())) for condition in named.values()]
     assert len(set(columns)) == len(named) > 100
-    assert {dict(each).get("layer", 0) for each in columns} == set(range(6))
+    assert {dict(each).get("layer", dict(each).get("node", 0)) for each in columns} == set(range(6))
     assert dict(named["nodes 3 blocks without 1 random"].columns(6)) == {
-        "condition": "random",
-        "part": "blocks",
-        "other": 3,
-        "amount": 1.0,
-        "layer": 2,
+        "order": "random",
+        "layout": "blocks",
+        "nodes": 3,
+        "lost": 1,
+        "node": 2,
     }

@@ -31,8 +31,8 @@ def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
     run = of(
         row("robustness", "leads", 0.0 if language else 1.0),
         row("robustness", "classes", 1000) if language else GUESS,
-        row("robustness", metric, best, 0.0, arm="a", condition="sequential"),
-        row("robustness", metric, value, half, arm="b", condition="random"),
+        row("robustness", metric, best, 0.0, arm="a", order="sequential"),
+        row("robustness", metric, value, half, arm="b", order="random"),
     )
     return cell(run, "b", "all layers, random order")
 
@@ -82,14 +82,14 @@ def test_a_wider_interval_never_says_more(value: float, half: float, more: float
 
 @pytest.mark.parametrize(("value", "low"), [(math.nan, 0.1), (0.5, math.nan), (0.5, None)])
 def test_what_is_not_finite_or_has_half_an_interval_decides_nothing(value: float, low: float | None) -> None:
-    score = replace(row("robustness", "accuracy", 0.5, 0.1, arm="a", condition="random"), value=value, low=low)
+    score = replace(row("robustness", "accuracy", 0.5, 0.1, arm="a", order="random"), value=value, low=low)
     assert not survival(of(score)).cells
 
 
 def arm(name: str, in_order: tuple[float, float], shuffled: tuple[float, float]) -> list[Score]:
     """An arm by its value and half of its interval in order and in random order."""
     orders = (("sequential", in_order), ("random", shuffled))
-    return [row("robustness", "accuracy", *at, arm=name, condition=order) for order, at in orders]
+    return [row("robustness", "accuracy", *at, arm=name, order=order) for order, at in orders]
 
 
 GUESSES, LEARNED = (0.11, 0.05), (0.9, 0.05)
@@ -154,17 +154,17 @@ def test_the_chance_of_a_language_model_is_a_uniform_guess_where_its_size_is_kno
 
 def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
     values = {
-        ("a", "first", 3.0): 0.9,
-        ("a", "last", 2.0): 0.9,
-        ("b", "even", 3.0): 0.9,
-        ("b", "even", 2.0): 0.75,
-        ("a", "random", 1.0): 0.9,
-        ("retrained", "even", 1.0): 0.9,
+        ("a", "first", 3): 0.9,
+        ("a", "last", 2): 0.9,
+        ("b", "even", 3): 0.9,
+        ("b", "even", 2): 0.75,
+        ("a", "random", 1): 0.9,
+        ("retrained", "even", 1): 0.9,
     }
-    shared = {"condition": "sequential"}
+    shared = {"order": "sequential"}
     rows = [row("robustness", "accuracy", 0.9, 0.05, arm="a", **shared)]
     rows += [
-        row("robustness", "accuracy", value, 0.05, arm=arm, part=rule, amount=count, **shared)
+        row("robustness", "accuracy", value, 0.05, arm=arm, strategy=rule, kept=count, **shared)
         for (arm, rule, count), value in values.items()
     ]
     found = fewest_layers(replace(of(GUESS, *rows), manifest={"depth": 4}))
@@ -183,14 +183,14 @@ def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
     ],
 )
 def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, words: str) -> None:
-    lost: dict[str, object] = {"arm": "a", "part": "blocks", "other": 4, "amount": 1.0, "condition": "random"}
+    lost: dict[str, object] = {"arm": "a", "layout": "blocks", "nodes": 4, "lost": 1, "order": "random"}
     beside = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")
     (said,) = node_sentences(of(row("nodes", "accuracy_lost", 0.1, 0.02, **lost), beside))
     assert f"The layers of a block cost {words} as many anywhere" in said
 
 
 def test_rows_of_an_unknown_layout_draw_nothing_and_the_section_says_so() -> None:
-    lost = row("nodes", "accuracy_lost", 0.1, 0.02, arm="a", part="rings", other=4, amount=1.0, condition="random")
+    lost = row("nodes", "accuracy_lost", 0.1, 0.02, arm="a", layout="rings", nodes=4, lost=1, order="random")
     data = only(ROBUSTNESS, "robustness")
     assert "No node was lost in this run" in render(replace(data, scores=(*data.scores, lost)))
 

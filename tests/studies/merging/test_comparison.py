@@ -59,8 +59,8 @@ def share(said: Tensor, top: int = 1) -> float:
     return (said.topk(top).indices == TEST["labels"][:, None]).any(-1).double().mean().item()
 
 
-def value(rows: list[Score], part: str, condition: str, metric: str = "accuracy") -> Score:
-    found = Rows(rows).one(measure="merging", part=part, condition=condition, metric=metric)
+def value(rows: list[Score], strategy: str, order: str, metric: str = "accuracy") -> Score:
+    found = Rows(rows).one(measure="merging", strategy=strategy, order=order, metric=metric)
     assert found is not None
     return found
 
@@ -98,7 +98,7 @@ def test_merged_models_are_the_drawn_assignments(rows: list[Score], order: str) 
     merged = Stack.with_sources(STACKS)
     shares = {plan: share(logits(merged, plan)) for plan in plans}
     assert value(rows, "merged", order).value == pytest.approx(np.mean([shares[plan] for plan in plans]))
-    drawn = {row.plan: row.value for row in rows if (row.measure, row.condition) == ("merges", order)}
+    drawn = {row.plan: row.value for row in rows if (row.measure, row.order) == ("merges", order)}
     assert drawn == pytest.approx({str(plan): found for plan, found in shares.items()})
     assert len(set(drawn.values())) > 1
 
@@ -178,7 +178,7 @@ def test_a_node_that_reads_is_worth_replacing() -> None:
     merged = Stack.with_sources(stacks)
     steps: list[None] = []
     rows = list(node_replacement("arm", merged, ("a", "b"), PLANTED, 0, lambda: steps.append(None)))
-    found = {(row.part, row.condition, row.metric): row for row in rows}
+    found = {(row.strategy, row.order, row.metric): row for row in rows}
     assert len(steps) == 2
     for order in ("sequential", "random"):
         whole = found["node replaced", order, "accuracy"].value
@@ -193,7 +193,7 @@ def test_a_node_that_reads_is_worth_replacing() -> None:
 def test_models_that_lose_alike_have_no_spread_however_much_their_nodes_differ() -> None:
     merged = Stack.with_sources({name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"})
     found = {
-        (row.part, row.condition, row.metric): row
+        (row.strategy, row.order, row.metric): row
         for row in node_replacement("arm", merged, ("a", "b"), PLANTED, 0, lambda: None)
     }
     lost = found["node lost", "sequential", "accuracy"]

@@ -138,7 +138,7 @@ def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: 
     shelf.opened.clear()
     ask("baseline/0", "baseline/1", grid=plain)
     assert shelf.opened == ["baseline-1"]
-    assert scores(run, "robustness").where(arm="baseline", seed=1, condition="sequential", metric="accuracy")
+    assert scores(run, "robustness").where(arm="baseline", seed=1, order="sequential", metric="accuracy")
 
 
 def test_a_survey_answers_for_its_questions_data_and_numerics_alone(ask: Ask, tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
     assert found.value(metric="classes") == 10
     stack = shelf(Path("layershuffle-1")).stack
     expected = evaluate(stack, Plan.parse("1"), SPLITS.test, SPLITS.collate)
-    one = found.where(arm="layershuffle", seed=1, part="even", amount=1.0, condition="sequential")
+    one = found.where(arm="layershuffle", seed=1, strategy="even", kept=1, order="sequential")
     assert one.value(metric="accuracy") == expected.accuracy
     assert one.value(metric="nll") == pytest.approx(expected.mean_nll)
-    assert found.where(arm="layershuffle", condition="random", metric="accuracy_above", against="baseline")
+    assert found.where(arm="layershuffle", order="random", metric="accuracy_above", against="baseline")
     assert len(scores(run, "orders")) == 4 * len(scores(run, "orders").axis("plan")) * 2
     for measure in ("branches", "contribution", "embedding"):
         assert scores(run, measure).axis("arm") == ("baseline", "layershuffle")
@@ -196,7 +196,7 @@ def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
 
 def test_models_refined_at_one_depth_are_one_arm_and_asked_nothing_else(ask: Ask, run: Run) -> None:
     ask("baseline/0", "retrained-2/0", "retrained-1/0")
-    own = {(row.amount, row.part, row.condition) for row in scores(run, "robustness").where(arm="retrained")}
+    own = {(row.kept, row.strategy, row.order) for row in scores(run, "robustness").where(arm="retrained")}
     assert own == {(2, "even", "sequential"), (2, "even", "random"), (1, "even", "sequential")}
     for measure in ("orders", "contribution", "branches", "embedding"):
         assert scores(run, measure).axis("arm") == ("baseline",)
@@ -210,7 +210,7 @@ def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
     assess(trained_models(tmp_path, "llama/0"), splits, QUESTIONS, run, Silent(), open_model=opened)
     found = scores(run, "robustness")
     assert found.value(metric="leads") == 0
-    (loss,) = found.where(arm="llama", seed=0, condition="sequential", metric="nll", layer=None, part=None)
+    (loss,) = found.where(arm="llama", seed=0, order="sequential", metric="nll", layer=None, strategy=None)
     assert loss.tokens == 64
     assert not found.where(metric="accuracy_top5")
 
@@ -231,12 +231,12 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
                 right[position] += int((logits.argmax(-1) == position).sum())
     found = scores(run, "position")
     for position, hits in right.items():
-        row = found.one(seed=0, other=position)
+        row = found.one(seed=0, position=position)
         assert (row.value, row.low, row.documents) == (pytest.approx(hits / 20), None, 20)
-    both = [found.value(seed=seed, other=None) or 0.0 for seed in range(2)]
+    both = [found.value(seed=seed, position=None) or 0.0 for seed in range(2)]
     assert both[0] == pytest.approx(sum(right.values()) / 60)
-    assert found.value(seed=None, other=None, against=None) == pytest.approx(np.mean(both))
-    assert found.value(seed=None, other=None, against="chance") == pytest.approx(1 / 3)
+    assert found.value(seed=None, position=None, against=None) == pytest.approx(np.mean(both))
+    assert found.value(seed=None, position=None, against="chance") == pytest.approx(1 / 3)
     assert found.axis("arm") == ("layershuffle-predict",)
 
 
@@ -247,10 +247,10 @@ def test_positions_have_intervals_over_the_orders_of_all_seeds_and_of_some_width
     found = Rows(position_rows({"predict": right, "baseline": {0: {}}}))
     half = stats.t(7).ppf(0.975) * stats.sem([1.0, 0.0] * 4)
     for seed in (None, 0, 1):
-        first, second = (found.one(seed=seed, other=position, against=None) for position in range(2))
+        first, second = (found.one(seed=seed, position=position, against=None) for position in range(2))
         assert (first.value, first.low, first.high) == pytest.approx((0.5, 0.5 - half, 0.5 + half))
         assert (second.value, second.low, second.high) == (1.0, pytest.approx(float(wilson(80, 80).low)), 1.0)
-    assert found.value(seed=None, other=None, against=None) == 0.75
+    assert found.value(seed=None, position=None, against=None) == 0.75
     assert found.axis("arm") == ("predict",)
 
 
@@ -275,11 +275,11 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
         else set()
     )
     robust = scores(run, "robustness")
-    known = scores(run, "position").value(seed=None, other=None, against=None)
+    known = scores(run, "position").value(seed=None, position=None, against=None)
     assert found["positions", "all", "short"].value == pytest.approx(0.9999 - (known or 0))
-    whole = {"metric": "accuracy", "seed": None, "layer": None, "part": None}
+    whole = {"metric": "accuracy", "seed": None, "layer": None, "strategy": None}
     chance = robust.value(**whole, against="chance")
-    collapsed = (robust.value(**whole, arm="baseline", condition="sequential") or 0) - (chance or 0)
+    collapsed = (robust.value(**whole, arm="baseline", order="sequential") or 0) - (chance or 0)
     assert found["collapse", "all", "in_order"].value == pytest.approx(collapsed)
 
 

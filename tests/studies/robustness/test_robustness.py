@@ -68,9 +68,7 @@ def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
         *("robustness", "orders", "identity", "position", "branches", "contribution", "embedding"),
         *("merging", "training"),
     }
-    even = {
-        row.amount for row in found if (row.measure, row.part, row.condition) == ("robustness", "even", "sequential")
-    }
+    even = {row.kept for row in found if (row.measure, row.strategy, row.order) == ("robustness", "even", "sequential")}
     assert even == set(range(1, DEPTH))
     assert {row.arm for row in found if row.measure == "branches"} == set(arms)
     assert (trained / "report.html").read_text().endswith("</html>\n")
@@ -136,9 +134,9 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     assert "nats per token, lower is better" in ended.out.splitlines()[0]
     found = scores(run)
     assert not [row for row in found if row.metric == "accuracy_top5"]
-    assert {(row.metric, row.condition) for row in found if row.measure == "contribution"} >= {("nll_added", "random")}
+    assert {(row.metric, row.order) for row in found if row.measure == "contribution"} >= {("nll_added", "random")}
     assert ("layershuffle", "random", "baseline") in {
-        (row.arm, row.condition, row.against) for row in found if row.metric == "nll_above"
+        (row.arm, row.order, row.against) for row in found if row.metric == "nll_above"
     }
 
 
@@ -154,7 +152,7 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
     assert ended.code == 0, ended.err
     assert "2 methods of training, 1 seed each" in ended.err
     rows = [row for row in scores(tmp_path / "run") if (row.measure, row.arm) == ("robustness", "retrained")]
-    assert {(row.amount, row.part, row.condition) for row in rows} == {(3, "even", "sequential"), (3, "even", "random")}
+    assert {(row.kept, row.strategy, row.order) for row in rows} == {(3, "even", "sequential"), (3, "even", "random")}
 
 
 def test_a_run_of_another_kind_is_refused(one: tuple[Path, Ended], tmp_path: Path) -> None:

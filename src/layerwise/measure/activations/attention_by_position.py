@@ -1,7 +1,7 @@
 """Compute the entropy and distance of attention, and its share on the first token, by arm, layer and position.
 
-a_qk is the attention from query q to key k, averaged over heads, tokens and images. `other` is the position,
-`against` uniform attention over the visible keys:
+a_qk is the attention from query q to key k, averaged over heads, tokens and images. `against` is uniform
+attention over the visible keys:
     entropy     sum_q -sum_k a_qk log a_qk, relative to uniform attention (1 is uniform, 0 is a single key)
     first       attention of all other queries to the first token, which is the class token of a ViT
     distance    mean distance to the attended key, in patches without the class token (Dosovitskiy et al. 2021,
@@ -54,7 +54,7 @@ def attention_by_position(
     rows = []
     for (layer, position, (name, against)), pairs in sorted(totals.items(), key=lambda each: _in_order(*each[0])):
         above, below = (sum(of) for of in zip(*pairs, strict=True))
-        row = Score(ATTENTION, name, above / below, arm=arm, layer=layer, other=position, against=against)
+        row = Score(ATTENTION, name, above / below, arm=arm, layer=layer, position=position, against=against)
         rows.append(row)
     return rows, []
 

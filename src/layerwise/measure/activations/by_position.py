@@ -60,7 +60,7 @@ def rotations_of(depth: int, seed: str) -> tuple[Plan, ...]:
 def branch_norms(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Return rows of measure `branches`, by arm, layer and position (`other`); padding is excluded.
+    """Return rows of measure `branches`, by arm, layer and position; padding is excluded.
 
     `norm` is the mean Euclidean norm over tokens of the update of a branch (`part`), `share` the norm of the layer's
     whole update relative to its input. A model whose layers cannot be split has only `share`, and a note.
@@ -80,7 +80,7 @@ def branch_norms(
     rows = []
     for (layer, position, name), norms in sorted(values.items()):
         metric, part = ("share", None) if name == "share" else ("norm", name)
-        of: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "part": part}
+        of: dict[str, Any] = {"arm": arm, "layer": layer, "position": position, "part": part}
         rows.append(Score(BRANCHES, metric, float(np.mean(norms)), **of))
     return rows, notes
 

@@ -68,7 +68,7 @@ def embedding(
 ) -> tuple[list[Score], list[Note]]:
     """Return rows of measure `embedding`: the UMAP layout of outputs (McInnes et al. 2018), and neighbor statistics.
 
-    A point is a layer at a position (`other`) for an image (`amount`), with metrics `x` and `y`. Each arm has `images`,
+    A point is a layer at a position for an image (`example`), with metrics `x` and `y`. Each arm has `images`,
     `layers`, `points`, `same_position` and `same_layer` (with chance). Without umap-learn, or with too few outputs,
     there are no rows, only a note.
     """
@@ -100,7 +100,7 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
     for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
         for at, layer in enumerate(layers):
             for position in range(depth):
-                point: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "amount": float(image)}
+                point: dict[str, Any] = {"arm": arm, "layer": layer, "position": position, "example": image}
                 for axis, value in zip("xy", plane[at, position, image].tolist(), strict=True):
                     yield Score(OUTPUT_LAYOUT, axis, float(value), **point)
 

@@ -78,7 +78,7 @@ def contribution(arms: Arms, batch: int) -> list[Score]:
                 ]
                 for metric, field, sign in (("accuracy_lost", "hits", 1.0), ("nll_added", "nll", -1.0)):
                     if pairs:
-                        of: dict[str, Any] = {"arm": arm, "layer": layer, "condition": order}
+                        of: dict[str, Any] = {"arm": arm, "layer": layer, "order": order}
                         count = int((pairs[0][0].scored > 0).sum())
                         rows.append(
                             Score(CONTRIBUTION, metric, *paired(pairs, field, sign, size), **of, documents=count)

@@ -120,16 +120,16 @@ class Condition:
         return order if self.rule is None else f"kept {self.count} {self.rule} {order}"
 
     def columns(self, depth: int) -> Mapping[str, Any]:
-        columns: dict[str, Any] = {"condition": SEQUENTIAL if self.in_order else RANDOM_ORDER}
+        columns: dict[str, Any] = {"order": SEQUENTIAL if self.in_order else RANDOM_ORDER}
         if self.nodes is not None:
             lost, node = self.nodes, self.nodes.node
-            columns |= {"part": lost.layout, "other": lost.count, "amount": float(lost.several)}
+            columns |= {"layout": lost.layout, "nodes": lost.count, "lost": lost.several}
             if node is not None:
-                columns["layer"] = node_layout(depth, lost.count, lost.layout)[node][0]
+                columns["node"] = node_layout(depth, lost.count, lost.layout)[node][0]
         elif self.without is not None:
             columns["layer"] = self.without
         elif self.rule is not None:
-            columns |= {"part": self.rule, "amount": float(self.count)}
+            columns |= {"strategy": self.rule, "kept": self.count}
         return columns
 
     @property

@@ -45,7 +45,7 @@ CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: 
 RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": "the last", "random": "at random"}
 """Which layers are kept when some are left out, and how it is said."""
 
-EVERY_LAYER: Mapping[str, Any] = {"part": None, "amount": None, "layer": None, "other": None}
+EVERY_LAYER: Mapping[str, Any] = {"strategy": None, "kept": None, "layer": None, "nodes": None}
 
 OWN_ORDER, ANY_ORDER = "its own order", "random order"
 SURVIVES, FADES = 0.75, 0.25
@@ -154,17 +154,17 @@ def lead_rows(data: ReportData) -> Rows:
 
 
 def kept(data: ReportData, condition: str) -> Iterator[Score]:
-    """How every arm did by the number of layers kept (`amount`) under each rule (`part`); all of them need no rule."""
+    """How every arm did by the number of layers kept under each rule; all of them need no rule."""
     rows = of_arms(
-        data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, condition=condition, layer=None, other=None
+        data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, order=condition, layer=None, nodes=None
     )
     depth = data.depth
     for rule in RULES:
-        for arm, own in rows.where(part=rule).by("arm").items():
-            yield from (row for row in own if row.amount is not None and row.amount < depth)
-            whole = rows.one(arm=arm, part=None, amount=None)
+        for arm, own in rows.where(strategy=rule).by("arm").items():
+            yield from (row for row in own if row.kept is not None and row.kept < depth)
+            whole = rows.one(arm=arm, strategy=None, kept=None)
             if whole is not None:
-                yield replace(whole, part=rule, amount=float(depth))
+                yield replace(whole, strategy=rule, kept=depth)
 
 
 # ---- what survives
@@ -207,25 +207,23 @@ class Survival:
 
 def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     depth, metric = data.depth, quantity(data).metric
-    even = data.rows.where(measure=vocab.ROBUSTNESS, metric=metric, part="even", seed=None, against=None)
-    counts = [int(count) for count in even.axis("amount") if count < depth]
+    even = data.rows.where(measure=vocab.ROBUSTNESS, metric=metric, strategy="even", seed=None, against=None)
+    counts = [count for count in even.axis("kept") if count < depth]
     half = min(counts, key=lambda count: (abs(2 * count - depth), count), default=0)
     fewer, lost = f"{half} of {depth} layers", f"the loss of {counted(depth - half, 'layer')}"
     every, few = (
         {"measure": vocab.ROBUSTNESS, **EVERY_LAYER},
-        {"measure": vocab.ROBUSTNESS, "part": "even", "amount": float(half)},
+        {"measure": vocab.ROBUSTNESS, "strategy": "even", "kept": half},
     )
-    several = {"measure": vocab.MERGING, "condition": vocab.RANDOM_ORDER}
+    several = {"measure": vocab.MERGING, "order": vocab.RANDOM_ORDER}
     possible = (
-        SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "condition": vocab.SEQUENTIAL}),
-        SurvivalCondition("all layers, random order", ANY_ORDER, {**every, "condition": vocab.RANDOM_ORDER}),
-        SurvivalCondition(f"{fewer}, in order", lost, {**few, "condition": vocab.SEQUENTIAL}),
+        SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "order": vocab.SEQUENTIAL}),
+        SurvivalCondition("all layers, random order", ANY_ORDER, {**every, "order": vocab.RANDOM_ORDER}),
+        SurvivalCondition(f"{fewer}, in order", lost, {**few, "order": vocab.SEQUENTIAL}),
+        SurvivalCondition(f"{fewer}, random order", f"{lost} in random order", {**few, "order": vocab.RANDOM_ORDER}),
+        SurvivalCondition("several models, merged", "merging", {**several, "strategy": vocab.MERGED}),
         SurvivalCondition(
-            f"{fewer}, random order", f"{lost} in random order", {**few, "condition": vocab.RANDOM_ORDER}
-        ),
-        SurvivalCondition("several models, merged", "merging", {**several, "part": vocab.MERGED}),
-        SurvivalCondition(
-            "several models, ensemble", "an ensemble in random order", {**several, "part": vocab.ENSEMBLE}
+            "several models, ensemble", "an ensemble in random order", {**several, "strategy": vocab.ENSEMBLE}
         ),
     )
     return tuple(each for each in possible if of_arms(data, metric=metric, **each.where))
@@ -295,9 +293,9 @@ def summary(data: ReportData) -> str:
 
 def _merged(data: ReportData) -> Iterator[str]:
     lead = quantity(data)
-    rows = of_arms(data, measure=vocab.MERGING, metric=lead.metric, condition=vocab.RANDOM_ORDER)
+    rows = of_arms(data, measure=vocab.MERGING, metric=lead.metric, order=vocab.RANDOM_ORDER)
     for arm in rows.axis("arm"):
-        merged, members = (rows.one(arm=arm, part=part) for part in (vocab.MERGED, "members"))
+        merged, members = (rows.one(arm=arm, strategy=way) for way in (vocab.MERGED, "members"))
         if merged is not None and members is not None:
             yield (
                 f"Merged from any layers {arm} has {lead.show.text(merged)}, its members in random order "
@@ -311,7 +309,7 @@ def fates(data: ReportData) -> Iterator[str]:
     levels = lead_rows(data)
     for arm in matrix.cells:
         pieces = []
-        ordered, shuffled = (levels.value(arm=arm, condition=condition) for condition in CONDITIONS)
+        ordered, shuffled = (levels.value(arm=arm, order=condition) for condition in CONDITIONS)
         if ordered is not None and shuffled is not None:
             unit = f" {lead.name}" if lead.is_loss else ""
             pieces.append(f"{lead.show.number(ordered)}{unit} in order, {lead.show.number(shuffled)} in random order.")
@@ -324,7 +322,7 @@ def fates(data: ReportData) -> Iterator[str]:
             measure=vocab.ROBUSTNESS,
             metric=metric,
             arm=arm,
-            condition=vocab.RANDOM_ORDER,
+            order=vocab.RANDOM_ORDER,
             against=vocab.BASELINE,
             **EVERY_LAYER,
         )
@@ -347,17 +345,17 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
     surviving = [
         row
         for row in rows
-        if row.part != "random"
+        if row.strategy != "random"
         and row.arm != "retrained"
         and row.low is not None
         and row.high is not None
-        and (row.amount or depth) < depth
+        and (row.kept or depth) < depth
         and _cell(row, lead, ends).fate == "survives"
     ]
     if not surviving:
         return None
-    fewest = min(surviving, key=lambda row: row.amount or 0.0)
-    layers = layer_subset(depth, int(fewest.amount or 0), str(fewest.part))
+    fewest = min(surviving, key=lambda row: row.kept or 0)
+    layers = layer_subset(depth, fewest.kept or 0, str(fewest.strategy))
     return str(fewest.arm), Plan.of(layers)
 
 
@@ -365,27 +363,27 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
 
 IN_BLOCKS, AROUND, ANYWHERE, ALONE = "in blocks", "round robin", "as many layers anywhere", "one by one"
 NODE_COSTS: dict[str, Mapping[str, Any]] = {
-    IN_BLOCKS: {"part": vocab.BLOCKS, "against": None},
-    AROUND: {"part": vocab.ROUND_ROBIN, "against": None},
-    ANYWHERE: {"part": vocab.BLOCKS, "against": vocab.SCATTERED},
-    ALONE: {"part": vocab.BLOCKS, "against": vocab.SINGLE},
+    IN_BLOCKS: {"layout": vocab.BLOCKS, "against": None},
+    AROUND: {"layout": vocab.ROUND_ROBIN, "against": None},
+    ANYWHERE: {"layout": vocab.BLOCKS, "against": vocab.SCATTERED},
+    ALONE: {"layout": vocab.BLOCKS, "against": vocab.SINGLE},
 }
 """What is set side by side, and the columns of its rows."""
 
 
 def node_costs(data: ReportData) -> Iterator[Score]:
-    rows = by_arm(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, condition=tuple(CONDITIONS)))
+    rows = by_arm(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, order=tuple(CONDITIONS)))
     for arm in rows.axis("arm"):
-        for count in sorted(rows.axis("other"), reverse=True):
-            own = rows.where(arm=arm, other=count)
+        for count in sorted(rows.axis("nodes"), reverse=True):
+            own = rows.where(arm=arm, nodes=count)
             for kind, columns in NODE_COSTS.items():
-                yield from (replace(row, part=kind, against=None) for row in own.where(**columns))
+                yield from (replace(row, layout=kind, against=None) for row in own.where(**columns))
 
 
 def worst_nodes(data: ReportData) -> Iterator[Score]:
     yield from node_costs(data)
-    worst = data.rows.where(measure=vocab.NODES, metric=f"{quantity(data).cost}_worst", part=vocab.BLOCKS)
-    yield from (replace(row, metric=quantity(data).cost, part="worst block") for row in worst)
+    worst = data.rows.where(measure=vocab.NODES, metric=f"{quantity(data).cost}_worst", layout=vocab.BLOCKS)
+    yield from (replace(row, metric=quantity(data).cost, layout="worst block") for row in worst)
 
 
 def node_sentences(data: ReportData) -> Iterator[str]:
@@ -395,13 +393,13 @@ def node_sentences(data: ReportData) -> Iterator[str]:
     excludes zero, and otherwise inconclusive.
     """
     lead = quantity(data)
-    rows = by_arm(data.rows.where(measure=vocab.NODES, amount=1.0, condition=vocab.RANDOM_ORDER))
-    most = max(rows.axis("other"), default=0)
+    rows = by_arm(data.rows.where(measure=vocab.NODES, lost=1, order=vocab.RANDOM_ORDER))
+    most = max(rows.axis("nodes"), default=0)
     unit = "nats" if lead.is_loss else "points"
     for arm, every in rows.by("arm").items():
-        own = every.where(other=most)
+        own = every.where(nodes=most)
         blocks, around = (
-            own.one(metric=lead.cost, part=layout, against=None) for layout in (vocab.BLOCKS, vocab.ROUND_ROBIN)
+            own.one(metric=lead.cost, layout=layout, against=None) for layout in (vocab.BLOCKS, vocab.ROUND_ROBIN)
         )
         if blocks is None:
             continue
@@ -417,7 +415,7 @@ def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
         (vocab.ROUND_ROBIN, vocab.BLOCKS): "Round robin costs {} {} blocks",
     }
     for (layout, null), words in questions.items():
-        row, margin = rows.one(metric=f"{lead.cost}_above", part=layout, against=null), ALIKE[lead.is_loss]
+        row, margin = rows.one(metric=f"{lead.cost}_above", layout=layout, against=null), ALIKE[lead.is_loss]
         if row is None or row.low is None or row.high is None:
             continue
         if -margin < row.low and row.high < margin:

@@ -240,7 +240,7 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
 
 
 def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
-    """Return rows of measure `position` (`other`: the position) by seed and arm, with the accuracy of guessing.
+    """Return rows of measure `position` by seed and arm, with the accuracy of guessing.
 
     Answers are right or wrong under an order drawn for every batch, so that batches are the units of intervals.
     """
@@ -255,7 +255,7 @@ def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
                 seed: np.sum(list(answers.values()), axis=0) if position is None else answers[position]
                 for seed, answers in predicted.items()
             }
-            of: dict[str, Any] = {"arm": arm, "other": position}
+            of: dict[str, Any] = {"arm": arm, "position": position}
             for seed, each in counts.items():
                 own = _share([each])
                 results.append(Score(vocab.POSITION, "accuracy", *own, **of, seed=seed, documents=int(each[1].sum())))

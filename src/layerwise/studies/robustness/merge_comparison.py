@@ -158,13 +158,13 @@ def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
 def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str, batch: int) -> Iterator[Score]:
     yield from spread(arm, vocab.MEMBERS, order, list(outcomes.members.values()), batch)
     best = outcomes.members[chosen]
-    of: dict[str, Any] = {"arm": arm, "condition": order, "documents": len(best.hits)}
+    of: dict[str, Any] = {"arm": arm, "order": order, "documents": len(best.hits)}
     for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, outcomes.ensemble)):
         for metric, bounded in metrics([outcome], batch):
-            yield Score(vocab.MERGING, metric, *bounded, **of, part=part)
+            yield Score(vocab.MERGING, metric, *bounded, **of, strategy=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
         gap = paired([(outcomes.ensemble, best)], values, batch=batch)
-        yield Score(vocab.MERGING, f"{metric}_above", *gap, **of, part=vocab.ENSEMBLE, against=vocab.BEST_MEMBER)
+        yield Score(vocab.MERGING, f"{metric}_above", *gap, **of, strategy=vocab.ENSEMBLE, against=vocab.BEST_MEMBER)
 
 
 def _judged(
@@ -181,7 +181,7 @@ def _judged(
 def _merged_rows(arm: str, order: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
     yield from spread(arm, vocab.MERGED, order, [outcome for _, outcome in models])
     for plan, outcome in dict(models).items():
-        of: dict[str, Any] = {"arm": arm, "plan": str(plan), "condition": order}
+        of: dict[str, Any] = {"arm": arm, "plan": str(plan), "order": order}
         yield Score(vocab.MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))
 
 
@@ -207,7 +207,7 @@ def node_replacement(
         for name, each in by_model.items():
             yield from spread(arm, name, order, each)
         pairs = list(zip(by_model[vocab.NODE_REPLACED], by_model[vocab.NODE_LOST], strict=True))
-        of: dict[str, Any] = {"arm": arm, "part": vocab.NODE_REPLACED, "condition": order, "against": vocab.NODE_LOST}
+        of: dict[str, Any] = {"arm": arm, "strategy": vocab.NODE_REPLACED, "order": order, "against": vocab.NODE_LOST}
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
             yield Score(vocab.MERGING, f"{metric}_above", *paired(pairs, values), **of)
         step()
@@ -248,7 +248,7 @@ def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> It
 
 
 def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions], batch: int = 1) -> Iterator[Score]:
-    of: dict[str, Any] = {"arm": arm, "part": part, "condition": order}
+    of: dict[str, Any] = {"arm": arm, "strategy": part, "order": order}
     each = [dict(metrics([outcome], batch)) for outcome in outcomes]
     for metric, bounded in metrics(outcomes, batch):
         yield Score(vocab.MERGING, metric, *bounded, **of, documents=len(outcomes[0].hits))

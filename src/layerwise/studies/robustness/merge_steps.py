@@ -145,7 +145,7 @@ def describe_work(stack: Stack, splits: Splits, several: Arms, draws: int) -> li
 
 def format_table(scores: Rows, arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
     def cell(arm: str, order: str, part: str) -> str:
-        of = {"arm": arm, "condition": order, "part": part}
+        of = {"arm": arm, "order": order, "strategy": part}
         value, spread = (scores.value(**of, metric=metric) for metric in ("accuracy", "accuracy_spread"))
         if value is None:
             return "–"

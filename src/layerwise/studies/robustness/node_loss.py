@@ -1,6 +1,6 @@
 """Compute the cost of losing whole nodes, compared with losing as many layers one by one and at random.
 
-By arm; `other` is the number of nodes, `part` the layout, `amount` the nodes lost, `condition` the order. With a(c) the
+By arm, number of nodes, layout, nodes lost, and order. With a(c) the
 accuracy under condition c on the same examples and orders:
     accuracy_lost                    a(all layers) - a(without the nodes); against `single` and `scattered` the cost of
                                      the layers one by one, and of as many random layers
@@ -49,7 +49,7 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
     for metric in METRICS:
         by_layout: dict[str, PairedCosts] = {}
         for layout in LAYOUTS:
-            of: dict[str, Any] = {"arm": arm, "part": layout, "other": count, "amount": float(lost), "condition": order}
+            of: dict[str, Any] = {"arm": arm, "layout": layout, "nodes": count, "lost": lost, "order": order}
             each_seed = [_together(survey, count, layout, lost, order, metric) for survey in surveys]
             together = [cost for cost in each_seed if cost is not None]
             if not together or len(together) < len(surveys):

@@ -64,7 +64,7 @@ def _measured(data: ReportData) -> Iterator[Score]:
     for arm, cells in outcome.survival(data).cells.items():
         for each in cells:
             rows = data.rows.where(**each.where, arm=arm, seed=None)
-            yield from (replace(row, condition=each.name, part=None) for row in rows)
+            yield from (replace(row, condition=each.name) for row in rows)
 
 
 def _survival(data: ReportData) -> Iterator[Part]:
@@ -98,10 +98,10 @@ def _compared(data: ReportData) -> Rows:
 def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
     in_order, shuffled = (
-        Column(words, lead.metric, lead.show, {"condition": condition, "against": None})
+        Column(words, lead.metric, lead.show, {"order": condition, "against": None})
         for condition, words in outcome.CONDITIONS.items()
     )
-    where = {"condition": vocab.RANDOM_ORDER, "against": vocab.BASELINE}
+    where = {"order": vocab.RANDOM_ORDER, "against": vocab.BASELINE}
     return in_order, shuffled, Column("Δ in random order", metric, difference, where)
 
 
@@ -125,7 +125,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
                 name="robustness-orders",
                 derive=outcome.lead_rows,
                 y="arm",
-                series="condition",
+                series="order",
                 slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1},
                 show=show,
                 words=named(outcome.CONDITIONS),
@@ -147,7 +147,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     )
     in_order, shuffled, against = _order_columns(data)
     spreads = (
-        Column(f"sd, {words}", f"{lead.metric}_spread", lead.show.but(bounds=False), {"condition": condition})
+        Column(f"sd, {words}", f"{lead.metric}_spread", lead.show.but(bounds=False), {"order": condition})
         for condition, words in outcome.CONDITIONS.items()
     )
     published = (
@@ -158,7 +158,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
             for at, words in enumerate(outcome.CONDITIONS.values())
         )
     )
-    before = Column("Δ in order", metric, difference, {"condition": vocab.SEQUENTIAL, "against": vocab.BASELINE})
+    before = Column("Δ in order", metric, difference, {"order": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
         name="order",
         title=f"Order: {_measured_in(data)}; Δ, beside the baseline, in {difference.axis}",
@@ -170,7 +170,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     yield Pivot(
         name="draws-that-changed-nothing",
         derive=_unchanged,
-        rows={"arm": "arm", "condition": "part"},
+        rows={"arm": "arm", "condition": "condition"},
         folded=True,
         terminal=False,
         columns=(
@@ -188,20 +188,22 @@ def _published(rows: Rows, at: int) -> str:
 def _unchanged(data: ReportData) -> Iterator[Score]:
     rows = outcome.of_arms(data, measure=vocab.IDENTITY)
     for same in rows.where(metric="identical"):
-        alike = {column: getattr(same, column) for column in ("arm", "condition", *outcome.EVERY_LAYER)}
-        yield from (replace(row, part=_condition(same)) for row in rows.where(**alike) if same.value)
+        alike = {
+            column: getattr(same, column) for column in ("arm", "order", "layout", "lost", "node", *outcome.EVERY_LAYER)
+        }
+        yield from (replace(row, condition=_condition(same)) for row in rows.where(**alike) if same.value)
 
 
 def _condition(row: Score) -> str:
-    order = outcome.CONDITIONS.get(str(row.condition), str(row.condition))
-    if row.other is not None:
-        lost = "" if row.layer is None else f", that of layer {row.layer}"
-        return f"{row.amount:g} of {row.other} nodes lost ({row.part}){lost}, {order}"
+    order = outcome.CONDITIONS.get(str(row.order), str(row.order))
+    if row.nodes is not None:
+        lost = "" if row.node is None else f", that of layer {row.node}"
+        return f"{row.lost} of {row.nodes} nodes lost ({row.layout}){lost}, {order}"
     if row.layer is not None:
         return f"without layer {row.layer}, {order}"
-    return (
-        order if row.part is None else f"{row.amount:g} layers kept, {outcome.RULES.get(row.part, row.part)}, {order}"
-    )
+    if row.strategy is None:
+        return order
+    return f"{row.kept} layers kept, {outcome.RULES.get(row.strategy, row.strategy)}, {order}"
 
 
 # ---- how many layers are needed
@@ -211,12 +213,12 @@ def _kept(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="kept",
         derive=_kept_rows,
-        each="condition",
-        x="amount",
+        each="order",
+        x="kept",
         series="arm",
         slots=arm_slots,
         legend="Arms",
-        choices={"Which layers are kept": "part"},
+        choices={"Which layers are kept": "strategy"},
         words=named(outcome.CONDITIONS),
         show=_common(outcome.lead_show(data), _kept_rows(data)),
         across="layers kept",
@@ -226,10 +228,10 @@ def _kept(data: ReportData) -> Iterator[Part]:
     )
     yield Pivot(
         name="every-size",
-        derive=lambda data: sorted(_kept_rows(data), key=lambda row: -(row.amount or 0.0)),
-        rows={"arm": "arm", "order": "condition"},
-        across="amount",
-        split="part",
+        derive=lambda data: sorted(_kept_rows(data), key=lambda row: -(row.kept or 0)),
+        rows={"arm": "arm", "order": "order"},
+        across="kept",
+        split="strategy",
         show=outcome.quantity(data).show.but(bounds=False),
         folded=True,
         terminal=False,
@@ -239,7 +241,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
 
 def _kept_rows(data: ReportData) -> Iterator[Score]:
     for condition in outcome.CONDITIONS:
-        yield from (replace(row, part=outcome.RULES[str(row.part)]) for row in outcome.kept(data, condition))
+        yield from (replace(row, strategy=outcome.RULES[str(row.strategy)]) for row in outcome.kept(data, condition))
 
 
 # ---- what the loss of a node costs
@@ -250,12 +252,12 @@ def _nodes(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="nodes",
         derive=outcome.node_costs,
-        each="condition",
-        x="amount",
-        series="part",
+        each="order",
+        x="lost",
+        series="layout",
         slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3},
         legend="What is lost",
-        choices={"Arm": "arm", "Nodes": "other"},
+        choices={"Arm": "arm", "Nodes": "nodes"},
         words=named(outcome.CONDITIONS),
         show=added,
         across="nodes lost",
@@ -268,10 +270,10 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         derive=outcome.worst_nodes,
         folded=True,
         terminal=False,
-        across="part",
+        across="layout",
         show=added,
         words=named(outcome.CONDITIONS),
-        rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
+        rows={"arm": "arm", "lost": "lost", "of": "nodes", "left run": "order"},
     )
 
 

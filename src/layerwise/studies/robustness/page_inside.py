@@ -44,18 +44,18 @@ ATTENTION_MAPS = {
 
 def _drawn(data: ReportData) -> Iterator[Score]:
     draws = outcome.by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
-    members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", part=vocab.MEMBERS)
+    members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", strategy=vocab.MEMBERS)
     for condition in reversed(outcome.CONDITIONS):
-        for arm, own in draws.where(condition=condition).by("arm").items():
+        for arm, own in draws.where(order=condition).by("arm").items():
             yield from own
-            yield from members.where(arm=arm, condition=condition)
+            yield from members.where(arm=arm, order=condition)
 
 
 def _ways(data: ReportData) -> Iterator[Score]:
-    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, part=WAYS)
+    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, strategy=WAYS)
     for way in WAYS:
         for condition in outcome.CONDITIONS:
-            yield from rows.where(part=way, condition=condition)
+            yield from rows.where(strategy=way, order=condition)
 
 
 def _merging(data: ReportData) -> Iterator[Part]:
@@ -65,11 +65,11 @@ def _merging(data: ReportData) -> Iterator[Part]:
         name="merging-ways",
         derive=_ways,
         y="arm",
-        series="part",
+        series="strategy",
         slots={way: at for at, way in enumerate(WAYS)},
         legend="Models",
         words=named(outcome.CONDITIONS),
-        choices={"Layers run": "condition"},
+        choices={"Layers run": "order"},
         show=show,
     )
     yield Dots(
@@ -82,7 +82,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
         swarm=True,
         mark="the members, mean",
         words=named(outcome.CONDITIONS),
-        choices={"Layers run": "condition"},
+        choices={"Layers run": "order"},
         show=swarms,
     )
     metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
@@ -92,18 +92,18 @@ def _merging(data: ReportData) -> Iterator[Part]:
         derive=_replaced,
         terminal=False,
         words=named(outcome.CONDITIONS),
-        rows={"arm": "arm", "order": "condition"},
+        rows={"arm": "arm", "order": "order"},
         columns=(
-            Column("node left out", lead.metric, lead.show, {"part": vocab.NODE_LOST, **whole}),
-            Column("node of another model", lead.metric, lead.show, {"part": vocab.NODE_REPLACED, **whole}),
-            Column("difference", metric, difference, {"part": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
+            Column("node left out", lead.metric, lead.show, {"strategy": vocab.NODE_LOST, **whole}),
+            Column("node of another model", lead.metric, lead.show, {"strategy": vocab.NODE_REPLACED, **whole}),
+            Column("difference", metric, difference, {"strategy": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
         ),
     )
     order = partial(_reading, list(outcome.by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
     yield Pivot(
         name="merging",
         where={"measure": vocab.MERGING},
-        rows={"arm": "arm", "models": "part", "order": "condition"},
+        rows={"arm": "arm", "models": "strategy", "order": "order"},
         folded=True,
         words=named(outcome.CONDITIONS),
         order=order,
@@ -126,7 +126,7 @@ def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int
 
 
 def _replaced(data: ReportData) -> Rows:
-    rows = outcome.by_arm(data.rows.where(measure=vocab.MERGING, part=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.MERGING, strategy=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
     return rows if rows.where(against=vocab.NODE_LOST) else Rows()
 
 
@@ -143,8 +143,8 @@ def _placed(data: ReportData) -> Iterator[Score]:
     for row in rows.where(against=None):
         yield row if row.seed is None else replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
     guesses = rows.where(against=vocab.CHANCE)
-    for position in (None, *guesses.axis("other")):
-        yield from guesses.where(other=position)[:1]
+    for position in (None, *guesses.axis("position")):
+        yield from guesses.where(position=position)[:1]
 
 
 POSITION_SECTION = Section(
@@ -154,8 +154,8 @@ POSITION_SECTION = Section(
         Lines(
             name="position",
             derive=_placed,
-            where={"other": PRESENT},
-            x="other",
+            where={"position": PRESENT},
+            x="position",
             series="arm",
             slots=arm_slots,
             legend="Models",
@@ -168,7 +168,7 @@ POSITION_SECTION = Section(
         Pivot(
             name="over-all-positions",
             derive=_placed,
-            where={"other": None},
+            where={"position": None},
             terminal=False,
             rows={"model": "arm", "against": "against"},
             columns=(Column("right", "accuracy", EXACT),),
@@ -186,10 +186,10 @@ class Layout(Mark):
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         across, upwards = (
-            {(int(row.amount or 0), row.layer or 0, row.other or 0): row.value for row in rows.where(metric=axis)}
+            {(int(row.example or 0), row.layer or 0, row.position or 0): row.value for row in rows.where(metric=axis)}
             for axis in "xy"
         )
-        points, by_layer = [point for point in across if point in upwards], rows[0].part == "layer"
+        points, by_layer = [point for point in across if point in upwards], rows[0].condition == "layer"
         dots = scatter(
             x=[across[point] for point in points],
             y=[upwards[point] for point in points],
@@ -207,9 +207,9 @@ class Layout(Mark):
 
 
 def _points(data: ReportData) -> Iterator[Score]:
-    rows = outcome.by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), example=PRESENT))
     for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
-        yield from (replace(row, part=colour) for row in rows)
+        yield from (replace(row, condition=colour) for row in rows)
 
 
 def _inside(data: ReportData) -> Iterator[Part]:
@@ -230,7 +230,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
         ),
     )
     yield Layout(
-        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "part"}
+        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "condition"}
     )
     yield Pivot(
         name="what-the-nearest-outputs",
@@ -246,7 +246,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
 
 
 def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
-    rows = outcome.of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
+    rows = outcome.of_arms(data, measure=measure, layer=PRESENT, position=PRESENT)
     marks: list[Mark] = []
     for name, title in titles.items():
         column = "part" if name in ("attn", "mlp") else "metric"
@@ -256,7 +256,7 @@ def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator
                 name=f"{measure}-{name}",
                 title=title,
                 derive=partial(_own, own),
-                x="other",
+                x="position",
                 y="layer",
                 across="position",
                 down="layer",
@@ -280,7 +280,7 @@ def _contribution(data: ReportData) -> Iterator[Part]:
     lead = outcome.quantity(data)
     yield Lines(
         name="contribution",
-        each="condition",
+        each="order",
         series="arm",
         slots=arm_slots,
         derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost),

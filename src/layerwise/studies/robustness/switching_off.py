@@ -50,7 +50,7 @@ def switching_off(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
 
 
 def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """Return rows of measure `worth`: mean `nll_added` by arm, layer and position (`other`) over seeds and batches.
+    """Return rows of measure `worth`: mean `nll_added` by arm, layer and position over seeds and batches.
 
     Each arm also has its `relation`, with the band that shuffled positions give.
     """
@@ -60,7 +60,7 @@ def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
             continue
         worth = np.mean([table.worth.mean(axis=0) for table in tables], axis=0)
         for layer, position in np.ndindex(*worth.shape):
-            yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, other=position)
+            yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, position=position)
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
         reach = [student(0.975, len(one.pulls) - 1.0) * one.error for one in each]
