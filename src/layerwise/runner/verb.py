@@ -130,7 +130,7 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {}
-"""The verbs of all studies that were imported, by name; `load_verb` imports every study."""
+"""The verbs, with a group, of all studies that were imported, by name; `load_verb` imports every study."""
 
 
 @dataclass(frozen=True)
@@ -232,12 +232,12 @@ def load_verb(name: str) -> Verb:
     return VERBS[name]
 
 
-def verb(name: str, *, group: str, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def verb(name: str, *, group: str = "", examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a verb: check its arguments, report to the terminal by default, and keep its signature.
 
     Args:
         name: Name on the command line.
-        group: Heading under which `layerwise --help` lists it.
+        group: Heading under which `layerwise --help` lists it; without one the command line does not have it.
         examples: Arguments of example commands.
     """
 
@@ -259,7 +259,8 @@ def verb(name: str, *, group: str, examples: Sequence[str] = ()) -> Callable[[Ca
                     return _carry_out(described, function, values, terminal)
 
         object.__setattr__(described, "function", call)
-        VERBS[name] = described
+        if group:
+            VERBS[name] = described
         return call
 
     return decorate
