@@ -259,6 +259,7 @@ def verb(name: str, *, group: str = "", examples: Sequence[str] = ()) -> Callabl
                     return _carry_out(described, function, values, terminal)
 
         object.__setattr__(described, "function", call)
+        call.__verb__ = described  # type: ignore[attr-defined]
         if group:
             VERBS[name] = described
         return call
