@@ -18,8 +18,8 @@ from layerwise.data.text.segments import PretrainingText
 from layerwise.errors import TrainError
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
-from layerwise.runner.training_runs import training_rows
-from layerwise.studies.train_elc.evaluation import arm_means, pretrained_rows
+from layerwise.runner.training_runs import mean_over_seeds, training_rows
+from layerwise.studies.train_elc.evaluation import pretrained_rows
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.pretrain import trainer
 from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, pretraining_recipe
@@ -110,10 +110,10 @@ def test_held_out_rows_and_layer_weights(finished: tuple[Path, TrainingRecord]) 
             readers.setdefault(row.layer, []).append(row.value)
     assert {reader: len(weights) for reader, weights in readers.items()} == {n: n + 1 for n in range(6)}
     assert all(sum(weights) == pytest.approx(1, abs=1e-5) for weights in readers.values())
-    (arm,) = arm_means(found)
+    (arm,) = mean_over_seeds([nll])
     assert (arm.arm, arm.seed, arm.value, arm.low) == ("elc", None, nll.value, nll.low)
     second = replace(nll, seed=1, value=nll.value + 0.2)
-    (arm,) = arm_means([nll, second])
+    (arm,) = mean_over_seeds([nll, second])
     assert arm.value == pytest.approx(nll.value + 0.1)
     assert arm.low < nll.value
 
