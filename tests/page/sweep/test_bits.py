@@ -7,7 +7,7 @@ import numpy as np
 
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.page import ReportData
-from layerwise.page.derived import bits
+from layerwise.page.sections.quantized_layers import QUANTITIES, bits_by_layer
 from layerwise.plan import Plan
 from layerwise.plan.quantised import quantised_layers
 from layerwise.results.rows import Loss, Score
@@ -73,7 +73,7 @@ def test_every_layer_has_a_cell_and_a_bar_of_every_quantity() -> None:
     (section,) = (each for each in SWEEP.sections if each.anchor == BITS)
     assert section.needs(data)
     assert not section.needs(synthetic.run(DEPTH))
-    cells = {(row.part, row.condition, row.layer) for row in bits.by_layer(data)}
-    assert {part for part, _, _ in cells} == set(bits.QUANTITIES.values())
-    cost = {(kind, layer) for part, kind, layer in cells if part == bits.QUANTITIES[DELTA]}
+    cells = {(row.part, row.condition, row.layer) for row in bits_by_layer(data)}
+    assert {part for part, _, _ in cells} == set(QUANTITIES.values())
+    cost = {(kind, layer) for part, kind, layer in cells if part == QUANTITIES[DELTA]}
     assert len(cost) == 5 * DEPTH

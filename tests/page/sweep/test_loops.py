@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.derived.swept import FITTED, best, line
 from layerwise.page.render import written
 from layerwise.plan.windows import half_window
 from layerwise.results.selection import Rows
 from layerwise.studies.sweep.findings import findings
+from layerwise.studies.sweep.page_rows import FITTED, best, line
 from tools.golden.outputs import stored
 
 WIDTHS = (3, 5)

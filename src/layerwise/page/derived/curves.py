@@ -16,7 +16,7 @@ from statistics import fmean, median
 from typing import Any
 
 from layerwise.page.data import ReportData
-from layerwise.plan.windows import LayerWindow, half_window
+from layerwise.plan.windows import half_window
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CONTRAST, DELTA, STRATEGIES
@@ -156,16 +156,3 @@ def distinct(rows: Rows) -> Iterator[Score]:
         if plans not in seen:
             seen.add(plans)
             yield from own
-
-
-def order_strategy(data: ReportData) -> str | None:
-    straight = list(range(data.depth))
-    window, orders = half_window(data.swept, data.depth), defaultdict[str, set[str]](set)
-    for record in data.swept:
-        plan = data.schedules.get(record.plan)
-        if plan is None or plan.has_sublayers() or LayerWindow(record.family, record.affected) != window:
-            continue
-        order = list(plan.order())
-        if record.stages == record.evaluations and sorted(order) == straight and order != straight:
-            orders[record.strategy].add(record.plan)
-    return max(orders, key=lambda strategy: len(orders[strategy]), default=None)

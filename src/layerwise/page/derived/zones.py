@@ -24,6 +24,14 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import SIMILARITY, STATES, ZONES
 
+SIMILARITIES = {
+    "cosine": "Cosine, all tokens",
+    "cosine_no_sink": "Cosine, without the sink token",
+    "cka": "CKA, unbiased",
+    "cosine_flattened": "Cosine of flattened states, as published",
+}
+"""The similarities of hidden states, and their names."""
+
 LEVEL, MARGIN = 0.01, 0.02
 """What one zone more takes: the share of walks that separate as much, and the cosine that its borders are worth."""
 

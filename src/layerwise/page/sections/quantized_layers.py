@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived import bits
 from layerwise.page.kind import Part, Pivot, Section
 from layerwise.page.marks import Bars, Heat
 from layerwise.page.show import DIFFERENCE, SIGNED
 from layerwise.results import vocabulary as vocab
-from layerwise.results.selection import Rows
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+QUANTITIES = {vocab.DELTA: "quantised alone", vocab.EXCESS: "beyond noise of the same norm"}
+"""What is drawn of each layer."""
+
+
+def bits_by_layer(data: ReportData) -> Iterator[Score]:
+    rows = data.rows.where(measure=vocab.CONTRAST, claim=vocab.BITS, layer=PRESENT)
+    for metric, words in QUANTITIES.items():
+        for row in rows.where(metric=metric):
+            yield replace(row, part=words)
 
 
 def bits_parts(data: ReportData) -> Iterator[Part]:
-    cost = Rows(bits.by_layer(data)).where(part=bits.QUANTITIES[vocab.DELTA])
+    cost = Rows(bits_by_layer(data)).where(part=QUANTITIES[vocab.DELTA])
     yield Heat(
         name="bits",
         title="Each layer alone at each type",
@@ -27,7 +38,7 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
     )
     yield Bars(
         name="bits-layer",
-        derive=bits.by_layer,
+        derive=bits_by_layer,
         choices={"Quantity": "part", "Type": "condition"},
         height=240,
         show=DIFFERENCE,
@@ -35,7 +46,7 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
     )
     yield Pivot(
         name="bits-table",
-        derive=bits.by_layer,
+        derive=bits_by_layer,
         rows={"layer": "layer"},
         across="condition",
         split="part",
@@ -45,4 +56,4 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
     )
 
 
-BITS = Section(anchor=vocab.BITS, needs=lambda data: any(bits.by_layer(data)), parts=bits_parts)
+BITS = Section(anchor=vocab.BITS, needs=lambda data: any(bits_by_layer(data)), parts=bits_parts)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.swept import MAPS
-from layerwise.page.derived.zones import PlanZones, Runs, matrix, mirrored, trained_zones
+from layerwise.page.derived.zones import SIMILARITIES, PlanZones, Runs, matrix, mirrored, trained_zones
 from layerwise.page.finding import Finding, Verdict
 from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.page.marks import Bars, Heat, Lines
@@ -229,7 +228,7 @@ def layers(data: ReportData) -> Iterator[Score]:
 
 def similarities(data: ReportData) -> Iterator[Score]:
     for name, run in data.runs.items():
-        for metric, words in MAPS.items():
+        for metric, words in SIMILARITIES.items():
             if values := matrix(run, metric):
                 rows = run.rows.where(measure=vocabulary.SIMILARITY, metric=metric)
                 yield from (replace(row, arm=name, condition=words) for row in mirrored(rows))
@@ -242,7 +241,7 @@ def clearest(data: ReportData) -> Iterator[Score]:
 
     State j is the output of layer j - 1; the writers of the zone are the middle (figures 3 and 14 of the Painters).
     """
-    for metric, words in MAPS.items():
+    for metric, words in SIMILARITIES.items():
         for name, run in data.runs.items():
             values, lows, highs = matrix(run, metric), matrix(run, metric, "low"), matrix(run, metric, "high")
             zone = Runs(values).clearest() if values else None

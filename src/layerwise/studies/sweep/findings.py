@@ -12,10 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from layerwise.page.data import ReportData, computed_once
-from layerwise.page.derived.bits import bits_finding
 from layerwise.page.derived.curves import at_half, single
 from layerwise.page.derived.power import WANTED, needed_in_words
-from layerwise.page.derived.swept import ranked
 from layerwise.page.derived.zones import Runs, matrix
 from layerwise.page.finding import Finding, Verdict, describe_loss_change, settle
 from layerwise.page.show import SIGNED
@@ -24,8 +22,9 @@ from layerwise.page.text.wording import counted, label, listed
 from layerwise.plan.painters import GIVEN
 from layerwise.plan.windows import half_window
 from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import CONTRAST, DELTA, FEWEST_UNITS, STEP, STRATEGIES
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, FEWEST_UNITS, STANDS_OUT, STEP, STRATEGIES
+from layerwise.studies.sweep.page_rows import ranked
 
 MAX_NAMED = 4
 """Plans whose costs are said by name, at most."""
@@ -43,7 +42,7 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
     answers = (
         _own_plans(data),
         _layers(data),
-        bits_finding(data),
+        _bits(data),
         _ranking(data, at_half(data)),
         _sink(data),
     )
@@ -113,6 +112,38 @@ def _silence(rows: Sequence[Score], level: float) -> str:
         for words, of in sentences.items()
         if of
     )
+
+
+def _bits(data: ReportData) -> Finding | None:
+    rows = data.rows.where(measure=CONTRAST, claim=BITS)
+    costs = rows.where(metric=DELTA)
+    if not costs:
+        return None
+    sentences = []
+    for kind in costs.axis("condition"):
+        own = costs.where(condition=kind)
+        mean, layers = own.one(layer=None), own.where(layer=PRESENT)
+        apart = _list_apart(data, rows.where(metric=STANDS_OUT, condition=kind))
+        begins = f"At {kind} a layer alone costs {SIGNED.text(mean)} nats per token on average; "
+        if not any(row.value for row in layers):
+            sentences.append(f"{kind} changes nothing: the weights are at it already.")
+        elif apart:
+            needs = layers.one(layer=apart[0].layer)
+            others = f", then {_named(apart[1:])}" if apart[1:] else ""
+            sentences.append(f"{begins}layer {apart[0].layer} needs most, {SIGNED.text(needs)}{others}.")
+        else:
+            sentences.append(f"{begins}no layer is shown to need more than the mean of the others.")
+    beyond = [row for row in rows.where(metric=EXCESS, layer=None) if row.value]
+    if beyond:
+        spans = listed([f"{SIGNED.text(row)} at {row.condition}" for row in beyond])
+        sentences.append(f"Beyond noise of the same norm the error costs {spans}.")
+    is_known = bool(_list_apart(data, rows.where(metric=STANDS_OUT)))
+    return Finding("Which layer needs its bits most?", " ".join(sentences), settle(is_known))
+
+
+def _list_apart(data: ReportData, rows: Rows) -> list[Score]:
+    clear = (row for row in rows if row.value > 0 and is_resolved(row, data.level))
+    return sorted(clear, key=lambda row: -row.value)
 
 
 def _compared(data: ReportData, metric: str, **columns: Any) -> Rows:

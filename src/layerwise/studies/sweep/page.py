@@ -8,10 +8,8 @@ from functools import partial
 from typing import Any
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived import swept
 from layerwise.page.derived.curves import SWAPPED, changed, curves, single
-from layerwise.page.derived.swept import MAPS, best, numbered, over_windows
-from layerwise.page.derived.zones import plan_zones
+from layerwise.page.derived.zones import SIMILARITIES, plan_zones
 from layerwise.page.figures.palette import series_slots
 from layerwise.page.finding import Verdict
 from layerwise.page.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
@@ -25,7 +23,9 @@ from layerwise.plan.windows import curve_families
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import Rows
+from layerwise.studies.sweep import page_rows as swept
 from layerwise.studies.sweep.findings import findings
+from layerwise.studies.sweep.page_rows import best, numbered, over_windows
 from layerwise.studies.sweep.painters import MIN_LOOPS
 
 CURVED: Mapping[str, tuple[str, Show]] = {
@@ -47,7 +47,6 @@ PARALLEL = {
 BEST_OF = {vocab.LOOPED: "The best number of loops of each window", vocab.GAINED: "The best gain of each window"}
 MOST_CURVES, SMALLEST_MAP = 8, 12
 """Strategies that an eye can follow, and windows of two layers or more that fill a map."""
-SMALL = 215  # height of one of the small multiples
 BRIEF = 40  # characters of an answer that needs its question
 TASK = {"Task": "task"}
 SIZED: dict[str, Any] = {
@@ -120,35 +119,19 @@ def _families(data: ReportData) -> tuple[list[str], list[str]]:
 def _curves(data: ReportData) -> Iterator[Part]:
     drawn, rich = _families(data)
     words = {metric: name for metric, (name, _) in CURVED.items()}
-    look = SIZED | {
-        "derive": swept.degradation,
-        "slots": _slots(data),
-        "rooted": True,
-        "words": lambda name: words.get(name, label(str(name))),
-    }
     quantities = {metric: {"show": show, "nats": metric == vocab.DELTA} for metric, (_, show) in CURVED.items()}
-    tasks = data.named_tasks if len(data.named_tasks) > 1 else ()
-    yield Beside(
-        (
-            Lines(
-                name="curves",
-                where={"part": drawn},
-                choices={"Family": "part", "Measure": "measure", **TASK},
-                height=460,
-                by_choice={**quantities, **{family: {"across": across} for family, across in SIZES.items()}},
-                legend="Strategies",
-                **look,
-            ),
-            Lines(
-                name="curves-task",
-                where={"part": drawn[:1], "measure": vocab.DELTA, "task": tasks},
-                each="task",
-                height=SMALL,
-                show=DIFFERENCE,
-                nats=True,
-                **look,
-            ),
-        )
+    yield Lines(
+        name="curves",
+        derive=swept.degradation,
+        where={"part": drawn},
+        choices={"Family": "part", "Measure": "measure", **TASK},
+        height=460,
+        by_choice={**quantities, **{family: {"across": across} for family, across in SIZES.items()}},
+        legend="Strategies",
+        slots=_slots(data),
+        words=lambda name: words.get(name, label(str(name))),
+        rooted=True,
+        **SIZED,
     )
     yield Heat(
         name="family",
@@ -198,13 +181,15 @@ def _benchmarks(data: ReportData) -> Iterator[Part]:
     values = [row.value for row in swept.benchmark_curves(data)]
     # At least what is measured, but no interval as wide as a scale that is hardly known.
     show = Show(axis="chance = 0, as trained = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
-    look = SIZED | {"derive": swept.benchmark_curves, "slots": _slots(data), "each": "arm", "show": show}
-    single_tasks = {"task": tuple(swept.benchmark_metrics(data))}
-    yield Beside(
-        (
-            Lines(name="benchmark", where={"task": vocab.ALL}, legend="Strategies", **look),
-            Lines(name="benchmark-task", where=single_tasks, height=SMALL + 20, **look),
-        )
+    yield Lines(
+        name="benchmark",
+        derive=swept.benchmark_curves,
+        each="arm",
+        height=300,
+        slots=_slots(data),
+        show=show,
+        legend="Strategies",
+        **SIZED,
     )
     yield Pivot(
         name="falls",
@@ -227,33 +212,19 @@ def _slope(data: ReportData) -> Iterator[str]:
 
 
 def _similarity(data: ReportData) -> Iterator[Part]:
-    rows = Rows(swept.alike(data)).where(metric=tuple(MAPS))
-    look: dict[str, Any] = {
-        "derive": swept.alike,
-        "across": "state",
-        "down": "state",
-        "height": 330,
-        "square": True,
-        "show": Show(decimals=3),
-        "words": named(MAPS),
-    }
-    least = min(0.0, *(row.value for row in rows))
-    yield Beside(
-        (
-            Heat(name="map", where={"metric": tuple(MAPS)}, each="metric", least=least, most=1.0, **look),
-            Heat(name="map-difference", title=swept.SINK, where={"metric": swept.SINK}, diverging=True, **look),
-            Lines(
-                name="profile",
-                derive=lambda data: (row for row in rows if row.other == (row.layer or 0) + 1),
-                series="metric",
-                across="hidden state j, against j + 1",
-                at="state {}",
-                height=330,
-                words=named(MAPS),
-                show=Show(axis="similarity"),
-                named=True,
-            ),
-        )
+    rows = Rows(swept.alike(data))
+    yield Heat(
+        name="map",
+        derive=swept.alike,
+        each="metric",
+        across="state",
+        down="state",
+        height=330,
+        square=True,
+        least=min(0.0, *(row.value for row in rows)),
+        most=1.0,
+        show=Show(decimals=3),
+        words=named(SIMILARITIES),
     )
     reach = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
     if reach:
@@ -444,15 +415,6 @@ SWEEP = Kind(
             anchor="tasks",
             needs=lambda data: any(swept.task_rows(data)) or any(_benchmark_rows(data)),
             parts=lambda data: (
-                Dots(
-                    name="order",
-                    derive=swept.orders,
-                    series="condition",
-                    slots=_slots(data),
-                    show=DIFFERENCE,
-                    words=label,
-                    legend="Strategies",
-                ),
                 Pivot(
                     name="table",
                     derive=swept.task_rows,

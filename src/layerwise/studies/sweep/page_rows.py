@@ -1,4 +1,4 @@
-"""What the pictures of a sweep show: its curves, prices, benchmarks, similarities, states and loops, as rows."""
+"""The rows behind the pictures of a sweep: its curves, costs, benchmarks, similarities, states and loops."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import at_half, averaged, curves, levels, means_over_draws, order_strategy
-from layerwise.page.derived.zones import PlanZones, matrix, mirrored, plan_zones
+from layerwise.page.derived.curves import at_half, averaged, curves, levels, means_over_draws
+from layerwise.page.derived.zones import SIMILARITIES, PlanZones, matrix, mirrored, plan_zones
 from layerwise.page.text.wording import label
 from layerwise.plan import Plan
 from layerwise.plan.windows import PUBLISHED
@@ -72,26 +72,14 @@ def line(data: ReportData) -> tuple[float, float] | None:
 
 
 CURVED = (vocab.DELTA, vocab.EXACT, "token_accuracy")
-UNSEEN, TRAINED, LEAST, ABSENCE = (
-    "below the minimum detectable effect",
-    "as trained",
-    "least loss at that price",
-    "skip",
-)
+UNSEEN, TRAINED = "below the minimum detectable effect", "as trained"
+LEAST = "least loss at that price"
 PRICES: Mapping[str, Callable[[PlanRecord], int]] = {
     "layer evaluations": lambda record: record.evaluations,
     "sequential stages": lambda record: record.stages,
 }
 MIDDLES = ("mean", "median")
 """What is taken over the benchmarks; the paper draws the median, which hides the one that collapsed."""
-MAPS = {
-    "cosine": "Cosine, all tokens",
-    "cosine_no_sink": "Cosine, without the sink token",
-    "cka": "CKA, unbiased",
-    "cosine_flattened": "Cosine of flattened states, as published",
-}
-"""The similarities of hidden states, as they are called."""
-SINK = "Difference: what the sink adds"
 MOST_MAPS = 8
 
 
@@ -180,14 +168,8 @@ def against(data: ReportData) -> Iterator[Score]:
 
 
 def alike(data: ReportData) -> Iterator[Score]:
-    measured = tuple(metric for metric in MAPS if matrix(data, metric))
-    both = Rows(mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured)))
-    yield from both
-    without = {(row.layer, row.other): row.value for row in both.where(metric="cosine_no_sink")}
-    for row in both.where(metric="cosine"):
-        less = without.get((row.layer, row.other))
-        if less is not None:
-            yield replace(row, metric=SINK, value=row.value - less, low=None, high=None)
+    measured = tuple(metric for metric in SIMILARITIES if matrix(data, metric))
+    return mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured))
 
 
 def zoned(data: ReportData) -> list[PlanZones]:
@@ -222,9 +204,3 @@ def task_rows(data: ReportData) -> Iterator[Score]:
         whole = [data.effect(trained(data), task, metric) for metric in (vocab.NLL, vocab.EXACT)]
         yield from (replace(row, low=None, high=None) for row in whole if row is not None)
     yield from ranking(data)
-
-
-def orders(data: ReportData) -> Iterator[Score]:
-    strategy = order_strategy(data)
-    for name in dict.fromkeys((ABSENCE, strategy, "reverse")) if strategy else ():
-        yield from at_half(data).where(task=data.named_tasks, seed=None, condition=name)
