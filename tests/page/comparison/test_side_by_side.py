@@ -31,7 +31,6 @@ KINDS = "layerwise compare takes the runs of layerwise sweep or of layerwise dia
 REFUSED = [
     ((), "no run was given; write layerwise compare RUN RUN"),
     ((SMALL,), "only runs/small was given"),
-    ((SMALL, SMALL), "runs/small is named twice"),
     ((SMALL, ("copy", RUN)), "runs/small and copy hold the same run"),
     ((SMALL, *diagnoses("large")), "runs/small is a sweep and runs/large is a diagnosis"),
     ((SMALL, *diagnoses("large")), "compare sweeps with sweeps"),

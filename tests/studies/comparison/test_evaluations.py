@@ -217,6 +217,8 @@ def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path,
         layerwise.compare(runs[0])
     with pytest.raises(RunError, match="takes two runs or more"):
         layerwise.compare()
+    with pytest.raises(RunError, match="is named twice, and what it shows would count twice"):
+        layerwise.compare(runs[0], str(runs[0]))
     with pytest.raises(OptionError, match="empty string"):
         layerwise.compare(runs[0], "")
     with pytest.raises(

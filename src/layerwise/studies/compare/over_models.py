@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from layerwise.page.data import ReportData
+from layerwise.page.data import ReportData, computed_once
 from layerwise.page.finding import Verdict
 from layerwise.page.published import group_by_paper, judge_published
 from layerwise.plan import Plan
@@ -79,18 +79,19 @@ def coincidences(data: ReportData) -> Iterator[Score]:
             yield from _over_pairs(own[0], _pairs(data, own))
 
 
-def _pairs(data: ReportData, rows: Rows) -> tuple[Pair, ...]:
+def _pairs(data: ReportData, rows: Rows) -> list[Pair]:
     curves = {name: lost for name, own in rows.by("arm").items() if (lost := shares(data.runs[name], own))}
     models = {name: model_of(name, data.runs[name]) for name in curves}
-    pairs = (
-        Pair((first, second), at, _most_lost(curves[first], curves[second], at))
-        for first, second in combinations(curves, 2)
-        if models[first] != models[second] and len(at := differences(curves[first], curves[second])) >= FEWEST_POINTS
-    )
-    return tuple(pairs)
+    pairs = []
+    for names in combinations(curves, 2):
+        both = [curves[name] for name in names]
+        gaps = differences(*both)
+        if models[names[0]] != models[names[1]] and len(gaps) >= FEWEST_POINTS:
+            pairs.append(Pair(names, gaps, max(_at(curve, percent).value for curve in both for percent in gaps)))
+    return pairs
 
 
-def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
+def _over_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
     by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
     coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
     task = vocab.ALL if about.measure == vocab.CURVE else about.metric
@@ -117,27 +118,23 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
 
 
 def shares(run: ReportData, rows: Rows) -> Shares:
+    """Return the shares of the scale that are lost; none without a distance from the trained loss to guessing."""
     spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
-    scale = loss_scale(run)
-    return {} if scale is None else {percent: _scaled(each, scale) for percent, each in spans.items()}
-
-
-def loss_scale(run: ReportData) -> Estimate | None:
-    """Return the distance from trained loss to uniform guessing (nats/token); None if unknown or not above zero."""
     guessed = run.rows.value(measure="run", metric=UNIFORM)
     whole = str(Plan.identity(run.depth)) if run.depth else ""
     trained = Estimate.read_bounded(run.effect(whole, own_task(run, vocab.ALL), vocab.NLL))
     if guessed is None or trained is None or trained.high >= guessed:
-        return None
-    return Estimate(guessed - trained.value, guessed - trained.high, guessed - trained.low)
-
-
-def _scaled(effect: Estimate, scale: Estimate) -> Estimate:
-    share = effect.scale(1 / scale.value)
-    reach = abs(share.value) * max(scale.high - scale.value, scale.value - scale.low) / scale.value
-    return Estimate(share.value, share.low - reach, share.high + reach)
+        return {}
+    scale = guessed - trained.value
+    widest = max(trained.value - trained.low, trained.high - trained.value)
+    lost = {}
+    for percent, effect in spans.items():
+        share = effect.scale(1 / scale)
+        reach = abs(share.value) * widest / scale
+        lost[percent] = Estimate(share.value, share.low - reach, share.high + reach)
+    return lost
 
 
 def differences(first: Shares, second: Shares) -> Shares:
@@ -158,10 +155,6 @@ def _at(curve: Shares, percent: float) -> Estimate:
     return Estimate(value, low, high)
 
 
-def _most_lost(first: Shares, second: Shares, percents: Shares) -> float:
-    return max(_at(curve, percent).value for curve in (first, second) for percent in percents)
-
-
 HOLDS = (Verdict.SUPPORTED,)
 HOLDS_NOT = (Verdict.CONTRADICTED, Verdict.NO_BETTER_THAN_NULL)
 IT_HOLDS, IT_HOLDS_NOT, TOO_FEW = "holds", "does not hold", "fewer than two measured"
@@ -170,7 +163,7 @@ FEWEST_MODELS = 2
 Key = TypeVar("Key")
 Outcome = TypeVar("Outcome")
 VerdictAt = Callable[[int], Verdict]
-"""From a number of comparisons to the verdict of a run whose intervals are widened for so many."""
+"""From a number of comparisons to the verdict of a model whose intervals are widened for so many."""
 
 
 def model_of(name: str, run: ReportData) -> str:
@@ -183,41 +176,32 @@ def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
 
     Runs of one model count once: a finding holds there if each of them says so.
     """
-    levels = {name: cache(partial(_verdicts_at, run)) for name, run in runs.items()}
-    models = {name: model_of(name, run) for name, run in runs.items()}
     by_question = {finding.question: finding for run in runs.values() for finding in judge_published(run)}
     for paper, findings in group_by_paper(list(by_question.values())).items():
         for finding in findings:
-            yield from _over_models(paper.title, finding.question, levels, models)
+            yield from _judge_over_models(paper.title, finding.question, runs)
 
 
-def _verdicts_at(run: ReportData, comparisons: int) -> Mapping[str, Verdict | None]:
+@computed_once
+def _verdicts(run: ReportData, comparisons: int) -> Mapping[str, Verdict | None]:
     return {finding.question: finding.verdict for finding in judge_published(widened(run, comparisons))}
 
 
-def _over_models(
-    paper: str,
-    question: str,
-    levels: Mapping[str, Callable[[int], Mapping[str, Verdict | None]]],
-    models: Mapping[str, str],
-) -> Iterator[Score]:
-    def verdict_at(run_at: Callable[[int], Mapping[str, Verdict | None]]) -> VerdictAt:
-        return lambda comparisons: run_at(comparisons).get(question) or Verdict.NOT_MEASURED
-
-    by_run = {name: verdict_at(run_at) for name, run_at in levels.items()}
-    by_model: dict[str, list[VerdictAt]] = defaultdict(list)
-    for name, verdict in by_run.items():
-        if verdict(1) != Verdict.NOT_MEASURED:
-            by_model[models[name]].append(verdict)
-    agreed = {model: _agreed(runs) for model, runs in by_model.items()}
+def _judge_over_models(paper: str, question: str, runs: Mapping[str, ReportData]) -> Iterator[Score]:
+    alone = {name: _verdicts(run, 1).get(question) or Verdict.NOT_MEASURED for name, run in runs.items()}
+    models = {name: model_of(name, run) for name, run in runs.items()}
+    measured: dict[str, list[ReportData]] = defaultdict(list)
+    for name, run in runs.items():
+        if alone[name] != Verdict.NOT_MEASURED:
+            measured[models[name]].append(run)
+    agreed: dict[str, VerdictAt] = {model: partial(_agree, question, own) for model, own in measured.items()}
     shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
     columns: dict[str, Any] = {"part": paper, "condition": question}
-    for name, verdict in by_run.items():
-        counted = verdict(1) != Verdict.NOT_MEASURED
-        left = counted * ((models[name] in shown) - (models[name] in refuted))
-        yield Score(vocab.CLAIM, verdict(1), float(left), arm=name, **columns)
-    alone = [verdict(1) for verdict in agreed.values()]
-    in_all, in_none = (all(verdict in kind for verdict in alone) for kind in (HOLDS, HOLDS_NOT))
+    for name, verdict in alone.items():
+        is_measured = verdict != Verdict.NOT_MEASURED
+        left = is_measured * ((models[name] in shown) - (models[name] in refuted))
+        yield Score(vocab.CLAIM, verdict, float(left), arm=name, **columns)
+    in_all, in_none = (all(verdict(1) in kind for verdict in agreed.values()) for kind in (HOLDS, HOLDS_NOT))
     for against, holds, holds_not in ((vocab.EVERY, in_all, in_none or refuted), (vocab.ANY, in_all or shown, in_none)):
         standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else Verdict.INCONCLUSIVE
         yield Score(
@@ -230,13 +214,10 @@ def _over_models(
         )
 
 
-def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:
-    def at(comparisons: int) -> Verdict:
-        verdicts = [verdict(comparisons) for verdict in runs]
-        same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
-        return verdicts[0] if same else Verdict.INCONCLUSIVE
-
-    return cache(at)
+def _agree(question: str, runs: Sequence[ReportData], comparisons: int) -> Verdict:
+    verdicts = [_verdicts(run, comparisons).get(question) or Verdict.NOT_MEASURED for run in runs]
+    same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
+    return verdicts[0] if same else Verdict.INCONCLUSIVE
 
 
 def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Outcome]) -> tuple[Key, ...]:
@@ -269,15 +250,10 @@ def widening(comparisons: int) -> float:
 
 
 def _widened(score: Score, factor: float, limit: float) -> Score:
-    if _is_weak_harm(score, limit):
+    is_harm = score.measure in (vocab.VERDICT, vocab.RACING) and score.metric == "harmful"
+    if is_harm and (score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit):
         score = replace(score, metric="unresolved")
     if score.low is None or score.high is None:
         return score
-    low, high = (score.value + factor * (bound - score.value) for bound in (score.low, score.high))
-    return replace(score, low=low, high=high)
-
-
-def _is_weak_harm(score: Score, limit: float) -> bool:
-    if score.measure not in (vocab.VERDICT, vocab.RACING) or score.metric != "harmful":
-        return False
-    return score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit
+    bounds = Estimate.read(score).widen(factor)
+    return replace(score, low=bounds.low, high=bounds.high)

@@ -236,29 +236,6 @@ def similarities(data: ReportData) -> Iterator[Score]:
                     yield Score(ZONE, ZONE, 1.0, layer=zone.first, other=zone.last, arm=name, condition=words)
 
 
-def clearest(data: ReportData) -> Iterator[Score]:
-    """Return the layers before, in and after the clearest zone of each similarity, and its contrast.
-
-    State j is the output of layer j - 1; the writers of the zone are the middle (figures 3 and 14 of the Painters).
-    """
-    for metric, words in SIMILARITIES.items():
-        for name, run in data.runs.items():
-            values, lows, highs = matrix(run, metric), matrix(run, metric, "low"), matrix(run, metric, "high")
-            zone = Runs(values).clearest() if values else None
-            if values and lows and highs and zone:
-                depth = len(values) - 1
-                for part, count in zip(
-                    PARTS, (zone.first - 1, 1 + zone.last - zone.first, depth - zone.last), strict=True
-                ):
-                    yield Score(ZONE, part, count, arm=name, condition=words, amount=100 * count / depth)
-                bounds = Runs.bounds(run, metric, zone.first, zone.last) or (None, None)
-                yield Score(ZONE, "contrast", zone.contrast, *bounds, arm=name, condition=words)
-
-
-def _share(row: Score) -> str:
-    return NUMBER.text(row) if row.amount is None else f"{row.value:.0f} ({row.amount:.0f} %)"
-
-
 def _similarity(data: ReportData) -> Iterator[Part]:
     yield Heat(
         name="similarity",
@@ -273,14 +250,6 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         least=min(0.0, *(row.value for row in similarities(data))),
         most=1.0,
         height=330,
-    )
-    yield Pivot(
-        name="clearest",
-        derive=clearest,
-        rows={"model": "arm", "similarity": "condition"},
-        across="metric",
-        show=_share,
-        terminal=False,
     )
     yield _absent(similarities, "Similarity was not measured in {}.")
 

@@ -34,7 +34,7 @@ def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
     if len(folders) < FEWEST:
         given = "no run was given" if not folders else f"only {folders[0][0]} was given"
         raise RunError(f"a comparison takes two runs or more, and {given}; write layerwise compare RUN RUN ...")
-    _refuse_twice(folders)
+    _refuse_same_run(folders)
     (first, kind), *others = ((folder, _kind(folder, run)) for folder, run in folders)
     for folder, other in others:
         if other != kind:
@@ -72,14 +72,14 @@ def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
                 yield Score(MODEL, metric, float(count), **columns)
 
 
-def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:
+def _refuse_same_run(folders: Sequence[tuple[str, ReportData]]) -> None:
     seen: dict[tuple[str, ...], str] = {}
     for folder, data in folders:
-        identity = tuple(str(data.manifest.get(name)) for name in MEASURED)
-        known = seen.setdefault(identity, folder) if data.manifest.get("weight_hash") else folder
-        if known != folder or sum(other == folder for other, _ in folders) > 1:
-            both = f"{folder} is named twice" if known == folder else f"{known} and {folder} hold the same run"
-            raise RunError(f"{both}, and what it shows would count twice; name each run once")
+        known = seen.setdefault(tuple(str(data.manifest.get(name)) for name in MEASURED), folder)
+        if known != folder and data.manifest.get("weight_hash"):
+            raise RunError(
+                f"{known} and {folder} hold the same run, and what it shows would count twice; name each run once"
+            )
 
 
 def _kind(folder: str, run: ReportData) -> str:
