@@ -16,8 +16,8 @@ from layerwise.runner.opening import folder_of
 from layerwise.runner.study import describe_call
 from layerwise.stack import Stack, load
 from layerwise.stack.placement import SHARE
-from layerwise.studies.sweep import batch_size
-from layerwise.studies.sweep.batch_size import batch_tokens, bytes_of_token
+from layerwise.studies.sweep import steps
+from layerwise.studies.sweep.steps import batch_tokens, bytes_of_token
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 PLANS = [Plan.identity(4), Plan.parse("0 1*3 2 3")]
@@ -34,9 +34,9 @@ CORPUS = Corpus(
 
 
 def free(monkeypatch: pytest.MonkeyPatch, stack: Stack, tokens: float) -> None:
-    fixed = batch_size._LOGIT_BYTES * batch_size.CHUNK
+    fixed = steps.LOGIT_BYTES * steps.CHUNK
     room = (tokens * bytes_of_token(stack, [Plan.identity(4)], 24) + fixed) / SHARE
-    monkeypatch.setattr(batch_size, "free_memory", lambda device: int(room) + 1)
+    monkeypatch.setattr(steps, "free_memory", lambda device: int(room) + 1)
 
 
 def test_a_longer_plan_and_a_longer_text_take_more(stack: Stack) -> None:
@@ -47,7 +47,7 @@ def test_a_longer_plan_and_a_longer_text_take_more(stack: Stack) -> None:
 def test_a_processor_with_room_runs_as_many_as_ever(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, stack, 10**9)
     assert batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
-    monkeypatch.setattr(batch_size, "free_memory", lambda device: None)
+    monkeypatch.setattr(steps, "free_memory", lambda device: None)
     assert batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
 
 

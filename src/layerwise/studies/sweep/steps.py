@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.data.text.corpus import Corpus
+from layerwise.errors import RunError
 from layerwise.measure.interventions.sweep import (
     CostEstimate,
     cost_estimate,
@@ -18,21 +19,30 @@ from layerwise.measure.interventions.sweep import (
     with_identity,
 )
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, WINDOW, EvalData, refuse_too_little
+from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats.effects import describe_test
+from layerwise.page.text.wording import counted
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest
+from layerwise.results.run import MANIFEST, is_run
 from layerwise.runner.opening import cut_text, folder_of, provenance, task_digest
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import describe_data, describe_model, describe_streaming
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
-from layerwise.studies.sweep.batch_size import batch_tokens, recorded_batch_tokens
-from layerwise.studies.sweep.tasks import add_similarity, compared_plans, describe_partition
-
-DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
+from layerwise.stack.executors.partition import Partition
+from layerwise.stack.placement import batch_size_within, free_memory
+from layerwise.studies.sweep.tasks import add_similarity, compared_plans
+from layerwise.studies.sweep.verb import DEFAULT_FAMILIES
 
 FEWER_FAMILIES = (("leave_one_out", "swap_adjacent"), ("leave_one_out",))
 """Families that are measured instead of the default ones if there is no time for these."""
+
+ACCELERATOR_TOKENS = 65_536
+"""Maximum number of tokens in a batch on an accelerator."""
+
+LAYER_WIDTHS, LOGIT_BYTES = 16, 12
+"""States that a layer holds of a token, in widths of the model; bytes that the loss takes for each logit."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class PreparedSweep:
         plans: The plans, the original model's first.
         chosen: The text, and the options that were chosen with it.
         batch_tokens: Number of tokens that run together.
-        compared: Number of plans whose hidden states are compared.
+        compared: Number of passes that comparing hidden states takes.
     """
 
     options: PlanChoice
@@ -62,6 +72,12 @@ class PreparedSweep:
         """Return the text as it is scored."""
         return self.chosen.data
 
+    @property
+    def notes(self) -> list[str]:
+        """Return the notes of a sweep: plans that cannot run, and what few documents cannot show."""
+        few_units = describe_test(self.text.units, len(self.plans) - 1)
+        return [*self.left_out, *([few_units] if few_units else [])]
+
 
 def prepare(
     stack: Stack,
@@ -75,37 +91,32 @@ def prepare(
     began: float,
 ) -> PreparedSweep:
     """Choose the plans, the text and the batch size; `size` is the number of tokens in a batch if it was given."""
-    if size is None and not request.is_shared:
+    if size is None:
         plans = list_plans(stack, options)[2]
-        used = batch_tokens(stack, plans, request.max_length or WINDOW)
-    else:
-        used = size or BATCH_TOKENS
-    cut = partial(cut_text, stack, corpus, used, seed)
-
-    def candidate(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], TimedText]:
-        members, _, plans = list_plans(stack, with_changes(options, changes))
-        compared = count_compared(stack, members) if similarity else 0
-
-        def cost(text: EvalData) -> CostEstimate:
-            return add_similarity(cost_estimate(stack, plans, text), stack, compared, text)
-
-        return changes, TimedText(stack, cut, cost, len(plans) - 1)
-
-    fewer = FEWER_FAMILIES if options.families == DEFAULT_FAMILIES else ()
-    candidates = [candidate(changes) for changes in ({}, *({"families": list(each)} for each in fewer))]
+        size = BATCH_TOKENS if request.is_shared else batch_tokens(stack, plans, request.max_length or WINDOW)
+    cut = partial(cut_text, stack, corpus, size, seed)
+    choices = [options]
+    if options.families == DEFAULT_FAMILIES:
+        choices += [replace(options, families=families) for families in FEWER_FAMILIES]
+    candidates: list[tuple[Mapping[str, Any], TimedText]] = []
+    for choice in choices:
+        members, _, plans = list_plans(stack, choice)
+        cost = partial(_estimate_cost, stack, plans, _count_compared(stack, members) if similarity else 0)
+        changes = {} if choice is options else {"families": list(choice.families)}
+        candidates.append((changes, TimedText(stack, cut, cost, len(plans) - 1)))
     chosen = choose_text(request, candidates, corpus, began)
-    options = with_changes(options, chosen.options)
     refuse_too_little(chosen.data)
+    if "families" in chosen.options:
+        options = replace(options, families=tuple(chosen.options["families"]))
     members, left_out, plans = list_plans(stack, options)
-    compared = count_compared(stack, members) if similarity else 0
-    return PreparedSweep(options, members, left_out, plans, chosen, used, compared)
+    compared = _count_compared(stack, members) if similarity else 0
+    return PreparedSweep(options, members, left_out, plans, chosen, size, compared)
 
 
 def prepare_batches(stack: Stack, options: PlanChoice, batches: EvalData) -> PreparedSweep:
     """Prepare a sweep on batches of the caller's own."""
     refuse_too_little(batches)
-    members, left_out, plans = list_plans(stack, options)
-    return PreparedSweep(options, members, left_out, plans, ChosenText(batches, {}), BATCH_TOKENS, 0)
+    return PreparedSweep(options, *list_plans(stack, options), ChosenText(batches, {}), BATCH_TOKENS, 0)
 
 
 def resume_batch_size(
@@ -119,23 +130,45 @@ def resume_batch_size(
     """Take the batch size of a run that is resumed: it decides the last bits of losses."""
     values = request.values
     folder = Path(values["run"]) if values.get("run") else folder_of(manifest)
-    recorded = recorded_batch_tokens(folder, manifest)
+    recorded = _read_batch_tokens(folder, manifest)
     if recorded in (None, prepared.batch_tokens) or values.get("overwrite"):
         return prepared
-    size = int(recorded or 0)
-    text = cut_text(stack, corpus, size, seed, *prepared.chosen.amount(request))
-    return replace(prepared, batch_tokens=size, chosen=replace(prepared.chosen, data=text))
+    text = cut_text(stack, corpus, recorded, seed, *prepared.chosen.amount(request))
+    return replace(prepared, batch_tokens=recorded, chosen=replace(prepared.chosen, data=text))
 
 
-def with_changes(options: PlanChoice, changes: Mapping[str, Any]) -> PlanChoice:
-    """Return the plans that are asked for, with the families that were chosen."""
-    return replace(options, families=tuple(changes["families"])) if "families" in changes else options
+def _read_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
+    """Return the batch size that the run in `folder` was begun with; None if there is none, or another run."""
+    if not is_run(folder):
+        return None
+    try:
+        recorded = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, RunError):
+        return None  # what is wrong with it is said when it is resumed
+    number = recorded.numerics.get("batch_tokens", "")
+    return int(number) if recorded.measured() == manifest.measured() and number.isdigit() else None
 
 
-def list_notes(prepared: PreparedSweep) -> list[str]:
-    """Return the notes of a sweep: plans that cannot run, and what few documents cannot show."""
-    few_units = describe_test(prepared.text.units, len(prepared.plans) - 1)
-    return [*prepared.left_out, *([few_units] if few_units else [])]
+def batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
+    """Return the default batch size: 4,096 tokens on a CPU, up to 65,536 on an accelerator, within free memory."""
+    most = BATCH_TOKENS if stack.device.type == "cpu" else ACCELERATOR_TOKENS
+    each = bytes_of_token(stack, plans, length)
+    return batch_size_within(free_memory(stack.device), each, most=most, fixed=LOGIT_BYTES * CHUNK)
+
+
+def bytes_of_token(stack: Stack, plans: Sequence[Plan], length: int) -> float:
+    """Return what one token takes.
+
+    It is a state for each step of the longest plan, since the graph of all plans is gone through depth first; and in a
+    layer its states, the inner ones of the perceptron, and its row of every head's attention.
+    """
+    config = stack.text_config
+    width = int(config.hidden_size)
+    inner = getattr(config, "intermediate_size", None) or 4 * width
+    heads = getattr(config, "num_attention_heads", None) or 1
+    held = max(len(plan.steps()) for plan in plans) + 1
+    numbers = width * (held + LAYER_WIDTHS) + 4 * int(inner) + 2 * int(heads) * length
+    return float(numbers * stack.dtype.itemsize)
 
 
 def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[str], list[Plan]]:
@@ -144,9 +177,12 @@ def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[st
     return list(members), list(left_out), list(with_identity(stack, members))
 
 
-def count_compared(stack: Stack, members: Sequence[Member]) -> int:
-    """Return the number of passes that comparing hidden states takes."""
+def _count_compared(stack: Stack, members: Sequence[Member]) -> int:
     return len(compared_plans(members, stack.depth)) + 1
+
+
+def _estimate_cost(stack: Stack, plans: Sequence[Plan], compared: int, text: EvalData) -> CostEstimate:
+    return add_similarity(cost_estimate(stack, plans, text), stack, compared, text)
 
 
 def describe_run(
@@ -198,3 +234,15 @@ def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) ->
         yield describe_streaming(streaming)
     if workers is not None:
         yield describe_partition(partition_of(stack, plans, text, workers), workers)
+
+
+def describe_partition(partition: Partition, workers: int) -> str:
+    """Describe what so many workers compute, compared with one, and how much faster they can be.
+
+    >>> describe_partition(Partition(464.0, (240.0, 232.0)), 2)
+    '2 workers: 2 pieces of windows and plans, 1.7 % of the work twice, at most 1.93 x as fast as one'
+    """
+    return (
+        f"{counted(workers, 'worker')}: {len(partition.parts):,} pieces of windows and plans, "
+        f"{100 * partition.duplicates:.1f} % of the work twice, at most {partition.bound(workers):.2f} x as fast as one"
+    )

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.plan_states import plan_state_rows, plan_states, three_zones, zone_rows
 from layerwise.measure.activations.similarity import similarity_sums
@@ -28,7 +27,7 @@ from layerwise.measure.stats.effects import effects
 from layerwise.page.text.wording import counted
 from layerwise.plan import Member, Plan
 from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
-from layerwise.results import Loss, Run, Score
+from layerwise.results import Run, Score
 from layerwise.results.rows import CONTINUATION, read_continuations
 from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
 from layerwise.runner.opening import size_row, uniform_row
@@ -36,7 +35,6 @@ from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_readings, duration
 from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.stack import Stack
-from layerwise.stack.executors.partition import Partition
 from layerwise.studies.sweep.half_depth import strategy_contrasts
 from layerwise.studies.sweep.order_contrasts import order_of_sweep
 from layerwise.studies.sweep.painters_contrasts import CONTRASTED, painters_contrasts
@@ -91,21 +89,24 @@ class LossesTask(Task[list[str]]):
             self._compute_effects(run)
         return failures
 
-    def _windows(self) -> list[Window]:
-        return [window for batch in self.text.batches for window in batch.windows]
-
     def _compute_effects(self, run: Run) -> None:
-        losses = _of_whole_plans(list(run.store.text_losses()), self._windows())
+        windows = [window for batch in self.text.batches for window in batch.windows]
+        stored = list(run.store.text_losses())
+        measured = Counter(row.plan for row in stored)
+        losses = [row for row in stored if measured[row.plan] == len(windows)]
         tasks, seed, depth = self.text.scored_answer_tasks, self.seed, self.stack.depth
         scores = effects(losses, str(self.plans[0]), seed=seed, answer_tasks=tasks)
         records = plan_records(self.members)
-        unigram = unigram_loss(window.scored_ids for window in self._windows())
+        unigram = unigram_loss(window.scored_ids for window in windows)
+        contrasts = [
+            *strategy_contrasts(losses, records, depth, tasks, seed=seed),
+            *bits_contrasts(losses, records, depth, seed=seed),
+            *core_of_sweep(losses, depth, seed=seed),
+            *order_of_sweep(losses, records, depth, tasks, seed=seed, unigram=unigram),
+        ]
         if CONTRASTED.intersection(self.families):
-            _store_contrasts(run, painters_contrasts(losses, records, depth, seed=seed, unigram=unigram))
-        _store_contrasts(run, strategy_contrasts(losses, records, depth, tasks, seed=seed))
-        _store_contrasts(run, bits_contrasts(losses, records, depth, seed=seed))
-        _store_contrasts(run, core_of_sweep(losses, depth, seed=seed))
-        _store_contrasts(run, order_of_sweep(losses, records, depth, tasks, seed=seed, unigram=unigram))
+            contrasts += painters_contrasts(losses, records, depth, seed=seed, unigram=unigram)
+        _store_contrasts(run, contrasts)
         run.store.replace_scores(EFFECT, scores)
 
     def _measure(self, due: CostEstimate, run: Run, reporter: Reporter) -> list[str]:
@@ -133,7 +134,9 @@ class LossesTask(Task[list[str]]):
                 runner=self.runner,
             )
         except MeasureError as error:
-            if not self._is_measured(self.plans[0], run):
+            original, windows = str(self.plans[0]), [window for batch in self.text.batches for window in batch.windows]
+            finished = run.store.finished
+            if not all(original in finished(each.task, each.document, each.index) for each in windows):
                 raise
             failures = [str(error)]
         seconds = time.perf_counter() - start
@@ -149,10 +152,6 @@ class LossesTask(Task[list[str]]):
             f"{spent.most_live} states live at most"
         )
         return failures
-
-    def _is_measured(self, plan: Plan, run: Run) -> bool:
-        finished = run.store.finished
-        return all(str(plan) in finished(each.task, each.document, each.index) for each in self._windows())
 
 
 @dataclass(frozen=True)
@@ -263,18 +262,6 @@ def compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
     return tuple(plan for plan in distinct if len(plan.steps()) <= MOST_STATES)
 
 
-def describe_partition(partition: Partition, workers: int) -> str:
-    """What so many workers compute beside one, and how much faster they can be.
-
-    >>> describe_partition(Partition(464.0, (240.0, 232.0)), 2)
-    '2 workers: 2 pieces of windows and plans, 1.7 % of the work twice, at most 1.93 x as fast as one'
-    """
-    return (
-        f"{workers} worker{'s' * (workers != 1)}: {len(partition.parts):,} pieces of windows and plans, "
-        f"{100 * partition.duplicates:.1f} % of the work twice, at most {partition.bound(workers):.2f} x as fast as one"
-    )
-
-
 def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
     claims = {score.claim for score in rows if score.claim}
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), rows, claims))
@@ -296,8 +283,3 @@ def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds
             "seconds_in_heads": spent.head_seconds,
         }
     return [Score("run", name, float(value), part="sweep") for name, value in figures.items()]
-
-
-def _of_whole_plans(losses: Sequence[Loss], windows: Sequence[Window]) -> list[Loss]:
-    measured = Counter(row.plan for row in losses)
-    return [row for row in losses if measured[row.plan] == len(windows)]

@@ -217,7 +217,7 @@ def sweep(
             prepared.plans,
             prepared.text,
             prepared.options.families,
-            steps.list_notes(prepared),
+            prepared.notes,
             seed,
             prepared.compared,
             prepared.chosen.seconds,
