@@ -17,8 +17,13 @@ from layerwise.results.training_record import FILE
 from layerwise.runner.reporter import Silent
 from layerwise.runner.trainings import beyond
 from layerwise.studies.train_growth import steps as module
+from layerwise.studies.train_growth.design import (
+    check_epochs,
+    check_initial_weights,
+    cost_in_uniform_steps,
+    steps_within,
+)
 from layerwise.studies.train_growth.schedule_file import read_schedule
-from layerwise.studies.train_growth.task import check_epochs, check_initial_weights, cost_in_uniform_steps, steps_within
 from layerwise.studies.train_growth.variants import (
     CONTROLS,
     IMPORTANCE,

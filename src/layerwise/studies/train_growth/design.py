@@ -1,16 +1,30 @@
-"""What a growth training trains: each variant for the steps that its budget buys, and uniform at other lengths."""
+"""What a growth training trains: each variant for the steps that its budget buys, and uniform at other lengths.
+
+`RUN/ARM/seed-N/model` is a finished training, whose record holds the schedule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil, inf
 from pathlib import Path
 
-from layerwise.plan.schedule import GrowthSchedule, chart, explain, flops_per_token, preset, share_of_uniform
+from layerwise.errors import PlanError, TrainError
+from layerwise.plan.schedule import (
+    GrowthSchedule,
+    ModelCost,
+    chart,
+    explain,
+    flops_per_token,
+    preset,
+    share_of_uniform,
+    steps_for,
+)
 from layerwise.plan.schedule.cost import layer_epochs, phase_shares
 from layerwise.results.training_record import MODEL
-from layerwise.runner.trainings import TrainingsUnit
-from layerwise.studies.train_growth.task import GrowthArm, GrowthTask, at_length, check_arms, check_epochs
+from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
+from layerwise.studies.train_growth.task import GrowthTask
 from layerwise.studies.train_growth.variants import (
     IMPORTANCE,
     SHORTEST,
@@ -19,12 +33,31 @@ from layerwise.studies.train_growth.variants import (
     tuned_variants,
     uniform_lengths,
 )
-from layerwise.train.recipe import Settings
+from layerwise.train.phases.runner import growth_runner
+from layerwise.train.phases.step_schedule import StepSchedule
+from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 
 _CHART_WIDTH = 60
+_ROUNDS = 4
 
 SettingsOf = Callable[[str], Settings]
 """The settings of a variant, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthArm:
+    """A way to train the model of a task: a schedule, settings, and for each seed the steps that its budget buys."""
+
+    name: str
+    schedule: GrowthSchedule
+    settings: Settings
+    steps: Mapping[int, int]
+
+    def recipe(self, task: GrowthTask, seed: int) -> Recipe:
+        steps = self.steps[seed]
+        settings = replace(self.settings, epochs=steps * self.settings.batch_size / task.windows)
+        recipe = grown(settings, GrowthVariant(self.schedule, steps, task.cost), self.name)
+        return replace(recipe, from_scratch=task.reinitialized)
 
 
 @dataclass(frozen=True)
@@ -42,12 +75,9 @@ class GrowthDesign:
     shorter: float | None
     measures_importance: bool
 
-    def has_sweep(self) -> bool:
-        return len(self.rates) > 1 or bool(self.warmups)
-
     def tuned(self) -> tuple[str, ...]:
         """Return the variants with a sweep: for their settings, or so that the importance of layers is measured."""
-        if self.has_sweep():
+        if len(self.rates) > 1 or self.warmups:
             return tuned_variants(self.names)
         return (UNIFORM,) if self.measures_importance else ()
 
@@ -75,13 +105,12 @@ class GrowthDesign:
         return tuple(arms)
 
     def arm(self, name: str, schedule: GrowthSchedule, settings: Settings, seeds: Iterable[int] = ()) -> GrowthArm:
-        seeds = tuple(seeds) or tuple(self.seeds)
+        steps = dict.fromkeys(tuple(seeds) or self.seeds, self.budget)
         if self.match == "flops":
-            arm = GrowthArm.at_equal_cost(name, schedule, settings, self.task, self.budget, seeds)
-        else:
-            arm = GrowthArm(name, schedule, settings, dict.fromkeys(seeds, self.budget))
-        schedule.bounds(min(arm.steps.values()))
-        return arm
+            passes = settings.gradient_accumulation_steps
+            steps = {seed: steps_within(schedule, self.task.cost, self.budget, seed, passes) for seed in steps}
+        schedule.bounds(min(steps.values()))
+        return GrowthArm(name, schedule, settings, steps)
 
     def _at_share(self, name: str, schedule: GrowthSchedule, share: float, settings: Settings) -> GrowthArm:
         steps = max(1, round(share * self.budget))
@@ -102,7 +131,9 @@ class GrowthDesign:
         return self.trainings(arms)
 
     def trainings(self, arms: Iterable[GrowthArm]) -> TrainingsUnit:
-        return self.task.unit([arm.training(self.task, seed) for seed in self.seeds for arm in arms])
+        arms = tuple(arms)
+        trainings = [RecipeTraining.of(arm.recipe(self.task, seed), seed) for seed in self.seeds for arm in arms]
+        return self.task.unit(trainings)
 
     def known_arms(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[GrowthArm, ...]:
         """Return what is trained of the schedules that are known beforehand, with the usual settings."""
@@ -110,10 +141,16 @@ class GrowthDesign:
 
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:
         """Raise the errors of the model and the text before anything is trained."""
-        check_arms(self.task, self.known_arms(schedules), max_epochs)
+        task = self.task
+        for arm in self.known_arms(schedules):
+            name = arm.name if arm.name.startswith(UNIFORM) else f"{arm.name}, for the cost of {UNIFORM},"
+            check_epochs(max(arm.steps.values()), arm.settings.batch_size, task.windows, max_epochs, name)
+            check_initial_weights(arm.schedule, task.pretrained)
+            seed = min(arm.steps)
+            growth_runner(task.stack, GrowthVariant(arm.schedule, arm.steps[seed], task.cost), task.splits, seed)
         if self.measures_importance:
-            batch, windows = self.task.settings.batch_size, self.task.windows
-            check_epochs(self._longest_unknown(), batch, windows, max_epochs, f"{IMPORTANCE}, at its longest,")
+            longest, batch = self._longest_unknown(), task.settings.batch_size
+            check_epochs(longest, batch, task.windows, max_epochs, f"{IMPORTANCE}, at its longest,")
 
     def _longest_unknown(self) -> int:
         if not self.measures_importance:
@@ -161,3 +198,67 @@ class GrowthDesign:
     def _flops(self, steps: int) -> float:
         per_token = flops_per_token(preset(UNIFORM, self.task.stack.depth).phases[0], self.task.cost)
         return steps * self.task.settings.batch_size * self.task.length * per_token
+
+
+def at_length(length: float, arm: str = UNIFORM) -> str:
+    """What an arm is called where it is trained for a share of uniform's budget.
+
+    >>> at_length(1.25), at_length(416 / 656, "published")
+    ('uniform@1.25', 'published@0.634')
+    """
+    return f"{arm}@{length:.3g}"
+
+
+def length_of(name: str) -> tuple[str, float | None]:
+    """Return the arm in a folder's name, and its share of the budget if the name has one.
+
+    >>> length_of("published@0.634"), length_of("published")
+    (('published', 0.634), ('published', None))
+    """
+    arm, _, share = name.partition("@")
+    return arm, float(share) if share else None
+
+
+def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
+    """Return the number of steps that cost what `budget` uniform steps cost, given the draws of `seed`.
+
+    Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws,
+    with so many forward `passes` per step.
+    """
+    steps = steps_for(schedule, cost, budget)
+    if all(phase.drop == (0.0, 0.0) and phase.sample is None for phase in schedule.phases):
+        return steps
+    costs: dict[int, float] = {}
+    for _ in range(_ROUNDS):
+        if steps not in costs:
+            costs[steps] = cost_in_uniform_steps(schedule, cost, steps, seed, passes)
+        steps = max(1, round(steps * budget / costs[steps]))
+    return min(costs, key=lambda count: abs(costs[count] - budget))
+
+
+def cost_in_uniform_steps(schedule: GrowthSchedule, cost: ModelCost, steps: int, seed: int, passes: int = 1) -> float:
+    table = StepSchedule(schedule, steps, seed)
+    flops = sum(flops_per_token(table.resolve(step, number), cost) for step in range(steps) for number in range(passes))
+    return flops / (3 * cost.total * passes)
+
+
+def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: str) -> None:
+    if not 0 < max_epochs < inf:
+        raise TrainError(f"a text may be read {max_epochs:g} times at most; write a number above 0")
+    epochs = steps * batch / windows
+    if epochs > max_epochs + 1e-9:
+        fits = int(max_epochs * windows / batch)
+        raise TrainError(
+            f"{name} would read the text {epochs:.3g} times: {steps:,} steps of {batch} windows, and it has "
+            f"{windows:,}. What is read more than {max_epochs:g} times is memorized; give more text, fewer steps (of "
+            f"the longest training at most {fits:,}), or allow it with --max-epochs {ceil(10 * epochs) / 10:g}"
+        )
+
+
+def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
+    grows = [phase for phase in schedule.phases if phase.present is not None or phase.copies]
+    if pretrained and grows:
+        raise PlanError(
+            f"in {schedule.name} layers grow in (phase {grows[0].name}), over weights of the checkpoint that are "
+            "trained already; train it from random weights with --from-scratch, or take another schedule"
+        )

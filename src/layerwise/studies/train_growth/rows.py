@@ -42,8 +42,9 @@ from layerwise.results.vocabulary import (
 from layerwise.runner.call import CallUnit, RoundsUnit
 from layerwise.runner.study import Study
 from layerwise.runner.training_runs import mean_over_seeds, training_rows
+from layerwise.studies.train_growth.design import length_of
 from layerwise.studies.train_growth.held_out import held_out_row, null_rows
-from layerwise.studies.train_growth.task import GrowthTask, length_of
+from layerwise.studies.train_growth.task import GrowthTask
 from layerwise.studies.train_growth.variants import CONTROLS, IMPORTANCE, UNIFORM
 from layerwise.train.cost.frontier import (
     EQUAL,

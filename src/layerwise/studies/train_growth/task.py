@@ -1,15 +1,13 @@
-"""The task of a training in phases (a model, its text, the cost of its layers), and its arms.
+"""The task of a training in phases: a model, its text, and the cost of its layers.
 
-An arm is a way to train and the steps that its budget buys. `RUN/ARM/seed-N/model` is a finished training, whose record
-holds the schedule. Without a model a random one of `--size` is used, with a tokenizer learned from the text; a bare
-configuration also begins from random weights. Only whole windows are trained on.
+Without a model a random one of `--size` is used, with a tokenizer learned from the text; a bare configuration also
+begins from random weights. Only whole windows are trained on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,10 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import train_bytepair
-from layerwise.errors import DataError, PlanError, TrainError
+from layerwise.errors import DataError, TrainError
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import objective_of
-from layerwise.plan.schedule import GrowthSchedule, ModelCost, flops_per_token, steps_for
+from layerwise.plan.schedule import ModelCost
 from layerwise.results import Manifest
 from layerwise.results.identity import model_name
 from layerwise.runner.arguments import ModelLike, TextLike
@@ -36,13 +34,10 @@ from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
 from layerwise.stack import Stack
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.stack.max_length import longest_input
-from layerwise.studies.train_growth.variants import UNIFORM
 from layerwise.train.arguments import check_arguments
 from layerwise.train.phases.random_init import SIZES, TINY, has_weights, random_model, vocabulary_size
-from layerwise.train.phases.runner import growth_runner
-from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.processes import shared_recipe, training_settings
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, check_positive, grown
+from layerwise.train.recipe import Settings, check_positive
 from layerwise.train.training import Base
 
 FAMILY = "growth"
@@ -239,114 +234,3 @@ def _splits(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], len
     tokens = sum(len(window.ids) for window in train.windows)
     left_out = 1 - length * len(kept) / tokens
     return replace(splits, train=kept, validation=evenly_spaced(validation, VALIDATION_WINDOWS)), left_out
-
-
-_ROUNDS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class GrowthArm:
-    """A way to train the model of a task: a schedule, settings, and for each seed the steps that its budget buys."""
-
-    name: str
-    schedule: GrowthSchedule
-    settings: Settings
-    steps: Mapping[int, int]
-
-    @classmethod
-    def at_equal_cost(
-        cls,
-        name: str,
-        schedule: GrowthSchedule,
-        settings: Settings,
-        task: GrowthTask,
-        budget: int,
-        seeds: Iterable[int],
-    ) -> GrowthArm:
-        passes = settings.gradient_accumulation_steps
-        steps = {seed: steps_within(schedule, task.cost, budget, seed, passes) for seed in seeds}
-        return cls(name, schedule, settings, steps)
-
-    def recipe(self, task: GrowthTask, seed: int) -> Recipe:
-        """What is trained with `seed`."""
-        steps = self.steps[seed]
-        settings = replace(self.settings, epochs=steps * self.settings.batch_size / task.windows)
-        recipe = grown(settings, GrowthVariant(self.schedule, steps, task.cost), self.name)
-        return replace(recipe, from_scratch=task.reinitialized)
-
-    def training(self, task: GrowthTask, seed: int) -> RecipeTraining:
-        return RecipeTraining.of(self.recipe(task, seed), seed)
-
-
-def at_length(length: float, arm: str = UNIFORM) -> str:
-    """What an arm is called where it is trained for a share of uniform's budget.
-
-    >>> at_length(1.25), at_length(416 / 656, "published")
-    ('uniform@1.25', 'published@0.634')
-    """
-    return f"{arm}@{length:.3g}"
-
-
-def length_of(name: str) -> tuple[str, float | None]:
-    """Return the arm in a folder's name, and its share of the budget if the name has one.
-
-    >>> length_of("published@0.634"), length_of("published")
-    (('published', 0.634), ('published', None))
-    """
-    arm, _, share = name.partition("@")
-    return arm, float(share) if share else None
-
-
-def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
-    """Return the number of steps that cost what `budget` uniform steps cost, given the draws of `seed`.
-
-    Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws,
-    with so many forward `passes` per step.
-    """
-    steps = steps_for(schedule, cost, budget)
-    if all(phase.drop == (0.0, 0.0) and phase.sample is None for phase in schedule.phases):
-        return steps
-    costs: dict[int, float] = {}
-    for _ in range(_ROUNDS):
-        if steps not in costs:
-            costs[steps] = cost_in_uniform_steps(schedule, cost, steps, seed, passes)
-        steps = max(1, round(steps * budget / costs[steps]))
-    return min(costs, key=lambda count: abs(costs[count] - budget))
-
-
-def cost_in_uniform_steps(schedule: GrowthSchedule, cost: ModelCost, steps: int, seed: int, passes: int = 1) -> float:
-    table = StepSchedule(schedule, steps, seed)
-    flops = sum(flops_per_token(table.resolve(step, number), cost) for step in range(steps) for number in range(passes))
-    return flops / (3 * cost.total * passes)
-
-
-def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: str) -> None:
-    if not 0 < max_epochs < inf:
-        raise TrainError(f"a text may be read {max_epochs:g} times at most; write a number above 0")
-    epochs = steps * batch / windows
-    if epochs > max_epochs + 1e-9:
-        fits = int(max_epochs * windows / batch)
-        raise TrainError(
-            f"{name} would read the text {epochs:.3g} times: {steps:,} steps of {batch} windows, and it has "
-            f"{windows:,}. What is read more than {max_epochs:g} times is memorized; give more text, fewer steps (of "
-            f"the longest training at most {fits:,}), or allow it with --max-epochs {ceil(10 * epochs) / 10:g}"
-        )
-
-
-def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
-    grows = [phase for phase in schedule.phases if phase.present is not None or phase.copies]
-    if pretrained and grows:
-        raise PlanError(
-            f"in {schedule.name} layers grow in (phase {grows[0].name}), over weights of the checkpoint that are "
-            "trained already; train it from random weights with --from-scratch, or take another schedule"
-        )
-
-
-def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float) -> None:
-    """Raise the errors of all arms that the model or the text would cause, before a run folder exists."""
-    for arm in arms:
-        name = arm.name if arm.name.startswith(UNIFORM) else f"{arm.name}, for the cost of {UNIFORM},"
-        check_epochs(max(arm.steps.values()), arm.settings.batch_size, task.windows, max_epochs, name)
-        check_initial_weights(arm.schedule, task.pretrained)
-        seed = min(arm.steps)
-        growth_runner(task.stack, GrowthVariant(arm.schedule, arm.steps[seed], task.cost), task.splits, seed)
