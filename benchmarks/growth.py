@@ -33,8 +33,7 @@ from layerwise.measure.cost.flops import model_cost
 from layerwise.plan.schedule import GrowthSchedule, Phase
 from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import load
-from layerwise.train.phases.runner import growth_runner
-from layerwise.train.phases.trainer import GrowthTrainer
+from layerwise.train.phases.runner import GrowthTrainer, growth_runner
 from layerwise.train.recipe import GrowthVariant
 
 DEPTH = 12

@@ -17,7 +17,7 @@ from layerwise.data.vision.digits import digits
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.stack import Stack
 from layerwise.train.layer_mixing import attach
-from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.methods import LayerMixingOptions
 
 splits = digits("crop")
 IN_ORDER = Plan.identity(12)

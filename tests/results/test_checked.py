@@ -13,7 +13,7 @@ from layerwise.errors import RunError
 from layerwise.results.checked import value_of
 from layerwise.results.manifest import Manifest
 from layerwise.results.training_record import FILE, LogEntry, TrainingRecord, refined_at, trained_models
-from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.methods import LayerMixingOptions
 from results.samples import MANIFEST
 
 RECORD = TrainingRecord(

@@ -17,10 +17,9 @@ from layerwise.runner.training_options import resolve_precision
 from layerwise.train import arguments, fine_tuning, precision
 from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments
 from layerwise.train.checkpoint_dir import existing_run, write_config
-from layerwise.train.fine_tuning import FineTuningConfig, _arguments
+from layerwise.train.fine_tuning import FineTuningConfig, _arguments, settings_for
 from layerwise.train.pretrain import trainer as pretraining
 from layerwise.train.pretrain.recipe import pretraining_recipe
-from layerwise.train.published_tuning import settings_for
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.training import _arguments as training_arguments
 

@@ -17,8 +17,7 @@ from layerwise.stack import Stack, load
 from layerwise.train import layer_mixing
 from layerwise.train.layer_mixing import LayerMixing
 from layerwise.train.load_trained import open_trained, saved_edges
-from layerwise.train.methods import Options, recipe
-from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.methods import LayerMixingOptions, Options, recipe
 from layerwise.train.recipe import Settings
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train

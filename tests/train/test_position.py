@@ -13,7 +13,7 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Fixed
 from layerwise.stack import Stack, load
 from layerwise.train import position
-from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
+from layerwise.train.methods import PositionOptions, PredictionOptions
 from layerwise.train.position import PositionEncoding, PositionPrediction
 from tier import first_fast
 from train.tiny_models import (

@@ -12,11 +12,17 @@ from layerwise.errors import PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, node_layout
 from layerwise.train import methods
-from layerwise.train.methods import COMPARED, METHODS, READ_BY, Options, recipe
-from layerwise.train.methods.layer_weights import LayerMixingOptions
-from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
-from layerwise.train.recipe import Recipe, Settings, retrained
-from layerwise.train.variant import VARIANTS, Variant
+from layerwise.train.methods import (
+    COMPARED,
+    METHODS,
+    READ_BY,
+    LayerMixingOptions,
+    Options,
+    PositionOptions,
+    PredictionOptions,
+    recipe,
+)
+from layerwise.train.recipe import VARIANTS, Recipe, Settings, Variant, retrained
 
 DEPTH = 12
 

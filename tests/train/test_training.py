@@ -21,12 +21,10 @@ from layerwise.stack import load
 from layerwise.train import training
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.load_trained import open_trained
-from layerwise.train.methods import Options, recipe
-from layerwise.train.methods.layershuffle import PredictionOptions
-from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.methods import Options, PredictionOptions, recipe
+from layerwise.train.recipe import Recipe, Settings, Variant
 from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.training import Base, train
-from layerwise.train.variant import Variant
 from rounding import realigned
 from tier import first_fast
 from train.kinds import Noted, Stopped, watched

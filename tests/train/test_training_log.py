@@ -16,10 +16,9 @@ from layerwise.stack import load
 from layerwise.train.measured import TimedCheckpoints
 from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
-from layerwise.train.step_timing import seconds_of_step, seconds_of_steps
 from layerwise.train.trainer import PlanTrainer, positions
 from layerwise.train.training import Base, train, trainer_of
-from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step
+from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step, seconds_of_step, seconds_of_steps
 from train.kinds import Noted, Stopped, watched
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 

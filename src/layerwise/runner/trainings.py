@@ -23,9 +23,8 @@ from layerwise.runner.training_runs import PILOT, training_progress
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.recipe import GrowthVariant, Recipe
-from layerwise.train.step_timing import seconds_of_step
 from layerwise.train.training import Base, train, trainer_of, training_config
-from layerwise.train.training_log import Progress
+from layerwise.train.training_log import Progress, seconds_of_step
 
 
 class FolderRecipe(Protocol):

@@ -23,7 +23,7 @@ from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.state import read_state, returned_state, with_returned_state, with_state
 from layerwise.stack.history.depth_history import DepthHistory
-from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.methods import LayerMixingOptions
 from layerwise.train.position import position_of
 
 NAME = str(LayerMixingOptions.MODULE)

@@ -18,9 +18,9 @@ from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.stack import Stack, load
 from layerwise.train import layer_mixing
 from layerwise.train.layer_mixing import LayerMixing
-from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.methods import LayerMixingOptions
 from layerwise.train.position import PositionPrediction
-from layerwise.train.variant import VARIANTS, Variant
+from layerwise.train.recipe import VARIANTS, Variant
 
 Options = TypeVar("Options", bound=Variant)
 

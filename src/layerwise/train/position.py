@@ -23,7 +23,7 @@ from layerwise.measure.activations.padding import counted_tokens, token_mean
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.state import read_state, returned_state, with_state
-from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
+from layerwise.train.methods import PositionOptions, PredictionOptions
 
 
 class PositionEncoding(nn.Module):

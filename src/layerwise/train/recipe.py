@@ -1,16 +1,18 @@
 """Recipes: everything that decides a training, as one frozen value.
 
 `Settings` say how a model is optimised; `Recipe` adds the method: which plan each pass runs under, what is added to the
-model (`layerwise.train.variant`), and what validation chooses by.
+model (a `Variant`), and what validation chooses by. This module needs no torch.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
@@ -19,7 +21,11 @@ from layerwise.plan.schedule import GrowthSchedule
 from layerwise.plan.schedule.cost import ModelCost
 from layerwise.results.training_record import RETRAINED
 from layerwise.train.precision import Precision
-from layerwise.train.variant import Variant
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from layerwise.stack import Stack
 
 Ranks = Literal["shared", "per-rank"]
 
@@ -91,6 +97,47 @@ DEFAULTS_BY_MODEL: Mapping[str, Settings] = {
     "demo": Settings(epochs=6, batch_size=16, learning_rate=1e-3, schedule="cosine", warmup=0.05, evals=6),
 }
 """Settings that suit the size of the embedded models: minutes, and enough for every order to be learned."""
+
+VARIANTS: dict[str, type[Variant]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What a way of training adds to a model or to its Trainer, beyond a sampler of plans: here nothing.
+
+    Subclasses are values with their own options, and registered under their `NAME` by being defined. `MODULE` names the
+    submodule that `attach` adds. `ADDED` says what the layers cannot work without, `None` if nothing.
+    `TRAINING_ARGUMENTS` replace those of every training. `ATTACHED_BY` and `TRAINED_BY` name a function and a class,
+    MODULE:NAME in `layerwise.train`, imported when a training begins, since they need torch.
+    """
+
+    NAME: ClassVar[str] = "plain"
+    MODULE: ClassVar[str | None] = None
+    ADDED: ClassVar[str | None] = None
+    TRAINING_ARGUMENTS: ClassVar[Mapping[str, Any]] = {}
+    ATTACHED_BY: ClassVar[str | None] = None
+    TRAINED_BY: ClassVar[str | None] = None
+
+    def __init_subclass__(cls) -> None:
+        VARIANTS[cls.NAME] = cls
+
+    def attach(self, stack: Stack) -> nn.Module | None:
+        """Make what the variant adds part of the model of `stack`; returns it."""
+        module: nn.Module | None = None if self.ATTACHED_BY is None else _named(self.ATTACHED_BY)(stack, self)
+        return module
+
+    def trainer(self) -> Callable[..., Any] | None:
+        """What makes the Trainer, of the options of a `PlanTrainer`; `None` for the plain one."""
+        return None if self.TRAINED_BY is None else partial(_named(self.TRAINED_BY), options=self)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _named(text: str) -> Callable[..., Any]:
+    module, _, name = text.partition(":")
+    result: Callable[..., Any] = getattr(import_module(f"layerwise.train.{module}"), name)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ from layerwise.stack import Stack
 from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
 from layerwise.train.checkpoint_dir import run_training
 from layerwise.train.data_order import Epochs, LengthGroupedSampler, ReproducibleDataset
-from layerwise.train.phases.runner import growth_runner
-from layerwise.train.phases.trainer import GrowthTrainer
+from layerwise.train.phases.runner import GrowthTrainer, growth_runner
 from layerwise.train.precision import ARGUMENTS
 from layerwise.train.recipe import Recipe
 from layerwise.train.sharding import check_sharding, with_units

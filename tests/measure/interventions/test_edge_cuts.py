@@ -15,7 +15,7 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, RANDOM
 from layerwise.stack import load
 from layerwise.train import layer_mixing
-from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.methods import LayerMixingOptions
 from tier import by_tier
 from train.tiny_models import tiny_llama
 

@@ -30,7 +30,7 @@ from layerwise.stack import load
 from layerwise.studies.robustness.assessment import assess, discard_surveys, position_rows
 from layerwise.train import position
 from layerwise.train.load_trained import Trained
-from layerwise.train.methods.layershuffle import PredictionOptions
+from layerwise.train.methods import PredictionOptions
 from measure.planted_classifiers import Listed
 from train.tiny_models import tiny_vit
 

@@ -18,8 +18,7 @@ from layerwise.studies.robustness.methods import OTHER_TRAININGS, expand_methods
 from layerwise.studies.robustness.training_verb import train_robust
 from layerwise.studies.robustness.tuning import SettingsGrid, splits_of_trials
 from layerwise.studies.robustness.verb import robustness
-from layerwise.train.methods import METHODS
-from layerwise.train.methods.layershuffle import PositionOptions
+from layerwise.train.methods import METHODS, PositionOptions
 from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
 
 

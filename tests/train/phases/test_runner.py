@@ -25,11 +25,9 @@ from layerwise.stack import load
 from layerwise.stack.weights import random_twin
 from layerwise.train import training
 from layerwise.train.checkpoint_dir import CONFIG
-from layerwise.train.methods import Options
-from layerwise.train.methods.method import sequential
-from layerwise.train.phases.runner import seed_of
+from layerwise.train.methods import Options, recipe
+from layerwise.train.phases.runner import GrowthTrainer, seed_of
 from layerwise.train.phases.step_schedule import StepSchedule
-from layerwise.train.phases.trainer import GrowthTrainer
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
@@ -158,7 +156,9 @@ def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to
     ours, theirs = Seen(), Seen()
     record = run(EVERYTHING, tmp_path / "grown", ours, settings=settings, make=make, splits=splits)
     with watched(theirs, "PlanTrainer"):
-        plain = train(base(make), splits, sequential(Options(settings), DEPTH), 1, tmp_path / "plain", arguments=QUIET)
+        plain = train(
+            base(make), splits, recipe("sequential", Options(settings), DEPTH), 1, tmp_path / "plain", arguments=QUIET
+        )
     assert len(ours.losses) == STEPS * settings.gradient_accumulation_steps
     assert ours.losses == theirs.losses
     assert ours.rates == theirs.rates
@@ -486,7 +486,7 @@ def test_a_recipe_with_a_schedule_is_written_down() -> None:
     assert GrowthSchedule.from_json(written["options"]["schedule"]) == EVENTFUL
     assert (written["options"]["steps"], written["variant"], written["arm"]) == (STEPS, "growth", "eventful")
     assert written["options"]["cost"] == {"layers": [3.0, 3.0, 3.0], "embedding": 0.0, "head": 1.0}
-    assert sequential(Options(SETTINGS), DEPTH).to_json()["variant"] == "plain"
+    assert recipe("sequential", Options(SETTINGS), DEPTH).to_json()["variant"] == "plain"
 
 
 def test_a_rate_that_is_no_curve_is_refused(tmp_path: Path) -> None:

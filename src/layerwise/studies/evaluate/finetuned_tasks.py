@@ -42,8 +42,7 @@ from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import ALL, CHANCE, LEARNING_CURVE
 from layerwise.runner.opening import in_words
 from layerwise.stack.load import resolve_device
-from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
-from layerwise.train.published_tuning import settings_for
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune, settings_for
 
 PREDICTIONS = "predictions"
 _FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")

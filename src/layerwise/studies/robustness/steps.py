@@ -38,8 +38,7 @@ from layerwise.studies.robustness.assessment import discard_surveys
 from layerwise.studies.robustness.surveys import SurveysUnit
 from layerwise.studies.robustness.tuning import SettingsGrid
 from layerwise.train.load_trained import Trained, open_trained
-from layerwise.train.methods import COMPARED, Options, recipes
-from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
+from layerwise.train.methods import COMPARED, Options, PositionOptions, PredictionOptions, recipes
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe
 

@@ -24,9 +24,7 @@ from layerwise.runner.training_options import (
 )
 from layerwise.runner.verb import spell, verb
 from layerwise.studies.robustness.methods import check_method, check_read, expand_methods
-from layerwise.train.methods import Options, recipes
-from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
-from layerwise.train.methods.method import DropSync
+from layerwise.train.methods import DropSync, Options, PositionOptions, PredictionOptions, recipes
 from layerwise.train.precision import Precision
 from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Fixed
-from layerwise.train.recipe import Recipe, Settings
-from layerwise.train.variant import Variant
+from layerwise.train.recipe import Recipe, Settings, Variant
 
 Method = Literal["lora", "full", "tail"]
 Teacher = Literal["self", "none"]

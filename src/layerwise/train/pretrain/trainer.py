@@ -38,8 +38,7 @@ from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase, rate_a
 from layerwise.train.pretrain.lamb import lamb
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.sharding import with_units
-from layerwise.train.step_timing import MakeTrainer, seconds_of_steps
-from layerwise.train.training_log import Progress, gradient_norms
+from layerwise.train.training_log import MakeTrainer, Progress, gradient_norms, seconds_of_steps
 from layerwise.train.validation import DividedValidation
 
 _TIMED = 4
