@@ -37,11 +37,10 @@ SAID = {
     ),
     f"train growth {PHASED} --schedules freezing --steps 40": (
         "freezing, for 4 layers:",
-        "from layer 3, 16.7 % of the steps: layer 3 and the head learn",
+        "from layer 3, 16.7 % of the steps: trains 3, embedding false",
         "█ learns",
         "uniform in 40 steps of 64 tokens",
-        "(equal flops)",
-        "while it learns: layer 0 ",
+        "(equal flops), text read ",
     ),
     f"train growth {PHASED} --schedules importance,ramp --frontier --seeds 3 --learning-rates 1e-3,4e-3 --steps 8": (
         "18 trainings: uniform, ramp, uniform@0.8, uniform@1.18, uniform@1.4, importance; 3 seeds each",

@@ -185,16 +185,10 @@ def test_every_field_is_told() -> None:
     )
     assert explain(schedule).splitlines() == [
         "all there is, for 6 layers:",
-        "low, 25 % of the steps: layers 0, 1 and the embedding learn, at 2 x the learning rate, in a line down to 0, "
-        "with a warm-up over its first 10 %; layer 3 and the head are frozen; layers 2, 4, 5 do not run.",
-        "top, 25 % of the steps: layer 4 and the head learn; layers 0 to 3, 5 and the embedding are frozen.",
-        "    First layer 5 is given new random weights; the optimiser forgets its moments.",
-        "drawn, 25 % of the steps: the embedding and the head learn throughout, and 1 of layers 0 to 2 at a time, "
-        "drawn anew every 20 steps; layers 3 to 5 are frozen.",
-        "    First layers 4, 5 take the weights of layers 0, 1; the matrices of layer 2 are multiplied by 0.9; the "
-        "matrices of layer 3 are multiplied by 0.5.",
-        "dropped, 25 % of the steps: everything learns, at a constant rate; layers are left out by chance, the last "
-        "with a probability of 0 at first and 0.5 at the end, those before it with less.",
+        "1. low, 25 % of the steps: trains 0 1, head false, present 0 1 3, rate 2, shape linear, warmup 0.1",
+        "2. top, 25 % of the steps: trains 4, embedding false, optimizer drop, redraw 5",
+        "3. drawn, 25 % of the steps: trains 0-2, scale {2: 0.9, 3: 0.5}, copies {4 5: 0 1}, sample 1, every 20",
+        "4. dropped, 25 % of the steps: trains 0-5, shape constant, drop [0.0, 0.5]",
     ]
 
 

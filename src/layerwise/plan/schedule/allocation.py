@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn
 
 from layerwise.errors import PlanError
 from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
@@ -110,74 +109,48 @@ def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFE
 
 
 def explain_allocation(allocation: Allocation) -> str:
-    """The allocation as a table of layers, with the rule and the budget beneath it.
+    """Return the effect of every layer, its share by the rule, and the parts in which it learns, with the budget.
 
     >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.0, 0.2)]
     >>> print(explain_allocation(allocation(importance)))
-    layer  effect of skipping it, nats per token  share  learns
-        0  +0.4000 [+0.3000, +0.5000]             1.000  in all of the steps
-        1  +0.0000 [-0.0050, +0.0050]                 0  never: an effect above 0.01 nats is excluded
-        2  +0.1000 [+0.0000, +0.2000]             0.500  in the last 2/4 of the steps: not resolved whether it matters
-    rule: share = sqrt(effect / largest that is detected), rounded to quarters of the training, one at least
-    budget: 0.5 of all layer-steps (uniform training: 1)
-    cost: 0.833 of uniform training's operations in the layers, since one that rests passes gradients on
-    layers that never learn keep the weights they begin with; the embedding and the head learn throughout
+    layer  effect of skipping it (nats)  share  learns
+        0  +0.4000 [+0.3000, +0.5000]    1.000  in the last 4/4 of the steps
+        1  +0.0000 [-0.0050, +0.0050]    0.000  never: an effect above 0.01 nats is excluded
+        2  +0.1000 [+0.0000, +0.2000]    0.500  in the last 2/4 of the steps (effect inconclusive)
+    share: sqrt(effect / largest detected effect), rounded to 4 parts of the training
+    budget: 0.5 of all layer-steps, 0.833 of the operations of uniform training in the layers
     """
-    effects = [str(each) for each in allocation.importance]
-    title = "effect of skipping it, nats per token"
-    width = max(map(len, (title, *effects)))
+    title = "effect of skipping it (nats)"
+    width = max(len(title), *(len(str(each)) for each in allocation.importance))
     lines = [f"layer  {title:<{width}}  share  learns"]
-    for layer, share in enumerate(allocation.shares):
-        words = _learns(allocation.importance[layer], allocation.parts[layer], allocation)
-        rule = f"{share:.3f}" if allocation.parts[layer] else "0"
-        lines.append(f"{layer:>5}  {effects[layer]:<{width}}  {rule:>5}  {words}")
-    return "\n".join([*lines, *_terms(allocation)])
-
-
-def _learns(each: Importance, parts: int, allocation: Allocation) -> str:
-    if parts:
-        when = "all of" if parts == allocation.phases else f"the last {parts}/{allocation.phases} of"
-        is_open = not each.detected(allocation.min_effect)
-        return f"in {when} the steps" + (": not resolved whether it matters" if is_open else "")
-    if each.high <= 0:
-        return "never: the effect lies below 0"
-    return f"never: an effect above {allocation.min_effect:g} nats is excluded"
-
-
-def _terms(allocation: Allocation) -> list[str]:
-    fractions = {1: "the whole", 2: "halves", 3: "thirds", 4: "quarters"}
-    rounded = fractions.get(allocation.phases, f"{allocation.phases} equal parts")
-    layers_alone = ModelCost((1.0,) * allocation.depth, embedding=0.0, head=0.0)
-    cost = share_of_uniform(allocation.schedule(), layers_alone)
-    lines = [
-        f"rule: share = sqrt(effect / largest that is detected), rounded to {rounded} of the training, one at least",
-        f"budget: {allocation.spent:.3g} of all layer-steps (uniform training: 1)",
-        f"cost: {cost:.3g} of uniform training's operations in the layers, since one that rests passes gradients on",
-    ]
-    if 0 in allocation.parts:
-        lines.append(
-            "layers that never learn keep the weights they begin with; the embedding and the head learn throughout"
-        )
-    else:
-        lines.append("the embedding and the head learn throughout")
-    return lines
+    rows = zip(allocation.importance, allocation.shares, allocation.parts, strict=True)
+    for layer, (effect, share, parts) in enumerate(rows):
+        learns = f"in the last {parts}/{allocation.phases} of the steps"
+        if not parts:
+            learns = f"never: an effect above {allocation.min_effect:g} nats is excluded"
+        elif not effect.detected(allocation.min_effect):
+            learns += " (effect inconclusive)"
+        lines.append(f"{layer:>5}  {effect!s:<{width}}  {share:.3f}  {learns}")
+    cost = share_of_uniform(allocation.schedule(), ModelCost((1.0,) * allocation.depth, embedding=0.0, head=0.0))
+    lines.append(f"share: sqrt(effect / largest detected effect), rounded to {allocation.phases} parts of the training")
+    lines.append(
+        f"budget: {allocation.spent:.3g} of all layer-steps, {cost:.3g} of the operations of uniform training in the "
+        "layers"
+    )
+    return "\n".join(lines)
 
 
 def _shares(importance: Sequence[Importance], min_effect: float) -> list[float | None]:
     """Return the share of the training in which each layer learns; None if its effect is excluded."""
     strongest = max((each.value for each in importance if each.detected(min_effect)), default=0.0)
     if strongest <= 0:
-        _refuse_nothing(importance, min_effect)
+        largest = max(range(len(importance)), key=lambda layer: importance[layer].value)
+        raise PlanError(
+            f"no layer has an effect above {min_effect:g} nats per token that can be detected (the largest is that of "
+            f"layer {largest}, {importance[largest]}), so nothing says which of them should learn; measure on more "
+            "text, or a model that has learned more"
+        )
     return [
         None if each.is_excluded(min_effect) else min(1.0, max(0.0, each.value) / strongest) ** 0.5
         for each in importance
     ]
-
-
-def _refuse_nothing(importance: Sequence[Importance], min_effect: float) -> NoReturn:
-    largest = max(range(len(importance)), key=lambda layer: importance[layer].value)
-    raise PlanError(
-        f"no layer has an effect above {min_effect:g} nats per token that can be detected (the largest is that of "
-        f"layer {largest}, {importance[largest]}), so nothing says which of them should learn; measure on more text, "
-        "or a model that has learned more"
-    )

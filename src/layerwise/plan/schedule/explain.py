@@ -1,16 +1,16 @@
-"""A growth schedule in words, and as a chart of depth by time for the terminal."""
+"""A growth schedule as text: a line for every phase, and a chart of depth by time for the terminal."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import groupby
 
 from layerwise.errors import PlanError
 from layerwise.plan.checks import shown
-from layerwise.plan.explain import named_layers
 from layerwise.plan.schedule.phase import Phase
 from layerwise.plan.schedule.schedule import GrowthSchedule, apportion, counted
-from layerwise.plan.schedule.serialization import copied_runs, scaled_groups, write_layers
+from layerwise.plan.schedule.serialization import write_layers
 
 LEGEND = "█ learns   ▓ learns in some steps   ▒ frozen, passes gradients on   ░ frozen, runs   · absent"
 
@@ -18,22 +18,22 @@ _LEARNS, _AT_TIMES, _PASSES, _RUNS, _ABSENT = "█▓▒░·"
 
 
 def explain(schedule: GrowthSchedule) -> str:
-    """A line for every phase, or two: what is done when it begins, what learns and how, and what only runs.
+    """Return a line for every phase: its number, name and share, and its other keys as they are written in YAML.
 
     >>> first = Phase("top", 0.25, (2, 3), embedding=False, redraw=(3,))
     >>> print(explain(GrowthSchedule("two", 4, (first, Phase("all", 0.75, (0, 1, 2, 3), rate=0.5, shape="cosine")))))
     two, for 4 layers:
-    top, 25 % of the steps: layers 2, 3 and the head learn; layers 0, 1 and the embedding are frozen.
-        First layer 3 is given new random weights.
-    all, 75 % of the steps: everything learns, at 0.5 x the learning rate, in a cosine down to 0.
+    1. top, 25 % of the steps: trains 2 3, embedding false, redraw 3
+    2. all, 75 % of the steps: trains 0-3, rate 0.5, shape cosine
     """
     lines = [f"{schedule.name}, for {counted(schedule.depth, 'layer')}:"]
-    for number, phase in enumerate(schedule.phases):
-        clauses = "; ".join(_clauses(phase, schedule.depth))
-        lines.append(f"{phase.name}, {100 * phase.share:.3g} % of the steps: {clauses}.")
-        first = list(_first(phase, forgets=number > 0))
-        if first:
-            lines.append(f"    First {'; '.join(first)}.")
+    for number, (phase, written) in enumerate(zip(schedule.phases, schedule.to_json()["phases"], strict=True), 1):
+        keys = (
+            f"{key} {json.dumps(value).replace(chr(34), '')}"
+            for key, value in written.items()
+            if key not in ("name", "share")
+        )
+        lines.append(f"{number}. {phase.name}, {100 * phase.share:.3g} % of the steps: {', '.join(keys)}")
     return "\n".join([*lines, *(f"Warning: {warning}." for warning in schedule.warnings())])
 
 
@@ -108,77 +108,3 @@ def _head_glyph(phase: Phase) -> str:
     if phase.head:
         return _LEARNS
     return _PASSES if phase.embedding or phase.trains else _RUNS
-
-
-# -- words --------------------------------------------------------------------------------------------------------
-
-
-def _clauses(phase: Phase, depth: int) -> Iterator[str]:
-    yield ", ".join([_who_learns(phase, depth), *_how(phase)])
-    running = phase.running(depth)
-    frozen = _listed(
-        tuple(layer for layer in running if layer not in phase.trains),
-        embedding=not phase.embedding,
-        head=not phase.head,
-    )
-    if frozen:
-        yield f"{_joined(frozen)} {'are' if _several(frozen) else 'is'} frozen"
-    absent = tuple(layer for layer in range(depth) if layer not in running)
-    if absent:
-        yield f"{named_layers(absent)} {'do' if len(absent) > 1 else 'does'} not run"
-    if phase.drop != (0.0, 0.0):
-        first, last = phase.drop
-        chance = f"{first:g}" if first == last else f"{first:g} at first and {last:g} at the end"
-        yield f"layers are left out by chance, the last with a probability of {chance}, those before it with less"
-
-
-def _who_learns(phase: Phase, depth: int) -> str:
-    always = _listed((), phase.embedding, phase.head)
-    if phase.sample not in (None, len(phase.trains)):
-        when = "at every step" if phase.every == 1 else f"every {phase.every} steps"
-        learn = "learns" if phase.sample == 1 else "learn"
-        drawn = f"{phase.sample} of {named_layers(phase.trains)}"
-        if not always:
-            return f"{drawn} {learn} at a time, drawn anew {when}"
-        throughout = f"{_joined(always)} {'learn' if _several(always) else 'learns'} throughout"
-        return f"{throughout}, and {drawn} at a time, drawn anew {when}"
-    if len(phase.trains) == depth and phase.embedding and phase.head:
-        return "everything learns"
-    learns = _listed(phase.trains, phase.embedding, phase.head)
-    return f"{_joined(learns)} {'learn' if _several(learns) else 'learns'}"
-
-
-def _how(phase: Phase) -> Iterator[str]:
-    if phase.rate != 1:
-        yield f"at {phase.rate:g} x the learning rate"
-    match phase.shape:
-        case "constant":
-            yield "at a constant rate"
-        case "linear" | "cosine":
-            yield f"in a {phase.shape.replace('linear', 'line')} down to 0"
-    if phase.warmup:
-        yield f"with a warm-up over its first {100 * phase.warmup:g} %"
-
-
-def _first(phase: Phase, forgets: bool) -> Iterator[str]:
-    for layers, sources in copied_runs(phase.copies):
-        yield f"{named_layers(layers)} {'take' if len(layers) > 1 else 'takes'} the weights of {named_layers(sources)}"
-    if phase.redraw:
-        yield f"{named_layers(phase.redraw)} {'are' if len(phase.redraw) > 1 else 'is'} given new random weights"
-    for factor, layers in scaled_groups(phase.scale):
-        yield f"the matrices of {named_layers(layers)} are multiplied by {factor:g}"
-    if phase.optimizer == "drop" and forgets:
-        yield "the optimiser forgets its moments"
-
-
-def _listed(layers: tuple[int, ...], embedding: bool, head: bool) -> list[str]:
-    parts = [named_layers(layers)] if layers else []
-    return parts + ["the embedding"] * embedding + ["the head"] * head
-
-
-def _joined(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _several(parts: list[str]) -> bool:
-    return len(parts) > 1 or parts[0].startswith("layers")
