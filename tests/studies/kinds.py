@@ -47,8 +47,8 @@ PLANTED: Mapping[str, Any] = {
     "studies.train_growth.steps:measured_importance": lambda *_, **__: [
         Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2)
     ],
-    "studies.train_elc.steps:PAIRS": 1,
-    "studies.train_elc.steps:SEGMENTS": 16,
+    "studies.train_elc.evaluation:PAIRS": 1,
+    "studies.train_elc.evaluation:SEGMENTS": 16,
     "data.suites.generated:PARADIGMS": dict(list(PARADIGMS.items())[:2]),
     "models.elc.configuration:SIZES": {
         "tiny": {"num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}

@@ -23,7 +23,7 @@ from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.studies.evaluate import attribution
 from layerwise.studies.evaluate.attribution import add_arms, mark_words, model_rows, shuffle_labels
-from layerwise.studies.train_elc import steps
+from layerwise.studies.train_elc import evaluation
 from layerwise.studies.train_elc.variants import draw_share, make_recipe
 from layerwise.train.cost.convergence import fine_tuning_convergence
 from layerwise.train.pretrain.recipe import new_model
@@ -197,7 +197,7 @@ WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see 
 
 @pytest.mark.nightly
 def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "PAIRS", 1)
+    monkeypatch.setattr(evaluation, "PAIRS", 1)
     monkeypatch.setattr(attribution, "mark_words", partial(mark_words, count=4))
     monkeypatch.setattr(gradients, "NODES", 2)
     monkeypatch.setattr(gradients, "MOST_NODES", 4)

@@ -58,17 +58,31 @@ from layerwise.results.vocabulary import (
 from layerwise.runner.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
 from layerwise.runner.opening import in_words
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.training_runs import TrainedModel, finished_models, mean_over_seeds, training_rows
+from layerwise.runner.tasks import TaskSession
+from layerwise.runner.training_runs import (
+    TrainedModel,
+    finished_models,
+    mean_over_seeds,
+    store_comparisons,
+    training_rows,
+)
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
 from layerwise.studies.train_elc.trainings import Pretrainings
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 
+PAIRS = 100
+"""Minimal pairs of each paradigm that models are evaluated on at the end; `layerwise evaluate` reads more."""
 
-def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter, *, pairs: int, segments: int) -> None:
-    """Store the rows of every finished model; `pairs` per paradigm, and at most `segments` held-out segments."""
+SEGMENTS = 4_096
+"""Held-out segments that models are evaluated on at the end, at most, spread over all documents."""
+
+
+def evaluate_pretrained(session: TaskSession, pretrainings: Pretrainings) -> None:
+    """Store the rows of every finished model and the comparisons of the variants."""
+    run, reporter = session.run, session.reporter
     models = finished_models(run.folder)
-    rows = _held_out_rows(models, pretrainings, run, reporter, segments)
+    rows = _held_out_rows(models, pretrainings, run, reporter)
     rows += [replace(mean, tokens=None) for mean in mean_over_seeds(row for row in rows if row.measure == MASKED_LM)]
     records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
     rows += training_rows({model: record for model, record in records.items() if record is not None})
@@ -80,11 +94,12 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
         run.store.replace_scores(measure, scores)
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=in_words(pretrainings.device, "auto"))
-    evaluate_models(evaluated, [generated_pairs(pairs)], options, run, progress=reporter.progress)
+    evaluate_models(evaluated, [generated_pairs(PAIRS)], options, run, progress=reporter.progress)
+    store_comparisons(run)
 
 
 def _held_out_rows(
-    models: tuple[TrainedModel, ...], pretrainings: Pretrainings, run: Run, reporter: Reporter, segments: int
+    models: tuple[TrainedModel, ...], pretrainings: Pretrainings, run: Run, reporter: Reporter
 ) -> list[Score]:
     stored = [row for measure in (MASKED_LM, ALPHA) for row in run.store.scores(measure)]
     stored += [row for row in run.store.scores(TRAINING) if row.metric in (LATENCY, *MEMORY)]
@@ -100,7 +115,7 @@ def _held_out_rows(
                 each.folder,
                 pretrainings.text.test,
                 recipe,
-                limit=segments,
+                limit=SEGMENTS,
                 device=pretrainings.device,
             )
     return rows

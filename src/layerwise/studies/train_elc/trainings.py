@@ -17,15 +17,17 @@ from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.data.text.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
+from layerwise.measure.contrasts.variants import find_share
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.runner.opening import hardware, numerics, quiet_transformers
 from layerwise.runner.reporter import Reporter, duration
 from layerwise.runner.tasks import Remaining
 from layerwise.runner.training_options import TrainingData
-from layerwise.runner.training_runs import text_source
+from layerwise.runner.training_runs import divided_documents, text_source
 from layerwise.runner.trainings import FolderTraining, FolderTrainings
 from layerwise.stack.load import resolve_device
+from layerwise.studies.train_elc.variants import share_text
 from layerwise.train.arguments import check_arguments
 from layerwise.train.pretrain.recipe import PretrainingRecipe
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
@@ -55,8 +57,27 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
     def seeds(self) -> int:
         return len({each.seed for each in self.trainings})
 
-    def of(self, recipes: Iterable[PretrainingRecipe], text: PretrainingText | None = None) -> Pretrainings:
-        return replace(self, trainings=seeded(recipes, self.seeds), text=text or self.text)
+    def by_share(
+        self, data: TrainingData, reporter: Reporter, corpus: Corpus | None, *, seed: int
+    ) -> list[Pretrainings]:
+        """Divide the trainings by the share of the text that they read, the whole text first.
+
+        Raises `DataError` for a share that is smaller than a batch.
+        """
+        shares: dict[float, list[PretrainingRecipe]] = {}
+        for recipe in self.recipes:
+            _, share = find_share(recipe.arm) or (recipe.arm, 1.0)
+            shares.setdefault(share, []).append(recipe)
+        divided = []
+        for share in sorted(shares, reverse=True):
+            text = self.text
+            if share < 1:
+                reporter.log(f"encoding {share:g} of the training text")
+                _, division = divided_documents(data, seed, corpus)
+                text = share_text(text, division.parts, self.tokenizer, share, seed)
+                check_length(shares[share][0], text)
+            divided.append(replace(self, trainings=seeded(shares[share], self.seeds), text=text))
+        return divided
 
     def find_models(self, folder: Path) -> dict[str, Path]:
         """Return the models in a run by variant and seed."""
@@ -149,6 +170,11 @@ def seeded(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[FolderTrain
     return [FolderTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
 
 
+def check_length(recipe: PretrainingRecipe, text: PretrainingText) -> None:
+    """Raise `DataError` for a text that is smaller than a batch."""
+    recipe.phases([len(cut(text.train, length)) for length in recipe.lengths])
+
+
 def tokens_read(recipe: PretrainingRecipe) -> int:
     """The most tokens that a training of the recipe reads: its segments are at most this full.
 
@@ -190,12 +216,10 @@ def prepare_pretrainings(
     for note in tokenized.notes:
         reporter.log(f"note: {note}")
     text = tokenized.text
-    counts = [len(cut(text.train, length)) for length in recipes[0].lengths]
     if epochs is not None:
-        recipes = tuple(
-            replace(each, steps=max(1, math.ceil(epochs * counts[0] / each.batch_size))) for each in recipes
-        )
-    recipes[0].phases(counts)  # raises for a text that is smaller than a batch
+        count = len(cut(text.train, recipes[0].lengths[0]))
+        recipes = tuple(replace(each, steps=max(1, math.ceil(epochs * count / each.batch_size))) for each in recipes)
+    check_length(recipes[0], text)
     trainings = seeded(recipes, seeds)
     return Pretrainings(trainings, tokenized.tokenizer, text, str(resolve_device(device)), arguments)
 

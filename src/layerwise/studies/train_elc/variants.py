@@ -8,7 +8,7 @@ elc-share-0.5              trained on half of the training text; a larger share 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -19,7 +19,6 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.segments import PretrainingText, digest_of
 from layerwise.errors import TrainError, near_matches
-from layerwise.measure.contrasts.variants import find_share
 from layerwise.models.elc.configuration import INITIALISATIONS, VARIANTS
 from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
 
@@ -88,12 +87,3 @@ def share_text(
         digest=digest_of({**parts, "train": train}),
         train=encode(tokenizer, train),
     )
-
-
-def by_share(recipes: Sequence[PretrainingRecipe]) -> Iterator[tuple[float, tuple[PretrainingRecipe, ...]]]:
-    """Yield the recipes of each share of the text, the whole text first."""
-    groups: dict[float, list[PretrainingRecipe]] = {}
-    for recipe in recipes:
-        _, share = find_share(recipe.arm) or (recipe.arm, 1.0)
-        groups.setdefault(share, []).append(recipe)
-    yield from ((share, tuple(groups[share])) for share in sorted(groups, reverse=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
 from layerwise.errors import OptionError
@@ -121,11 +123,15 @@ def elc(
         from layerwise.checkpoint.push import check_repository
 
         check_repository(push)
+    from layerwise.data.suites.generated import generated_pairs
+    from layerwise.runner.call import MeasureUnit
+    from layerwise.runner.minimal_pairs import pairs_table
     from layerwise.runner.opening import open_given_text
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.runner.training_runs import discard_trainings
-    from layerwise.studies.train_elc import steps as elc_steps
+    from layerwise.studies.train_elc.evaluation import PAIRS, evaluate_pretrained
     from layerwise.studies.train_elc.trainings import prepare_pretrainings
+    from layerwise.studies.train_elc.variants import make_recipe
 
     reporter = reporter or Silent()
     path, corpus = open_given_text(text)
@@ -143,7 +149,7 @@ def elc(
         vocabulary=vocabulary,
     )
     every = prepare_pretrainings(
-        elc_steps.make_recipes(size, variants, settings),
+        tuple(make_recipe(size, name, **settings) for name in dict.fromkeys(variants)),
         data,
         reporter,
         corpus,
@@ -154,20 +160,25 @@ def elc(
         arguments=arguments,
         epochs=epochs,
     )
-    by_text = elc_steps.divide_by_share(every, data, reporter, corpus, seed=seed)
+    by_text = every.by_share(data, reporter, corpus, seed=seed)
+
+    def refuse(folder: Path) -> None:
+        for pretrainings in by_text:
+            pretrainings.refuse(folder)
+
     described = RunDescription(
         manifest=every.manifest(seed),
         lines=list(every.describe()),
         tasks=by_text,
         recipe=every.shared_recipe(),
-        refuse=lambda folder: elc_steps.refuse_others(by_text, folder),
+        refuse=refuse,
         discard=discard_trainings,
         models=every.find_models,
-        results=elc_steps.list_results,
+        results=lambda run: [pairs_table(run, generated_pairs(PAIRS))],
         on_several_processes=True,
     )
     with start_run(described) as study:
         for pretrainings in by_text:
             study.execute(pretrainings)
-        study.execute(elc_steps.evaluate_variants(by_text[0]))
+        study.execute(MeasureUnit(partial(evaluate_pretrained, pretrainings=by_text[0])))
     return Result(study.folder)
