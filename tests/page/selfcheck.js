@@ -10,28 +10,29 @@
   const one = (selector) => document.querySelector(selector);
   const background = () => getComputedStyle(document.body).backgroundColor;
   const input = (node, value) => { node.value = value; node.dispatchEvent(new Event("input", { bubbles: true })); };
-  const shownRows = () => all("#plan-table tbody tr").filter((row) => !row.hidden);
+  const shownRows = () => all(".sortable tbody tr").filter((row) => !row.hidden);
 
   function sorted(column) {
-    const values = all("#plan-table tbody tr").map((row) => row.cells[column].dataset.value).filter((value) => value !== undefined).map(Number);
+    const texts = all(".sortable tbody tr").map((row) => row.cells[column].textContent.replace("−", "-"));
+    const values = texts.map(parseFloat).filter((value) => !Number.isNaN(value));
     return values.length > 2 && values.every((value, at) => at === 0 || values[at - 1] <= value);
   }
 
   function table() {
-    const heading = all("#plan-table thead th")[5];
-    const before = sorted(5);
+    const heading = all(".sortable thead th")[6];
+    const before = sorted(6);
     heading.querySelector("button").click();
-    const up = { aria: heading.getAttribute("aria-sort"), sorted: sorted(5) };
+    const up = { aria: heading.getAttribute("aria-sort"), sorted: sorted(6) };
     heading.querySelector("button").click();
-    const down = { aria: heading.getAttribute("aria-sort"), sorted: sorted(5) };
+    const down = { aria: heading.getAttribute("aria-sort"), sorted: sorted(6) };
     const total = shownRows().length;
-    input(one("#only"), "skip");
+    const find = one(".filters input");
+    input(find, "skip");
     const skips = shownRows();
-    const onlySkips = skips.length > 0 && skips.every((row) => row.dataset.strategy === "skip");
-    input(one("#only"), "");
-    input(one("#find"), "no plan has this text");
+    const onlySkips = skips.length > 0 && skips.every((row) => row.cells[1].textContent === "skip");
+    input(find, "no plan has this text");
     const none = shownRows().length;
-    input(one("#find"), "");
+    input(find, "");
     return { before, up, down, total, onlySkips, none, after: shownRows().length };
   }
 
@@ -79,13 +80,13 @@
       wide: all(".scroll").filter((box) => box.checkVisibility({ contentVisibilityAuto: true }) && box.scrollWidth - box.clientWidth > 4).length,
       hinted: all(".scroll").filter((box) => box.hasAttribute("data-more") && getComputedStyle(box, "::after").content.includes("scroll")).length,
       maps: all(".plot .heatmaplayer image").length,
-      pictures: all(".plan svg path").length,
+      pictures: all(".sortable svg path").length,
     };
     const scaled = () => all("input[data-scale]:checked").filter((pill) => pill.value === "1").length;
     result.rootedAtFirst = scaled();
     // On a phone the page is looked at and not used: what it answers depends on no width.
     const used = location.search === "?used";
-    const plans = one("#plan-table") ? [table] : [];
+    const plans = one(".sortable") ? [table] : [];
     for (const step of used ? [...plans, theme, choices, legend] : []) {
       try { result[step.name] = step(); } catch (error) { failures.push(`${step.name}: ${error.message}`); }
     }

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
 from layerwise.page.marks.mark import Mark
 from layerwise.page.show import ABSENT, NUMBER, Show
+from layerwise.page.text.markup import Safe
 from layerwise.page.text.table import Table
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -189,17 +190,16 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class SweptPlans:
-    """The plans of a sweep: a few as pictures on the page, and all as a sortable table (as text: `rows`)."""
+class Drawn:
+    """HTML that a function makes of the run, for the page alone."""
 
-    look: Literal["examples", "table"]
+    draw: Callable[[ReportData], Iterable[Safe]]
     name: str = ""
     title: str = ""
     note: str = ""
-    rows: Callable[[ReportData], Table] | None = None
 
 
-Part = Mark | Beside | Says | Pivot | Tabled | SweptPlans
+Part = Mark | Beside | Says | Pivot | Tabled | Drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class Section:
         return _titled(part, self.prose, self.anchor)
 
 
-Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | SweptPlans)
+Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | Drawn)
 
 
 def _titled(part: Named, source: str, anchor: str) -> Named:

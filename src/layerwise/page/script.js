@@ -157,45 +157,40 @@
     show();
   }
 
-  // ---- table
-  function wireTable() {
-    const table = document.getElementById("plan-table");
-    if (!table) return;
-    const body = table.tBodies[0];
-    const rows = [...body.rows];
-    const headings = [...table.tHead.rows[0].cells];
-    headings.forEach((heading, column) => heading.querySelector("button").addEventListener("click", () => {
-      const direction = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-      headings.forEach((other) => other.setAttribute("aria-sort", other === heading ? direction : "none"));
-      const sign = direction === "ascending" ? 1 : -1;
-      rows.sort((a, b) => compared(a.cells[column], b.cells[column], heading.dataset.kind, sign));
-      body.append(...rows);
-    }));
-    wireFilters(rows);
+  // ---- tables that can be sorted and searched
+  function wireTables() {
+    document.querySelectorAll("table.sortable").forEach((table) => {
+      const rows = [...table.tBodies[0].rows];
+      const headings = [...table.tHead.rows[0].cells];
+      headings.forEach((heading, column) => heading.querySelector("button").addEventListener("click", () => {
+        const direction = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+        headings.forEach((other) => other.setAttribute("aria-sort", other === heading ? direction : "none"));
+        const sign = direction === "ascending" ? 1 : -1;
+        rows.sort((a, b) => compared(a.cells[column], b.cells[column], sign));
+        table.tBodies[0].append(...rows);
+      }));
+      const filters = table.parentElement.previousElementSibling;
+      filters.querySelector("input").addEventListener("input", (event) => {
+        const words = event.target.value.trim().toLowerCase();
+        for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(words);
+        filters.querySelector("output").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
+      });
+    });
   }
 
-  function compared(left, right, kind, sign) {
-    if (kind === "text") return sign * left.textContent.localeCompare(right.textContent, undefined, { numeric: true });
-    const [a, b] = [left.dataset.value, right.dataset.value];
-    if (a === undefined || b === undefined) return (a === undefined) - (b === undefined); // missing values stay last
-    return sign * (Number(a) - Number(b));
+  function compared(left, right, sign) {
+    if (!left.classList.contains("number")) {
+      return sign * left.textContent.localeCompare(right.textContent, undefined, { numeric: true });
+    }
+    const [a, b] = [numberOf(left), numberOf(right)];
+    return Number.isNaN(a) || Number.isNaN(b) ? Number.isNaN(a) - Number.isNaN(b) : sign * (a - b); // missing values stay last
   }
 
-  function wireFilters(rows) {
-    const [find, only, resolved, count] = ["find", "only", "resolved", "count"].map((id) => document.getElementById(id));
-    const filter = () => {
-      const words = find.value.trim().toLowerCase();
-      let shown = 0;
-      for (const row of rows) {
-        const text = `${row.cells[0].textContent} ${row.cells[1].textContent}`.toLowerCase();
-        const keep = text.includes(words) && (!only.value || row.dataset.strategy === only.value)
-          && (!resolved.checked || row.dataset.resolved === "yes");
-        row.hidden = !keep;
-        shown += keep;
-      }
-      count.textContent = `${shown} of ${rows.length} plans`;
-    };
-    [find, only, resolved].forEach((control) => control.addEventListener("input", filter));
+  // A factor, ×12, is more than any percentage.
+  function numberOf(cell) {
+    const plain = cell.textContent.replaceAll("−", "-").replaceAll(/[,<]/g, "");
+    const text = plain.replace(/(\d)×10\^/, "$1e").replace("×10^", "×1e");
+    return text.startsWith("×") ? 100 * parseFloat(text.slice(1)) : parseFloat(text);
   }
 
   // ---- navigation and print
@@ -236,7 +231,7 @@
   wireTheme();
   wireScrolling();
   wireFigures();
-  wireTable();
+  wireTables();
   wireNavigation();
   wirePrint();
   drawOneByOne(plots);

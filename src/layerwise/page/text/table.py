@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from layerwise.page.text.markup import Safe, element, escaped, join, measured
 
 WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
 GAP = "  "
+FILTER = element(
+    "div",
+    element("label", "Find ", element("input", type="search", placeholder="any words of a row")),
+    element("output", aria_live="polite"),
+    class_="filters",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,8 @@ class Table:
     """The headings and the cells; the columns from `numeric_from` on hold numbers.
 
     Columns in `code` are selected as a whole by a click. `tones` colors cells by (row, column), which makes the table a
-    picture; `badges` maps a word at the start of a cell to its kind of badge.
+    picture; `badges` maps a word at the start of a cell to its kind of badge. On the page, `picture` draws what stands
+    before the first cell of a row, and a table that `is_sortable` can be sorted by its headings, and searched.
     """
 
     head: tuple[str, ...]
@@ -34,23 +41,30 @@ class Table:
     code: tuple[int, ...] = ()
     tones: Mapping[tuple[int, int], Tone] = field(default_factory=dict)
     badges: Mapping[str, str] = field(default_factory=dict)
+    picture: Callable[[str], Safe] | None = None
+    is_sortable: bool = False
 
     def html(self) -> Safe:
         """The table on the page; of a number the interval is set smaller."""
         kinds = ["text" if index < self.numeric_from else "number" for index in range(len(self.head))]
-        head = [element("th", text, scope="col", class_=kind) for text, kind in zip(self.head, kinds, strict=True)]
+        sort = {"aria_sort": "none"} if self.is_sortable else {}
+        head = [
+            element("th", element("button", text, type="button") if sort else text, scope="col", class_=kind, **sort)
+            for text, kind in zip(self.head, kinds, strict=True)
+        ]
         body = [
             element(
                 "tr",
-                element("th", self._text(0, row[0]), scope="row"),
+                element("th", *([self.picture(row[0])] if self.picture else []), self._text(0, row[0]), scope="row"),
                 *(self._cell(line, at, text, kinds[at]) for at, text in enumerate(row) if at),
             )
             for line, row in enumerate(self.body)
         ]
-        look = {"class_": "toned"} if self.tones else {}
+        look = {"class_": "toned"} if self.tones else {"class_": "sortable"} if self.is_sortable else {}
         table = element("table", element("thead", element("tr", *head)), element("tbody", join(body)), **look)
         kind = "scroll bare" if self.tones else "scroll stacked badged" if self.badges else "scroll stacked"
-        return element("div", table, class_=kind, tabindex="0")
+        scrolled = element("div", table, class_=kind, tabindex="0")
+        return join([FILTER, scrolled]) if self.is_sortable else scrolled
 
     def _cell(self, line: int, column: int, text: str, kind: str) -> Safe:
         shown, tone = measured(text) if kind == "number" else self._text(column, text), self.tones.get((line, column))

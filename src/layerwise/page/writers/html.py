@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding, Verdict
-from layerwise.page.kind import Beside, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled, prose
+from layerwise.page.kind import Beside, Drawn, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.page.marks.mark import Mark, Picture, followed
 from layerwise.page.text.markup import Safe, element, measured
-from layerwise.page.writers import plans
 from layerwise.page.writers.chapter import Chapter, card, folded, lead, legend, note
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
@@ -63,9 +62,10 @@ class _Writer:
                 self._tables(part)
             case Beside():
                 self._marks(part.marks)
-            case SweptPlans():
-                written = list(getattr(plans, part.look)(self.data))
-                self.body += [*written, *(self._note(part.note) if written else ())]
+            case Drawn():
+                if drawn := list(part.draw(self.data)):
+                    heading = [element("h3", part.title)] if part.title else []
+                    self.body += [*heading, *drawn, *self._note(part.note)]
             case Mark():
                 self._marks((part,), wide=True)
 

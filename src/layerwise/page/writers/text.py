@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
-from layerwise.page.kind import Kind, Part, Pivot, Says, SweptPlans, Tabled, in_text
+from layerwise.page.kind import Kind, Part, Pivot, Says, Tabled, in_text
 from layerwise.page.kinds import present_kinds
 from layerwise.page.published import judge_published
 from layerwise.page.text.markup import bullets, escaped
@@ -19,8 +19,6 @@ def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
         for part in section.parts_of(data):
             if isinstance(part, Says):
                 yield _listed(part, data)
-            elif isinstance(part, SweptPlans) and part.rows is not None:
-                yield part.rows(data).section(part.title)
             elif isinstance(part, Pivot | Tabled):
                 for title, table in part.tables(data):
                     named = (title,) if part.title else (section.title, title)

@@ -7,18 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from layerwise.errors import PlanError
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import SWAPPED, changed, curves, single
+from layerwise.page.derived.curves import SWAPPED, at_half, changed, curves, single
 from layerwise.page.derived.zones import SIMILARITIES, plan_zones
 from layerwise.page.figures.palette import series_slots
 from layerwise.page.finding import Verdict
-from layerwise.page.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
+from layerwise.page.kind import Beside, Column, Drawn, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.page.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
 from layerwise.page.sections.quantized_layers import BITS
 from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, named
-from layerwise.page.text.number_format import probability, tidy
+from layerwise.page.text.markup import Safe, element
+from layerwise.page.text.number_format import in_perplexity, probability, tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import STOPPED, counted, label
+from layerwise.page.writers.chapter import depth_key
+from layerwise.page.writers.plans import wiring
 from layerwise.plan.windows import curve_families
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
@@ -106,7 +110,7 @@ def _headline(data: ReportData) -> Iterator[Part]:
     if any(swept.against(data)):
         show = DIFFERENCE.but(axis="Δ NLL, best gain minus best number of loops")
         shown.append(Dots(name="loops-against-gain", derive=swept.against, y="condition", show=show))
-    yield from (*shown[:1], Says(findings), *shown[1:], SweptPlans("examples", name="staircase"))
+    yield from (*shown[:1], Says(findings), *shown[1:], Drawn(_draw_examples, name="staircase"))
 
 
 def _families(data: ReportData) -> tuple[list[str], list[str]]:
@@ -240,14 +244,48 @@ def zone_table(data: ReportData) -> Table:
 
 
 def plan_rows(data: ReportData) -> Table:
-    head = ("plan", "strategy", "affected", "evaluations", "stages", "Δ NLL (nats per token)", "adjusted p", "verdict")
+    tasks = data.named_tasks if len(data.tasks) > 1 else ()
     body = []
     for plan, record in data.records.items():
         score = data.effect(plan, data.tasks[0]) if data.tasks else None
-        costs = (str(record.affected), str(record.evaluations), str(record.stages))
+        costs = (f"{count:,}" for count in (record.affected, record.evaluations, record.stages))
+        change = (SIGNED.text(score), ABSENT if score is None else in_perplexity(score.value))
         p = probability(score.p_adjusted if score else None)
-        body.append((plan, label(record.strategy), *costs, SIGNED.text(score), p, data.verdict(plan)))
-    return Table(head, tuple(body), numeric_from=2)
+        of_tasks = (SIGNED.text(data.effect(plan, task)) for task in tasks)
+        body.append((plan, label(record.strategy), data.verdict(plan), *costs, *change, p, *of_tasks))
+    head: tuple[str, ...]
+    head = ("plan", "strategy", "verdict", "affected", "evaluations", "stages", "Δ NLL (nats per token)")
+    more = ("perplexity", "adjusted p", *(f"Δ {task}" for task in tasks))
+    return Table(
+        (*head, *more), tuple(body), numeric_from=3, code=(0,), picture=partial(_picture, data), is_sortable=True
+    )
+
+
+def _picture(data: ReportData, plan: str) -> Safe:
+    try:
+        return wiring(data.schedules[plan], data.depth)
+    except (KeyError, PlanError) as error:  # a row of a foreign store; a matrix of thousands of steps
+        return element("span", "?" if isinstance(error, KeyError) else "…", class_="wiring")
+
+
+def _draw_examples(data: ReportData) -> Iterator[Safe]:
+    rows = swept.ranked(at_half(data), next(iter(data.tasks), None))
+    plans = {row.condition: at_half(data).where(condition=row.condition).axis("plan")[0] for row in rows}
+    shown = [
+        element("figure", wiring(plan, data.depth), element("figcaption", label(str(strategy))))
+        for strategy, text in plans.items()
+        if (plan := data.schedules.get(text)) is not None
+    ]
+    if shown:
+        yield element("div", *shown, class_="examples")
+
+
+def _draw_key(data: ReportData) -> Iterator[Safe]:
+    yield depth_key(
+        data.depth,
+        element("span", element("i", class_="embedding"), " embedding"),
+        element("span", "fainter: a smaller weight"),
+    )
 
 
 def _benchmark_rows(data: ReportData) -> Iterator[Score]:
@@ -443,7 +481,7 @@ SWEEP = Kind(
         Section(
             anchor="plans",
             needs=lambda data: bool(data.records),
-            parts=(SweptPlans("table", name="table", rows=plan_rows),),
+            parts=(Drawn(_draw_key), Tabled(name="table", table=plan_rows, terminal=False)),
         ),
     ),
 )
