@@ -68,7 +68,7 @@ def test_a_stopped_evaluation_goes_on_with_the_next_paradigm(run: Run) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         evaluate_models([openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(), run, progress=stop)
-    kept = {(row.condition, row.task) for row in run.store.scores("pairs")}
+    kept = {(row.kind, row.task) for row in run.store.scores("pairs")}
     assert kept == {("paradigm", "a")}
     told.clear()
     evaluate_models(

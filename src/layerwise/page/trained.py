@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 
 from layerwise.page.arms import in_reading_order
@@ -56,13 +57,12 @@ def seeds(data: ReportData, arm: str) -> tuple[int, ...]:
 
 
 def by_arm(rows: Iterable[Score]) -> Rows:
-    cells: dict[tuple[str, ...], list[Score]] = {}
+    cells: dict[tuple[object, ...], list[Score]] = {}
     for row in rows:
-        if row.arm is not None and row.other is None:
-            key = (row.arm, row.task, row.metric, row.condition or "", row.against or "")
-            cells.setdefault(key, []).append(row)
-    order = {arm: at for at, arm in enumerate(in_reading_order(key[0] for key in cells))}
-    return Rows(over_seeds(own) for _, own in sorted(cells.items(), key=lambda cell: order[cell[0][0]]))
+        if row.arm is not None and row.tuning_seed is None:
+            cells.setdefault((row.measure, *replace(row, seed=None).key), []).append(row)
+    means = Rows(map(over_seeds, cells.values())).by("arm")
+    return Rows(chain.from_iterable(means[arm] for arm in in_reading_order(means)))
 
 
 def over_seeds(own: Sequence[Score]) -> Score:
@@ -93,7 +93,7 @@ def cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[float]
 
 def with_seeds(rows: Rows) -> Iterator[Score]:
     yield from by_arm(rows)
-    for own in rows.where(seed=PRESENT, other=None).by("arm").values():
+    for own in rows.where(seed=PRESENT, tuning_seed=None).by("arm").values():
         if len(own) > 1:
             yield from own
 

@@ -120,7 +120,7 @@ def _evaluate_model(
 ) -> None:
     stored = run.store.scores(pairs.suite)
     others = [row for row in stored if not model.has(row)]
-    partial = [row for row in stored if model.has(row) and row.condition == PARADIGM]
+    partial = [row for row in stored if model.has(row) and row.kind == PARADIGM]
     results = {name: stored_result(partial, members) for name, members in pairs.paradigms().items()}
 
     def keep(result: ParadigmResult) -> None:

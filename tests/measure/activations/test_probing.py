@@ -97,9 +97,9 @@ def rows(demo: Stack, few: ProbedText) -> list[Score]:
 def test_every_state_has_its_nulls(demo: Stack, rows: list[Score]) -> None:
     for against in (None, "shuffled", "random_twin"):
         own = [row for row in rows if row.metric == "accuracy" and row.against == against and row.task == "length"]
-        assert [row.layer for row in own] == list(range(demo.depth + 1))
+        assert [row.state for row in own] == list(range(demo.depth + 1))
         assert all(row.low is not None and row.low <= row.value <= (row.high or 0) for row in own)
-    values = {(row.metric, row.against, row.layer, row.task): row.value for row in rows}
+    values = {(row.metric, row.against, row.state, row.task): row.value for row in rows}
     for layer in range(demo.depth + 1):
         above = values["accuracy_above", "random_twin", layer, "length"]
         trained, twin = (values["accuracy", each, layer, "length"] for each in (None, "random_twin"))
@@ -112,6 +112,6 @@ def test_every_state_has_its_nulls(demo: Stack, rows: list[Score]) -> None:
 def test_the_order_of_words_is_not_in_a_bag_of_embeddings(rows: list[Score]) -> None:
     """Both sentences of a pair have the same words; before the first layer only capitals differ."""
     (row,) = (
-        row for row in rows if (row.metric, row.task, row.layer, row.against) == ("accuracy", "grammaticality", 0, None)
+        row for row in rows if (row.metric, row.task, row.state, row.against) == ("accuracy", "grammaticality", 0, None)
     )
     assert row.value == pytest.approx(0.5, abs=0.15)

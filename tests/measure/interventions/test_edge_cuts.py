@@ -103,7 +103,7 @@ def test_the_change_is_what_the_edges_add() -> None:
     assert right[ORIGINAL].value == pytest.approx((model.margins() > 0).mean())
     assert right[None].value == pytest.approx((model.margins() + lost > 0).mean())
     assert right[None].low < right[None].value < right[None].high
-    assert {row.part for row in rows} == {"blimp"}
+    assert {row.suite for row in rows} == {"blimp"}
     assert {row.measure for row in rows} == {EDGES}
 
 

@@ -24,7 +24,7 @@ def test_published_aggregates_follow_from_their_parts(blimp: float, glue: float,
 
 
 def paradigm(suite: str, name: str, value: float, documents: int, arm: str = "m", seed: int = 0) -> Score:
-    of = {"task": name, "condition": PARADIGM, "arm": arm, "seed": seed}
+    of = {"task": name, "kind": PARADIGM, "arm": arm, "seed": seed}
     return Score(suite, "accuracy", value, documents=documents, **of)
 
 
@@ -37,7 +37,7 @@ def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[S
     for at, name in enumerate(MSGS):
         task = f"{'control' if at < 5 else 'ambiguous'} {name}"
         rows.append(Score("msgs", "mcc", msgs, task=task, arm=arm, seed=seed))
-    return [*rows, *(replace(row, value=0.0, other=0) for row in rows)]
+    return [*rows, *(replace(row, value=0.0, tuning_seed=0) for row in rows)]
 
 
 def found(rows: list[Score]) -> dict[tuple[str, str, str], float]:

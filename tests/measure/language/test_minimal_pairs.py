@@ -64,7 +64,7 @@ def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
     model, speaker = knowing({"cat": 2.0, "runs": 1.0})
     assert preferences(speaker, pairs).tolist() == [1.0, 1.0, 0.0, 0.5, 1.0]
     rows = evaluate_pairs(model, speaker.tokenizer, PairSet("pairs", "five", pairs), arm="planted", seed=0)
-    found = {(row.condition, row.task, row.metric): row.value for row in rows}
+    found = {(row.kind, row.task, row.metric): row.value for row in rows}
     assert found["paradigm", "number", "accuracy"] == pytest.approx(2 / 3)
     assert found["paradigm", "order", "accuracy"] == 0.5
     assert found["paradigm", "order", "ties"] == 1.0
@@ -102,7 +102,7 @@ def test_paradigms_that_are_there_are_not_judged_again() -> None:
     )
     assert kept == [ParadigmResult("b", "b", right=1, tied=0, wrong=0)]
     assert told[-1] == ("b", 1.0)
-    values = {(row.condition, row.task): row.value for row in rows if row.metric == "accuracy"}
+    values = {(row.kind, row.task): row.value for row in rows if row.metric == "accuracy"}
     assert values["paradigm", "a"] == 0.0
 
 

@@ -19,7 +19,7 @@ from layerwise.results.vocabulary import ALL
 
 def _row(task: str, value: float, reach: float | None = 0.05, metric: str = "accuracy") -> Score:
     low, high = (None, None) if reach is None else (value - reach, value + reach)
-    model = {"arm": "bert", "seed": 0, "other": 0, "plan": "0 3"}
+    model = {"arm": "bert", "seed": 0, "tuning_seed": 0, "plan": "0 3"}
     return Score("glue", metric, value, low, high, task=task, documents=100, **model)
 
 

@@ -246,6 +246,6 @@ def test_alpha_has_a_row_for_every_pair() -> None:
     rows = rows_of_weights("elc", 0, edges)
     assert len(rows) == 1 + 2 + 3
     model = {"arm": "elc", "seed": 0}
-    assert rows[-1] == Score("alpha", "weight", 0.3, part="output", other=2, **model)
-    assert rows[2] == Score("alpha", "weight", 0.1, layer=1, other=1, **model)
-    assert Score("alpha", "weight", 0.0, part="output", other=1, **model) in rows
+    assert rows[-1] == Score("alpha", "weight", 0.3, part="output", source=2, **model)
+    assert rows[2] == Score("alpha", "weight", 0.1, layer=1, source=1, **model)
+    assert Score("alpha", "weight", 0.0, part="output", source=1, **model) in rows

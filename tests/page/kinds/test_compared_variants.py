@@ -12,7 +12,7 @@ PAIR = {"arm": "elc", "against": "ltg"}
 
 
 def compared(task: str, value: float, low: float, high: float, p: float, **more: float) -> Score:
-    return Score(STUDY, "difference", value, low, high, p, task=task, condition=TOKENS, **PAIR, **more)
+    return Score(STUDY, "difference", value, low, high, p, task=task, unit=TOKENS, **PAIR, **more)
 
 
 @pytest.mark.parametrize(("task", "word"), [("masked_lm", "Worse"), ("pairs", "Better")])
@@ -24,7 +24,7 @@ def test_more_loss_is_worse_and_more_accuracy_better(task: str, word: str) -> No
 def test_what_falls_to_the_correction_is_said_to() -> None:
     (finding,) = page.difference_findings(of(compared("pairs", 0.1, 0.01, 0.2, 0.04, p_adjusted=0.12)))
     assert finding.answer.startswith("Inconclusive among so many arms (corrected p 0.12): ")
-    (bare,) = page.difference_findings(of(Score(STUDY, "difference", 0.1, task="pairs", condition=TOKENS, **PAIR)))
+    (bare,) = page.difference_findings(of(Score(STUDY, "difference", 0.1, task="pairs", unit=TOKENS, **PAIR)))
     assert (bare.answer[:11], bare.verdict) == ("No interval", None)
 
 
@@ -35,8 +35,7 @@ def test_accuracies_are_in_points() -> None:
 
 def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none() -> None:
     never = [
-        Score(TUNING_CONVERGENCE, "censored", 0.33, task="rte", arm="ltg", condition=cost)
-        for cost in ("steps", "seconds")
+        Score(TUNING_CONVERGENCE, "censored", 0.33, task="rte", arm="ltg", unit=cost) for cost in ("steps", "seconds")
     ]
     known = of(*planted.PRETRAINING.rows.where(measure=TUNING_CONVERGENCE), *never)
     text = next(page.tuning_findings(known)).answer
@@ -54,8 +53,8 @@ def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none(
     ],
 )
 def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], words: str) -> None:
-    rows = [Score(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, condition="steps", **PAIR)]
-    rows += [Score(CONVERGENCE, "censored", 0.33, arm=arm, condition="steps") for arm in censored]
+    rows = [Score(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, unit="steps", **PAIR)]
+    rows += [Score(CONVERGENCE, "censored", 0.33, arm=arm, unit="steps") for arm in censored]
     (finding,) = page.convergence_findings(of(*rows, Score(CONVERGENCE, "loss", 4.2)))
     assert finding.answer == f"Times those of the backbone: {words}."
     assert (finding.verdict, finding.question[-33:]) == ("inconclusive", "(validation loss 4.200 or above)?")

@@ -36,8 +36,8 @@ def loss(value: float, arm: str, seed: int | None = None, half: float | None = N
 def test_an_arm_without_a_row_is_the_mean_of_its_seeds_and_fine_tunings_are_not_counted() -> None:
     model = {"task": "rte", "arm": "a"}
     rows = [
-        Score("glue", "accuracy", value, value - 0.1, value + 0.1, seed=seed, other=other, **model)
-        for value, seed, other in ((0.6, 0, None), (0.8, 1, None), (0.0, 0, 1))
+        Score("glue", "accuracy", value, value - 0.1, value + 0.1, seed=seed, tuning_seed=tuning_seed, **model)
+        for value, seed, tuning_seed in ((0.6, 0, None), (0.8, 1, None), (0.0, 0, 1))
     ]
     (mean,) = by_arm(rows)
     assert (mean.value, mean.low, mean.seed) == (pytest.approx(0.7), None, None)
@@ -72,7 +72,7 @@ def test_an_arm_at_chance_is_not_said_to_know() -> None:
 
 def test_negative_weights_are_frames_and_greater_weights_are_stronger() -> None:
     cells = ((0, 0, 1.0), (1, 0, -0.5), (1, 1, 0.25))
-    rows = [Score(ALPHA, "weight", value, arm="a", seed=0, layer=n, other=source) for n, source, value in cells]
+    rows = [Score(ALPHA, "weight", value, arm="a", seed=0, layer=n, source=source) for n, source, value in cells]
     tones = weight_table(of(*rows), "a").tones
     assert [(tones[at].name, tones[at].strength) for at in ((1, 1), (1, 2))] == [("negative", 1.0), ("weight", 0.5)]
 

@@ -42,7 +42,7 @@ def test_arms_are_told_apart_and_seeds_are_averaged() -> None:
     drawn = list(by_state(RUN))
     assert len([row for row in drawn if row.against is None]) == 2 * 2 * 3
     assert len([row for row in drawn if row.against == "shuffled"]) == 2 * 3
-    (row,) = (each for each in drawn if (each.arm, each.task, each.layer, each.against) == ("elc", "length", 0, None))
+    (row,) = (each for each in drawn if (each.arm, each.task, each.state, each.against) == ("elc", "length", 0, None))
     assert row.value == pytest.approx(0.61)
     alone = (replace(row, arm=None, seed=None) for row in RUN.rows.where(arm="elc", seed=0))
     assert "length of a word: read best at state 2, 80.0 % [75.0, 85.0]" in " ".join(findings(of(*alone)))

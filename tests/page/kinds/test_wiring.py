@@ -11,9 +11,10 @@ from page.planted import of
 
 
 def rows(condition: str, p_adjusted: float) -> list[Score]:
-    about: dict[str, Any] = {"condition": condition, "part": "blimp", "arm": "elc", "seed": 1}
+    about: dict[str, Any] = {"condition": condition, "suite": "blimp", "arm": "elc", "seed": 1}
     return [
-        Score(EDGES, "edges", 12.0, amount=20.0, **about),
+        Score(EDGES, "edges", 12.0, **about),
+        Score(EDGES, "edges_of_model", 20.0, **about),
         Score(EDGES, "margin", -0.5, -0.7, -0.3, 0.001, p_adjusted, **about),
         Score(EDGES, "margin", -0.1, -0.2, 0.1, 0.04, against=RANDOM, **about),
         Score(EDGES, "margin", -0.9, -1.2, -0.6, 0.001, p_adjusted, task="ellipsis", **about),

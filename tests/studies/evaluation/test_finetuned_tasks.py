@@ -259,7 +259,7 @@ def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
     for evals in (1, 2, 2):
         run_tasks(models, [planted()], replace(ONCE, evals=evals), run, seeds=1, **HOW)
     rows = run.store.scores(LEARNING_CURVE)
-    assert {(row.task, row.amount, row.metric, row.value) for row in rows if named(row) == "ltg/1.0"} == {
+    assert {(row.task, row.step, row.metric, row.value) for row in rows if named(row) == "ltg/1.0"} == {
         ("planted", 3, "mcc", 0.5),
         ("planted", 10, "mcc", 0.5),
         ("planted", None, "step_seconds", 0.25),
@@ -276,10 +276,10 @@ def test_a_limit_is_said_in_the_note() -> None:
 
 def test_a_single_fine_tuning_keeps_the_interval_over_examples() -> None:
     outcome = FineTuningResult((1, 0, 1, 1), (1, 0, 0, 1), 0.5, 1e-3, 1, 0.1)
-    pieces = [replace(row, arm="name", seed=0, other=0) for row in rows_of(planted(), outcome)]
+    pieces = [replace(row, arm="name", seed=0, tuning_seed=0) for row in rows_of(planted(), outcome)]
     rows = averaged([[pieces]])
     one, *means = (_found(rows, name, "accuracy") for name in ("name/0.0", "name/0", "name"))
-    assert [replace(mean, seed=0, other=0) for mean in means] == [one, one]
+    assert [replace(mean, seed=0, tuning_seed=0) for mean in means] == [one, one]
     assert (one.value, one.documents) == (0.75, 4)
 
 

@@ -76,7 +76,7 @@ def test_tasks_of_a_kind_count_alike_each_by_its_first_metric_and_fine_tunings_a
     rows = models("msgs-ours", "control main_verb", "mcc", ltg=[0.2, 0.4], elc_kept=[0.4, 0.6])
     rows += models("msgs-ours", "control length", "mcc", ltg=[0.0, 0.0], elc_kept=[1.0, 1.0])
     of = {"task": "control main_verb", "arm": "ltg", "seed": 0}
-    rows += [Score("msgs-ours", "mcc", 7.0, other=0, **of), Score("msgs-ours", "x", 7.0, **of)]
+    rows += [Score("msgs-ours", "mcc", 7.0, tuning_seed=0, **of), Score("msgs-ours", "x", 7.0, **of)]
     rows += models("glue", "cola", "mcc", ltg=[0.1, 0.2], ltg_rewired=[0.3, 0.4])
     rows += models("glue", "rte", "accuracy", ltg=[0.5, 0.5], ltg_rewired=[0.5, 0.5])
     rows += models("glue", "cola", "accuracy", ltg=[7.0, 7.0], ltg_rewired=[9.0, 9.0])
@@ -90,14 +90,12 @@ def test_the_curves_of_fine_tuning_are_compared_by_arm_and_seed() -> None:
     rows = []
     for arm, slower in (("ltg", 1), ("elc-kept", 2)):
         for seed in range(2):
-            of = {"task": "control length", "arm": arm, "seed": seed, "other": 0}
+            of = {"task": "control length", "arm": arm, "seed": seed, "tuning_seed": 0}
             points = {slower: 0.5, 10 * slower: 0.7}
-            rows += [Score("learning_curve", "mcc", x, amount=float(n), **of) for n, x in points.items()]
+            rows += [Score("learning_curve", "mcc", x, step=n, **of) for n, x in points.items()]
             rows.append(Score("learning_curve", "step_seconds", 0.5, **of))
     ratios = [row for row in fine_tuning_convergence(rows) if row.metric == "ratio"]
-    assert {(named(row), row.condition) for row in ratios} == {
-        ("elc-kept - ltg", cost) for cost in ("steps", "seconds")
-    }
+    assert {(named(row), row.unit) for row in ratios} == {("elc-kept - ltg", cost) for cost in ("steps", "seconds")}
     assert all(row.value == pytest.approx(2) for row in ratios)
 
 
@@ -133,7 +131,7 @@ def test_gains_on_shares_and_what_a_halving_adds_to_them() -> None:
         for seed, own in enumerate((3.0, 3.1, 3.3)):
             rows.append(Score("masked_lm", "nll", own, arm=f"ltg{suffix}", seed=seed))
             rows.append(Score("masked_lm", "nll", own - gain - 0.001 * seed, arm=f"elc{suffix}", seed=seed))
-    gaps = {row.amount: row for row in share_rows(rows)}
+    gaps = {row.share: row for row in share_rows(rows)}
     values = {share: round(row.value, 3) for share, row in gaps.items()}
     assert values == {0.25: -0.301, 0.5: -0.201, 1.0: -0.101, None: -0.1}
     assert not share_rows([row for row in rows if "share" not in str(row.arm)])
@@ -228,6 +226,6 @@ def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {task: {name for name in names if "share" not in name} for task, names in answered.items()} == expected
     assert reached == {f"{arm} - ltg" for arm in whole[1:]}
     assert {f"{arm} - ltg" for arm in (*whole[1:], "elc-kept", "ltg-rewired")} <= tuned
-    assert {row.amount for row in rows["data_share"] if row.metric == "difference"} == {0.5, 1.0}
+    assert {row.share for row in rows["data_share"] if row.metric == "difference"} == {0.5, 1.0}
     assert {row.task for row in rows["initial_bias"]} == set(expected)
     assert "elc worth it against ltg" in ended.out

@@ -247,7 +247,7 @@ def trainings(ratio: float, run: int, seeds: int = 5, noise: float = 0.004) -> d
 
 
 def row(rows: list[Score], name: str, cost: str | None, metric: str) -> Score:
-    return next(each for each in rows if (named(each), each.condition, each.metric) == (name, cost, metric))
+    return next(each for each in rows if (named(each), each.unit, each.metric) == (name, cost, metric))
 
 
 def test_the_default_target_is_reached_by_every_training_of_an_arm_and_of_the_reference() -> None:
@@ -284,7 +284,7 @@ def test_a_training_that_never_reaches_it_or_at_its_first_note_leaves_a_bound(
     assert (cost.low, cost.high) == (None, None)
     assert (ratio.low, ratio.high, ratio.p) == (None, None, None)
     assert (ratio.value > 1) == bool(censored)
-    noted = [each for each in rows if (named(each), each.condition, each.metric) == ("elc", "steps", "censored")]
+    noted = [each for each in rows if (named(each), each.unit, each.metric) == ("elc", "steps", "censored")]
     assert [each.value for each in noted] == censored
 
 
@@ -325,7 +325,7 @@ def tuned(ratio: float, run: int = 0, best: float = 0.8) -> Curves:
 
 
 def found(rows: list[Score]) -> dict[tuple[str, str, str | None, str], Score]:
-    return {(named(row), row.task, row.condition, row.metric): row for row in rows}
+    return {(named(row), row.task, row.unit, row.metric): row for row in rows}
 
 
 def test_planted_ratios_are_read_off_for_each_task_and_over_all() -> None:

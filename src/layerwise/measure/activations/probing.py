@@ -89,7 +89,7 @@ def probing(
         folds = np.argsort(order)[groups] % FOLDS
         shuffled = _shuffled(labels, groups, Random(f"{seed}/shuffled/{feature.name}"))
         for layer in range(stack.depth + 1):
-            columns: dict[str, Any] = {"layer": layer, "task": feature.name, "part": feature.side}
+            columns: dict[str, Any] = {"state": layer, "task": feature.name, "kind": feature.side}
             hits = partial(_probe, folds=folds, groups=groups)
             own = states[None].read(layer, feature)
             trained = hits(own, labels)
@@ -192,11 +192,11 @@ def _shuffled(labels: Labels, groups: Groups, chance: Random) -> Labels:
 def _differences(rows: Sequence[Score]) -> Iterator[Score]:
     above: dict[int, list[Score]] = {}
     for row in rows:
-        if row.metric == "accuracy_above" and row.layer is not None:
-            above.setdefault(row.layer, []).append(row)
-    for layer, own in above.items():
-        counts = {side: sum(row.part == side for row in own) for side in SIDES}
+        if row.metric == "accuracy_above" and row.state is not None:
+            above.setdefault(row.state, []).append(row)
+    for state, own in above.items():
+        counts = {side: sum(row.kind == side for row in own) for side in SIDES}
         shares: Mapping[str, float] = {side: sign / counts[side] for side, sign in SIDES.items()}
-        value = sum(shares[str(row.part)] * row.value for row in own)
-        reach = sum((shares[str(row.part)] * ((row.high or 0.0) - row.value)) ** 2 for row in own) ** 0.5
-        yield Score(PROBING, "difference", value, value - reach, value + reach, layer=layer, task=ALL)
+        value = sum(shares[str(row.kind)] * row.value for row in own)
+        reach = sum((shares[str(row.kind)] * ((row.high or 0.0) - row.value)) ** 2 for row in own) ** 0.5
+        yield Score(PROBING, "difference", value, value - reach, value + reach, state=state, task=ALL)

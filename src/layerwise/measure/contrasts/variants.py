@@ -118,7 +118,7 @@ def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
 
 
 def _is_model(row: Score) -> bool:
-    return row.arm is not None and row.seed is not None and row.other is None and row.plan is None
+    return row.arm is not None and row.seed is not None and row.tuning_seed is None and row.plan is None
 
 
 def _mean_over_tasks(rows: Iterable[Score]) -> Values:
@@ -133,7 +133,7 @@ def _against(other: str, task: str, terms: str, values: Values, arms: Sequence[s
     gaps = {
         arm: seed_difference(values[arm], values[other]) for arm in arms if len(seeds & set(values.get(arm, {}))) > 1
     }
-    columns: dict[str, Any] = {"task": task, "against": other, "condition": terms}
+    columns: dict[str, Any] = {"task": task, "against": other, "unit": terms}
     return _corrected({arm: _row(STUDY, "difference", gap, arm=arm, **columns) for arm, gap in gaps.items()})
 
 
@@ -175,7 +175,7 @@ def _on_shares(task: str, pairs: Mapping[float, tuple[Mapping[int, float], Mappi
     columns: dict[str, Any] = {"task": task, "arm": LAYER_WEIGHTS, "against": BACKBONE}
     gaps = {share: seed_difference(own, base) for share, (own, base) in pairs.items() if set(own) & set(base)}
     yield from _corrected(
-        {share: _row(DATA_SHARE, "difference", gap, amount=share, **columns) for share, gap in gaps.items()}
+        {share: _row(DATA_SHARE, "difference", gap, share=share, **columns) for share, gap in gaps.items()}
     )
     seeds = sorted(set.intersection(*(set(each) for share in gaps for each in pairs[share]))) if gaps else []
     if len(gaps) > 1 and seeds:

@@ -86,16 +86,17 @@ def edge_cut_rows(
     groups = _groups(pairs, judged)
     rows = []
     for cut, edges in zip(cuts, left, strict=True):
-        of: dict[str, Any] = {"condition": cut.text, "part": suite}
-        rows.append(Score(EDGES, "edges", float(len(edges)), amount=float(len(wiring)), **of))
+        of: dict[str, Any] = {"condition": cut.text, "suite": suite}
+        counts = {"edges": len(edges), "edges_of_model": len(wiring)}
+        rows += [Score(EDGES, metric, float(count), **of) for metric, count in counts.items()]
         for against, values in ((ORIGINAL, whole), (None, margins[edges])):
-            rows += _accuracies(suite, pairs, values, groups, against=against, **of)
+            rows += _accuracies(pairs, values, groups, against=against, **of)
     changes = np.stack([margins[edges] - whole for edges in left])
     for name, own in groups.items():
         chosen = estimate_means(changes[:, own], [pair.paradigm for pair, kept in zip(pairs, own, strict=True) if kept])
         mde = chosen.detectable(len(cuts) * (1 if name == ALL else max(1, len(groups) - 1))).tolist()
         for at, (cut, each, p) in enumerate(zip(cuts, chosen.each(), chosen.p().tolist(), strict=True)):
-            about: dict[str, Any] = {"task": name, "condition": cut.text, "part": suite, "documents": int(own.sum())}
+            about: dict[str, Any] = {"task": name, "condition": cut.text, "suite": suite, "documents": int(own.sum())}
             rows.append(Score(EDGES, "margin", *each.row(), p, mde=mde[at], **about))
             drawn = np.stack([margins[edges] - whole for edges in random[len(left[at])]])
             rows.append(_random_row(_means(drawn[:, own], pairs, own), each.value, about))
@@ -115,7 +116,7 @@ def _groups(pairs: Sequence[MinimalPair], judged: NDArray[np.bool_]) -> dict[str
 
 
 def _accuracies(
-    suite: str, pairs: Sequence[MinimalPair], margins: Numbers, groups: Mapping[str, object], **of: Any
+    pairs: Sequence[MinimalPair], margins: Numbers, groups: Mapping[str, object], **of: Any
 ) -> Iterator[Score]:
     by_paradigm: dict[str, list[int]] = {}
     for at, pair in enumerate(pairs):
@@ -123,9 +124,9 @@ def _accuracies(
     results = [
         paradigm_result([pairs[at] for at in members], preferred(margins[members])) for members in by_paradigm.values()
     ]
-    for row in accuracy_rows(suite, "", None, results):
-        if row.metric == "accuracy" and row.condition != PARADIGM and row.task in groups:
-            yield replace(row, measure=EDGES, arm=None, **of)
+    for row in accuracy_rows(EDGES, "", None, results):
+        if row.metric == "accuracy" and row.kind != PARADIGM and row.task in groups:
+            yield replace(row, arm=None, kind=None, **of)
 
 
 def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> SampleEstimate[Numbers]:

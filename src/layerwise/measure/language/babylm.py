@@ -61,7 +61,7 @@ def aggregate(parts: Mapping[str, float]) -> float:
 def babylm_rows(rows: Iterable[Score]) -> list[Score]:
     files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:
-        if row.arm is None or row.seed is None or row.other is not None or row.against is not None:
+        if row.arm is None or row.seed is None or row.tuning_seed is not None or row.against is not None:
             continue
         counted = _file(row)
         if counted is not None:
@@ -73,7 +73,7 @@ def babylm_rows(rows: Iterable[Score]) -> list[Score]:
 
 
 def _file(row: Score) -> tuple[str, str] | None:
-    if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.condition == PARADIGM:
+    if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.kind == PARADIGM:
         file = f"supplement {row.task}" if row.measure == "supplement" else _PHENOMENON.get(row.task)
         return None if file is None else ("blimp", MERGED.get(file, file))
     if row.measure == "glue":

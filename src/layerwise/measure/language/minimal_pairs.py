@@ -170,13 +170,13 @@ def accuracy_rows(suite: str, arm: str, seed: int | None, verdicts: Sequence[Par
         phenomena.setdefault(each.phenomenon, []).append(each)
     rows = [_accuracy(suite, list(verdicts), **model)]
     for name, members in phenomena.items():
-        rows.append(_accuracy(suite, members, task=name, condition=PHENOMENON, **model))
+        rows.append(_accuracy(suite, members, task=name, kind=PHENOMENON, **model))
     return [*rows, *(row for each in verdicts for row in paradigm_rows(suite, arm, seed, each))]
 
 
 def paradigm_rows(suite: str, arm: str, seed: int | None, result: ParadigmResult) -> list[Score]:
     """Return the accuracy, share of ties and any skipped pairs of a paradigm; `stored_result` reads them back."""
-    of: dict[str, Any] = {"task": result.paradigm, "condition": PARADIGM, "arm": arm, "seed": seed}
+    of: dict[str, Any] = {"task": result.paradigm, "kind": PARADIGM, "arm": arm, "seed": seed}
     pairs = result.pairs
     rows = [_accuracy(suite, [result], **of), Score(suite, TIES, result.tied / pairs, documents=pairs, **of)]
     if result.skipped:
@@ -186,7 +186,7 @@ def paradigm_rows(suite: str, arm: str, seed: int | None, result: ParadigmResult
 
 def stored_result(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> ParadigmResult | None:
     """The verdict on `pairs`, those of one paradigm, in the rows of one model; `None` where it is not there."""
-    by_metric = {row.metric: row for row in rows if (row.condition, row.task) == (PARADIGM, pairs[0].paradigm)}
+    by_metric = {row.metric: row for row in rows if (row.kind, row.task) == (PARADIGM, pairs[0].paradigm)}
     accuracy, ties = by_metric.get("accuracy"), by_metric.get(TIES)
     if accuracy is None or ties is None or accuracy.documents is None:
         return None
@@ -219,7 +219,7 @@ def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
     arms: dict[str, dict[int, dict[tuple[str, str | None, str], Score]]] = {}
     for row in rows:
         if row.arm is not None and row.seed is not None and row.measure == suite:
-            arms.setdefault(row.arm, {}).setdefault(row.seed, {})[row.task, row.condition, row.metric] = row
+            arms.setdefault(row.arm, {}).setdefault(row.seed, {})[row.task, row.kind, row.metric] = row
     return [
         _mean([by_seed[key] for by_seed in seeds.values()])
         for seeds in arms.values()

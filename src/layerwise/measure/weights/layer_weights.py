@@ -58,10 +58,10 @@ def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
     """The columns of a row that is about an edge of a wiring of so many layers.
 
     >>> edge_columns(Edge(3, 0), 12), edge_columns(Edge(12, 5), 12)
-    ({'layer': 3, 'other': 0}, {'part': 'output', 'other': 5})
+    ({'layer': 3, 'source': 0}, {'part': 'output', 'source': 5})
     """
     reader = {"part": OUTPUT} if edge.reader == depth else {"layer": edge.reader}
-    return {**reader, "other": edge.source}
+    return {**reader, "source": edge.source}
 
 
 def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
@@ -164,8 +164,8 @@ def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
     """
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
-        if (score.measure, score.arm) == (ALPHA, arm) and score.seed is not None and score.other is not None:
-            cells.setdefault(score.seed, {})[score.layer, score.other] = score.value
+        if (score.measure, score.arm) == (ALPHA, arm) and score.seed is not None and score.source is not None:
+            cells.setdefault(score.seed, {})[score.layer, score.source] = score.value
     if not cells:
         raise MeasureError(f"no layer weights of an arm {arm!r}: rows of measure alpha are of other arms")
     if len({frozenset(of) for of in cells.values()}) > 1:

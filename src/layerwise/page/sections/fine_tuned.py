@@ -26,4 +26,4 @@ def taught(data: ReportData) -> Iterator[Score]:
 
 
 def _chances(rows: Rows) -> Iterator[Score]:
-    return (replace(row, arm=None, seed=None, other=None) for row in rows.where(against=CHANCE)[:1])
+    return (replace(row, arm=None, seed=None, tuning_seed=None) for row in rows.where(against=CHANCE)[:1])

@@ -63,8 +63,8 @@ def weight_table(data: ReportData, arm: str) -> Table:
     Cells are tinted by weight, up to the greatest of a reader that has a choice.
     """
     cells: dict[tuple[int | None, int], list[Score]] = {}
-    for row in data.rows.where(measure=vocab.ALPHA, arm=arm, other=PRESENT):
-        cells.setdefault((row.layer, row.other or 0), []).append(row)
+    for row in data.rows.where(measure=vocab.ALPHA, arm=arm, source=PRESENT):
+        cells.setdefault((row.layer, row.source or 0), []).append(row)
     means = {cell: fmean(row.value for row in own) for cell, own in cells.items()}
     most = max((abs(value) for (reader, _), value in means.items() if reader != 0), default=1.0) or 1.0
     lines = sorted({reader for reader, _ in cells}, key=lambda reader: (reader is None, reader))

@@ -33,17 +33,17 @@ def _edge_phenomena(rows: Rows, level: float) -> str:
 def edge_findings(data: ReportData) -> Iterator[Finding]:
     rows = data.rows.where(measure=EDGES)
     for change in rows.where(metric="margin", task=ALL, against=None):
-        own = rows.where(arm=change.arm, seed=change.seed, part=change.part, condition=change.condition)
+        own = rows.where(arm=change.arm, seed=change.seed, suite=change.suite, condition=change.condition)
         random = own.one(metric="margin", task=ALL, against=RANDOM)
         known = is_resolved(change, data.level)
-        edges = own.one(metric="edges")
-        left = "" if edges is None or edges.amount is None else f" ({edges.value:g} of {edges.amount:g} edges left)"
+        edges, every = own.value(metric="edges"), own.value(metric="edges_of_model")
+        left = "" if edges is None or every is None else f" ({edges:g} of {every:g} edges left)"
         words = "" if known else ", inconclusive"
         beside = f"; equally many random edges {NATS.text(random)} (p {p_value(random)})" if random is not None else ""
         answer = f"Margin {NATS.text(change)}{words}{left}{beside}.{_edge_phenomena(own, data.level)}"
         removed = str(change.condition)
         without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
-        question = f"What does {change.arm}/{change.seed} lose on {suite_name(str(change.part))} without {without}?"
+        question = f"What does {change.arm}/{change.seed} lose on {suite_name(str(change.suite))} without {without}?"
         yield Finding(question, answer, settle(known))
 
 
@@ -74,7 +74,7 @@ WIRING = Kind(
                 Dots(
                     name="edge-cuts",
                     derive=changes,
-                    each="part",
+                    each="suite",
                     series="condition",
                     legend="Without",
                     choices={"Model": "arm"},
@@ -85,7 +85,7 @@ WIRING = Kind(
                 Pivot(
                     name="edges",
                     derive=edge_rows,
-                    rows={"suite": "part", "model": "arm", "without": "condition", "phenomenon": "task"},
+                    rows={"suite": "suite", "model": "arm", "without": "condition", "phenomenon": "task"},
                     words=suite_name,
                     columns=(
                         Column("original", "accuracy", RIGHT, where={"against": ORIGINAL}),

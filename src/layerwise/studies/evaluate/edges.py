@@ -86,14 +86,14 @@ def evaluate_without_edges(
         note = f"{pairs.suite}: seed {seed}, {setting(pairs, options)}"
         notes = [each.text for each in run.store.notes(EDGES)]
         if note not in notes:
-            run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.part != pairs.suite])
+            run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.suite != pairs.suite])
             run.store.replace_notes(EDGES, [*(text for text in notes if not text.startswith(f"{pairs.suite}: ")), note])
     wanted = {cut.text for cut in cuts}
     for model in models:
         opened = None
         for pairs in suites:
             stored = run.store.scores(EDGES)
-            others = [row for row in stored if not (model.has(row) and row.part == pairs.suite)]
+            others = [row for row in stored if not (model.has(row) and row.suite == pairs.suite)]
             if {row.condition for row in stored if row not in others} == wanted:
                 continue
             opened = opened or model.open()
@@ -119,7 +119,7 @@ def evaluate_without_edges(
 
 
 def edges_table(run: Run, suite: str) -> str:
-    rows = Rows(run.store.scores(EDGES)).where(part=suite, task=ALL, metric="margin")
+    rows = Rows(run.store.scores(EDGES)).where(suite=suite, task=ALL, metric="margin")
     lines = [f"{suite} without edges (change of the margin in nats; range of equally many random edges):"]
     for row in rows.where(against=None):
         (random,) = rows.where(arm=row.arm, seed=row.seed, condition=row.condition, against=RANDOM)

@@ -130,7 +130,7 @@ def _run_task(
             used, outcome = fine_tuned(
                 model, task, settings, seed, plan=plan, keep=run.folder / PREDICTIONS, progress=progress, device=device
             )
-            columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "other": seed}
+            columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "tuning_seed": seed}
             columns |= {} if plan is None else {"plan": str(plan)}
             pieces.append([replace(row, **columns) for row in rows_of(used, outcome)])
             curves += [replace(row, **columns) for row in _curve_rows(used, outcome)]
@@ -138,7 +138,7 @@ def _run_task(
     own = averaged(rows)
     store_rows(run, own)
     # A curve takes the place of an earlier one of the same fine-tuning, whose steps may have been others.
-    store_rows(run, curves, attrgetter("task", "arm", "seed", "other", "plan"))
+    store_rows(run, curves, attrgetter("task", "arm", "seed", "tuning_seed", "plan"))
     return own
 
 
@@ -196,16 +196,14 @@ def rows_of(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
 
 
 def _curve_rows(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
-    rows = [
-        Score(LEARNING_CURVE, task.metric, point.score, task=task.name, amount=point.step) for point in outcome.curve
-    ]
+    rows = [Score(LEARNING_CURVE, task.metric, point.score, task=task.name, step=point.step) for point in outcome.curve]
     if outcome.step_seconds is not None:
         rows.append(Score(LEARNING_CURVE, "step_seconds", outcome.step_seconds, task=task.name))
     return rows
 
 
 def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
-    models = [_mean(pieces, other=None) for pieces in rows]
+    models = [_mean(pieces, tuning_seed=None) for pieces in rows]
     arms: dict[tuple[str | None, str | None], list[list[Score]]] = {}
     for own in models:
         if own:
@@ -309,10 +307,12 @@ def store_summary(
     stored = Rows(run.store.scores(measure)).where(condition=None)
     pieces: list[list[list[Score]]] = []
     for model in models:
-        scales = _scales(stored.where(arm=model.arm, seed=None, other=None, plan=None), tasks)
+        scales = _scales(stored.where(arm=model.arm, seed=None, tuning_seed=None, plan=None), tasks)
         for plan in (None, *model.plans):
             own = stored.where(arm=model.arm, seed=model.seed, plan=None if plan is None else str(plan))
-            rows = [_summarize(own.where(other=seed), tasks, {} if plan is None else scales) for seed in range(seeds)]
+            rows = [
+                _summarize(own.where(tuning_seed=seed), tasks, {} if plan is None else scales) for seed in range(seeds)
+            ]
             if all(rows):
                 pieces.append(rows)
     store_rows(run, averaged(pieces))

@@ -52,17 +52,17 @@ View = tuple[str, str, str | None]
 def pair_rows(data: ReportData) -> Iterator[Score]:
     for suite in suites(data):
         rows = by_arm(data.rows.where(measure=suite, metric="accuracy"))
-        kind = PHENOMENON if rows.where(condition=PHENOMENON) else PARADIGM
-        for row in rows.where(condition=None):
+        kind = PHENOMENON if rows.where(kind=PHENOMENON) else PARADIGM
+        for row in rows.where(kind=None):
             yield replace(row, task="all paradigms")
-        for row in rows.where(condition=kind):
+        for row in rows.where(kind=kind):
             yield replace(row, task=label(row.task))
 
 
 def suite_table(data: ReportData) -> Table:
     body = []
     for suite in suites(data):
-        rows = data.rows.where(measure=suite, condition=None)
+        rows = data.rows.where(measure=suite, kind=None)
         counts = [row.documents for row in rows.where(metric="accuracy") if row.documents]
         cells = [f"{max(counts):,}" if counts else ABSENT]
         for metric in ("coverage", "whole_words"):
@@ -76,7 +76,7 @@ def suite_table(data: ReportData) -> Table:
 
 
 def _accuracies(data: ReportData) -> Rows:
-    return by_arm(data.rows.where(measure=suites(data), metric="accuracy", condition=(PHENOMENON, PARADIGM)))
+    return by_arm(data.rows.where(measure=suites(data), metric="accuracy", kind=(PHENOMENON, PARADIGM)))
 
 
 def _count_pairs(rows: Rows) -> str:
@@ -122,7 +122,7 @@ class Taught:
     def every(cls, data: ReportData) -> Iterator[Taught]:
         for suite, of in data.rows.where(measure=FINE_TUNED, plan=PRESENT).by("measure").items():
             for arm in of.axis("arm"):
-                rows = data.rows.where(measure=suite, arm=arm, seed=None, other=None)
+                rows = data.rows.where(measure=suite, arm=arm, seed=None, tuning_seed=None)
                 yield cls(suite, arm, rows, data.plans, _trained(data))
 
     def has(self, view: View) -> bool:
@@ -340,7 +340,7 @@ EVALUATION = Kind(
                 Pivot(
                     name="paradigms",
                     derive=_accuracies,
-                    rows={"level": "condition", "name": "task"},
+                    rows={"level": "kind", "name": "task"},
                     columns=(Column("pairs", text=_count_pairs),),
                     across="arm",
                     show=RIGHT,

@@ -20,7 +20,7 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
     run = by_arm(data.rows.where(measure=vocab.ATTRIBUTION, metric="preference"))
     rows = data.rows.where(
         measure=vocab.STUDY, metric="difference", task="linguistic attribution", against=reference(data)
-    ).where(condition=vocab.TOKENS)
+    ).where(unit=vocab.TOKENS)
     show = SIGNED.but(scale=100.0)
     for task in run.axis("task"):
         null = run.where(task=task, against=vocab.SHUFFLED).along("arm")

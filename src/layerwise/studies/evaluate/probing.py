@@ -29,7 +29,7 @@ def by_state(data: ReportData) -> Iterator[Score]:
         for arm in own.axis("arm") or (None,) if against is None else (None,):
             of_arm = own if arm is None else own.where(arm=arm)
             for task in of_arm.axis("task"):
-                for rows in of_arm.where(task=task).by("layer").values():
+                for rows in of_arm.where(task=task).by("state").values():
                     yield replace(mean(rows), arm=None if against else arm or THE_MODEL)
 
 
@@ -52,10 +52,10 @@ def findings(data: ReportData) -> Iterator[str]:
 
 
 def _best(rows: Rows) -> str:
-    states = [mean(each) for each in rows.where(metric="accuracy", against=None).by("layer").values()]
+    states = [mean(each) for each in rows.where(metric="accuracy", against=None).by("state").values()]
     best = max(states, key=lambda row: row.value)
-    text = f"read best at state {best.layer}, {ACCURACY.text(best)}"
-    beyond = [*rows.where(metric="accuracy_above", layer=best.layer)]
+    text = f"read best at state {best.state}, {ACCURACY.text(best)}"
+    beyond = [*rows.where(metric="accuracy_above", state=best.state)]
     if not beyond:
         return f"{text}; there is no untrained twin beside it."
     gained = mean(beyond)
@@ -64,15 +64,15 @@ def _best(rows: Rows) -> str:
 
 
 def _sides(rows: Rows, of: str) -> Iterator[str]:
-    differences = [mean(each) for each in rows.where(metric="difference").by("layer").values()]
+    differences = [mean(each) for each in rows.where(metric="difference").by("state").values()]
     for side, other, sign in (("linguistic", "surface", 1), ("surface", "linguistic", -1)):
         states = [row for row in differences if judged(row, 0.05) != "open" and sign * row.value > 0]
         if states:
-            shown = ", ".join(str(row.layer) for row in states)
+            shown = ", ".join(str(row.state) for row in states)
             most = max(states, key=lambda row: sign * row.value)
             yield (
                 f"Training{of} gives {side} features more than {other} ones at the states {shown}: "
-                f"{POINTS.text(most)} at state {most.layer} (linguistic less surface)."
+                f"{POINTS.text(most)} at state {most.state} (linguistic less surface)."
             )
     if differences and all(judged(row, 0.05) == "open" for row in differences):
         yield f"At every state it is inconclusive whether training{of} gives linguistic or surface features more."
@@ -89,6 +89,7 @@ PROBING_KIND = Kind(
                 Lines(
                     name="states",
                     derive=by_state,
+                    x="state",
                     series="arm",
                     choices={"feature": "task"},
                     words=named(FEATURES),
@@ -103,8 +104,8 @@ PROBING_KIND = Kind(
                 Pivot(
                     name="by-state",
                     derive=by_state,
-                    rows={"feature": "task", "side": "part", "arm": "arm"},
-                    across="layer",
+                    rows={"feature": "task", "side": "kind", "arm": "arm"},
+                    across="state",
                     show=PERCENT.but(unit="", bounds=False, decimals=0),
                     where={"against": None},
                     words=named(FEATURES),

@@ -86,10 +86,10 @@ def judge_more_grammar_learned(data: ReportData) -> Finding | None:
 def _read_gains(data: ReportData, task: str, terms: str, better: float) -> tuple[Estimate, Estimate | None] | None:
     """Read what elc gains over its backbone and over frozen weights; `better` is the sign of a gain."""
     rows = data.rows.where(measure=vocab.STUDY, metric="difference", task=task, arm=vocab.LAYER_WEIGHTS)
-    backbone = rows.one(against=vocab.BACKBONE, condition=terms)
+    backbone = rows.one(against=vocab.BACKBONE, unit=terms)
     if backbone is None:
         return None
-    held = rows.one(against=HELD, condition=terms) or rows.one(against=HELD, condition=vocab.TOKENS)
+    held = rows.one(against=HELD, unit=terms) or rows.one(against=HELD, unit=vocab.TOKENS)
     frozen = Estimate.read_bounded(held)
     return Estimate.read(backbone).scale(better), frozen and frozen.scale(better)
 

@@ -48,9 +48,9 @@ def quantity(task: str) -> Show:
 
 def difference_findings(data: ReportData) -> Iterator[Finding]:
     rows = data.rows.where(measure=vocab.STUDY, metric="difference")
-    pairs = dict.fromkeys((row.arm, row.against, row.condition) for row in rows)
+    pairs = dict.fromkeys((row.arm, row.against, row.unit) for row in rows)
     for arm, other, terms in sorted(pairs, key=lambda pair: pair[:2] != (vocab.LAYER_WEIGHTS, vocab.BACKBONE)):
-        yield _judge_pair(data, rows.where(arm=arm, against=other, condition=terms))
+        yield _judge_pair(data, rows.where(arm=arm, against=other, unit=terms))
 
 
 def _judge_pair(data: ReportData, rows: Rows) -> Finding:
@@ -63,7 +63,7 @@ def _judge_pair(data: ReportData, rows: Rows) -> Finding:
         for row, verdict in zip(rows, verdicts, strict=True)
     )
     over = f" ({counted(count, 'seed')})." if count else "."
-    terms = f", {TERMS[first.condition]}" if first.condition in TERMS else ""
+    terms = f", {TERMS[first.unit]}" if first.unit in TERMS else ""
     question = f"Is {first.arm} worth it against {first.against}{terms}?"
     answer = sentence(f"{verdicts[0]}: {differences}{over}")
     return Finding(question, answer, firmness(_effect(data, first)))
@@ -83,8 +83,8 @@ def _describe_effect(data: ReportData, row: Score) -> str:
 def compared(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=vocab.STUDY):
         kind = "nats" if row.task == vocab.MASKED_LM else "points"
-        task = " ".join(filter(None, (question_name(row.task), TERMS.get(row.condition or ""))))
-        yield replace(row, task=task, arm=f"{row.arm} - {row.against}", against=None, condition=kind)
+        task = " ".join(filter(None, (question_name(row.task), TERMS.get(row.unit or ""))))
+        yield replace(row, task=task, arm=f"{row.arm} - {row.against}", against=None, metric=kind)
 
 
 def _compared_mark(kind: str, show: Show, data: ReportData) -> Dots:
@@ -97,7 +97,7 @@ def _compared_mark(kind: str, show: Show, data: ReportData) -> Dots:
     return Dots(
         name=f"study-{kind}",
         derive=compared,
-        where={"condition": kind},
+        where={"metric": kind},
         series="arm",
         words=str,
         slots=slots,
@@ -108,8 +108,7 @@ def _compared_mark(kind: str, show: Show, data: ReportData) -> Dots:
 
 def differences(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=vocab.STUDY):
-        terms = TERMS.get(row.condition or "", "")
-        yield replace(row, arm=f"{row.arm} - {row.against}", part=question_name(row.task), condition=terms)
+        yield replace(row, arm=f"{row.arm} - {row.against}")
 
 
 def bias_findings(data: ReportData) -> Iterator[Finding]:
@@ -128,7 +127,7 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
     for task, rows in data.rows.where(measure=vocab.DATA_SHARE).by("task").items():
         what, show = question_name(task), quantity(task)
         clauses = [
-            f"on {fixed(100 * (gap.amount or 0.0), 1).removesuffix('.0')} % of the text {show.text(gap)}"
+            f"on {fixed(100 * (gap.share or 0.0), 1).removesuffix('.0')} % of the text {show.text(gap)}"
             for gap in rows.where(metric="difference")
         ]
         halving = rows.one(metric="by_halving")
@@ -143,8 +142,8 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.CONVERGENCE)
     target = run.one(metric="loss", arm=None)
     reach = "" if target is None else f" (validation loss {fixed(target.value, 3)} or above)"
-    for cost, ratios in run.where(metric="ratio").by("condition").items():
-        censored = run.where(metric="censored", condition=cost)
+    for cost, ratios in run.where(metric="ratio").by("unit").items():
+        censored = run.where(metric="censored", unit=cost)
         words = [_describe_ratio(data, ratio, censored) for ratio in ratios]
         shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         question = f"How many {cost} to the loss that an arm and the backbone both reach{reach}?"
@@ -159,11 +158,11 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
     clauses, settled_of = [], []
     for arm, when in WEIGHTS_IN.items():
         ratios = run.where(metric="ratio", task=task, arm=arm, against=vocab.BACKBONE)
-        if ratios.one(condition=vocab.STEPS) is None:
+        if ratios.one(unit=vocab.STEPS) is None:
             continue
         censored = run.where(metric="censored", task=targets.axis("task") if task == vocab.ALL else task)
-        words = [_describe_ratio(data, ratio, censored.where(condition=ratio.condition)) for ratio in ratios]
-        costs = ", ".join(f"{ratio.condition} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
+        words = [_describe_ratio(data, ratio, censored.where(unit=ratio.unit)) for ratio in ratios]
+        costs = ", ".join(f"{ratio.unit} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         clauses.append(f"weights in {when if when == 'both' else f'{when} only'}: {costs}")
         settled_of += [known for _, known in words]
     if clauses:
@@ -204,11 +203,11 @@ def _cost_table(name: str, measure: str) -> Pivot:
         column
         for cost in (vocab.STEPS, vocab.SECONDS)
         for column in (
-            Column(cost, "cost", where={"condition": cost}),
-            Column(f"× {cost}", "ratio", where={"condition": cost}),
+            Column(cost, "cost", where={"unit": cost}),
+            Column(f"× {cost}", "ratio", where={"unit": cost}),
         )
     )
-    never = Column("share that never reaches it", "censored", where={"condition": vocab.STEPS})
+    never = Column("share that never reaches it", "censored", where={"unit": vocab.STEPS})
     rows = {"task": "task", "arm": "arm"} if measure == vocab.TUNING_CONVERGENCE else {"arm": "arm"}
     return Pivot(name=name, derive=costs, rows=rows, columns=(*columns, never), folded=True, terminal=False)
 
@@ -223,7 +222,8 @@ COMPARED = Section(
             derive=differences,
             folded=True,
             terminal=False,
-            rows={"arms": "arm", "what": "part", "terms": "condition"},
+            rows={"arms": "arm", "what": "task", "terms": "unit"},
+            words=lambda name: TERMS.get(name) or question_name(name),
             columns=(
                 Column("difference", show=lambda row: quantity(row.task).text(row)),
                 Column("p", show=p_value),
@@ -238,7 +238,7 @@ DYNAMICS = Section(
     parts=(
         Dots(
             name="convergence",
-            y="condition",
+            y="unit",
             where={"measure": vocab.CONVERGENCE, "metric": "ratio"},
             series="arm",
             arms=arms,

@@ -124,9 +124,9 @@ def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) ->
 def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
     values, never = [each.cost for each in spent.values()], [each.censored == "never" for each in spent.values()]
     low, high = over_seeds(values) if _are_exact(spent) else (None, None)
-    rows = [Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, condition=cost)]
+    rows = [Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, unit=cost)]
     if any(never):
-        rows.append(Score(CONVERGENCE, "censored", float(np.mean(never)), arm=arm, condition=cost))
+        rows.append(Score(CONVERGENCE, "censored", float(np.mean(never)), arm=arm, unit=cost))
     return rows
 
 
@@ -153,7 +153,7 @@ def ratio_rows(spent: Mapping[str, tuple[Spent, Spent]], reference: str, cost: s
             p_adjusted=adjusted.get(arm),
             arm=arm,
             against=reference,
-            condition=cost,
+            unit=cost,
         )
         for arm, each in logs.items()
     ]
@@ -214,9 +214,9 @@ def pretraining_convergence(rows: Iterable[Score]) -> list[Score]:
     trained = Rows(rows).where(measure=TRAINING)
     seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
     curves: dict[str, dict[int, ValidationCurve]] = {}
-    for arm, of in trained.where(metric="validation_loss", amount=PRESENT).by("arm").items():
+    for arm, of in trained.where(metric="validation_loss", step=PRESENT).by("arm").items():
         for seed, noted in of.by("seed").items() if find_share(arm) is None else ():
-            losses = {int(row.amount or 0): row.value for row in noted}
+            losses = {row.step or 0: row.value for row in noted}
             if steps := tuple(sorted(step for step in losses if step > 0)):
                 curve = ValidationCurve(steps, tuple(losses[step] for step in steps), seconds.get((arm, seed)))
                 curves.setdefault(arm, {})[seed] = curve
@@ -228,10 +228,10 @@ def fine_tuning_convergence(rows: Iterable[Score]) -> list[Score]:
     learned = Rows(rows).where(measure=LEARNING_CURVE, plan=None)
     seconds = {(row.task, row.arm, row.seed): row.value for row in learned.where(metric="step_seconds")}
     curves: dict[str, dict[str, dict[int, ValidationCurve]]] = {}
-    for task, taught in learned.where(amount=PRESENT, other=0).by("task").items():
+    for task, taught in learned.where(step=PRESENT, tuning_seed=0).by("task").items():
         for arm, of in taught.by("arm").items():
             curves.setdefault(task, {})[arm] = {
-                seed: score_curve({int(row.amount or 0): row.value for row in points}, seconds.get((task, arm, seed)))
+                seed: score_curve({row.step or 0: row.value for row in points}, seconds.get((task, arm, seed)))
                 for seed, points in of.by("seed").items()
             }
     return tuning_convergence_rows(curves, BACKBONE)

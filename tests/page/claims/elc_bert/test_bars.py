@@ -25,9 +25,9 @@ def turned(ends: Ends) -> Ends:
 def gains(rule: str, task: str, terms: str, margin: float, better: Callable[[Ends], Ends]) -> Iterator[Case]:
     def study(gain: Ends, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
         return (
-            *bars.planted("", {"difference": better(gain)}, task, "study", arm="elc", against="ltg", condition=terms),
+            *bars.planted("", {"difference": better(gain)}, task, "study", arm="elc", against="ltg", unit=terms),
             *bars.planted(
-                "", {"difference": better(learned)}, task, "study", arm="elc", against="elc-frozen", condition="tokens"
+                "", {"difference": better(learned)}, task, "study", arm="elc", against="elc-frozen", unit="tokens"
             ),
             *skilled("ltg", right),
         )
@@ -84,7 +84,7 @@ test_every_bar_is_where_it_is = bars.exact(
 
 
 def behind(task: str, terms: str, ends: Ends) -> tuple[tuple[Score, ...], str]:
-    difference = bars.planted("", {"difference": ends}, task, "study", arm="elc", against="ltg", condition=terms)
+    difference = bars.planted("", {"difference": ends}, task, "study", arm="elc", against="ltg", unit=terms)
     return (*difference, *skilled("ltg")), "elc"
 
 

@@ -150,5 +150,5 @@ def test_a_gain_of_the_printed_resolution_is_seen(
 
 
 def test_time_decides_and_not_steps() -> None:
-    steps = [replace(row, condition="tokens") if row.condition else row for row in losses(0.03, 0.03)(0)]
+    steps = [replace(row, unit="tokens") if row.unit else row for row in losses(0.03, 0.03)(0)]
     assert truths.claim_of("worth", steps, 12).verdict == "not measured"
