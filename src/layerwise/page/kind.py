@@ -16,11 +16,12 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any, TypeVar
 
+from markupsafe import Markup
+
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
 from layerwise.page.marks.mark import Mark
 from layerwise.page.show import ABSENT, NUMBER, Show
-from layerwise.page.text.markup import Safe
 from layerwise.page.text.table import Table
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -193,7 +194,7 @@ class Beside:
 class Drawn:
     """HTML that a function makes of the run, for the page alone."""
 
-    draw: Callable[[ReportData], Iterable[Safe]]
+    draw: Callable[[ReportData], Markup]
     name: str = ""
     title: str = ""
     note: str = ""

@@ -13,6 +13,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from markupsafe import Markup
+
 from layerwise.errors import RunError
 from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
@@ -21,22 +23,18 @@ from layerwise.page.figures.palette import ROLES, SERIES, swaps
 from layerwise.page.kind import Kind
 from layerwise.page.kinds import present_kinds
 from layerwise.page.sections.training import seeds_of
-from layerwise.page.text.markup import Safe, element, embedded_json
+from layerwise.page.text.markup import embedded_json, html_page, html_part
 from layerwise.page.text.number_format import percent, tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import label
 from layerwise.page.trained import arms
-from layerwise.page.writers.chapter import Chapter, Missing, lead
+from layerwise.page.writers.chapter import Chapter
 from layerwise.page.writers.findings_page import published_chapter
 from layerwise.page.writers.html import chapters
 from layerwise.page.writers.plans import wiring
 from layerwise.plan import Plan
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import FEWEST_UNITS
-
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-)
 
 COUNTED = {"window": "tokens per window, at most"}
 """The heading of a number of the manifest, if it is not its name."""
@@ -48,31 +46,24 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
-    chapters = written(data)
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{data.title or 'layerwise'} · layerwise report"),
-        element("style", Safe(_colours()), Safe(_asset("style.css"))),
+    manifest, kinds, chapters = data.manifest, present_kinds(data), written(data)
+    pictures = [picture for chapter in chapters for picture in chapter.pictures]
+    figures = {picture.name: picture.payload() for picture in pictures}
+    return html_page(
+        title=data.title,
+        colours=dict(zip(("light", "dark"), _colours(), strict=True)),
+        style=Markup(_asset("style.css")),
+        chapters=chapters,
+        emblem=wiring(Plan.identity(data.depth), data.depth, title=EMBLEM) if data.depth else "",
+        structure=str(manifest.get("structure") or ""),
+        corpus=str(manifest.get("corpus") or "an unnamed corpus"),
+        opening=next((text for kind in kinds if (text := kind.answer(data))), ""),
+        facts=_facts(data),
+        banners=[sentence for kind in kinds if (sentence := kind.unfinished(data))],
+        payload=embedded_json({"figures": figures, "swaps": swaps()}),
+        plotly=Markup(_asset(PLOTLY)),
+        script=Markup(_asset("script.js")),
     )
-    body = element(
-        "body",
-        element("a", "Skip to the findings", href=f"#{chapters[0].anchor}", class_="visually-hidden skip"),
-        _navigation(chapters),
-        element(
-            "main",
-            _masthead(data),
-            *(chapter.html(number) for number, chapter in enumerate(chapters, start=1)),
-            element("footer", "Made by layerwise. This file is complete in itself and loads nothing."),
-        ),
-        embedded_json("report-data", _payload(chapters)),
-        element("script", Safe(_asset(PLOTLY))),
-        element("script", Safe(_asset("script.js"))),
-    )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
 def write(path: Path, html: str) -> None:
@@ -86,32 +77,10 @@ def write(path: Path, html: str) -> None:
         ) from error
 
 
-def _payload(chapters: list[Chapter]) -> dict[str, object]:
-    pictures = [picture for chapter in chapters for picture in chapter.pictures]
-    return {
-        "figures": {picture.name: picture.payload() for picture in pictures},
-        "swaps": swaps(),
-    }
-
-
-def _navigation(chapters: list[Chapter]) -> Safe:
-    links = (element("li", element("a", chapter.short, href=f"#{chapter.anchor}")) for chapter in chapters)
-    toggle = element(
-        "button", "Dark", type="button", id="theme", aria_pressed="false", title="Switch between light and dark"
-    )
-    return element(
-        "nav", element("span", "layerwise", class_="brand"), element("ol", *links), toggle, aria_label="Chapters"
-    )
-
-
-def _masthead(data: ReportData) -> Safe:
-    manifest = data.manifest
-    model = data.title or "unnamed model"
-    structure = str(manifest.get("structure") or "")
-    corpus = str(manifest.get("corpus") or "an unnamed corpus")
-    kinds = present_kinds(data)
+def _facts(data: ReportData) -> dict[str, str]:
+    kinds, manifest = present_kinds(data), data.manifest
     counts = dict.fromkeys(key for kind in kinds for key in kind.counts)
-    tiles = {
+    return {
         **({"layers": f"{data.depth}"} if data.depth else {}),
         **{name: value for kind in kinds for value, name in kind.tiles(data)},
         **{
@@ -120,39 +89,15 @@ def _masthead(data: ReportData) -> Safe:
             if isinstance(value := manifest.get(key), int) and (key, value) != ("window", 1)
         },
     }
-    banners = (sentence for kind in kinds if (sentence := kind.unfinished(data)))
-    facts = (element("div", element("dd", value), element("dt", name)) for name, value in tiles.items())
-    emblem = (wiring(Plan.identity(data.depth), data.depth, title=EMBLEM),) if data.depth else ()
-    opening = next((text for kind in kinds if (text := kind.answer(data))), "")
-    return element(
-        "header",
-        *emblem,
-        element("h1", model),
-        element(
-            "p",
-            *([structure, " · "] if structure not in ("", model) else []),
-            "measured on ",
-            element("b", corpus),
-            class_="on",
-        ),
-        *((element("p", opening, class_="opening"),) if opening else ()),
-        element("dl", *facts, class_="facts"),
-        *(element("p", sentence, class_="banner", role="status") for sentence in banners),
-    )
 
 
-def _colours() -> str:
+def _colours() -> list[Markup]:
+    """Return the CSS variables of the light and of the dark page."""
     names = [*ROLES, *(f"series-{slot}" for slot in range(len(SERIES)))]
     pairs = [*ROLES.values(), *SERIES]
-    light, dark = (
-        "".join(f"--{name}:{pair[side]};" for name, pair in zip(names, pairs, strict=True)) for side in (0, 1)
-    )
-    return (
-        f":root{{color-scheme:light;{light}}}"
-        f'@media screen{{:root[data-theme="dark"]{{color-scheme:dark;{dark}}}}}'
-        "@media screen and (prefers-color-scheme:dark)"
-        f'{{:root:not([data-theme="light"]){{color-scheme:dark;{dark}}}}}'
-    )
+    return [
+        Markup("".join(f"--{name}:{pair[side]};" for name, pair in zip(names, pairs, strict=True))) for side in (0, 1)
+    ]
 
 
 def _asset(name: str) -> str:
@@ -166,9 +111,10 @@ def written(data: ReportData) -> list[Chapter]:
         for chapter in _chapters(kind, data):
             by_anchor.setdefault(chapter.anchor, chapter.noted(data.notes))
     every = list(by_anchor.values())
-    kept = [chapter for chapter in every if not chapter.is_empty] or every[:1]
+    kept = [chapter for chapter in every if chapter.body] or every[:1]
     absent = [chapter for chapter in every if chapter not in kept]
-    return [*kept, _with_absent(provenance(data).noted(data.notes), absent)]
+    last = provenance(data).noted(data.notes)
+    return [*kept, replace(last, body=(*last.body, html_part("absent", chapters=absent))) if absent else last]
 
 
 def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
@@ -177,13 +123,6 @@ def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
     if kind.has_published:
         yield published_chapter(data)
     yield from rest
-
-
-def _with_absent(last: Chapter, absent: Sequence[Chapter]) -> Chapter:
-    absences = {chapter.title: piece.text for chapter in absent for piece in chapter.body if isinstance(piece, Missing)}
-    lines = (element("li", element("b", title), ": ", text) for title, text in absences.items())
-    listed = element("div", element("h3", "Not in this run"), element("ul", *lines))
-    return replace(last, body=(*last.body, listed)) if absences else last
 
 
 PRETRAINED = {"pretraining", "evaluation", "wiring"}
@@ -197,28 +136,19 @@ def _words(about: str) -> tuple[str, ...]:
 
 
 def provenance(data: ReportData) -> Chapter:
-    manifest = dict(_flattened(data.manifest))
-    shown = (
-        element("dl", *_pairs(manifest.items()), class_="manifest") if manifest else Missing("The run has no manifest.")
-    )
     run = data.rows.where(measure="run")
     measured = Table(("quantity", "value"), tuple((label(s.metric), tidy(s.value)) for s in run))
-    lines, words = _explained(data)
-    method = element("ul", *(element("li", line) for line in lines))
-    level = element("p", f"Significance level: {percent(data.level)}.")
-    body = (
-        lead("What ran, on what, and how the numbers were made."),
-        *(lead(sentence) for sentence in amount_of_text(data)),
-        element("div", element("h3", "Manifest"), shown),
-        *((element("div", element("h3", "The run"), measured.html()),) if run else ()),
-        element("div", element("h3", "How intervals are computed"), method, level),
-        element(
-            "div",
-            element("h3", "Glossary"),
-            element("dl", *_pairs(words), class_="glossary"),
-        ),
+    method, words = _explained(data)
+    body = html_part(
+        "provenance",
+        sentences=list(amount_of_text(data)),
+        manifest=list(_flattened(data.manifest)),
+        measured=measured.html() if run else "",
+        method=method,
+        level=percent(data.level),
+        glossary=words,
     )
-    return Chapter("provenance", "Provenance", "Provenance", body)
+    return Chapter("provenance", "Provenance", "Provenance", (body,))
 
 
 def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
@@ -242,11 +172,6 @@ def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
 
 def _meanings(about: str) -> Iterator[tuple[str, str]]:
     return ((word, text) for word, _, text in (line.partition(": ") for line in _words(about)))
-
-
-def _pairs(rows: Iterable[tuple[str, str]]) -> Iterator[Safe]:
-    for name, text in rows:
-        yield element("div", element("dt", name), element("dd", text))
 
 
 def _flattened(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:

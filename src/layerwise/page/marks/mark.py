@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from markupsafe import Markup
+
 from layerwise.page.arms import arm_slots
 from layerwise.page.data import ReportData
 from layerwise.page.figures.frame import Figure
 from layerwise.page.figures.palette import SERIES
 from layerwise.page.show import NUMBER, Show
-from layerwise.page.text.markup import Safe, element
+from layerwise.page.text.markup import html_part
 from layerwise.page.text.wording import label
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -48,25 +50,17 @@ class Picture:
     bent: bool = False
     leader: str | None = None
 
-    def controls(self) -> Safe:
-        """The choices as pills or menus; nothing for a follower."""
-        shown = [
-            _choice(self.name, index, choice) for index, choice in enumerate(self.choices) if len(choice.options) > 1
-        ]
-        shown += [_scale(self.name, self.bent)] if self.rooted else []
-        return element("div", *shown, class_="controls") if shown and self.leader is None else Safe("")
+    @property
+    def height(self) -> int:
+        return max(figure.layout["height"] for figure in self.variants.values())
 
-    def html(self) -> Safe:
-        height = max(figure.layout["height"] for figure in self.variants.values())
-        plot = element(
-            "div",
-            class_="plot",
-            data_figure=self.name,
-            role="img",
-            aria_label=self.alternative,
-            style=f"min-height:{height}px",
-        )
-        return element("figure", plot, element("p", class_="absent", hidden=True))
+    @property
+    def has_controls(self) -> bool:
+        return self.leader is None and (self.rooted or any(len(choice.options) > 1 for choice in self.choices))
+
+    def html(self) -> Markup:
+        """The place of the figure under its choices, as pills or menus; a follower has none."""
+        return html_part("figure", picture=self, most_pills=PILLS)
 
     def payload(self) -> dict[str, Any]:
         return {
@@ -74,31 +68,6 @@ class Picture:
             "leader": self.leader or self.name,
             "variants": {".".join(map(str, key)): figure.payload() for key, figure in self.variants.items()},
         }
-
-
-def _choice(name: str, index: int, choice: Choice) -> Safe:
-    if len(choice.options) > PILLS:
-        options = (element("option", text, value=str(at)) for at, text in enumerate(choice.options))
-        menu = element("select", *options, data_figure=name, data_choice=str(index))
-        return element("label", f"{choice.question} ", menu, class_="menu")
-    return _pills(choice.question, f"{name}-{index}", choice.options, {"data_figure": name, "data_choice": str(index)})
-
-
-def _scale(name: str, bent: bool) -> Safe:
-    data = {"data_figure": name, "data_scale": "y"}
-    return _pills("Scale", f"{name}-scale", ("linear", "square root"), data, chosen=int(bent))
-
-
-def _pills(question: str, group: str, options: Sequence[str], data: Mapping[str, str], chosen: int = 0) -> Safe:
-    pills = [
-        element(
-            "label",
-            element("input", type="radio", name=group, value=str(at), checked=at == chosen, **data),
-            element("span", text),
-        )
-        for at, text in enumerate(options)
-    ]
-    return element("fieldset", element("legend", question), *pills, class_="pills")
 
 
 Slots = Callable[[Sequence[str]], Mapping[str, int]]

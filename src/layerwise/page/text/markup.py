@@ -1,7 +1,4 @@
-"""HTML that escapes itself, because names in a report are user input.
-
-`element` escapes every child and attribute unless it already is `Safe`; `escaped` does so for Markdown.
-"""
+"""HTML from the templates of this package, which escape every name in them, and text that is safe in Markdown."""
 
 from __future__ import annotations
 
@@ -9,65 +6,40 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from html import escape
+from functools import cache
 
-VOID = frozenset({"meta", "input", "br", "hr", "col"})
-
-
-class Safe(str):
-    """Text that is HTML already, made by `element`, `join` or a file of this package."""
-
-    __slots__ = ()
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 
-def join(children: Iterable[str]) -> Safe:
-    """Children one after another, each escaped unless it is `Safe`.
+@cache
+def _templates() -> Environment:
+    loader = PackageLoader("layerwise.page", "templates")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
 
-    >>> join(["a < b", Safe("<br>")])
-    'a &lt; b<br>'
+
+def html_page(**values: object) -> str:
+    return _templates().get_template("page.html").render(**values)
+
+
+def html_part(name: str, **values: object) -> Markup:
+    """Write a part of a page by the macro `name` of `templates/parts.html`.
+
+    >>> html_part("measured", text="0.41 [0.38, 0.45]")
+    Markup('<span class="measured"><b>0.41</b> <small>[0.38, 0.45]</small></span>')
+    >>> html_part("measured", text="<b>")
+    Markup('<span class="measured"><b>&lt;b&gt;</b></span>')
     """
-    return Safe("".join(child if isinstance(child, Safe) else escape(child) for child in children))
+    return Markup(getattr(_templates().get_template("parts.html").module, name)(**values))
 
 
-def element(name: str, /, *children: str, **attributes: str | bool | None) -> Safe:
-    """Return an HTML element; attribute names lose a trailing underscore, and inner ones become hyphens.
-
-    `None` and `False` leave an attribute out; `True` writes it without a value.
-
-    >>> element("p", "1 < 2", class_="note", data_task="a & b")
-    '<p class="note" data-task="a &amp; b">1 &lt; 2</p>'
-    """
-    shown = "".join(_attribute(key, value) for key, value in attributes.items())
-    if name in VOID:
-        return Safe(f"<{name}{shown}>")
-    return Safe(f"<{name}{shown}>{join(children)}</{name}>")
-
-
-def _attribute(key: str, value: str | bool | None) -> str:
-    if value is None or value is False:
-        return ""
-    name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escape(value, quote=True)}"'
-
-
-def measured(text: str) -> Safe:
-    """A number with its interval behind it, smaller; a number alone stays as it is.
-
-    >>> measured("0.41 [0.38, 0.45]")
-    '<span class="measured"><b>0.41</b> <small>[0.38, 0.45]</small></span>'
-    """
-    value, bracket, interval = text.partition(" [")
-    inner = (element("small", f"[{interval}"),) if bracket else ()
-    return element("span", element("b", value), *((" ", *inner) if inner else ()), class_="measured")
-
-
-def embedded_json(name: str, value: object) -> Safe:
+def embedded_json(value: object) -> Markup:
+    """Return JSON that cannot end the script element around it."""
     try:
         text = _strict(value)
     except ValueError:  # a number that is not finite; most pages have none, and need no copy without them
         text = _strict(_finite(value))
-    body = Safe(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
-    return element("script", body, type="application/json", id=name)
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _strict(value: object) -> str:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from layerwise.page.text.markup import Safe, element, escaped, join, measured
+from markupsafe import Markup
+
+from layerwise.page.text.markup import escaped, html_part
 
 WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
 GAP = "  "
-FILTER = element(
-    "div",
-    element("label", "Find ", element("input", type="search", placeholder="any words of a row")),
-    element("output", aria_live="polite"),
-    class_="filters",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,45 +37,12 @@ class Table:
     code: tuple[int, ...] = ()
     tones: Mapping[tuple[int, int], Tone] = field(default_factory=dict)
     badges: Mapping[str, str] = field(default_factory=dict)
-    picture: Callable[[str], Safe] | None = None
+    picture: Callable[[str], Markup] | None = None
     is_sortable: bool = False
 
-    def html(self) -> Safe:
+    def html(self) -> Markup:
         """The table on the page; of a number the interval is set smaller."""
-        kinds = ["text" if index < self.numeric_from else "number" for index in range(len(self.head))]
-        sort = {"aria_sort": "none"} if self.is_sortable else {}
-        head = [
-            element("th", element("button", text, type="button") if sort else text, scope="col", class_=kind, **sort)
-            for text, kind in zip(self.head, kinds, strict=True)
-        ]
-        body = [
-            element(
-                "tr",
-                element("th", *([self.picture(row[0])] if self.picture else []), self._text(0, row[0]), scope="row"),
-                *(self._cell(line, at, text, kinds[at]) for at, text in enumerate(row) if at),
-            )
-            for line, row in enumerate(self.body)
-        ]
-        look = {"class_": "toned"} if self.tones else {"class_": "sortable"} if self.is_sortable else {}
-        table = element("table", element("thead", element("tr", *head)), element("tbody", join(body)), **look)
-        kind = "scroll bare" if self.tones else "scroll stacked badged" if self.badges else "scroll stacked"
-        scrolled = element("div", table, class_=kind, tabindex="0")
-        return join([FILTER, scrolled]) if self.is_sortable else scrolled
-
-    def _cell(self, line: int, column: int, text: str, kind: str) -> Safe:
-        shown, tone = measured(text) if kind == "number" else self._text(column, text), self.tones.get((line, column))
-        if tone is None:
-            return element("td", shown, class_=kind)
-        return element("td", shown, class_=f"{kind} {tone.name}", style=f"--left:{tone.strength:.3f}", title=tone.title)
-
-    def _text(self, column: int, text: str) -> str:
-        word, bracket, rest = text.partition(" (")
-        if word in self.badges:
-            return join([element("span", word, class_=f"badge {self.badges[word]}"), bracket, rest])
-        if column not in self.code or not text:
-            return text
-        lines = [part for line in text.split("\n") for part in (Safe(element("br")), line)][1:]
-        return element("code", *lines, style="user-select: all")
+        return html_part("table", it=self)
 
     def markdown(self) -> str:
         """The table with a line under its head; every cell is escaped.

@@ -7,35 +7,34 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from markupsafe import Markup
+
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding, Paper, Verdict
 from layerwise.page.published import group_by_paper, judge_published
 from layerwise.page.show import ABSENT
-from layerwise.page.text.markup import Safe, element, escaped
+from layerwise.page.text.markup import escaped, html_part
 from layerwise.page.text.number_format import tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import counted, listed
-from layerwise.page.writers.chapter import Chapter, folded, lead, note
-from layerwise.page.writers.html import badge
+from layerwise.page.writers.chapter import Chapter
 from layerwise.results.identity import model_name
 
-CHAPTER = Chapter("published", "Do published findings hold here?", "Published findings")
 HEAD = ("question", "verdict", "answer", "this run", "the paper")
 
 
 def published_chapter(data: ReportData) -> Chapter:
     """Return a table per paper, the paper with most findings first; statements and rules are folded."""
+    chapter = Chapter("published", "Do published findings hold here?", "Published findings")
     findings = judge_published(data)
     if not findings:
-        return CHAPTER.missing("This run measures nothing that the founding papers state.")
+        return replace(chapter, absence="This run measures nothing that the founding papers state.")
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
+    tested = f"{counted(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
-    body = (
-        lead(f"{counted(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."),
-        *(_write_paper(paper, own) for paper, own in papers),
-    )
-    return replace(CHAPTER, body=body)
+    body = (html_part("lead", text=tested), *(_write_paper(paper, own) for paper, own in papers))
+    return replace(chapter, body=body)
 
 
 def _count_verdicts(findings: Iterable[Finding]) -> str:
@@ -43,35 +42,28 @@ def _count_verdicts(findings: Iterable[Finding]) -> str:
     return listed([f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]])
 
 
-def _write_paper(paper: Paper, findings: Sequence[Finding]) -> Safe:
+def _write_paper(paper: Paper, findings: Sequence[Finding]) -> Markup:
     rows = tuple(
-        (each.question, badge(each.verdict), each.answer, each.number or ABSENT, _number_of_paper(each))
+        (
+            each.question,
+            html_part("badge", verdict=each.verdict),
+            each.answer,
+            each.number or ABSENT,
+            _number_of_paper(each),
+        )
         for each in findings
     )
-    details = element("ol", *map(_write_details, findings), class_="claims")
-    return folded(
-        f"{paper.title}: {_count_verdicts(findings)}",
-        note(paper.citation),
-        element("div", Table(HEAD, rows, numeric_from=len(HEAD)).html(), class_="verdicts"),
-        folded("Published statements, margins and rules", details),
+    return html_part(
+        "paper",
+        title=f"{paper.title}: {_count_verdicts(findings)}",
+        citation=paper.citation,
+        table=Table(HEAD, rows, numeric_from=len(HEAD)).html(),
+        details=[(each.question, *_statement(each), _rule(each), _power(each)) for each in findings],
     )
 
 
 def _number_of_paper(finding: Finding) -> str:
     return (finding.published and finding.published.number) or ABSENT
-
-
-def _write_details(finding: Finding) -> Safe:
-    statement, section = _statement(finding)
-    return element(
-        "li",
-        element(
-            "div",
-            element("h4", finding.question),
-            element("p", statement, " ", element("cite", section), class_="published"),
-        ),
-        element("p", _rule(finding), " ", _power(finding), class_="why"),
-    )
 
 
 def _statement(finding: Finding) -> tuple[str, str]:

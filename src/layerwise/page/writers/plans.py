@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from layerwise.page.figures.palette import EMBEDDING, depth_colour
-from layerwise.page.text.markup import Safe, element
+from layerwise.page.text.markup import html_part
 from layerwise.plan import Plan
 
 MAX_DRAWN_STEPS = 500
@@ -14,7 +16,7 @@ MAX_DRAWN_STEPS = 500
 FAINTEST = 0.3  # a weight near zero still has to be seen
 
 
-def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Safe:
+def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
     """Return the wiring of a plan as an SVG: the matrix A of x_j = sum_i A[j,i] d_i, one column for every update d_i.
 
     Rows are steps from top to bottom, the last one the output; a filled cell means step j reads update i, fainter for
@@ -23,7 +25,7 @@ def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Safe:
     A plan of more than `MAX_DRAWN_STEPS` steps has no picture.
     """
     if plan.cost().evaluations > MAX_DRAWN_STEPS:
-        return Safe("")
+        return Markup()
     rows = plan.matrix()
     size = len(rows)
     colours = [EMBEDDING, *(depth_colour(layer, depth) for layer in plan.order())]
@@ -31,20 +33,7 @@ def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Safe:
     for column in range(size):
         for first, last, weight in _runs([row[column] for row in rows]):
             paths[colours[column], _opacity(weight)].append(f"M{column} {first}h1v{last - first}h-1z")
-    shapes = [
-        element("path", d="".join(drawn), fill=colour, opacity=None if opacity == 1.0 else f"{opacity:g}")
-        for (colour, opacity), drawn in paths.items()
-    ]
-    return element(
-        "svg",
-        element("title", title) if title else Safe(""),
-        *shapes,
-        viewBox=f"0 0 {size} {size}",
-        class_="wiring",
-        role="img" if title else None,
-        aria_hidden=None if title else "true",
-        shape_rendering="crispEdges",
-    )
+    return html_part("wiring", size=size, title=title, paths=paths)
 
 
 def _runs(column: Sequence[float]) -> list[tuple[int, int, float]]:

@@ -7,21 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from markupsafe import Markup
+
 from layerwise.errors import PlanError
 from layerwise.page.data import ReportData
 from layerwise.page.derived.curves import SWAPPED, at_half, changed, curves, single
 from layerwise.page.derived.zones import SIMILARITIES, plan_zones
-from layerwise.page.figures.palette import series_slots
+from layerwise.page.figures.palette import depth_colour, series_slots
 from layerwise.page.finding import Verdict
 from layerwise.page.kind import Beside, Column, Drawn, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.page.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
 from layerwise.page.sections.quantized_layers import BITS
 from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, named
-from layerwise.page.text.markup import Safe, element
+from layerwise.page.text.markup import html_part
 from layerwise.page.text.number_format import in_perplexity, probability, tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import STOPPED, counted, label
-from layerwise.page.writers.chapter import depth_key
 from layerwise.page.writers.plans import wiring
 from layerwise.plan.windows import curve_families
 from layerwise.results import vocabulary as vocab
@@ -261,31 +262,26 @@ def plan_rows(data: ReportData) -> Table:
     )
 
 
-def _picture(data: ReportData, plan: str) -> Safe:
+def _picture(data: ReportData, plan: str) -> Markup:
     try:
         return wiring(data.schedules[plan], data.depth)
     except (KeyError, PlanError) as error:  # a row of a foreign store; a matrix of thousands of steps
-        return element("span", "?" if isinstance(error, KeyError) else "…", class_="wiring")
+        return html_part("no_wiring", text="?" if isinstance(error, KeyError) else "…")
 
 
-def _draw_examples(data: ReportData) -> Iterator[Safe]:
+def _draw_examples(data: ReportData) -> Markup:
     rows = swept.ranked(at_half(data), next(iter(data.tasks), None))
     plans = {row.condition: at_half(data).where(condition=row.condition).axis("plan")[0] for row in rows}
-    shown = [
-        element("figure", wiring(plan, data.depth), element("figcaption", label(str(strategy))))
+    wirings = {
+        label(str(strategy)): wiring(plan, data.depth)
         for strategy, text in plans.items()
         if (plan := data.schedules.get(text)) is not None
-    ]
-    if shown:
-        yield element("div", *shown, class_="examples")
+    }
+    return html_part("examples", wirings=wirings) if wirings else Markup()
 
 
-def _draw_key(data: ReportData) -> Iterator[Safe]:
-    yield depth_key(
-        data.depth,
-        element("span", element("i", class_="embedding"), " embedding"),
-        element("span", "fainter: a smaller weight"),
-    )
+def _draw_key(data: ReportData) -> Markup:
+    return html_part("depth_key", layers=[depth_colour(layer, data.depth) for layer in range(data.depth)])
 
 
 def _benchmark_rows(data: ReportData) -> Iterator[Score]:
