@@ -6,7 +6,7 @@ import pytest
 
 from conftest import tiny_llama
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
-from layerwise.errors import DataError, MeasureError
+from layerwise.errors import DataError
 from layerwise.results import Manifest, Run
 from layerwise.runner.minimal_pairs import (
     EvaluatedModel,
@@ -95,8 +95,6 @@ def test_rows_that_were_made_in_another_way_do_not_stay(run: Run) -> None:
     assert "have one text twice" in setting(replace(OTHER, pairs=(MinimalPair("a", "a", "u"),)), ScoringOptions())
 
 
-def test_two_suites_of_one_name_and_cold_judges_are_refused(run: Run) -> None:
+def test_two_suites_of_one_name_are_refused(run: Run) -> None:
     with pytest.raises(DataError, match="two sets of pairs are called 'pairs'"):
         evaluate_models([], [PAIRS, PAIRS], ScoringOptions(), run)
-    with pytest.raises(MeasureError, match="temperature of 0"):
-        ScoringOptions(temperature=0)

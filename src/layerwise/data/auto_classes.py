@@ -42,7 +42,6 @@ def without_retries(location: str | Path | None) -> Iterator[None]:
 
 
 def class_named(name: str) -> Any | None:
-    """What transformers calls `name`; `None` where it has nothing of that name."""
     return getattr(transformers, name, None)
 
 

@@ -27,7 +27,6 @@ SETTLED = 2_000_000_000
 
 
 def cache_folder() -> Path:
-    """The folder, as the environment of the process says; it need not be there."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named).expanduser().absolute()
@@ -69,7 +68,6 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def stamp(path: Path) -> Stamp:
-    """The stamp of a file. Raises `OSError` where there is none."""
     state = path.stat()
     return (str(path.absolute()), state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
 

@@ -138,7 +138,6 @@ def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
 
 
 def json_rows(path: Path) -> Iterator[FileRecord]:
-    """Yield the objects of a file of JSON lines. Raises `DataError` for a malformed line, and if there is none."""
     return _table(_lines(path), str(path), ".jsonl")
 
 

@@ -31,8 +31,6 @@ Example = dict[str, Tensor]
 
 
 class Examples(Dataset[Example]):
-    """Examples that can be counted and read in any order."""
-
     def __len__(self) -> int:
         raise NotImplementedError
 

@@ -72,7 +72,6 @@ Tensors = Mapping[str, StoredTensor]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration in a folder, as the values in its file. Raises `CheckpointError`."""
     if not (folder / CONFIG).is_file():
         contents = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
         raise CheckpointError(f"{folder} has no {CONFIG} (it holds {contents}); give a Hugging Face model folder")
@@ -112,7 +111,6 @@ def _wrong(folder: Path, key: str, value: object, wanted: str) -> CheckpointErro
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a checkpoint by name; raises `CheckpointError` if files are missing or malformed."""
     return {name: each for file in weight_files(folder, {}) for name, each in read_header(file).items()}
 
 

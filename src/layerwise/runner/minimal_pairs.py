@@ -5,7 +5,6 @@ A suite's note names its pairs and temperature; if they differ, the suite starts
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,16 +12,16 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.suites.minimal_pairs import PairSet
-from layerwise.errors import DataError, MeasureError
+from layerwise.errors import DataError
 from layerwise.measure.language.minimal_pairs import (
     CHANCE,
-    ParadigmResult,
     arm_rows,
-    evaluate_pairs,
+    judge_paradigms,
     paradigm_rows,
     stored_result,
+    suite_rows,
 )
-from layerwise.measure.language.pseudo_likelihood import TooLong
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
 from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import ALL, PARADIGM
 
@@ -37,10 +36,6 @@ class ScoringOptions:
     temperature: float = 1.0
     too_long: TooLong = "refuse"
     how: str = ""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise MeasureError(f"a temperature of {self.temperature} was asked for; give one above 0 (1 is the usual)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +115,28 @@ def _evaluate_model(
 ) -> None:
     stored = run.store.scores(pairs.suite)
     others = [row for row in stored if not model.has(row)]
-    partial = [row for row in stored if model.has(row) and row.kind == PARADIGM]
-    results = {name: stored_result(partial, members) for name, members in pairs.paradigms().items()}
-
-    def keep(result: ParadigmResult) -> None:
-        partial.extend(paradigm_rows(pairs.suite, model.arm, model.seed, result))
-        run.store.replace_scores(pairs.suite, [*others, *partial])
+    rows = [row for row in stored if model.has(row) and row.kind == PARADIGM]
+    known = {name: stored_result(rows, members) for name, members in pairs.paradigms().items()}
+    results = {name: result for name, result in known.items() if result is not None}
 
     def report_progress(paradigm: str, share: float) -> None:
         if progress is not None:
             progress(f"{model.arm}/{model.seed} {pairs.suite}: {paradigm}", share)
 
-    rows: list[Score] = evaluate_pairs(
-        *opened,
+    scorer = SentenceScorer.of(*opened)
+    judged = judge_paradigms(
+        scorer,
         pairs,
-        arm=model.arm,
-        seed=model.seed,
+        tuple(results),
         temperature=options.temperature,
         too_long=options.too_long,
-        done={name: result for name, result in results.items() if result is not None},
-        keep=keep,
         progress=report_progress,
     )
+    for result in judged:
+        results[result.paradigm] = result
+        rows += paradigm_rows(pairs.suite, model.arm, model.seed, result)
+        run.store.replace_scores(pairs.suite, [*others, *rows])
+    rows = suite_rows(pairs, results, opened[1], arm=model.arm, seed=model.seed, temperature=options.temperature)
     run.store.replace_scores(pairs.suite, [*others, *rows])
 
 

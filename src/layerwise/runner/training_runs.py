@@ -22,6 +22,7 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import splits_of, with_packed_training
 from layerwise.data.text.sources import HubText, is_hub_text
 from layerwise.data.text.token_cache import ReadText, TextSource
+from layerwise.data.vision.image_examples import Augmentation
 from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
@@ -62,7 +63,7 @@ def read_splits(
     *,
     seed: int,
     corpus: Corpus | None = None,
-    augmentation: str = "none",
+    augmentation: Augmentation = "none",
     check: bool = True,
     pack: bool = False,
 ) -> Splits:

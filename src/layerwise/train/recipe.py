@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from layerwise.data.vision.image_examples import Augmentation
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle
@@ -59,7 +60,7 @@ class Settings:
     epsilon: float = 1e-6
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    augmentation: str = "none"
+    augmentation: Augmentation = "none"
     precision: Precision = "float32"
     evals: int = 20
     from_scratch_factor: float = 3.0

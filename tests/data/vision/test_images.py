@@ -211,13 +211,6 @@ def test_folders_that_are_no_image_set_are_refused(split_folder: Path, what: str
         read_images(change(split_folder, what), preprocessing=SMALL)
 
 
-def test_unknown_names_are_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match="did you mean skip"):
-        read_images(folder, preprocessing=SMALL, unreadable="skipp")
-    with pytest.raises(DataError, match="did you mean crop"):
-        read_images(folder, preprocessing=SMALL, augmentation="crops")
-
-
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

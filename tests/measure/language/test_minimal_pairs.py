@@ -13,14 +13,15 @@ from layerwise.measure.language.minimal_pairs import (
     accuracy_rows,
     arm_rows,
     coverage,
-    evaluate_pairs,
     interval,
+    judge_paradigms,
     paradigm_result,
     paradigm_rows,
     preferences,
     stored_result,
+    suite_rows,
 )
-from layerwise.measure.language.pseudo_likelihood import Likelihoods, SentenceScorer
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
 from row_names import named
@@ -30,7 +31,7 @@ from tiny_tokenizers import character_tokenizer, word_tokenizer
 WORDS = ["cat", "cats", "dog", "runs", "run"]
 
 
-def knowing(liking: dict[str, float], words: list[str] = WORDS) -> tuple[BertForMaskedLM, SentenceScorer]:
+def knowing(liking: dict[str, float], words: list[str] = WORDS) -> SentenceScorer:
     tokenizer = word_tokenizer(words)
     model = BertForMaskedLM(
         BertConfig(
@@ -49,7 +50,7 @@ def knowing(liking: dict[str, float], words: list[str] = WORDS) -> tuple[BertFor
         model.cls.predictions.decoder.bias.zero_()
         for word, logit in liking.items():
             model.cls.predictions.decoder.bias[vocabulary[word]] = logit
-    return model, SentenceScorer.of(model, tokenizer)
+    return SentenceScorer.of(model, tokenizer)
 
 
 def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
@@ -61,9 +62,11 @@ def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
         MinimalPair("cat runs", "runs cat", "order", "phrase"),
         MinimalPair("dog runs", "dog run", "other", "agreement"),
     )
-    model, speaker = knowing({"cat": 2.0, "runs": 1.0})
+    speaker = knowing({"cat": 2.0, "runs": 1.0})
     assert preferences(speaker, pairs).tolist() == [1.0, 1.0, 0.0, 0.5, 1.0]
-    rows = evaluate_pairs(model, speaker.tokenizer, PairSet("pairs", "five", pairs), arm="planted", seed=0)
+    suite = PairSet("pairs", "five", pairs)
+    results = {each.paradigm: each for each in judge_paradigms(speaker, suite)}
+    rows = suite_rows(suite, results, speaker.tokenizer, arm="planted", seed=0)
     found = {(row.kind, row.task, row.metric): row.value for row in rows}
     assert found["paradigm", "number", "accuracy"] == pytest.approx(2 / 3)
     assert found["paradigm", "order", "accuracy"] == 0.5
@@ -79,31 +82,17 @@ def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
 def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     unit = float(np.finfo(np.float32).eps) / 2
     said = [-20.0, -20.0 * (1 + 5 * unit), -20.0 * (1 + 5 * unit), -20.0, -20.0, -20.0 * (1 + 7 * unit), -21.0, -20.0]
-    monkeypatch.setattr(minimal_pairs, "log_likelihoods", lambda *_, **__: Likelihoods(np.array(said), 8, 8))
-    _, speaker = knowing({})
+    monkeypatch.setattr(minimal_pairs, "log_likelihoods", lambda *_, **__: np.array(said))
+    speaker = knowing({})
     assert preferences(speaker, [MinimalPair("cat", "dog", "a")] * 4).tolist() == [0.5, 0.5, 1.0, 0.0]
 
 
 def test_paradigms_that_are_there_are_not_judged_again() -> None:
-    model, speaker = knowing({"cat": 1.0})
     pairs = PairSet("pairs", "p", (MinimalPair("cat", "dog", "a"), MinimalPair("cat", "run", "b")))
-    kept: list[ParadigmResult] = []
-    known = {"a": ParadigmResult("a", "a", right=0, tied=0, wrong=1)}
     told: list[tuple[str, float]] = []
-    rows = evaluate_pairs(
-        model,
-        speaker.tokenizer,
-        pairs,
-        arm="x",
-        seed=0,
-        done=known,
-        keep=kept.append,
-        progress=lambda name, share: told.append((name, share)),
-    )
-    assert kept == [ParadigmResult("b", "b", right=1, tied=0, wrong=0)]
+    judged = judge_paradigms(knowing({"cat": 1.0}), pairs, ["a"], progress=lambda *step: told.append(step))
+    assert list(judged) == [ParadigmResult("b", "b", right=1, tied=0, wrong=0)]
     assert told[-1] == ("b", 1.0)
-    values = {(row.kind, row.task): row.value for row in rows if row.metric == "accuracy"}
-    assert values["paradigm", "a"] == 0.0
 
 
 @settings(max_examples=by_tier(fast=6, nightly=100), deadline=None)
@@ -145,7 +134,7 @@ def test_skipped_pairs_are_counted_and_not_judged() -> None:
     assert paradigm_result(pairs, np.array([1.0, np.nan, 0.5])) == ParadigmResult("uid", "uid", 1, 1, 0, skipped=1)
     with pytest.raises(MeasureError, match="every pair of 'uid' is longer"):
         paradigm_result(pairs, np.full(3, np.nan))
-    _, speaker = knowing({"cat": 1.0})
+    speaker = knowing({"cat": 1.0})
     long = MinimalPair("cat " * 30, "dog", "uid")
     found = preferences(speaker, [long, MinimalPair("cat", "dog", "uid")], too_long="skip")
     assert found.tolist()[1] == 1.0

@@ -83,20 +83,14 @@ def _wanted(parts: tuple[str, ...]) -> bool:
     return _EXCLUDED.isdisjoint(parts) and not parts[0].startswith(("_sysconfigdata", "config-"))
 
 
+@cache
 def documents(split: str, kind: str) -> tuple[PythonText, ...]:
     """The documents of one split (`train`, `heldout`) and one kind (`prose`, `code`), sorted by module.
 
-    Files that are empty, undecodable or unparsable are passed over. Raises `DataError` for an unknown split or kind.
+    Files that are empty, undecodable or unparsable are passed over. Raises `DataError` for an unknown split.
     """
     if split not in SPLITS:
         raise DataError(f"unknown split {split!r}; {near_matches(split, SPLITS)}")
-    if kind not in KINDS:
-        raise DataError(f"unknown kind of document {kind!r}; {near_matches(kind, KINDS)}")
-    return _documents(split, kind)
-
-
-@cache
-def _documents(split: str, kind: str) -> tuple[PythonText, ...]:
     chosen = [(module, path) for module, path in modules().items() if split_of(module) == split]
     texts = ((module, _text(module, path, kind)) for module, path in chosen)
     return tuple(PythonText(module, kind, text) for module, text in texts if text.strip())

@@ -14,13 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from layerwise.data.splits import digest, stratified
-from layerwise.errors import DataError, near_matches
-
-METRICS = ("mcc", "f1", "accuracy")
-"""What a classification is scored by: Matthews' correlation, F1 of the label numbered 1, or the share that is right."""
-
-CORRELATIONS = ("pearson", "spearman")
-"""What a regression is scored by: the correlation of answers with scores, or of the ranks of the two."""
+from layerwise.errors import DataError
 
 SELECTION = 0.1
 """The share of a training file that selects, where no file of its own is there for that."""
@@ -42,9 +36,9 @@ class Labelled(NamedTuple):
 class ClassificationTask:
     """One benchmark task for fine-tuning.
 
-    `measure` and `name` are those of its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` is
-    reported and selects; `also` is reported as well. `source` names the files of the sets. Raises `DataError` for an
-    empty set, a label without a name, an unknown metric, or a test example in another set.
+    `measure` and `name` are those of its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` (`mcc`,
+    `f1` of the label numbered 1, `accuracy`; of a regression `pearson`, `spearman`) is reported and selects; `also` is
+    reported as well. `source` names the files of the sets. Raises `DataError` for an empty set.
     """
 
     measure: str
@@ -58,25 +52,9 @@ class ClassificationTask:
     also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = CORRELATIONS if self.is_regression else METRICS
-        for metric in self.metrics:
-            if metric not in known:
-                raise DataError(f"{self.name}: metric {metric!r} is not known; {near_matches(metric, known)}")
-        if "f1" in self.metrics and len(self.labels) != 2:
-            raise DataError(f"{self.name}: f1 is of two labels, and it has {len(self.labels)}; use accuracy or mcc")
         for split, examples in self.sets.items():
             if not examples:
                 raise DataError(f"{self.name}: its {split} set is empty; give it at least one example")
-            numbers = {example.label for example in examples}
-            if not self.is_regression and not numbers <= set(range(len(self.labels))):
-                raise DataError(
-                    f"{self.name}: its {split} set has the labels {sorted(numbers)}, "
-                    f"but only 0 to {len(self.labels) - 1} have names ({', '.join(self.labels)})"
-                )
-        reported = {example.content for example in self.test}
-        for split in ("train", "selection"):
-            if any(example.content in reported for example in self.sets[split]):
-                raise DataError(f"{self.name}: a test example is in the {split} set too; leave it out of one of them")
 
     @property
     def is_regression(self) -> bool:
@@ -92,7 +70,6 @@ class ClassificationTask:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over every example, its label and its set."""
         return digest(
             (split, self._named(example.label), repr(example.content).encode())
             for split, examples in self.sets.items()
@@ -132,8 +109,8 @@ def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[L
 def cut(examples: Sequence[Labelled], seed: int, *, by_label: bool = True) -> tuple[tuple[Labelled, ...], ...]:
     """Cut one file into training and selection examples: the share `SELECTION` of every label, drawn from `seed`.
 
-    Scores of a regression are not labels: without `by_label` the share of all examples is drawn. A text that stands in
-    the file twice, and was drawn for selection once, is left out of training.
+    Without `by_label` (scores of a regression) the share of all examples is drawn. A text that is in the file twice,
+    and was drawn for selection once, is left out of training.
 
     >>> rows = [Labelled(str(number), None, number % 2) for number in range(20)]
     >>> train, selection = cut(rows, seed=0)
@@ -154,7 +131,6 @@ def task_of_files(
     files: Mapping[Path, tuple[Labelled, ...]],
     seed: int,
 ) -> ClassificationTask:
-    """Build a task from a training and a test file with disjoint sets; a tenth of the training file selects."""
     (first, taught), (second, test) = files.items()
     train, selection = cut(without(taught, test), seed, by_label=bool(labels))
     source = f"taught on {first.name}, selected on a tenth of {first.name} (seed {seed}), reported on {second.name}"

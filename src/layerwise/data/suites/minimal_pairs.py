@@ -89,7 +89,6 @@ class PairSet:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over every pair in order."""
         return digest(self.pairs)
 
     def paradigms(self) -> dict[str, tuple[MinimalPair, ...]]:
@@ -110,7 +109,6 @@ class PairSet:
 
 
 def digest(pairs: Iterable[MinimalPair]) -> str:
-    """SHA-256 over pairs in order."""
     checksum = hashlib.sha256()
     for pair in pairs:
         cells = (pair.good, pair.bad, pair.paradigm, pair.term, pair.field, pair.good_start, pair.bad_start)
@@ -202,7 +200,6 @@ SUITES = tuple(_LAYOUTS)
 
 
 def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> PairSet:
-    """Find the pairs of a suite (one of `SUITES`) in and below `folder`; raises `DataError` if unknown or not found."""
     if suite not in SUITES:
         raise DataError(f"unknown suite {suite!r}; {near_matches(suite, SUITES)}")
     if not folder.is_dir():

@@ -53,8 +53,6 @@ class ProbedFeature:
 
 @dataclass(frozen=True, slots=True)
 class ProbedText:
-    """The sentences, as words, and the features that are asked of them."""
-
     sentences: tuple[tuple[str, ...], ...]
     features: tuple[ProbedFeature, ...]
 

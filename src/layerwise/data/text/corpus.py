@@ -121,7 +121,6 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
 
 
 def source_files(root: Path) -> list[Path]:
-    """The files that `read_corpus` reads for a path, in their order. Raises `DataError` where there are none."""
     if is_hub_text(root):
         return HubText.parse(str(root)).files()
     kind = kind_of(root)

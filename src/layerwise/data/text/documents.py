@@ -67,7 +67,6 @@ class Document:
 
     @property
     def prompt(self) -> str:
-        """The characters before the answer; empty when the whole text is scored."""
         return "" if self.answer_start is None else self.text[: self.answer_start]
 
     @property

@@ -44,7 +44,6 @@ class Segments:
 
     @property
     def owners(self) -> NDArray[np.int32]:
-        """The number of the document of each segment, shape (segments,)."""
         return np.asarray(self.rows.data.column("document").to_numpy())
 
     def ids(self, numbers: Sequence[int]) -> list[NDArray[Any]]:

@@ -67,8 +67,6 @@ def _document(record: Mapping[str, Any], location: str, fallback_id: str, task: 
 
 @dataclass(frozen=True, slots=True)
 class HubText:
-    """A split of a dataset, or the first `limit` of its rows."""
-
     name: str
     revision: str | None
     configuration: str | None
@@ -89,7 +87,6 @@ class HubText:
         return cls(parts["name"], parts["revision"], parts["configuration"] or None, parts["split"] or "train", limit)
 
     def documents(self, task: str) -> Iterator[Document]:
-        """Its documents, whose ids end in the number of the row. Raises `DataError` where it cannot be read."""
         import datasets
 
         try:
@@ -129,7 +126,6 @@ class HubText:
             ) from error
 
     def files(self) -> list[Path]:
-        """The files of a folder; none where the dataset is on the hub."""
         folder = Path(self.name)
         if not folder.is_dir():
             return []

@@ -182,11 +182,9 @@ class MaskedSegments(Dataset[Example]):
         self.seed = seed
 
     def __getitem__(self, draw: Draw) -> Example:
-        """`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`."""
         return self.__getitems__([draw])[0]
 
     def __getitems__(self, draws: Sequence[Draw]) -> list[Example]:
-        """The examples of one batch; the name is that which torch's data loader looks for."""
         examples: list[Example] = []
         for (length, step), some in groupby(draws, key=lambda draw: (draw.length, draw.step)):
             group = list(some)
@@ -219,11 +217,9 @@ class FixedMasks(Examples):
         return len(self.numbers)
 
     def __getitem__(self, index: int) -> Example:
-        """`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`."""
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Example]:
-        """The examples of one batch; the name is that which torch's data loader looks for."""
         numbers = self.numbers[list(indices)].tolist()
         length = self.segments.length
         random = uniforms((0, HELD_OUT, length), numbers, self.masking.numbers(length - AROUND))

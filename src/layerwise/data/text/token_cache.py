@@ -73,8 +73,6 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """A text with its tokenizer, and what was done to divide it."""
-
     tokenizer: PreTrainedTokenizerBase
     text: PretrainingText
     notes: tuple[str, ...]

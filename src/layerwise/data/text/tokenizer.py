@@ -67,7 +67,6 @@ def load_tokenizer(
 
 
 def masking_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The id of the mask token; `DataError` when there is none, for then no masked-token loss exists."""
     token_id: Any = tokenizer.mask_token_id
     if not isinstance(token_id, int):
         raise DataError(
@@ -79,8 +78,6 @@ def masking_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One entry of a llama2.c file: the text it stands for and the score of merging two pieces into it."""
-
     text: str
     score: float
 

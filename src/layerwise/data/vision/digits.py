@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from layerwise.data.splits import SPLITS, Splits, digest, limited, stratified
-from layerwise.data.vision.image_examples import Pixels, Scaling
+from layerwise.data.vision.image_examples import Augmentation, Pixels, Scaling
 from layerwise.data.vision.preprocessing import Preprocessing
 
 SIDE = 8
@@ -28,13 +28,17 @@ _WHITEST = 255
 
 
 def digits(
-    augmentation: str = "none", preprocessing: Preprocessing | None = None, *, limit: int | None = None, seed: int = 0
+    augmentation: Augmentation = "none",
+    preprocessing: Preprocessing | None = None,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
 ) -> Splits:
     """The digits as float32 pixels x / 8 - 1 of shape (1, 8, 8), ink x from 0 to 16; the split is always the same.
 
     `augmentation` changes the training examples alone. `preprocessing` gives the digits the size and colours of a model
     that was made for other images. `limit` keeps at most so many of each split, evenly over the classes, drawn from
-    `seed`. Raises `DataError` for an augmentation that does not exist, and for a limit below one of each class.
+    `seed`. Raises `DataError` for a limit below one of each class.
     """
     from sklearn.datasets import load_digits
 

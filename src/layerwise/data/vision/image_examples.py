@@ -10,25 +10,23 @@ Augmentation uses torch's global generator, which checkpoints save, so a resumed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from layerwise.data.splits import Example, Examples
-from layerwise.errors import DataError, near_matches
 
-AUGMENTATIONS = ("none", "crop", "crop+flip")
+Augmentation = Literal["none", "crop", "crop+flip"]
 
 _REACH = 8
 
 
 class ImageExamples(Examples):
-    """Images with `labels`, int64 of shape (images,). Raises `DataError` for an unknown `augmentation`."""
-
-    def __init__(self, labels: Tensor, scaling: Scaling, augmentation: str = "none") -> None:
+    def __init__(self, labels: Tensor, scaling: Scaling, augmentation: Augmentation = "none") -> None:
         self.labels = labels
-        self.augmentation = check_augmentation(augmentation)
+        self.augmentation = augmentation
         self._scaling = scaling
 
     def image(self, index: int) -> Tensor:
@@ -46,12 +44,11 @@ class ImageExamples(Examples):
 class Pixels(ImageExamples):
     """Images of an array `pixels`, uint8 of shape (images, channels, height, width)."""
 
-    def __init__(self, pixels: Tensor, labels: Tensor, scaling: Scaling, augmentation: str = "none") -> None:
+    def __init__(self, pixels: Tensor, labels: Tensor, scaling: Scaling, augmentation: Augmentation = "none") -> None:
         super().__init__(labels, scaling, augmentation)
         self.pixels = pixels
 
     def image(self, index: int) -> Tensor:
-        """The bytes of an image, uint8 of shape (channels, height, width)."""
         return self.pixels[index]
 
 
@@ -64,19 +61,10 @@ class Scaling:
         self._top = top
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Float32 of the shape of `pixels`, (..., channels, height, width)."""
         return (pixels.float() / self._top - self._mean) / self._std
 
 
-def check_augmentation(name: str) -> str:
-    """`name` itself. Raises `DataError` for a name that is not in `AUGMENTATIONS`."""
-    if name not in AUGMENTATIONS:
-        raise DataError(f"unknown augmentation {name!r}; {near_matches(name, AUGMENTATIONS)}")
-    return name
-
-
 def augmented(pixels: Tensor, name: str) -> Tensor:
-    """The image `pixels` of shape (channels, height, width) after the augmentation called `name`, same shape."""
     if name == "none":
         return pixels
     height, width = pixels.shape[-2:]

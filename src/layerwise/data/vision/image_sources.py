@@ -52,7 +52,6 @@ class ImageSource:
     read: Callable[[], bytes]
 
     def image(self) -> Image.Image:
-        """The image, decoded. Raises `DataError` that names it where it cannot be read."""
         try:
             return decoded(self.read())
         except (DataError, OSError) as error:
@@ -115,7 +114,6 @@ def _check_pixels(image: Image.Image) -> None:
 
 
 def image_bytes(file: Path) -> bytes:
-    """The content of a file of an image. Raises `DataError` with the bare reason."""
     try:
         return read_bytes(file, MOST_BYTES)
     except Unreadable as error:

@@ -9,26 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from layerwise.data.splits import SPLITS, Examples, Splits, digest, selecting_on_reported
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_division import ImageDivision, divided
-from layerwise.data.vision.image_examples import ImageExamples, check_augmentation
+from layerwise.data.vision.image_division import SelectOn, divided
+from layerwise.data.vision.image_examples import Augmentation, ImageExamples
 from layerwise.data.vision.image_reading import ReadImages, read_all
 from layerwise.data.vision.image_sets import listed_images
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
 from layerwise.data.vision.preprocessing import Preprocessing
-from layerwise.errors import DataError, near_matches
+from layerwise.errors import DataError
 
 MOST_PIXELS_KEPT = 2 * 2**30
 """Up to so many bytes of pixels are kept decoded: 14,000 images of 224 x 224, or 700,000 of 32 x 32."""
-
-UNREADABLE = ("refuse", "skip")
-"""What is done about images that cannot be read."""
 
 _NAMED = 5
 
@@ -38,10 +35,10 @@ def read_images(
     *,
     preprocessing: Preprocessing,
     seed: int = 0,
-    unreadable: str = "refuse",
-    augmentation: str = "none",
+    unreadable: Literal["refuse", "skip"] = "refuse",
+    augmentation: Augmentation = "none",
     limit: int | None = None,
-    select_on: str = "held-out",
+    select_on: SelectOn = "held-out",
     progress: Callable[[int, int], None] | None = None,
 ) -> Splits:
     """Read the images at `where`: a folder of class folders, a dataset of the hub or its folder, or `digits`.
@@ -52,17 +49,12 @@ def read_images(
 
     Raises `DataError` for a path that does not exist or is a file, for images without classes, and for too few images.
     """
-    check_augmentation(augmentation)
-    if unreadable not in UNREADABLE:
-        raise DataError(
-            f"unknown way to treat unreadable images {unreadable!r}; {near_matches(unreadable, UNREADABLE)}"
-        )
     if str(where) == "digits" and not Path(where).exists():
         splits = digits(augmentation, preprocessing, limit=limit, seed=seed)
         return selecting_on_reported(splits) if select_on == "reported" else splits
     listed = listed_images(where)
-    division = divided(listed, seed, select_on).limited(limit, seed).ordered(seed)
-    pictures = [picture for part in division.parts.values() for picture in part]
+    division, origin = divided(listed, seed, select_on, limit)
+    pictures = [picture for part in division.values() for picture in part]
     is_small = len(pictures) * preprocessing.bytes <= MOST_PIXELS_KEPT
     reading = read_all(pictures, preprocessing if is_small else None, listed.fingerprint, progress)
     if reading.faults and unreadable == "refuse":
@@ -70,13 +62,12 @@ def read_images(
     skipped = tuple(picture.name for picture in pictures if picture.name in reading.faults)
     copies = _copies(division, reading)
     gone = {*skipped, *copies}
-    left = {split: [each for each in part if each.name not in gone] for split, part in division.parts.items()}
+    left = {split: [each for each in part if each.name not in gone] for split, part in division.items()}
     selected_apart = select_on != "reported"
     _refuse_empty(left, listed, SPLITS if selected_apart else ("train", "test"))
-    examples = {
-        split: _examples(left[split], reading, preprocessing, augmentation if split == "train" else "none")
-        for split in SPLITS
-    }
+    train, validation, test = (
+        _examples(left[split], reading, preprocessing, augmentation if split == "train" else "none") for split in SPLITS
+    )
     rows = (
         (split, listed.classes[picture.label], reading.digests[picture.name])
         for split in SPLITS
@@ -85,13 +76,13 @@ def read_images(
     splits = Splits(
         listed.name,
         digest(rows),
-        examples["train"],
-        examples["validation"],
-        examples["test"],
+        train,
+        validation,
+        test,
         classes=listed.classes,
         skipped=skipped,
         copies=copies,
-        origin=division.origin,
+        origin=origin,
     )
     return splits if selected_apart else selecting_on_reported(splits)
 
@@ -105,7 +96,7 @@ class KeptImages(ImageExamples):
         rows: Sequence[int],
         labels: Tensor,
         preprocessing: Preprocessing,
-        augmentation: str = "none",
+        augmentation: Augmentation = "none",
     ) -> None:
         super().__init__(labels, preprocessing.scaling, augmentation)
         self._column = column
@@ -113,16 +104,13 @@ class KeptImages(ImageExamples):
         self._shape = (preprocessing.channels, preprocessing.height, preprocessing.width)
 
     def image(self, index: int) -> Tensor:
-        """The bytes of an image, uint8 of shape (channels, height, width)."""
         content = bytearray(self._column[self._rows[index]].as_buffer())
         return torch.frombuffer(content, dtype=torch.uint8).reshape(self._shape)
 
 
 class DecodedWhenRead(ImageExamples):
-    """Images that are decoded each time they are read."""
-
     def __init__(
-        self, pictures: Sequence[ImageSource], preprocessing: Preprocessing, augmentation: str = "none"
+        self, pictures: Sequence[ImageSource], preprocessing: Preprocessing, augmentation: Augmentation = "none"
     ) -> None:
         labels = torch.tensor([picture.label for picture in pictures], device="cpu")
         super().__init__(labels, preprocessing.scaling, augmentation)
@@ -130,7 +118,6 @@ class DecodedWhenRead(ImageExamples):
         self.preprocessing = preprocessing
 
     def image(self, index: int) -> Tensor:
-        """The bytes of an image, uint8 of shape (channels, height, width). Raises `DataError` for a damaged one."""
         return self.preprocessing.pixels(self.pictures[index].image())
 
 
@@ -165,7 +152,7 @@ def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
 
 
 def _examples(
-    pictures: Sequence[ImageSource], reading: ReadImages, preprocessing: Preprocessing, augmentation: str
+    pictures: Sequence[ImageSource], reading: ReadImages, preprocessing: Preprocessing, augmentation: Augmentation
 ) -> Examples:
     if reading.pixels is None:
         return DecodedWhenRead(pictures, preprocessing, augmentation)
@@ -183,11 +170,11 @@ def _unreadable(faults: Mapping[str, str], total: int, name: str) -> str:
     )
 
 
-def _copies(division: ImageDivision, reading: ReadImages) -> tuple[str, ...]:
+def _copies(division: Mapping[str, Sequence[ImageSource]], reading: ReadImages) -> tuple[str, ...]:
     later: set[bytes] = set()
     copies: list[str] = []
     for split in reversed(SPLITS):
-        names = [picture.name for picture in division.parts[split]]
+        names = [picture.name for picture in division[split]]
         copies += (name for name in names if reading.digests[name] in later and name not in reading.faults)
         later.update(reading.digests[name] for name in names)
     return tuple(copies)

@@ -23,8 +23,6 @@ from layerwise.results.rows import Score
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Benchmarks:
-    """Benchmarks with their questions loaded, ready to be run under many plans."""
-
     names: tuple[str, ...]
     loaded: Any
 

@@ -28,8 +28,6 @@ ScoredTokens = tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LanguageModelHead:
-    """What `model` does with the last states of `body`, token by token."""
-
     model: nn.Module
     body: nn.Module
 

@@ -8,19 +8,18 @@ several are averaged with equal weight, as in BLiMP (`interval`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.data.text.passages import Passage, words
 from layerwise.errors import MeasureError
-from layerwise.measure.language.pseudo_likelihood import BATCH_TOKENS, SentenceScorer, TooLong, log_likelihoods
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong, log_likelihoods
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.results.rows import Score
@@ -59,7 +58,6 @@ def margins(
     pairs: Sequence[MinimalPair],
     *,
     temperature: float = 1.0,
-    batch_tokens: int = BATCH_TOKENS,
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
 ) -> Numbers:
@@ -73,10 +71,8 @@ def margins(
         for pair in pairs
         for passage in (Passage(pair.good, pair.good_start), Passage(pair.bad, pair.bad_start))
     ]
-    likelihoods = log_likelihoods(
-        scorer, passages, temperature=temperature, batch_tokens=batch_tokens, too_long=too_long, progress=progress
-    )
-    good, bad = likelihoods.values[0::2], likelihoods.values[1::2]
+    nats = log_likelihoods(scorer, passages, temperature=temperature, too_long=too_long, progress=progress)
+    good, bad = nats[0::2], nats[1::2]
     # Each term is a logit less a log-sum-exp in float32: three roundings of half an epsilon each, in both texts.
     rounding = 3 * np.finfo(np.float32).eps * np.maximum(np.abs(good), np.abs(bad))
     return np.where(np.abs(good - bad) <= rounding, 0.0, good - bad)
@@ -108,57 +104,45 @@ def paradigm_result(pairs: Sequence[MinimalPair], judgements: Preferences) -> Pa
     return ParadigmResult(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
 
 
-def evaluate_pairs(
-    model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
+def judge_paradigms(
+    scorer: SentenceScorer,
     pairs: PairSet,
+    done: Collection[str] = (),
     *,
-    arm: str,
-    seed: int | None = None,
     temperature: float = 1.0,
-    batch_tokens: int = BATCH_TOKENS,
     too_long: TooLong = "refuse",
-    done: Mapping[str, ParadigmResult] | None = None,
-    keep: Callable[[ParadigmResult], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
-) -> list[Score]:
-    """Compute the rows of `model` on `pairs`: accuracies, chance, coverage, temperature (see the module).
-
-    `done` holds results of paradigms that are not evaluated again, `keep` receives each new result, and `progress` the
-    current paradigm and the share that is done.
-
-    >>> from layerwise.data.suites.generated import generated_pairs  # doctest: +SKIP
-    >>> evaluate_pairs(model, tokenizer, generated_pairs(), arm="elc", seed=0)[0].metric    # doctest: +SKIP
-    'accuracy'
-    """
-    scorer = SentenceScorer.of(model, tokenizer)
-    results = dict(done or {})
+) -> Iterator[ParadigmResult]:
+    """Yield the result of each paradigm that is not `done`; `progress` receives its name and the share of the suite."""
     paradigms = pairs.paradigms()
     release_freed()
     for number, (name, members) in enumerate(paradigms.items()):
-        if name in results:
+        if name in done:
             continue
 
         def report_progress(share: float, name: str = name, number: int = number) -> None:
             if progress is not None:
                 progress(name, (number + share) / len(paradigms))
 
-        evaluated = preferences(
-            scorer,
-            members,
-            temperature=temperature,
-            batch_tokens=batch_tokens,
-            too_long=too_long,
-            progress=report_progress,
-        )
-        results[name] = paradigm_result(members, evaluated)
+        judged = preferences(scorer, members, temperature=temperature, too_long=too_long, progress=report_progress)
+        result = paradigm_result(members, judged)
         release_freed()
-        if keep is not None:
-            keep(results[name])
-    known = coverage(tokenizer, pairs)
-    measured = {"chance": CHANCE, "temperature": temperature, **known}
+        yield result
+
+
+def suite_rows(
+    pairs: PairSet,
+    results: Mapping[str, ParadigmResult],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    arm: str,
+    seed: int | None,
+    temperature: float = 1.0,
+) -> list[Score]:
+    """Return the rows of a model on a suite: accuracies, chance, temperature and coverage (see the module)."""
+    measured = {"chance": CHANCE, "temperature": temperature, **coverage(tokenizer, pairs)}
     return [
-        *accuracy_rows(pairs.suite, arm, seed, [results[name] for name in paradigms]),
+        *accuracy_rows(pairs.suite, arm, seed, [results[name] for name in pairs.paradigms()]),
         *(Score(pairs.suite, metric, value, arm=arm, seed=seed) for metric, value in measured.items()),
     ]
 

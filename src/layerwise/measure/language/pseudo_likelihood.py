@@ -44,19 +44,6 @@ COPIES = 1 << 22  # tokens of masked copies that are held together: 100 MiB whil
 _UNLIMITED = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Likelihoods:
-    """Nats of each passage (`nan` if too long), the number of texts the model ran on (`copies`), and scored tokens."""
-
-    values: Numbers
-    copies: int
-    tokens: int
-
-    @property
-    def skipped(self) -> int:
-        return int(np.isnan(self.values).sum())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceScorer:
     """A language model with its tokenizer and training objective.
@@ -86,7 +73,6 @@ class SentenceScorer:
 
     @property
     def positions(self) -> int | None:
-        """The longest text in tokens, as model and tokenizer say; `None` where neither does."""
         known = [longest_input(self.model), getattr(self.tokenizer, "model_max_length", None)]
         return min((each for each in known if isinstance(each, int) and 0 < each < _UNLIMITED), default=None)
 
@@ -101,36 +87,31 @@ def log_likelihoods(
     passages: Sequence[Passage],
     *,
     temperature: float = 1.0,
-    batch_tokens: int = BATCH_TOKENS,
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
-) -> Likelihoods:
+) -> Numbers:
     """Return the (pseudo-)log-likelihood in nats of every passage; see the module for the formula.
 
-    `too_long="skip"` skips passages beyond the model's positions; `progress` receives the share that is done.
-    Raises `MeasureError` for a temperature that is not positive and for non-finite logits, `DataError` for passages
-    that are too long and for unknown tokens.
+    With `too_long="skip"` it is `nan` for passages beyond the model's positions; `progress` receives the share that is
+    done. Raises `MeasureError` for non-finite logits, and `DataError` for passages that are too long and for unknown
+    tokens.
     """
-    if not temperature > 0:
-        raise MeasureError(f"a temperature of {temperature} was asked for; it must be positive, and 1 changes nothing")
     lines = encode(scorer.tokenizer, passages, scorer.objective)
     kept = _within(lines, passages, scorer.positions, too_long)
     _check_vocabulary(kept, scorer.vocabulary)
     score = _masked if scorer.objective == "masked_token" else _causal
     by_line: dict[EncodedPassage, float] = {}
-    copies = 0
     total = sum(len(line.ids) for line in kept)
     with evaluating(scorer.model), torch.inference_mode(), _narrowed(scorer.body) as read_at:
         for group in _by_length(kept):
-            values, made = score(_Pass(scorer, read_at, temperature, batch_tokens), group)
+            values = score(_Pass(scorer, read_at, temperature), group)
             by_line |= dict(zip(group, values.tolist(), strict=True))
-            copies += made
             if progress is not None:
                 progress(sum(len(line.ids) for line in by_line) / total)
     values = np.array([by_line.get(line, np.nan) for line in lines])
     if np.isnan([by_line[line] for line in kept]).any() or np.isinf(values).any():
         raise MeasureError("some sentences have a likelihood that is not finite; run the model in float32")
-    return Likelihoods(values, copies, sum(len(line.scored) for line in lines if line in by_line))
+    return values
 
 
 def _within(
@@ -171,10 +152,9 @@ class _Pass:
     scorer: SentenceScorer
     read_at: list[Tensor]
     temperature: float
-    batch_tokens: int
 
     def rows(self, length: int, logits: int) -> int:
-        return max(1, min(self.batch_tokens // length, ENTRIES // (logits * self.scorer.vocabulary)))
+        return max(1, min(BATCH_TOKENS // length, ENTRIES // (logits * self.scorer.vocabulary)))
 
     def logits(self, ids: Tensor) -> Tensor:
         model = self.scorer.model
@@ -188,7 +168,7 @@ class _Pass:
         return exact_on_cpu(scaled[rows, targets] - normaliser[rows])
 
 
-def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]:
+def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> Numbers:
     length = len(lines[0].ids)
     owners = np.repeat(np.arange(len(lines)), [len(line.scored) for line in lines])
     masked_at = np.concatenate([np.array(line.scored, dtype=np.int32) for line in lines])
@@ -211,7 +191,7 @@ def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
         nats[order[here]] = work.log_probabilities(logits, rows, wanted).numpy()
     sums = np.zeros(len(lines))
     np.add.at(sums, owners, nats)
-    return sums, len(different)
+    return sums
 
 
 def _logits_at(work: _Pass, ids: Tensor, positions: Tensor) -> Tensor:
@@ -222,7 +202,7 @@ def _logits_at(work: _Pass, ids: Tensor, positions: Tensor) -> Tensor:
     return logits[torch.arange(len(ids), device=logits.device), positions.to(logits.device)]
 
 
-def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]:
+def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> Numbers:
     length = len(lines[0].ids)
     step = work.rows(length, length)
     values = []
@@ -235,7 +215,7 @@ def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
         flat = work.logits(ids).flatten(0, 1)
         nats = work.log_probabilities(flat, rows * length + positions - 1, ids[rows, positions])
         values.append(torch.zeros(len(some), dtype=torch.float64, device="cpu").index_add_(0, rows, nats))
-    return torch.cat(values).numpy(), len(lines)
+    return torch.cat(values).numpy()
 
 
 @contextmanager

@@ -36,8 +36,6 @@ DRAWS = 4000
 
 @dataclass(frozen=True, slots=True)
 class ChanceScale:
-    """From the score of chance, 0, to that of the model as trained, 1."""
-
     chance: float
     trained: float
 
@@ -51,7 +49,6 @@ class ChanceScale:
 
 
 def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
-    """The scale of a task; `None` where the model as trained is not distinguished from chance."""
     lowest = trained.value if trained.low is None else trained.low
     return ChanceScale(chance.value, trained.value) if lowest > chance.value else None
 

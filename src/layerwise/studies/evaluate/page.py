@@ -95,7 +95,6 @@ def _remarks(data: ReportData) -> Iterator[str]:
 
 
 def families(data: ReportData) -> tuple[str, ...]:
-    """The families whose strategies have curves, in the order of the run."""
     return tuple(dict.fromkeys(each.family for each in data.plans if each.family not in (GIVEN, "identity")))
 
 

@@ -62,7 +62,6 @@ def plan_models(subjects: Subjects, choice: PlanChoice) -> tuple[tuple[FineTuned
 def describe_scoring(
     subjects: Subjects, selection: SuiteChoice, cuts: Sequence[EdgeCut], weighted: Sequence[str]
 ) -> Iterator[str]:
-    """Yield what is scored, in sentences."""
     count = len(subjects.models)
     yield f"{count} model{'s' * (count != 1)}: {', '.join(subjects.models)}"
     for each in selection.pairs:
@@ -85,7 +84,6 @@ def describe_tuning(
     layer_weights: Collection[str],
     minutes: float | None,
 ) -> Iterator[str]:
-    """Yield the tasks, the plans and the cost, in sentences."""
     if selection.tasks:
         yield f"fine-tuned tasks: {', '.join(task.name for task in selection.tasks)}"
     plans = [len(model.plans) for model in models]
@@ -155,7 +153,6 @@ def _with_weight_conditions(
 
 
 def list_results(run: Run, selection: SuiteChoice, cuts: Sequence[EdgeCut]) -> list[str]:
-    """Return the tables for the terminal."""
     return [
         *(pairs_table(run, each) for each in selection.pairs),
         *(edges_table(run, each.suite) for each in selection.pairs if cuts),

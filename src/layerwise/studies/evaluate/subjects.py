@@ -41,7 +41,6 @@ class Subjects:
     stack: Stack | None = None
 
     def open_stack(self, label: str) -> Stack:
-        """Open a model."""
         return self.stack or _open_trained(Path(self.models[label].location), self.loading)
 
     def open(self, label: str) -> Opened:
@@ -58,7 +57,6 @@ class Subjects:
 
 
 def find_run(folder: Path, loading: Mapping[str, Any]) -> Subjects:
-    """Find the finished models of a run. Raises `RunError` if there is none."""
     quiet_transformers()
     models = finished_models(folder)
     if not models:

@@ -23,32 +23,26 @@ from layerwise.studies.evaluate.verb import FINE_TUNED
 
 @dataclass(frozen=True, slots=True)
 class SuiteChoice:
-    """The named suites: the sets of pairs, and the tasks that models are fine-tuned on."""
-
     names: tuple[str, ...]
     pairs: tuple[PairSet, ...]
     tasks: tuple[ClassificationTask, ...]
 
     @property
     def attributes(self) -> bool:
-        """Return whether decisions are attributed to words."""
         return ATTRIBUTION in self.names
 
     @property
     def origins(self) -> list[str]:
-        """Return what is asked, in words."""
         names = [*(each.origin for each in self.pairs), *(task.name for task in self.tasks)]
         return [*names, TASK] if self.attributes else names
 
     @property
     def examples(self) -> int:
-        """Return the number of pairs and of test examples."""
         counted = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
         return counted + SENTENCES * self.attributes
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of all suites."""
         parts = [suite.digest for suite in self.pairs] + [task.digest for task in self.tasks]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
@@ -56,7 +50,6 @@ class SuiteChoice:
 def read_pair_sets(
     names: Sequence[str], folder: Path | None, limit: int | None, password: str | None
 ) -> tuple[PairSet, ...]:
-    """Read the suites of minimal pairs. Raises `DataError` for files that are not where they should be."""
 
     def read(name: str) -> PairSet:
         if name == GENERATED_PAIRS:
