@@ -21,7 +21,7 @@ from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import splits_of, with_packed_training
 from layerwise.data.text.sources import HubText, is_hub_text
-from layerwise.data.text.token_cache import ReadText, TextSource
+from layerwise.data.text.token_cache import TextSource
 from layerwise.data.vision.image_examples import Augmentation
 from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
@@ -139,12 +139,12 @@ def _windows(
         length = length or TEXT_LENGTH
         return demo_text_splits(stack.tokenizer, seed=seed, length=length), length
     positions = longest_input(stack.model)
-    name, division = divided_documents(options, seed, corpus)
+    division = divided_documents(options, seed, corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
     splits = splits_of(
-        stack.tokenizer, name, division.parts, length=length, positions=positions, objective=objective_of(stack)
+        stack.tokenizer, division.name, division.parts, length=length, positions=positions, objective=objective_of(stack)
     )
     return splits, length
 
@@ -153,8 +153,8 @@ def _wanted(images: bool) -> str:
     return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"
 
 
-def divided_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> tuple[str, Division]:
-    """Return the name and the documents, in three parts, of the text (default: the standard library's).
+def divided_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> Division:
+    """Return the documents, in three parts, of the text (default: the standard library's).
 
     `seed` draws held-out text if none was given; `corpus` replaces `--text`. Raises `DataError` for held-out text
     without a text, and for BabyLM files of several splits that are all to be trained on.
@@ -164,20 +164,15 @@ def divided_documents(options: TrainingData, seed: int, corpus: Corpus | None = 
     if corpus is None:
         if options.validation is not None or options.test is not None:
             raise DataError("--validation and --test are held out of the training of a text: give it, --text PATH")
-        return "standard library", _standard_library(seed)
+        return _standard_library(seed)
     held_out = (None if path is None else read_corpus(path) for path in (options.validation, options.test))
     parts = division(corpus, *held_out, seed=seed)
     _check_one_split(options.text, parts.parts["train"])
-    return corpus.name, parts
+    return parts
 
 
 def text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
     """Return what `divided_documents` reads and, for the token cache, its files; other text is read at every start."""
-
-    def read() -> ReadText:
-        name, division = divided_documents(options, seed, corpus)
-        return ReadText(name, division.parts, division.notes)
-
     paths = (options.text, options.validation, options.test)
     settings = {
         "paths": [None if path is None else str(path.absolute()) for path in paths],
@@ -185,6 +180,7 @@ def text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) 
         "versions": [HubText.parse(str(path)).version() for path in paths if path is not None and is_hub_text(path)],
         "program": code_digest(Path(__file__)),
     }
+    read = partial(divided_documents, options, seed, corpus)
     if options.text is None or corpus is not None:
         return TextSource(read, settings)
     given = [path for path in paths if path is not None]
@@ -208,7 +204,7 @@ def _standard_library(seed: int) -> Division:
         for split in python_stdlib.SPLITS
     )
     train, validation = divided(Corpus("stdlib", seen), (0.9, 0.1), seed)
-    return Division({"train": train, "validation": validation, "test": held_out})
+    return Division("standard library", {"train": train, "validation": validation, "test": held_out})
 
 
 FAMILY = "robustness"

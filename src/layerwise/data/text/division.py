@@ -28,8 +28,9 @@ Documents = tuple[Document, ...]
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Documents by the names in `SPLITS`; no two parts share a text. `notes` say what was done to see to that."""
+    """A text as documents by the names in `SPLITS`; no two parts share one. `notes` say what was done to see to that."""
 
+    name: str
     parts: dict[str, Documents] = field(repr=False)
     notes: tuple[str, ...] = ()
 
@@ -50,7 +51,8 @@ def division(
     for held_out in (looked, reported):
         if held_out is not None:
             train = _without(train, held_out, "of the training text are held out, and not trained on", notes)
-    return Division(dict(zip(SPLITS, _parts(train, looked, reported, seed, notes), strict=True)), tuple(notes))
+    parts = dict(zip(SPLITS, _parts(train, looked, reported, seed, notes), strict=True))
+    return Division(corpus.name, parts, tuple(notes))
 
 
 def _parts(

@@ -59,13 +59,9 @@ class Encoded:
         return sum(len(chunk.flatten()) for chunk in self.rows.data.column("ids").chunks)
 
 
-def encode(
-    tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[Document],
-    progress: Callable[[float], None] = lambda share: None,
-) -> Encoded:
+def encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Encoded:
     skipped: list[str] = []
-    rows = list(encoded_rows(tokenizer, documents, skipped, progress))
+    rows = list(encoded_rows(tokenizer, documents, skipped))
     return Encoded(Dataset.from_list(rows), skipped)
 
 

@@ -8,7 +8,7 @@ the rest). A segment of length 128 holds at most 126 ids, since `[CLS]` and `[SE
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,11 +17,10 @@ import numpy as np
 import pyarrow
 from datasets import Dataset
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.splits import SPLITS, digest
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import Encoded, encode, hide_progress_bars
+from layerwise.data.text.encoding import Encoded, hide_progress_bars
 from layerwise.errors import DataError
 
 AROUND = 2
@@ -64,18 +63,6 @@ class PretrainingText:
     @property
     def skipped(self) -> tuple[str, ...]:
         return (*self.train.skipped, *self.validation.skipped, *self.test.skipped)
-
-
-def pretraining_text(
-    tokenizer: PreTrainedTokenizerBase,
-    name: str,
-    parts: Mapping[str, Sequence[Document]],
-    progress: Callable[[str, float], None] | None = None,
-) -> PretrainingText:
-    """Encode the documents of each part (errors as in `encode`); `progress` receives the part and its share done."""
-    watched = progress or (lambda part, share: None)
-    encoded = {split: encode(tokenizer, parts[split], partial(watched, f"encoding {split}")) for split in SPLITS}
-    return PretrainingText(name, digest_of(parts), encoded["train"], encoded["validation"], encoded["test"])
 
 
 def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:

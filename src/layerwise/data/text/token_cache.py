@@ -14,8 +14,8 @@ import json
 import platform
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -24,31 +24,21 @@ from typing import Any
 
 from datasets import Dataset
 from datasets.exceptions import DatasetGenerationError
+from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.cache_folder import Stamp, cache_folder, code_digest, locked, settled, stamp, writable
 from layerwise.data.splits import SPLITS, digest
-from layerwise.data.text.documents import Document
+from layerwise.data.text.division import Division
 from layerwise.data.text.encoding import Encoded, encoded_rows, hide_progress_bars
-from layerwise.data.text.segments import PretrainingText, digest_of, pretraining_text
+from layerwise.data.text.segments import PretrainingText, digest_of
 from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.errors import DataError
-
-Learn = Callable[[Iterable[str]], PreTrainedTokenizerBase]
-"""Learns a tokenizer from the texts of documents."""
 
 _LIBRARIES = ("tokenizers", "datasets")
 _TEXT_PACKAGE = Path(__file__).parent
 _RECORD, _TOKENIZER = "text.json", "tokenizer"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadText:
-    """A text that was read: its name, its documents by the names in `SPLITS`, and what was done to divide them."""
-
-    name: str
-    parts: Mapping[str, Sequence[Document]]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +48,9 @@ class TextSource:
     `files` is `None` for a text that is not in files and has to be read at every start.
     """
 
-    read: Callable[[], ReadText]
+    read: Callable[[], Division]
     settings: Mapping[str, object]
     files: Callable[[], Sequence[Path]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """A tokenizer that is learned from the documents of training: `learn` does, as the plain `settings` say."""
-
-    learn: Learn
-    settings: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,91 +61,86 @@ class TokenizedText:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCache:
-    """Opens texts from a folder and adds those that are missing.
+class Vocabulary:
+    """Word pieces that are learned from the documents of training: `size` of them, or as many as suit the text."""
 
-    `log` receives sentences, `progress` a label and the share that is done.
+    size: int | None
+
+
+def open_text(
+    source: TextSource,
+    wanted: PreTrainedTokenizerBase | Vocabulary,
+    *,
+    log: Callable[[str], None],
+    progress: Callable[[str, float], None],
+) -> TokenizedText:
+    """Open the text of `source` from the cache with the `wanted` tokenizer, and add it if it is missing.
+
+    `log` receives sentences, `progress` a label and the share that is done. Raises `DataError` if the cache cannot be
+    written.
     """
-
-    folder: Path = field(default_factory=lambda: cache_folder() / "tokens")
-    log: Callable[[str], None] = lambda text: None
-    progress: Callable[[str, float], None] = lambda label, share: None
-
-    def open(self, source: TextSource, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText:
-        """Open the text of `source` with the `wanted` tokenizer, or with one learned from it.
-
-        Raises `DataError` if the cache cannot be written.
-        """
-        tokenizer = wanted.settings if isinstance(wanted, Vocabulary) else tokenizer_digest(wanted)
-        if isinstance(wanted, PreTrainedTokenizerBase) and tokenizer is None:
-            self.log("this tokenizer cannot be compared with others, so the text is encoded at every start")
-            read = source.read()
-            text = pretraining_text(wanted, read.name, read.parts, self.progress)
-            return TokenizedText(wanted, text, read.notes)
-        known = _stamps_of(source)
-        if known is not None:
-            return self._open(_key(source.settings, known, tokenizer), source, source.read, wanted, known)
+    is_learned = isinstance(wanted, Vocabulary)
+    tokenizer = {"kind": "wordpiece", "size": wanted.size} if is_learned else _tokenizer_digest(wanted)
+    cache, known, read = cache_folder() / "tokens", _stamps_of(source), None
+    if known is None:
         read = source.read()
-        return self._open(_key(source.settings, _content_digest(read), tokenizer), source, lambda: read, wanted)
+    key = _key(source.settings, _content_digest(read) if read is not None else known, tokenizer)
+    folder = cache / key
+    opened = _load(folder, wanted)
+    if opened is None:
+        with locked(cache / "locks" / f"{key}.lock", lambda: log("another process prepares this text; waiting for it")):
+            opened = _load(folder, wanted)
+            if opened is None:
+                opened, record = _build(folder, read or source.read(), wanted, log, progress)
+                if known is None or _stamps_of(source) == known:
+                    with writable(cache):
+                        (folder / _RECORD).write_text(json.dumps(record))
+    return opened
 
-    def _open(
-        self,
-        key: str,
-        source: TextSource,
-        read: Callable[[], ReadText],
-        wanted: PreTrainedTokenizerBase | Vocabulary,
-        known: tuple[Stamp, ...] | None = None,
-    ) -> TokenizedText:
-        folder = self.folder / key
-        opened = self._load(folder, wanted)
-        if opened is None:
-            path = self.folder / "locks" / f"{key}.lock"
-            with locked(path, lambda: self.log("another process prepares this text; waiting for it")):
-                opened = self._load(folder, wanted)
-                if opened is None:
-                    opened, record = self._build(folder, read(), wanted)
-                    if known is None or _stamps_of(source) == known:
-                        with writable(self.folder):
-                            (folder / _RECORD).write_text(json.dumps(record))
-        return opened
 
-    def _load(self, folder: Path, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
-        def refuse() -> Iterator[Any]:
-            raise DataError(f"the text in {folder} is not whole")
+def _load(folder: Path, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
+    def refuse() -> Iterator[Any]:
+        raise DataError(f"the text in {folder} is not whole")
 
-        try:
-            record = json.loads((folder / _RECORD).read_bytes())
-            splits = {split: Encoded(_rows(folder, split, refuse), record["skipped"][split]) for split in SPLITS}
-            text = PretrainingText(record["name"], record["digest"], **splits)
-            tokenizer = _kept_tokenizer(folder) if isinstance(wanted, Vocabulary) else wanted
-            return TokenizedText(tokenizer, text, tuple(record["notes"]))
-        except (OSError, ValueError, KeyError, TypeError, DataError):
-            return None
+    try:
+        record = json.loads((folder / _RECORD).read_bytes())
+        splits = {split: Encoded(_rows(folder, split, refuse), record["skipped"][split]) for split in SPLITS}
+        text = PretrainingText(record["name"], record["digest"], **splits)
+        tokenizer = _kept_tokenizer(folder) if isinstance(wanted, Vocabulary) else wanted
+        return TokenizedText(tokenizer, text, tuple(record["notes"]))
+    except (OSError, ValueError, KeyError, TypeError, DataError):
+        return None
 
-    def _build(
-        self, folder: Path, read: ReadText, wanted: PreTrainedTokenizerBase | Vocabulary
-    ) -> tuple[TokenizedText, dict[str, Any]]:
-        with writable(self.folder):
-            if folder.exists():  # a start that was killed
-                shutil.rmtree(folder)
-            folder.mkdir(parents=True)
-        tokenizer = wanted
-        if isinstance(tokenizer, Vocabulary):
-            self.log(f"learning a vocabulary from {len(read.parts['train']):,} documents of {read.name}")
-            learned = tokenizer.learn(each.text for each in read.parts["train"])
-            with writable(self.folder):
-                learned.save_pretrained(folder / _TOKENIZER)
-            tokenizer = _kept_tokenizer(folder)
-        skipped: dict[str, list[str]] = {split: [] for split in SPLITS}
-        splits = {}
-        for split in SPLITS:
-            progress = partial(self.progress, f"encoding {split}")
-            rows = partial(encoded_rows, tokenizer, read.parts[split], skipped[split], progress)
-            with writable(self.folder):
-                splits[split] = Encoded(_rows(folder, split, rows), skipped[split])
-        text = PretrainingText(read.name, digest_of(read.parts), **splits)
-        record = {"name": text.name, "digest": text.digest, "notes": read.notes, "skipped": skipped}
-        return TokenizedText(tokenizer, text, read.notes), record
+
+def _build(
+    folder: Path,
+    read: Division,
+    wanted: PreTrainedTokenizerBase | Vocabulary,
+    log: Callable[[str], None],
+    progress: Callable[[str, float], None],
+) -> tuple[TokenizedText, dict[str, Any]]:
+    with writable(folder.parent):
+        if folder.exists():  # a start that was killed
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+    tokenizer = wanted
+    if isinstance(tokenizer, Vocabulary):
+        log(f"learning a vocabulary from {len(read.parts['train']):,} documents of {read.name}")
+        learned = train_wordpiece((each.text for each in read.parts["train"]), vocabulary=tokenizer.size)
+        with writable(folder.parent):
+            learned.save_pretrained(folder / _TOKENIZER)
+        tokenizer = _kept_tokenizer(folder)
+    skipped: dict[str, list[str]] = {split: [] for split in SPLITS}
+    splits = {}
+    for split in SPLITS:
+        rows = partial(
+            encoded_rows, tokenizer, read.parts[split], skipped[split], partial(progress, f"encoding {split}")
+        )
+        with writable(folder.parent):
+            splits[split] = Encoded(_rows(folder, split, rows), skipped[split])
+    text = PretrainingText(read.name, digest_of(read.parts), **splits)
+    record = {"name": text.name, "digest": text.digest, "notes": read.notes, "skipped": skipped}
+    return TokenizedText(tokenizer, text, read.notes), record
 
 
 def _rows(folder: Path, split: str, rows: Callable[[], Iterator[dict[str, Any]]]) -> Dataset:
@@ -180,10 +157,10 @@ def _kept_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """SHA-256 of all that a tokenizer does to a text; `None` for one that is written in Python."""
+def _tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    return None if backend is None else sha256(backend.to_str().encode()).hexdigest()
+    # One that is written in Python is told by its pickle, which is the same in every process for most.
+    return str(Hasher.hash(tokenizer)) if backend is None else sha256(backend.to_str().encode()).hexdigest()
 
 
 def _stamps_of(source: TextSource) -> tuple[Stamp, ...] | None:
@@ -194,7 +171,7 @@ def _stamps_of(source: TextSource) -> tuple[Stamp, ...] | None:
     return known if known is not None and settled(known) else None
 
 
-def _content_digest(read: ReadText) -> str:
+def _content_digest(read: Division) -> str:
     parts = ((split, each.part_of or "", each.id.encode()) for split in SPLITS for each in read.parts[split])
     return f"{read.name} {digest_of(read.parts)} {digest(parts)} {read.notes}"
 

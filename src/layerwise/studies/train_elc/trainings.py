@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import PretrainingText, cut
-from layerwise.data.text.token_cache import TokenCache, Vocabulary
+from layerwise.data.text.token_cache import Vocabulary, open_text
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
 from layerwise.measure.contrasts.variants import find_share
@@ -207,12 +207,11 @@ def prepare_pretrainings(
     reporter.log("loading torch")
     quiet_transformers()
     check_arguments(arguments)
-    wanted: PreTrainedTokenizerBase | Vocabulary = _learned_vocabulary(recipes[0].vocabulary)
+    wanted: PreTrainedTokenizerBase | Vocabulary = Vocabulary(recipes[0].vocabulary)
     if tokenizer is not None:
         wanted = load_tokenizer(tokenizer)
         check_tokenizer(wanted, tokenizer)
-    cache = TokenCache(log=reporter.log, progress=reporter.progress)
-    tokenized = cache.open(text_source(data, seed, corpus), wanted)
+    tokenized = open_text(text_source(data, seed, corpus), wanted, log=reporter.log, progress=reporter.progress)
     for note in tokenized.notes:
         reporter.log(f"note: {note}")
     text = tokenized.text
@@ -222,10 +221,3 @@ def prepare_pretrainings(
     check_length(recipes[0], text)
     trainings = seeded(recipes, seeds)
     return Pretrainings(trainings, tokenized.tokenizer, text, str(resolve_device(device)), arguments)
-
-
-def _learned_vocabulary(size: int | None) -> Vocabulary:
-    def learn(texts: Iterable[str]) -> PreTrainedTokenizerBase:
-        return train_wordpiece(texts, vocabulary=size)
-
-    return Vocabulary(learn, {"kind": "wordpiece", "size": size})
