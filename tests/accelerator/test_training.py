@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from layerwise.data.text.segments import pretraining_text
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.plan import Plan
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
@@ -27,7 +26,7 @@ from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from tier import first_fast
-from train.pretraining_text import documents
+from train.pretraining_text import documents, pretraining_text
 from train.tiny_models import saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 4
@@ -111,7 +110,7 @@ def pretrained(variant: str, device: torch.device, dtype: torch.dtype, folder: P
         vocabulary=None,
         precision="float32" if dtype == torch.float32 else "bfloat16",
     )
-    text = pretraining_text(tokenizer, "words", parts)
+    text = pretraining_text(tokenizer, parts)
     return pretrain(tokenizer, text, made, 0, folder, arguments=quiet(device))
 
 

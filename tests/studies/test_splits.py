@@ -80,9 +80,9 @@ def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path:
     (tmp_path / "opened").mkdir()
     for document in OPENED.documents:
         (tmp_path / "opened" / f"{int(document.id):02}.txt").write_text(document.text)
-    _, opened = divided_documents(TrainingData(), 3, OPENED)
-    name, read = divided_documents(TrainingData(text=tmp_path / "opened"), 3)
-    assert name.endswith("opened")
+    opened = divided_documents(TrainingData(), 3, OPENED)
+    read = divided_documents(TrainingData(text=tmp_path / "opened"), 3)
+    assert read.name.endswith("opened")
     assert [len(part) for part in opened.parts.values()] == [len(part) for part in read.parts.values()]
     splits = read_splits(TrainingData(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
     assert splits.name == "opened"
@@ -96,8 +96,8 @@ def test_held_out_texts_need_a_text() -> None:
 
 @pytest.mark.slow
 def test_without_a_text_the_standard_library_is_divided() -> None:
-    name, division = divided_documents(TrainingData(), 0)
-    assert name == "standard library"
+    division = divided_documents(TrainingData(), 0)
+    assert division.name == "standard library"
     assert all(division.parts[part] for part in ("train", "validation", "test"))
 
 

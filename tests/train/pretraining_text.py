@@ -1,7 +1,12 @@
 """What the tests of pretraining read: a few sentences, their tokenizer, and a recipe of six steps in two phases."""
 
+from collections.abc import Mapping, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
 from layerwise.data.text.documents import Document
-from layerwise.data.text.segments import pretraining_text
+from layerwise.data.text.encoding import encode
+from layerwise.data.text.segments import PretrainingText, digest_of
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.train.pretrain.recipe import pretraining_recipe
 
@@ -16,8 +21,13 @@ def documents(first: int, count: int) -> list[Document]:
     ]
 
 
+def pretraining_text(tokenizer: PreTrainedTokenizerBase, parts: Mapping[str, Sequence[Document]]) -> PretrainingText:
+    splits = {split: encode(tokenizer, documents) for split, documents in parts.items()}
+    return PretrainingText("words", digest_of(parts), **splits)
+
+
 TEXT = pretraining_text(
-    TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
+    TOKENIZER, {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
 )
 RECIPE = pretraining_recipe(
     "tiny",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,12 @@ def _windows(
         reporter.log(f"note: {note}")
     length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
     splits = splits_of(
-        stack.tokenizer, division.name, division.parts, length=length, positions=positions, objective=objective_of(stack)
+        stack.tokenizer,
+        division.name,
+        division.parts,
+        length=length,
+        positions=positions,
+        objective=objective_of(stack),
     )
     return splits, length
 

@@ -19,7 +19,7 @@ from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.division import division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import Encoded, encode, encoded_rows, paragraphs, sentences
-from layerwise.data.text.segments import AROUND, cut, pretraining_text
+from layerwise.data.text.segments import AROUND, cut, digest_of
 from layerwise.data.text.span_masking import LONGEST, Draw, FixedMasks, MaskedSegments, SpanMasking, uniforms
 from layerwise.data.text.vocabulary import PARAGRAPH, TAB, train_wordpiece
 from layerwise.errors import DataError
@@ -153,14 +153,10 @@ def test_no_character_is_lost(text: str) -> None:
     assert "".join(joined.split()) == "".join(text.split())
 
 
-def test_a_text_of_three_parts_has_their_digest_and_tells_its_progress() -> None:
-    told: list[tuple[str, float]] = []
+def test_a_text_of_three_parts_has_their_digest() -> None:
     one, two, three = (Document(name, f"He {name} ran.") for name in "abc")
     parts = {"train": [one, two], "validation": [two], "test": [three]}
-    text = pretraining_text(TOKENIZER, "mine", parts, lambda part, share: told.append((part, share)))
-    assert told == [("encoding train", 0.0), ("encoding train", 0.5), ("encoding validation", 0), ("encoding test", 0)]
-    assert text.digest == pretraining_text(TOKENIZER, "other", parts).digest
-    assert text.digest != pretraining_text(TOKENIZER, "mine", {**parts, "train": [two], "validation": [one]}).digest
+    assert digest_of(parts) != digest_of({**parts, "train": [two], "validation": [one]})
 
 
 ENGLISH = train_wordpiece(["The cat saw the dog. It ran."] * 20, vocabulary=300)

@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +15,10 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data import cache_folder
 from layerwise.data.text import token_cache
 from layerwise.data.text.corpus import read_corpus, source_files
-from layerwise.data.text.division import division
-from layerwise.data.text.encoding import Encoded
-from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
-from layerwise.data.text.token_cache import ReadText, TextSource, TokenCache, TokenizedText, Vocabulary
+from layerwise.data.text.division import Division, division
+from layerwise.data.text.encoding import Encoded, encode
+from layerwise.data.text.segments import cut, digest_of
+from layerwise.data.text.token_cache import TextSource, TokenizedText, Vocabulary, open_text
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.errors import DataError
 
@@ -29,6 +29,7 @@ DOCUMENTS = 24
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(cache_folder, "SETTLED", -(10**12))
+    monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "texts"
     folder.mkdir()
     documents = ["\n".join(WORDS[(n + k) % 4] for k in range(9 + n)) + f"\nNumber {n}." for n in range(DOCUMENTS)]
@@ -38,26 +39,26 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Reader:
-    def __init__(self, path: Path, folder: Path) -> None:
-        self.path, self.cache = path, TokenCache(folder)
+    def __init__(self, path: Path, progress: Callable[[str, float], None] = lambda label, share: None) -> None:
+        self.path, self.progress = path, progress
         self.read = self.learned = 0
 
     def open(
         self, *, seed: int = 0, size: int = 300, tokenizer: PreTrainedTokenizerBase | None = None
     ) -> TokenizedText:
-        def read() -> ReadText:
+        def read() -> Division:
             self.read += 1
-            return ReadText("texts", division(read_corpus(self.path), seed=seed).parts, ("a note",))
+            return replace(division(read_corpus(self.path), seed=seed), notes=("a note",))
 
-        def learn(texts: Iterable[str]) -> PreTrainedTokenizerBase:
-            self.learned += 1
-            return train_wordpiece(texts, vocabulary=size)
+        def log(said: str) -> None:
+            self.learned += said.startswith("learning a vocabulary")
 
         source = TextSource(read, {"seed": seed}, lambda: source_files(self.path))
-        return self.cache.open(source, tokenizer or Vocabulary(learn, {"size": size}))
+        return open_text(source, tokenizer or Vocabulary(size), log=log, progress=self.progress)
 
-    def plain(self, tokenizer: PreTrainedTokenizerBase) -> PretrainingText:
-        return pretraining_text(tokenizer, "texts", division(read_corpus(self.path), seed=0).parts)
+    def encoded(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Encoded]:
+        parts = division(read_corpus(self.path), seed=0).parts
+        return {split: encode(tokenizer, documents) for split, documents in parts.items()}
 
 
 def contents(text: Encoded) -> tuple[object, ...]:
@@ -65,17 +66,17 @@ def contents(text: Encoded) -> tuple[object, ...]:
 
 
 def test_a_later_start_reads_nothing_and_maps_what_would_have_been_encoded(text: Path, tmp_path: Path) -> None:
-    first = Reader(text, tmp_path / "cache").open()
-    later = Reader(text, tmp_path / "cache")
+    first = Reader(text).open()
+    later = Reader(text)
     found = later.open()
     assert (later.read, later.learned) == (0, 0)
     parts = division(read_corpus(text), seed=0).parts
     tokenizer = train_wordpiece((each.text for each in parts["train"]), vocabulary=300)
-    plain = later.plain(tokenizer)
+    plain = later.encoded(tokenizer)
     assert found.tokenizer.get_vocab() == first.tokenizer.get_vocab() == tokenizer.get_vocab()
-    assert (found.text.name, found.text.digest, found.notes) == (plain.name, plain.digest, ("a note",))
+    assert (found.text.name, found.text.digest, found.notes) == ("texts", digest_of(parts), ("a note",))
     for split in ("train", "validation", "test"):
-        stored, expected = getattr(found.text, split), getattr(plain, split)
+        stored, expected = getattr(found.text, split), plain[split]
         assert contents(stored) == contents(expected)
         for length in (16, 40, 16):
             one, other = cut(stored, length), cut(expected, length)
@@ -108,23 +109,21 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_text_that_changed_is_never_taken_from_the_cache(text: Path, tmp_path: Path, change: str) -> None:
-    Reader(text, tmp_path / "cache").open()
+    Reader(text).open()
     CHANGES[change](text)
-    later = Reader(text, tmp_path / "cache")
+    later = Reader(text)
     found = later.open()
     assert later.read == 1
-    plain = later.plain(found.tokenizer)
-    assert found.text.digest == plain.digest
-    assert contents(found.text.train) == contents(plain.train)
+    assert found.text.digest == digest_of(division(read_corpus(text), seed=0).parts)
+    assert contents(found.text.train) == contents(later.encoded(found.tokenizer)["train"])
 
 
 def test_other_settings_and_other_tokenizers_have_texts_of_their_own(text: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "cache"
-    first = Reader(text, folder).open()
-    assert Reader(text, folder).open(seed=1).text.digest != first.text.digest
-    small = Reader(text, folder).open(size=270)
+    first = Reader(text).open()
+    assert Reader(text).open(seed=1).text.digest != first.text.digest
+    small = Reader(text).open(size=270)
     assert len(small.tokenizer) == 270
-    given = Reader(text, folder)
+    given = Reader(text)
     assert contents(given.open(tokenizer=small.tokenizer).text.train) == contents(small.text.train)
     assert contents(small.text.train) != contents(first.text.train)
     assert (given.read, given.learned) == (1, 0)
@@ -140,10 +139,10 @@ DOUBTS: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
 def test_what_may_be_another_text_is_read_again(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doubt: str
 ) -> None:
-    Reader(text, tmp_path / "cache").open()
+    Reader(text).open()
     DOUBTS[doubt](text, monkeypatch)
     for expected in (1, 0):
-        later = Reader(text, tmp_path / "cache")
+        later = Reader(text)
         later.open()
         assert (later.read, later.learned) == (expected, expected)
 
@@ -152,41 +151,36 @@ def test_files_that_may_change_within_a_tick_are_read_again_and_found_by_their_c
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_folder, "SETTLED", 10**12)
-    Reader(text, tmp_path / "cache").open()
-    later = Reader(text, tmp_path / "cache")
+    Reader(text).open()
+    later = Reader(text)
     later.open()
     assert (later.read, later.learned) == (1, 0)
     rewritten_unseen(text / "one.txt")
-    changed = Reader(text, tmp_path / "cache")
+    changed = Reader(text)
     found = changed.open()
-    assert contents(found.text.train) == contents(changed.plain(found.tokenizer).train)
+    assert contents(found.text.train) == contents(changed.encoded(found.tokenizer)["train"])
     assert changed.learned == 1
 
 
 def test_files_that_change_while_they_are_read_are_not_taken_for_those_before(text: Path, tmp_path: Path) -> None:
-    first = Reader(text, tmp_path / "cache")
-    first.cache = replace(first.cache, progress=lambda label, share: (text / "one.txt").touch())
-    first.open()
-    assert list((tmp_path / "cache").glob("*/text.json")) == []
+    Reader(text, lambda label, share: (text / "one.txt").touch()).open()
+    assert list((tmp_path / "cache").glob("tokens/*/text.json")) == []
 
 
 def test_a_start_that_was_killed_leaves_nothing_that_is_taken_for_a_text(text: Path, tmp_path: Path) -> None:
-    killed = Reader(text, tmp_path / "cache")
-
     def kill(label: str, share: float) -> None:
         if label == "encoding validation":
             raise KeyboardInterrupt
 
-    killed.cache = replace(killed.cache, progress=kill)
     with pytest.raises(KeyboardInterrupt):
-        killed.open()
-    (half,) = (tmp_path / "cache").glob("*/generator")
+        Reader(text, kill).open()
+    (half,) = (tmp_path / "cache").glob("tokens/*/generator")
     (half.parent / "text.json").write_text('{"name": "te')  # a record is written last, and may be cut short
-    later = Reader(text, tmp_path / "cache")
+    later = Reader(text)
     found = later.open()
     assert (later.read, later.learned) == (1, 1)
-    for split in ("train", "validation", "test"):
-        assert contents(getattr(found.text, split)) == contents(getattr(later.plain(found.tokenizer), split))
+    for split, plain in later.encoded(found.tokenizer).items():
+        assert contents(getattr(found.text, split)) == contents(plain)
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -198,21 +192,21 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_what_is_not_what_was_kept_is_made_again(text: Path, tmp_path: Path, damage: str) -> None:
-    stored = Reader(text, tmp_path / "cache").open().text
+    stored = Reader(text).open().text
     whole, segments = contents(stored.train), list(cut(stored.train, 16).rows)
     for name in ("cache-cut-14", "generator-train"):
-        (file,) = (tmp_path / "cache").glob(f"*/generator/*=train/*/{name}.arrow")
+        (file,) = (tmp_path / "cache").glob(f"tokens/*/generator/*=train/*/{name}.arrow")
         content = DAMAGE[damage](file.read_bytes())
         file.unlink()  # another file: the one that is mapped stays
         file.write_bytes(content)
         assert list(cut(stored.train, 16).rows) == segments
-    later = Reader(text, tmp_path / "cache")
+    later = Reader(text)
     assert contents(later.open().text.train) == whole
     assert later.read == 1
 
 
 def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> None:
-    readers = [Reader(text, tmp_path / "cache") for _ in range(4)]
+    readers = [Reader(text) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(Reader.open, readers))
     assert sum(each.read for each in readers) == sum(each.learned for each in readers) == 1
@@ -220,7 +214,7 @@ def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> No
 
 
 def test_a_worker_that_is_handed_segments_maps_them_itself(text: Path, tmp_path: Path) -> None:
-    segments = cut(Reader(text, tmp_path / "cache").open().text.train, 16)
+    segments = cut(Reader(text).open().text.train, 16)
     handed = pickle.dumps(segments)
     assert segments.rows[0]["ids"].combine_chunks().values.to_numpy().tobytes() not in handed
     again = pickle.loads(handed)
@@ -242,8 +236,8 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(
     with pytest.raises(
         DataError, match=rf"cannot be kept in .*({reason}).*: set LAYERWISE_CACHE to a folder on a disk"
     ):
-        Reader(text, tmp_path / "cache").open()
-    assert list(tmp_path.glob("cache/*/text.json")) == []
+        Reader(text).open()
+    assert list(tmp_path.glob("cache/tokens/*/text.json")) == []
 
 
 def test_the_variables_go_before_the_home(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ Documents = tuple[Document, ...]
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A text as documents by the names in `SPLITS`; no two parts share one. `notes` say what was done to see to that."""
+    """The documents of a text by the names in `SPLITS`; no two parts share one. `notes` say how that was ensured."""
 
     name: str
     parts: dict[str, Documents] = field(repr=False)

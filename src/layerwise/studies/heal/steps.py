@@ -211,8 +211,10 @@ def read_healing_splits(
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
-    name, division = divided_documents(data, seed, corpus)
+    division = divided_documents(data, seed, corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = data.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
-    return masked_splits_of(stack.tokenizer, name, division.parts, length=length, positions=positions, seed=seed)
+    return masked_splits_of(
+        stack.tokenizer, division.name, division.parts, length=length, positions=positions, seed=seed
+    )

@@ -16,7 +16,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.data.text.token_cache import Vocabulary, open_text
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
+from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.measure.contrasts.variants import find_share
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
@@ -73,7 +73,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
             text = self.text
             if share < 1:
                 reporter.log(f"encoding {share:g} of the training text")
-                _, division = divided_documents(data, seed, corpus)
+                division = divided_documents(data, seed, corpus)
                 text = share_text(text, division.parts, self.tokenizer, share, seed)
                 check_length(shares[share][0], text)
             divided.append(replace(self, trainings=seeded(shares[share], self.seeds), text=text))

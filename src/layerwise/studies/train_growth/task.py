@@ -172,21 +172,21 @@ def open_task(
         raise DataError(f"{name or SIZES[size].name} starts from random weights in any case. Leave --from-scratch out.")
     opened = open_base(model, **loading) if model is not None and pretrained else None
     corpus = None if text is None else open_corpus(text, "")
-    division_name, division = divided_documents(data, seed, corpus)
+    division = divided_documents(data, seed, corpus)
     documents = division.parts["train"]
     base = _random_base(name, size, documents, reporter, loading) if opened is None else opened.base()
     stack = base.open() if opened is None else opened.stack
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = data.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
-    splits, left_out = _splits(stack, division_name, division.parts, length)
+    splits, left_out = _splits(stack, division.name, division.parts, length)
     pretrained = pretrained and not from_scratch
     usual = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
     return GrowthTask(
         base,
         stack,
         splits,
-        Corpus(f"{division_name}, validation", division.parts["validation"]),
+        Corpus(f"{division.name}, validation", division.parts["validation"]),
         length,
         model_cost(stack, length),
         replace(usual, **settings),
