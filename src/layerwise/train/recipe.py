@@ -14,7 +14,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from layerwise.data.vision.image_examples import Augmentation
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle
@@ -60,7 +59,7 @@ class Settings:
     epsilon: float = 1e-6
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    augmentation: Augmentation = "none"
+    augmentation: Literal["none", "crop", "crop+flip"] = "none"
     precision: Precision = "float32"
     evals: int = 20
     from_scratch_factor: float = 3.0
