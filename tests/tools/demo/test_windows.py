@@ -54,7 +54,7 @@ def _read_few_modules(patch: pytest.MonkeyPatch) -> None:
     everything = python_stdlib.modules()
     few = [name for split in python_stdlib.SPLITS for name in _of_split(split, everything)[:3]]
     patch.setattr(python_stdlib, "modules", lambda: {name: everything[name] for name in few})
-    patch.setattr(python_stdlib, "_documents", python_stdlib._documents.__wrapped__)
+    patch.setattr(python_stdlib, "documents", python_stdlib.documents.__wrapped__)
 
 
 def _of_split(split: str, names: Iterable[str]) -> list[str]:
