@@ -6,7 +6,7 @@ the model then runs on chunks of its last states. `find_head` verifies on random
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,11 @@ ScoredTokens = tuple[Tensor, Tensor, Tensor]
 @dataclass(frozen=True, slots=True, eq=False)
 class LanguageModelHead:
     model: nn.Module
-    body: nn.Module
+    name: str
+
+    @property
+    def body(self) -> nn.Module:
+        return self.model.get_submodule(self.name)
 
     def states(self, inputs: Mapping[str, Any]) -> tuple[Tensor, Any]:
         """The last states of the body, (batch, seq, width), and all that it returned; the head does not run."""
@@ -73,23 +77,25 @@ def find_head(stack: Stack) -> LanguageModelHead | None:
     Every module that holds the list of blocks is tried as the body, the outermost first.
     """
     if stack not in _BODIES:
-        _BODIES[stack] = _body_of(stack)
+        names = stack.path.split(".")[:-1]
+        bodies = [".".join(names[:count]) for count in range(1, len(names) + 1)]
+        head = find_head_behind(stack.model, bodies)
+        _BODIES[stack] = None if head is None else head.name
     body = _BODIES[stack]
-    return None if body is None else LanguageModelHead(stack.model, stack.model.get_submodule(body))
+    return None if body is None else LanguageModelHead(stack.model, body)
 
 
-def _body_of(stack: Stack) -> str | None:
-    model = stack.model
+def find_head_behind(model: nn.Module, bodies: Sequence[str]) -> LanguageModelHead | None:
+    """Return the head behind the first of the modules called `bodies` where it acts on every token alone."""
     inputs = example_inputs(model)
     if inputs is None or "input_ids" not in inputs:
         return None
-    names = stack.path.split(".")[:-1]
     with evaluating(model), torch.inference_mode():
         own = main_tensor(model(**accepted(model, inputs)))
-        for count in range(1, len(names) + 1):
-            body = ".".join(names[:count])
-            if own.ndim == 3 and _proved(LanguageModelHead(model, model.get_submodule(body)), inputs, own):
-                return body
+        for name in bodies:
+            head = LanguageModelHead(model, name)
+            if own.ndim == 3 and _proved(head, inputs, own):
+                return head
     return None
 
 
