@@ -16,7 +16,7 @@ from torch import Tensor
 from layerwise.data.splits import SPLITS, Examples, Splits, sample
 from layerwise.data.vision.digits import digits
 from layerwise.data.vision.image_division import divided
-from layerwise.data.vision.image_examples import Pixels
+from layerwise.data.vision.image_examples import ImageExamples
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
 from layerwise.data.vision.images import read_images
 from layerwise.data.vision.preprocessing import Preprocessing
@@ -216,14 +216,15 @@ def found() -> Splits:
     return digits()
 
 
-def images(examples: object) -> Pixels:
-    assert isinstance(examples, Pixels)
+def images(examples: object) -> ImageExamples:
+    assert isinstance(examples, ImageExamples)
     return examples
 
 
 def test_every_digit_is_in_exactly_one_split(found: Splits) -> None:
     parts = [images(part) for part in (found.train, found.validation, found.test)]
-    shown = torch.cat([torch.cat([part.pixels.flatten(1), part.labels[:, None]], dim=1) for part in parts])
+    pixels = torch.stack([part.read(index).flatten() for part in parts for index in range(len(part))])
+    shown = torch.cat([pixels, torch.cat([part.labels for part in parts])[:, None]], dim=1)
     source = load_digits()
     expected = torch.cat([torch.from_numpy(source.data), torch.from_numpy(source.target)[:, None]], dim=1)
     assert sorted(shown.tolist()) == sorted(expected.tolist())
@@ -233,7 +234,7 @@ def test_pixels_lie_between_minus_one_and_one(found: Splits) -> None:
     example = found.test[0]
     assert example["pixel_values"].shape == (1, 8, 8)
     assert example["pixel_values"].dtype == torch.float32
-    assert torch.equal(example["pixel_values"], images(found.test).pixels[0] / 8 - 1)
+    assert torch.equal(example["pixel_values"], images(found.test).read(0) / 8 - 1)
     every = found.collate([found.test[index] for index in range(len(found.test))])["pixel_values"]
     assert (every.min(), every.max()) == (-1, 1)
 

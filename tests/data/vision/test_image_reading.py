@@ -15,7 +15,7 @@ from transformers import AutoImageProcessor, LlamaConfig, PretrainedConfig, ViTC
 
 from layerwise.data.splits import Examples, Splits
 from layerwise.data.vision import image_reading, images
-from layerwise.data.vision.image_examples import augmented
+from layerwise.data.vision.image_examples import ImageExamples, augmented
 from layerwise.data.vision.image_sources import ImageSource, decoded
 from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
@@ -164,10 +164,10 @@ def test_the_pixels_are_mapped_and_not_in_memory(folder: Path, cache: Path) -> N
     splits = read_images(folder, preprocessing=SMALL)
     (file,) = cache.iterdir()
     assert str(file) in Path("/proc/self/maps").read_text() or not Path("/proc/self/maps").exists()
-    assert isinstance(splits.train, images.KeptImages)
-    before = splits.train.image(0).clone()
-    splits.train.image(0).zero_()  # a copy: the file is not written to
-    assert splits.train.image(0).equal(before)
+    assert isinstance(splits.train, ImageExamples)
+    before = splits.train.read(0).clone()
+    splits.train.read(0).zero_()  # a copy: the file is not written to
+    assert splits.train.read(0).equal(before)
 
 
 NOISE = numpy.random.default_rng(0).integers(0, 256, (6, 4, 3), dtype=numpy.uint8)

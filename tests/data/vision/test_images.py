@@ -16,7 +16,8 @@ from PIL import Image
 from layerwise.data.splits import Splits
 from layerwise.data.vision import image_reading, images
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.images import DecodedWhenRead, KeptImages, read_images
+from layerwise.data.vision.image_examples import ImageExamples
+from layerwise.data.vision.images import read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -46,10 +47,10 @@ def split_folder(tmp_path: Path) -> Path:
     return tmp_path / "pets"
 
 
-def parts(splits: Splits) -> list[KeptImages]:
+def parts(splits: Splits) -> list[ImageExamples]:
     found = [splits.train, splits.validation, splits.test]
-    assert all(isinstance(part, KeptImages) for part in found)
-    return [part for part in found if isinstance(part, KeptImages)]
+    assert all(isinstance(part, ImageExamples) for part in found)
+    return [part for part in found if isinstance(part, ImageExamples)]
 
 
 def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
     assert (found.name, found.classes, found.skipped) == ("pets", ("cat", "dog"), ())
     counts = [Counter(part.labels.tolist()) for part in parts(found)]
     assert counts == [{0: 16, 1: 24}, {0: 2, 1: 3}, {0: 2, 1: 3}]
-    shown = {tuple(image.flatten().tolist()) for part in parts(found) for image in map(part.image, range(len(part)))}
+    shown = {tuple(image.flatten().tolist()) for part in parts(found) for image in map(part.read, range(len(part)))}
     assert len(shown) == 50
 
 
@@ -79,8 +80,6 @@ def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypa
     kept = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
     monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 50 * SMALL.bytes - 1)
     decoded = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
-    assert isinstance(kept.train, KeptImages)
-    assert isinstance(decoded.train, DecodedWhenRead)
     assert decoded.digest == kept.digest
     for one, other in ((kept.train, decoded.train), (kept.validation, decoded.validation)):
         assert len(one) == len(other)
@@ -91,6 +90,10 @@ def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypa
             second = other[index]
             assert torch.equal(first["pixel_values"], second["pixel_values"])
             assert int(first["labels"]) == int(second["labels"])
+    shutil.rmtree(folder)
+    assert len(kept.train[0]["pixel_values"]) == 3
+    with pytest.raises(DataError, match="cannot read the image"):
+        decoded.train[0]
 
 
 def test_only_training_images_are_augmented(folder: Path) -> None:
@@ -248,12 +251,12 @@ def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path) -> 
     found = read_images(tmp_path / "pets", preprocessing=SMALL)
     assert (found.name, found.classes) == ("pets", ("cat", "dog"))
     assert [len(part) for part in (found.train, found.validation, found.test)] == [18, 2, 6]
-    assert isinstance(found.test, KeptImages)
+    assert isinstance(found.test, ImageExamples)
     assert sorted(found.test.labels.tolist()) == [0, 0, 0, 1, 1, 1]
     third = SMALL.pixels(Image.open(BytesIO(png(103))))
     assert [
         int(label)
-        for shown, label in zip(map(found.test.image, range(6)), found.test.labels, strict=True)
+        for shown, label in zip(map(found.test.read, range(6)), found.test.labels, strict=True)
         if torch.equal(shown, third)
     ] == [1]
 
@@ -278,10 +281,10 @@ def test_labels_may_be_words(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, datasets.DatasetDict({"train": words}))
     found = read_images("flowers", preprocessing=SMALL)
     assert found.classes == ("rose", "tulip")
-    assert isinstance(found.train, KeptImages)
+    assert isinstance(found.train, ImageExamples)
     assert found.train.labels.bincount().tolist() == [8, 8]
     tulip = SMALL.pixels(Image.open(BytesIO(png(0))))
-    index = next(index for index in range(16) if torch.equal(found.train.image(index), tulip))
+    index = next(index for index in range(16) if torch.equal(found.train.read(index), tulip))
     assert found.train.labels[index] == 1
 
 

@@ -6,12 +6,14 @@ Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from PIL import Image
 from torch import Tensor
 
 from layerwise.data.splits import SPLITS, Splits, digest, limited, stratified
-from layerwise.data.vision.image_examples import Augmentation, Pixels, Scaling
+from layerwise.data.vision.image_examples import Augmentation, ImageExamples, Scaling
 from layerwise.data.vision.preprocessing import Preprocessing
 
 SIDE = 8
@@ -53,7 +55,12 @@ def digits(
 
     scaling = Scaling(prepared.mean, prepared.std, DARKEST if fits else _WHITEST)
     train, validation, test = (
-        Pixels(pixels[list(part)], labels[list(part)], scaling, augmentation if split == "train" else "none")
+        ImageExamples(
+            labels[list(part)],
+            partial(torch.select, pixels[list(part)], 0),
+            scaling,
+            augmentation if split == "train" else "none",
+        )
         for split, part in zip(SPLITS, parts, strict=True)
     )
     rows = (

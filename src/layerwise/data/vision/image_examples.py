@@ -9,7 +9,7 @@ Augmentation uses torch's global generator, which checkpoints save, so a resumed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -24,32 +24,22 @@ _REACH = 8
 
 
 class ImageExamples(Examples):
-    def __init__(self, labels: Tensor, scaling: Scaling, augmentation: Augmentation = "none") -> None:
+    """Images with `labels`, int64 (images,); `read` returns an image by its number, uint8 (channels, height, width)."""
+
+    def __init__(
+        self, labels: Tensor, read: Callable[[int], Tensor], scaling: Scaling, augmentation: Augmentation = "none"
+    ) -> None:
         self.labels = labels
+        self.read = read
         self.augmentation = augmentation
         self._scaling = scaling
-
-    def image(self, index: int) -> Tensor:
-        """The bytes of an image, uint8 of shape (channels, height, width)."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Example:
-        pixels = augmented(self.image(index), self.augmentation)
+        pixels = augmented(self.read(index), self.augmentation)
         return {"pixel_values": self._scaling(pixels), "labels": self.labels[index]}
-
-
-class Pixels(ImageExamples):
-    """Images of an array `pixels`, uint8 of shape (images, channels, height, width)."""
-
-    def __init__(self, pixels: Tensor, labels: Tensor, scaling: Scaling, augmentation: Augmentation = "none") -> None:
-        super().__init__(labels, scaling, augmentation)
-        self.pixels = pixels
-
-    def image(self, index: int) -> Tensor:
-        return self.pixels[index]
 
 
 class Scaling:

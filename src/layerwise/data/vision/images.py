@@ -8,6 +8,7 @@ in the one that reports (or else in the one that selects).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,40 +88,6 @@ def read_images(
     return splits if selected_apart else selecting_on_reported(splits)
 
 
-class KeptImages(ImageExamples):
-    """Images that were decoded once: `column` has the bytes of each, and image i is row `rows[i]` of it."""
-
-    def __init__(
-        self,
-        column: Any,
-        rows: Sequence[int],
-        labels: Tensor,
-        preprocessing: Preprocessing,
-        augmentation: Augmentation = "none",
-    ) -> None:
-        super().__init__(labels, preprocessing.scaling, augmentation)
-        self._column = column
-        self._rows = rows
-        self._shape = (preprocessing.channels, preprocessing.height, preprocessing.width)
-
-    def image(self, index: int) -> Tensor:
-        content = bytearray(self._column[self._rows[index]].as_buffer())
-        return torch.frombuffer(content, dtype=torch.uint8).reshape(self._shape)
-
-
-class DecodedWhenRead(ImageExamples):
-    def __init__(
-        self, pictures: Sequence[ImageSource], preprocessing: Preprocessing, augmentation: Augmentation = "none"
-    ) -> None:
-        labels = torch.tensor([picture.label for picture in pictures], device="cpu")
-        super().__init__(labels, preprocessing.scaling, augmentation)
-        self.pictures = tuple(pictures)
-        self.preprocessing = preprocessing
-
-    def image(self, index: int) -> Tensor:
-        return self.preprocessing.pixels(self.pictures[index].image())
-
-
 def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
     """Return notes on the labels of `splits` and of the head in `config`; empty when they agree.
 
@@ -154,11 +121,22 @@ def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
 def _examples(
     pictures: Sequence[ImageSource], reading: ReadImages, preprocessing: Preprocessing, augmentation: Augmentation
 ) -> Examples:
-    if reading.pixels is None:
-        return DecodedWhenRead(pictures, preprocessing, augmentation)
     labels = torch.tensor([each.label for each in pictures], dtype=torch.int64, device="cpu")
-    rows = [reading.rows[each.name] for each in pictures]
-    return KeptImages(reading.pixels, rows, labels, preprocessing, augmentation)
+    if reading.pixels is None:
+        read = partial(_decode_image, tuple(pictures), preprocessing)
+    else:
+        read = partial(_read_pixels, reading.pixels, [reading.rows[each.name] for each in pictures], preprocessing)
+    return ImageExamples(labels, read, preprocessing.scaling, augmentation)
+
+
+def _decode_image(pictures: Sequence[ImageSource], preprocessing: Preprocessing, index: int) -> Tensor:
+    return preprocessing.pixels(pictures[index].image())
+
+
+def _read_pixels(column: Any, rows: Sequence[int], preprocessing: Preprocessing, index: int) -> Tensor:
+    content = bytearray(column[rows[index]].as_buffer())
+    shape = (preprocessing.channels, preprocessing.height, preprocessing.width)
+    return torch.frombuffer(content, dtype=torch.uint8).reshape(shape)
 
 
 def _unreadable(faults: Mapping[str, str], total: int, name: str) -> str:
