@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from layerwise.data.cache_folder import code_digest
 from layerwise.data.demo import python_stdlib
@@ -29,7 +27,7 @@ from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
 from layerwise.measure.contrasts.variants import bias_rows, difference_rows, share_rows
 from layerwise.measure.language.evaluation_data import objective_of
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.seeds import mean_of_rows
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
 from layerwise.results.vocabulary import (
@@ -331,13 +329,8 @@ def mean_over_seeds(rows: Iterable[Score]) -> list[Score]:
     def group_of(row: Score) -> tuple[str, float]:
         return str(row.arm), row.amount or 0.0
 
-    means = []
-    for _, group in groupby(sorted((row for row in rows if row.seed is not None), key=group_of), key=group_of):
-        own = list(group)
-        values = [row.value for row in own]
-        low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
-        means.append(replace(own[0], seed=None, value=float(np.mean(values)), low=low, high=high))
-    return means
+    of_seeds = sorted((row for row in rows if row.seed is not None), key=group_of)
+    return [mean_of_rows(list(group), "", seed=None) for _, group in groupby(of_seeds, key=group_of)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from layerwise.studies.evaluate.finetuned_tasks import (
     described,
     fine_tuned,
     rows_of,
-    run_tasks,
+    run_task,
 )
 from layerwise.train import fine_tuning
 from layerwise.train.fine_tuning import CurvePoint, FineTuningConfig, FineTuningResult, fine_tune
@@ -176,7 +176,7 @@ def _models(folder: Path) -> list[FineTunedModel]:
 
 
 def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    rows = run_tasks(_models(tmp_path), [planted()], ONCE, run, seeds=3, **HOW)
+    rows = run_task(_models(tmp_path), planted(), ONCE, run, seeds=3, **HOW)
     values = {named(row): row.value for row in rows if row.metric == "accuracy" and row.against is None}
     assert set(values) == {
         *(f"{arm}/{seed}{part}" for arm in ("ltg", "elc") for seed in (0, 1) for part in ("", ".0", ".1", ".2")),
@@ -199,16 +199,16 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
 
 def test_what_is_finished_is_not_taught_again(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     models = _models(tmp_path)
-    rows = run_tasks(models, [planted()], ONCE, run, seeds=2, **HOW)
+    rows = run_task(models, planted(), ONCE, run, seeds=2, **HOW)
     assert len(taught) == 8
     taught.clear()
-    assert run_tasks(models, [planted()], ONCE, run, seeds=2, **HOW) == rows
+    assert run_task(models, planted(), ONCE, run, seeds=2, **HOW) == rows
     assert taught == []
-    run_tasks(models, [planted()], ONCE, run, seeds=3, **HOW)
+    run_task(models, planted(), ONCE, run, seeds=3, **HOW)
     assert taught == [(Path(model.location).name, "planted", 2) for model in models]
     taught.clear()
     next((run.folder / PREDICTIONS).glob("glue/planted/ltg-1.0-*.json")).unlink()
-    run_tasks(models, [planted()], ONCE, run, seeds=3, **HOW)
+    run_task(models, planted(), ONCE, run, seeds=3, **HOW)
     assert taught == [("ltg-1", "planted", 0)]
 
 
@@ -233,9 +233,9 @@ def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run:
 def test_rows_of_other_tasks_and_models_stay(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     models = _models(tmp_path)
     other = replace(planted(seed=1), name="other", source="from another seed")
-    run_tasks(models, [planted()], ONCE, run, seeds=1, **HOW)
-    run_tasks(models[:1], [other], ONCE, run, seeds=1, **HOW)
-    run_tasks(models[:1], [planted()], ONCE, run, seeds=2, **HOW)
+    run_task(models, planted(), ONCE, run, seeds=1, **HOW)
+    run_task(models[:1], other, ONCE, run, seeds=1, **HOW)
+    run_task(models[:1], planted(), ONCE, run, seeds=2, **HOW)
     stored = [row for row in run.store.scores("glue", metric="mcc") if row.against is None]
     assert {named(row) for row in stored if row.task == "other"} == {"ltg/0", "ltg/0.0", "ltg"}
     assert {"elc/1", "ltg/0.1"} <= {named(row) for row in stored if row.task == "planted"}
@@ -257,7 +257,7 @@ def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
     monkeypatch.setattr(finetuned_tasks, "fine_tune", followed)
     models = _models(tmp_path)[:2]
     for evals in (1, 2, 2):
-        run_tasks(models, [planted()], replace(ONCE, evals=evals), run, seeds=1, **HOW)
+        run_task(models, planted(), replace(ONCE, evals=evals), run, seeds=1, **HOW)
     rows = run.store.scores(LEARNING_CURVE)
     assert {(row.task, row.step, row.metric, row.value) for row in rows if named(row) == "ltg/1.0"} == {
         ("planted", 3, "mcc", 0.5),

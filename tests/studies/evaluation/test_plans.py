@@ -35,8 +35,7 @@ from layerwise.studies.evaluate import minutes as module
 from layerwise.studies.evaluate.finetuned_tasks import (
     FineTunedModel,
     check_one_depth,
-    run_plans,
-    run_tasks,
+    run_task,
     store_summary,
 )
 from layerwise.studies.evaluate.minutes import chosen_limit, limit_within, resolutions
@@ -93,9 +92,9 @@ def _models(folder: Path, labels: tuple[str, ...] = ("bert/0",)) -> list[FineTun
 
 def _evaluate(models: list[FineTunedModel], tasks: list[ClassificationTask], run: Run, seeds: int = 1) -> None:
     how: dict[str, Any] = {"seeds": seeds, "progress": lambda label, share: None, "device": "cpu"}
-    run_tasks(models, tasks, SETTINGS, run, **how)
     for task in tasks:
-        run_plans(models, task, SETTINGS, run, **how)
+        for plan in (None, *models[0].plans):
+            run_task(models, task, SETTINGS, run, plan=plan, **how)
     store_summary(models, tasks, run, seeds=seeds)
 
 

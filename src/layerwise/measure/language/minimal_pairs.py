@@ -9,7 +9,7 @@ several are averaged with equal weight, as in BLiMP (`interval`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.data.text.passages import Passage, words
 from layerwise.errors import MeasureError
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong, log_likelihoods
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.seeds import mean_of_rows
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import PARADIGM, PHENOMENON
@@ -205,17 +205,11 @@ def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
         if row.arm is not None and row.seed is not None and row.measure == suite:
             arms.setdefault(row.arm, {}).setdefault(row.seed, {})[row.task, row.kind, row.metric] = row
     return [
-        _mean([by_seed[key] for by_seed in seeds.values()])
+        mean_of_rows([by_seed[key] for by_seed in seeds.values()], seed=None)
         for seeds in arms.values()
         for key in next(iter(seeds.values()))
         if all(key in by_seed for by_seed in seeds.values())
     ]
-
-
-def _mean(rows: Sequence[Score]) -> Score:
-    first, values = rows[0], [row.value for row in rows]
-    low, high = over_seeds(values, first.metric, [(row.low, row.high) for row in rows])
-    return replace(first, seed=None, value=float(np.mean(values)), low=low, high=high)
 
 
 def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:

@@ -11,7 +11,8 @@ of the standard deviation of few seeds (`deviation_bias`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,7 @@ from scipy import special, stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.estimate import SampleEstimate, student
+from layerwise.results.rows import Score
 
 RANGES = {
     "accuracy": (0.0, 1.0),
@@ -79,6 +81,16 @@ def over_seeds(values: Sequence[float], metric: str = "", over_examples: Sequenc
         return None, None
     least, most = RANGES.get(metric, (-np.inf, np.inf))
     return max(least, mean - float(np.hypot(reach, below))), min(most, mean + float(np.hypot(reach, above)))
+
+
+def mean_of_rows(rows: Sequence[Score], metric: str | None = None, **columns: Any) -> Score:
+    """Return the mean of rows of several seeds with its interval over them and their examples (`over_seeds`).
+
+    `metric` names the range of the values (default: that of the rows); `columns` replace those of the first row.
+    """
+    values = [row.value for row in rows]
+    low, high = over_seeds(values, rows[0].metric if metric is None else metric, [(row.low, row.high) for row in rows])
+    return replace(rows[0], value=float(np.mean(values)), low=low, high=high, **columns)
 
 
 def _differ(values: ArrayLike) -> bool:

@@ -19,7 +19,7 @@ from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.suites.generated import mixed_signals
 from layerwise.data.suites.minimal_pairs import TABLES
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.seeds import mean_of_rows, over_seeds
 from layerwise.results import Run, Score
 from layerwise.results.vocabulary import ATTRIBUTION, SHUFFLED, TOKENS
 from layerwise.studies.evaluate.finetuned_tasks import FineTunedModel, Progress, fine_tuned
@@ -89,10 +89,11 @@ def add_arms(rows: Sequence[Score]) -> list[Score]:
         of_arms.setdefault((row.arm, row.task, row.metric, row.against), []).append(row)
     results = list(rows)
     for own in of_arms.values():
-        values = [row.value for row in own]
-        bounds = [(row.low, row.high) for row in own] if own[0].documents is not None else None
-        low, high = over_seeds(values, "", bounds)
-        results.append(replace(own[0], seed=None, value=float(np.mean(values)), low=low, high=high, documents=None))
+        mean = mean_of_rows(own, "", seed=None, documents=None)
+        if own[0].documents is None:
+            low, high = over_seeds([row.value for row in own])
+            mean = replace(mean, low=low, high=high)
+        results.append(mean)
     return results
 
 

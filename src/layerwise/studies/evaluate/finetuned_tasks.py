@@ -17,12 +17,9 @@ import json
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from layerwise.data.suites.classification import ClassificationTask
 from layerwise.errors import DataError
@@ -34,7 +31,7 @@ from layerwise.measure.language.task_summary import (
     summary_rows,
     task_score,
 )
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.seeds import mean_of_rows
 from layerwise.plan import Member, Plan
 from layerwise.results import Rows, Run, Score
 from layerwise.results.checked import read, value_of
@@ -73,55 +70,21 @@ class FineTunedModel:
         return tuple(plans)[1:]
 
 
-def run_tasks(
+def run_task(
     models: Sequence[FineTunedModel],
-    tasks: Sequence[ClassificationTask],
+    task: ClassificationTask,
     settings: FineTuningConfig,
     run: Run,
     *,
+    plan: Plan | None = None,
     seeds: int,
     progress: Progress,
     device: str,
 ) -> list[Score]:
-    """Fine-tune every original model on every task with `seeds` seeds; return the rows, which `run` stores too.
+    """Fine-tune every model on a task under a plan with `seeds` seeds; return the rows, which `run` stores too.
 
-    Rows and note (`described`) are stored after every task; those of other models and tasks stay.
+    Rows of other models and tasks stay. Without a plan the task's note (`described`) is stored.
     """
-    result: list[Score] = []
-    for task in tasks:
-        result += _run_task(models, task, None, settings, run, seeds, progress, device)
-        store_note(run, task.measure, task.name, described(task, settings))
-    return result
-
-
-def run_plans(
-    models: Sequence[FineTunedModel],
-    task: ClassificationTask,
-    settings: FineTuningConfig,
-    run: Run,
-    *,
-    seeds: int,
-    progress: Progress,
-    device: str,
-) -> None:
-    """Fine-tune every model on a task under each of its plans, with `seeds` seeds; stored results are kept."""
-    for plan in dict.fromkeys(plan for model in models for plan in model.plans):
-        under = [model for model in models if plan in model.plans]
-        _run_task(under, task, plan, settings, run, seeds, progress, device)
-        # Plans are stored once one of them has a row: a run of plans without rows is a sweep that waits.
-        run.store.add_plans(plan_records(member for model in models for member in model.members))
-
-
-def _run_task(
-    models: Sequence[FineTunedModel],
-    task: ClassificationTask,
-    plan: Plan | None,
-    settings: FineTuningConfig,
-    run: Run,
-    seeds: int,
-    progress: Progress,
-    device: str,
-) -> list[Score]:
     rows: list[list[list[Score]]] = []
     curves: list[Score] = []
     for model in models:
@@ -139,6 +102,10 @@ def _run_task(
     store_rows(run, own)
     # A curve takes the place of an earlier one of the same fine-tuning, whose steps may have been others.
     store_rows(run, curves, attrgetter("task", "arm", "seed", "tuning_seed", "plan"))
+    if plan is None:
+        store_note(run, task.measure, task.name, described(task, settings))
+    else:  # once one of them has a row: a run of plans without rows is a sweep that waits
+        run.store.add_plans(plan_records(member for model in models for member in model.members))
     return own
 
 
@@ -227,13 +194,7 @@ def described(task: ClassificationTask, settings: FineTuningConfig) -> str:
 
 
 def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
-    rows = []
-    for same in zip(*pieces, strict=True):
-        first = same[0]
-        values = [row.value for row in same]
-        low, high = over_seeds(values, first.metric, [(row.low, row.high) for row in same])
-        rows.append(replace(first, value=float(np.mean(values)), low=low, high=high, **columns))
-    return rows
+    return [mean_of_rows(same, **columns) for same in zip(*pieces, strict=True)]
 
 
 def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable] = attrgetter("key")) -> None:
@@ -268,16 +229,9 @@ def _identity(location: Path | str) -> str:
     folder = Path(location)
     if not folder.is_dir():
         return str(location)
-    matching = sorted({path for pattern in _FILES for path in folder.glob(pattern)})
-    files = {path: path.stat() for path in matching}
-    return _digest(tuple((path, each.st_size, each.st_mtime_ns) for path, each in files.items()))
-
-
-@lru_cache(maxsize=64)
-def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
     digest = hashlib.sha256()
-    for path, size, _ in files:
-        digest.update(f"{path.name} {size}\n".encode())
+    for path in sorted({path for pattern in _FILES for path in folder.glob(pattern)}):
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

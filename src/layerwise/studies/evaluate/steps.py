@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from layerwise.data.suites.glue import GLUE
 from layerwise.data.text.tokenizer import load_tokenizer
@@ -28,8 +29,7 @@ from layerwise.studies.evaluate.edges import edges_table
 from layerwise.studies.evaluate.finetuned_tasks import (
     FineTunedModel,
     check_one_depth,
-    run_plans,
-    run_tasks,
+    run_task,
     store_summary,
 )
 from layerwise.studies.evaluate.page import PLANS, TASK_TABLE, Taught, plan_table
@@ -121,12 +121,16 @@ def fine_tune_models(
     trained = list(_with_weight_conditions(models, layer_weights, run.folder))
     if selection.attributes:
         attribute(trained, settings, run, progress=progress, device=device)
-    run_tasks(trained, selection.tasks, settings, run, seeds=seeds, device=device, progress=progress)
+    how: dict[str, Any] = {"seeds": seeds, "device": device, "progress": progress}
+    for task in selection.tasks:
+        run_task(trained, task, settings, run, **how)
     glue = [task for task in selection.tasks if task.measure == GLUE]
     if any(model.plans for model in models):
         run.store.replace_notes(PLANS, left_out)
         for task in selection.tasks:
-            run_plans(models, task, settings, run, seeds=seeds, device=device, progress=progress)
+            for plan in dict.fromkeys(plan for model in models for plan in model.plans):
+                under = [model for model in models if plan in model.plans]
+                run_task(under, task, settings, run, plan=plan, **how)
             # A page that is written early has the scale of the tasks that are finished.
             if task in glue:
                 store_summary(models, glue[: glue.index(task) + 1], run, seeds=seeds)
