@@ -13,7 +13,6 @@ whose words are frequent in a small corpus, so numbers made with them do not com
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,9 +66,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 )
 """The tasks, in the order in which they are reported."""
 
-_LINES = r"\.jsonl?(\.gz)?"
-_PARQUET = r"(-\d{5}-of-\d{5}|/0000)?\.parquet"
-_NUMBERED = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.parquet")
+_LINES = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
 _DIGITS = 7
 
 _MOST_NAMED = 5
@@ -102,33 +99,32 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
     return tasks
 
 
-def _read_task(name: str, files: tuple[Path, Path], seed: int) -> ClassificationTask:
-    examples = {path: tuple(_example(row, name) for row in _read_rows(path)) for path in files}
+def _read_task(name: str, files: tuple[list[Path], list[Path]], seed: int) -> ClassificationTask:
+    examples = {paths[0]: tuple(_example(row, name) for row in _read_rows(paths)) for paths in files}
     return task_of_files(GLUE, name, FORMS[name].labels, FORMS[name].metrics, examples, seed)
 
 
-def _find_files(name: str, folders: Sequence[Path]) -> tuple[Path, Path] | None:
+def _find_files(name: str, folders: Sequence[Path]) -> tuple[list[Path], list[Path]] | None:
+    whole, validation = _whole(name), FORMS[name].validation
     for folder in folders:
         for inside in (folder, *_folders_of(name, folder)):
-            paths = sorted((*inside.glob("*"), *inside.glob("*/0000.parquet")))
-            for layout in _layouts(name) if _is_of(inside, name) else _layouts(name)[:1]:
-                train, test = (_first(inside, paths, pattern) for pattern in layout)
-                if train is not None and test is not None:
-                    return train, test
+            train = _find_lines(inside, f"{whole}.train")
+            test = _find_lines(inside, f"{name}.valid", f"{name}.validation", f"{whole}.{validation}")
+            if _is_of(inside, name) and not (train and test):
+                train, test = _find_parquet(inside, "train"), _find_parquet(inside, validation)
+            if train and test:
+                return train, test
     return None
 
 
-def _layouts(name: str) -> list[tuple[str, str]]:
-    whole, validation = _whole(name), FORMS[name].validation
-    return [
-        (rf"{whole}\.train{_LINES}", rf"({name}\.valid(ation)?|{whole}\.{validation}){_LINES}"),
-        (f"train{_PARQUET}", f"{validation}{_PARQUET}"),
-    ]
+def _find_lines(folder: Path, *stems: str) -> list[Path]:
+    paths = (folder / f"{stem}{ending}" for stem in stems for ending in _LINES)
+    return [path for path in paths if path.is_file()][:1]
 
 
-def _first(folder: Path, paths: Iterable[Path], pattern: str) -> Path | None:
-    matching = (path for path in paths if re.fullmatch(pattern, path.relative_to(folder).as_posix()))
-    return next((path for path in matching if path.is_file()), None)
+def _find_parquet(folder: Path, split: str) -> list[Path]:
+    numbered = sorted(folder.glob(f"{split}-?????-of-?????.parquet"))
+    return numbered or sorted((*folder.glob(f"{split}.parquet"), *folder.glob(f"{split}/[0-9]*.parquet")))
 
 
 def _needed(name: str) -> str:
@@ -165,25 +161,20 @@ def _folders_of(name: str, folder: Path) -> list[Path]:
     return [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_of(path, name)]
 
 
-def _read_rows(path: Path) -> Sequence[FileRecord]:
-    if path.suffix != ".parquet":
-        return read_records(path, kind=".jsonl")
-    return [row for part in _parts(path) for row in parquet_rows(part)]
-
-
-def _parts(path: Path) -> Sequence[Path]:
-    numbered = _NUMBERED.fullmatch(path.name)
-    if numbered is None:
-        return sorted(path.parent.glob("[0-9]*.parquet")) if path.stem.isdigit() else (path,)
-    split, count = numbered["split"], int(numbered["count"])
-    parts = [path.with_name(f"{split}-{number:05}-of-{count:05}.parquet") for number in range(count)]
-    missing = [part.name for part in parts if not part.is_file()]
-    if missing:
-        raise DataError(
-            f"{path.parent} holds {count - len(missing)} of the {count} files of the split {split!r}: fetch "
-            f"{missing[0]} too"
-        )
-    return parts
+def _read_rows(paths: Sequence[Path]) -> Sequence[FileRecord]:
+    if paths[0].suffix != ".parquet":
+        return read_records(paths[0], kind=".jsonl")
+    split, *numbers = paths[0].stem.split("-")
+    if numbers:
+        count = int(numbers[-1])
+        expected = [paths[0].with_name(f"{split}-{number:05}-of-{count:05}.parquet") for number in range(count)]
+        missing = [path.name for path in expected if path not in paths]
+        if missing:
+            raise DataError(
+                f"{paths[0].parent} holds {count - len(missing)} of the {count} files of the split {split!r}: fetch "
+                f"{missing[0]} too"
+            )
+    return [row for path in paths for row in parquet_rows(path)]
 
 
 def _example(row: FileRecord, name: str) -> Labelled:

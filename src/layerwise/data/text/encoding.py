@@ -25,8 +25,6 @@ from layerwise.errors import DataError
 BATCH = 2**20
 """Characters that are encoded together, unless one document has more."""
 
-_SENTENCES = 2**12
-
 Sentences = list[list[int]]
 
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -139,7 +137,8 @@ def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -
         for sentence in block
         for piece in (sentence.split("\t") if tab is not None else [sentence])
     ]
-    pieces = _token_ids(tokenizer, split)
+    options = {"add_special_tokens": False, "split_special_tokens": True, "return_attention_mask": False}
+    pieces = iter(tokenizer(split, verbose=False, **options)["input_ids"] if split else [])
     for document, text in zip(documents, texts, strict=True):
         read: Sentences = []
         for block in text:
@@ -152,15 +151,6 @@ def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -
             if paragraph is not None and read[-1]:
                 read[-1].append(paragraph)
         yield document, [ids for ids in read if ids]
-
-
-def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[list[int]]:
-    for start in range(0, len(texts), _SENTENCES):
-        batch = list(texts[start : start + _SENTENCES])
-        encoding = tokenizer(
-            batch, add_special_tokens=False, split_special_tokens=True, return_attention_mask=False, verbose=False
-        )
-        yield from encoding["input_ids"]
 
 
 def paragraphs(text: str) -> list[str]:

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from layerwise.data.batches import IGNORED, Batch, of_like_length
+from layerwise.data.batches import Batch, of_like_length, padded, row_of
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.language.benchmarks import Benchmarks, chance_of
@@ -247,15 +246,12 @@ def _window(task: str, document: int, index: int, context: list[int], continuati
 
 
 def _batch(group: Sequence[Window]) -> Batch:
-    width = max(len(window.ids) for window in group) - 1
-    ids, attention = torch.zeros(2, len(group), width, dtype=torch.int64, device="cpu")
-    targets = torch.full_like(ids, IGNORED)
-    for row, window in enumerate(group):
-        length = len(window.ids) - 1
-        ids[row, :length] = torch.tensor(window.ids[:-1], device="cpu")
-        attention[row, :length] = 1
-        targets[row, window.scored_from - 1 : length] = torch.tensor(window.ids[window.scored_from :], device="cpu")
-    return Batch(ids, attention, targets, tuple(group))
+    rows = []
+    for window in group:
+        ids, targets = row_of(window, None)
+        rows.append({"input_ids": ids[:-1], "labels": targets[:-1]})  # the last token is predicted and not read
+    batch = padded(rows, 0)
+    return Batch(batch["input_ids"], batch["attention_mask"], batch["labels"], tuple(group))
 
 
 @contextmanager
