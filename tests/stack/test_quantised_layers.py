@@ -16,7 +16,7 @@ from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedM
 from layerwise.plan import Plan
 from layerwise.plan.quantised import TYPES, weight_type
 from layerwise.stack import Stack, load, quantised_layers
-from layerwise.stack.load import tensor_hash
+from layerwise.stack.load import weight_hash
 from layerwise.swarm.supply import Supply
 from stack.makers import IDS, stack_of
 from tier import TIER
@@ -108,7 +108,7 @@ def test_weights_that_change_are_quantised_anew_and_few_are_kept(
 def test_the_model_stays_as_it_is_and_gradients_of_other_layers_do_not() -> None:
     model = tiny_llama()
     stack = load(model)
-    before, own = tensor_hash(model), model(IDS).logits
+    before, own = weight_hash(model), model(IDS).logits
     with torch.inference_mode():
         stack.logits("0 Q8_0:1 2-5", input_ids=IDS)  # what is kept of it serves outside as well
     with stack.under("0 Q8_0:1 2-5"):
@@ -116,7 +116,7 @@ def test_the_model_stays_as_it_is_and_gradients_of_other_layers_do_not() -> None
         loss.backward()
     assert model.model.layers[1].mlp.up_proj.weight.grad is None
     assert model.model.layers[0].mlp.up_proj.weight.grad.any()
-    assert tensor_hash(model) == before
+    assert weight_hash(model) == before
     assert torch.equal(model(IDS).logits, own)
 
 

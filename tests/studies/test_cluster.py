@@ -16,7 +16,7 @@ from conftest import tiny_llama
 from layerwise.catalogue import VERBS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.errors import OptionError, RunError, SwarmError
+from layerwise.errors import OptionError, RunError
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
 from layerwise.runner.reporter import Silent
@@ -24,7 +24,6 @@ from layerwise.runner.study import describe_call
 from layerwise.runner.verb import load_verb
 from layerwise.stack import load
 from layerwise.studies.sweep import cluster
-from measure.planted import stack_of_layers
 from studies.neighbours import Neighbours
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -121,13 +120,6 @@ def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> N
             replace(here, numerics={**here.numerics, "threads": "1"}),
             replace(here, numerics={**here.numerics, "threads": "7"}),
         )
-
-
-def test_a_model_that_no_other_process_can_open_is_refused(texts: Path, tmp_path: Path) -> None:
-    stack = stack_of_layers([{"weight": torch.eye(2)}, {"weight": torch.eye(2)}])
-    with pytest.raises(SwarmError, match="is not a model of transformers"):
-        layerwise.sweep(stack, texts, ray="local", run=tmp_path / "run", reporter=Silent())
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_sweep_alone_has_the_options() -> None:

@@ -190,14 +190,6 @@ def _written(value: Any) -> Any:
     return settings_of(value) if repr(value) == object.__repr__(value) else str(value)
 
 
-def tensor_hash(model: nn.Module) -> str:
-    """SHA-256 over the class of a model and every tensor it saves; writing and reading it may complete its
-    configuration, and leaves these as they are."""
-    digest = hashlib.sha256(type(model).__name__.encode())
-    _add_tensors(digest, model)
-    return digest.hexdigest()
-
-
 def _add_tensors(digest: Any, model: nn.Module) -> None:
     for name, tensor in sorted(model.state_dict().items()):
         if not isinstance(tensor, torch.Tensor):  # what a quantised module notes of itself

@@ -15,7 +15,7 @@ from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss
 from layerwise.stack import load
-from layerwise.stack.load import tensor_hash
+from layerwise.stack.load import weight_hash
 from measure.language.test_loss import ragged_batch
 from stack.random_plans import plans
 from tier import by_tier
@@ -56,7 +56,7 @@ def test_layer_evaluations_equal_the_bound_exactly(name: str, heads: int, evalua
     members = families.FAMILIES[name](STACK.depth)
     if "bits" in name:
         pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
-    before = tensor_hash(STACK.model)
+    before = weight_hash(STACK.model)
     seen: list[tuple[CostMeter, CostEstimate]] = []
     calls = 0
     apply = STACK.apply
@@ -73,7 +73,7 @@ def test_layer_evaluations_equal_the_bound_exactly(name: str, heads: int, evalua
         del STACK.apply
     due = seen[-1][1]
     assert calls == due.evaluations == evaluations
-    assert tensor_hash(STACK.model) == before
+    assert weight_hash(STACK.model) == before
     assert seen[-1][0].layer_tokens == due.layer_tokens == calls * BATCH.size
     assert seen[-1][0].head_tokens == due.head_tokens == heads * BATCH.size
     assert seen[-1][0].seconds_left(due) == 0

@@ -17,6 +17,7 @@ from layerwise.errors import RunError
 from layerwise.results import Run
 from layerwise.results.rows import Loss
 from layerwise.runner.reporter import Silent
+from layerwise.stack import load
 from swarm.cluster.processes import PATIENCE, descendants, eventually_ended
 from threads import threaded
 
@@ -29,8 +30,10 @@ def losses(folder: Path) -> list[Loss]:
 
 
 @pytest.mark.usefixtures("ray")
-def test_the_rows_are_those_of_one_process(tmp_path: Path) -> None:
-    model, texts = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts")
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_the_rows_are_those_of_one_process(tmp_path: Path, is_opened: bool) -> None:
+    folder, texts = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts")
+    model = load(folder) if is_opened else folder
     options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "reporter": Silent()}
     layerwise.sweep(model, texts, run=tmp_path / "alone", **options)
     layerwise.sweep(model, texts, run=tmp_path / "ray", ray="local", workers=2, **options)

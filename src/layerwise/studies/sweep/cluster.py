@@ -6,19 +6,16 @@ a single process with one thread, which may resume the run.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 import layerwise.models  # noqa: F401  (its architectures become known to transformers)
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.documents import Document
-from layerwise.errors import RunError, SwarmError
+from layerwise.errors import RunError
 from layerwise.measure.interventions.sweep import TEXT
 from layerwise.measure.interventions.sweep_pieces import Plain, piece_function
 from layerwise.results import Manifest
@@ -27,8 +24,7 @@ from layerwise.runner.opening import quiet_transformers
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.study import describe_call
 from layerwise.runner.verb import current_call
-from layerwise.stack import Stack, load
-from layerwise.stack.load import tensor_hash
+from layerwise.stack import Stack
 from layerwise.studies.sweep.benchmarks import BENCHMARKS, BenchmarksTask
 from layerwise.studies.sweep.tasks import LossesTask
 from layerwise.swarm.cluster.connection import check_address, require_ray
@@ -125,19 +121,6 @@ def one_thread(address: str | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def check_model(model: object) -> None:
-    """Check that other processes can open a model that was opened in Python.
-
-    Raises:
-        SwarmError: If they cannot.
-    """
-    if isinstance(model, Stack) and not hasattr(model.model, "save_pretrained"):
-        raise SwarmError(
-            f"{model.source.name} was opened in Python and is not a model of transformers, so no other process "
-            "can open it. Leave ray out to compute in this process"
-        )
-
-
 def planned_workers(address: str | None, workers: int | None) -> int | None:
     """Return how many shards are computed at a time; None if only a cluster knows."""
     if address is None:
@@ -158,8 +141,8 @@ def describe_shared(
     return {
         "options": options,
         "manifest": manifest.to_json(),
-        "model": None if isinstance(model, str | Path) else _files_of(stack),
-        "corpus": None if is_named or text is None or corpus is None else _plain_corpus(corpus),
+        "model": None if isinstance(model, str | Path) else stack,
+        "corpus": None if is_named or text is None else corpus,
     }
 
 
@@ -173,11 +156,9 @@ def open_piece_function(shared: Mapping[str, Plain]) -> Callable[[Plain], Plain]
 
     options = dict(shared["options"])
     model, text = options.pop("model", None), options.pop("text", None)
-    stack = _opened(shared["model"], options.get("device", "auto"))
-    corpus = _corpus(shared["corpus"])
-    opened_model, opened_text = stack or model, corpus or text
-    description = describe_call(sweep, opened_model, opened_text, **options)
-    check_same_sweep(shared, stack, description.manifest)
+    quiet_transformers()
+    description = describe_call(sweep, shared["model"] or model, shared["corpus"] or text, **options)
+    check_same_here(Manifest.from_json(shared["manifest"]), description.manifest)
     texts = {}
     for task in description.tasks:
         if isinstance(task, LossesTask):
@@ -186,20 +167,6 @@ def open_piece_function(shared: Mapping[str, Plain]) -> Callable[[Plain], Plain]
         elif isinstance(task, BenchmarksTask) and task.requests.likelihoods is not None:
             texts[BENCHMARKS] = task.requests.likelihoods
     return piece_function(losses.stack, texts)
-
-
-def check_same_sweep(shared: Mapping[str, Plain], stack: Stack | None, here: Manifest) -> None:
-    """Check that a task opened the sweep that the run is of; `stack` is a model that was sent.
-
-    Raises:
-        RunError: If it is another one.
-    """
-    wanted = Manifest.from_json(shared["manifest"])
-    if stack is not None:
-        # What is opened here was written and read, which completes a configuration: the tensors are compared instead.
-        same = tensor_hash(stack.model) == shared["model"]["tensors"]
-        here = replace(here, weight_hash=wanted.weight_hash if same else here.weight_hash)
-    check_same_here(wanted, here)
 
 
 def check_same_here(wanted: Manifest, here: Manifest) -> None:
@@ -221,45 +188,3 @@ def check_same_here(wanted: Manifest, here: Manifest) -> None:
                 f"a worker computes on another kind of machine than the one that started the run ({name}: {own}, not "
                 f"{there}), so its rows would differ in their last bits; use machines of one kind"
             )
-
-
-def _files_of(stack: Stack) -> dict[str, Plain]:
-    model: Any = stack.model
-    with tempfile.TemporaryDirectory(prefix="layerwise-") as name:
-        folder = Path(name)
-        quiet_transformers()
-        model.save_pretrained(folder)
-        if stack.tokenizer is not None:
-            stack.tokenizer.save_pretrained(folder)
-        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-    return {
-        "files": files,
-        "name": stack.source.name,
-        "layers": stack.path,
-        "tokenizer": stack.tokenizer is not None,
-        "tensors": tensor_hash(model),
-    }
-
-
-def _opened(described: Plain, device: str) -> Stack | None:
-    if described is None:
-        return None
-    quiet_transformers()
-    with tempfile.TemporaryDirectory(prefix="layerwise-") as name:
-        for file, content in described["files"].items():
-            (Path(name) / Path(file).name).write_bytes(content)
-        stack = load(name, layers=described["layers"], device=device)
-    if not described["tokenizer"]:
-        stack.tokenizer = None
-    stack.source = replace(stack.source, name=described["name"])
-    return stack
-
-
-def _plain_corpus(corpus: Corpus) -> dict[str, Plain]:
-    return {"name": corpus.name, "documents": [asdict(document) for document in corpus.documents]}
-
-
-def _corpus(described: Plain) -> Corpus | None:
-    if described is None:
-        return None
-    return Corpus(described["name"], tuple(Document(**document) for document in described["documents"]))

@@ -162,8 +162,6 @@ def sweep(
     from layerwise.studies.sweep.tasks import ContinuationsTask, LossesTask, SimilarityTask
 
     began, reporter = time.monotonic(), reporter or Silent()
-    if ray is not None:
-        cluster.check_model(model)
     with cluster.one_thread(ray):
         corpus = None if batches is not None else open_corpus(text, str(model))
         stack = open_stack(
