@@ -1,7 +1,7 @@
 """Tasks as a cluster has them, in this process: what reaches them is pickled."""
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from layerwise.studies.sweep import cluster
@@ -15,10 +15,10 @@ class Neighbours:
         self.count = count or 2
         Neighbours.carried_out = []
 
-    def map(self, opens: str, shared: Mapping[str, Any], pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, opens: str, shared: Any, pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         assert opens == cluster.OPENS
         Neighbours.opened += 1
-        function = cluster.open_piece_function(copied(shared))
+        function = cluster.open_model(copied(shared))
         for number, piece in reversed(list(enumerate(pieces))):
             Neighbours.carried_out.append(piece)
             yield number, copied(function(copied(piece)))

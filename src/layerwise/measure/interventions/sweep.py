@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 
@@ -19,12 +20,8 @@ from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.interventions.sweep_pieces import (
     FinalState,
     PieceRunner,
-    SweepPart,
-    divided,
+    SweepPiece,
     final_states,
-    head_in_layers,
-    plain_part,
-    read_final_state,
     state_bytes,
 )
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
@@ -34,14 +31,14 @@ from layerwise.plan.painters import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
 from layerwise.stack import Stack
 from layerwise.stack.executors.graph import Graph, build
-from layerwise.stack.executors.partition import Partition
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.streaming.executor import StreamingEstimate, streaming_estimate
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
 
-TEXT = "text"
+PIECES_PER_WORKER = 2
+"""Where there are fewer batches, their plans are divided too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +125,10 @@ def sweep_into(
     finished: Finished | None = None,
     progress: Progress | None = None,
     runner: PieceRunner | None = None,
-    name: str = TEXT,
 ) -> None:
-    """Run `sweep` with rows going to `sink` alone; `name` is what the processes of `runner` call `data`."""
+    """Run `sweep` with rows going to `sink` alone."""
     work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
-    _Sweep(stack, work, sink, progress or (lambda meter, due: None), runner, name).run()
+    _Sweep(stack, work, sink, progress or (lambda meter, due: None), runner).run()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -190,8 +186,9 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
     return records
 
 
-def partition_of(stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int) -> Partition:
-    return _Work.of(plans, data, _nothing).divided(stack, workers)[1]
+def count_pieces(plans: Sequence[Plan], data: EvalData, workers: int) -> int:
+    """Return how many pieces a sweep is divided into for so many workers."""
+    return len(_Work.of(plans, data, _nothing).divide(workers))
 
 
 def cost_estimate(
@@ -218,12 +215,20 @@ class _Work:
     pieces: tuple[_Piece, ...]
     estimate: CostEstimate
 
-    def divided(self, stack: Stack, workers: int) -> tuple[list[SweepPart], Partition]:
-        due = {
-            number: [plan for plan in piece.graph.ends if isinstance(plan, Plan)]
-            for number, piece in enumerate(self.pieces)
-        }
-        return divided(due, [piece.batch.size for piece in self.pieces], workers, head_in_layers(stack))
+    def divide(self, workers: int) -> list[tuple[_Piece, SweepPiece]]:
+        """Divide the batches among workers, and their plans if there are few batches.
+
+        Plans with a common beginning stay together: what pieces share is computed in each of them.
+        """
+        cuts = math.ceil(PIECES_PER_WORKER * workers / max(1, len(self.due)))
+        divided = []
+        for piece in self.due:
+            plans = [plan for plan in piece.graph.ends if isinstance(plan, Plan)]
+            plans.sort(key=lambda plan: [repr(step) for step in plan.steps()])
+            ends = [len(plans) * cut // cuts for cut in range(cuts + 1)]
+            parts = (tuple(plans[start:end]) for start, end in pairwise(ends))
+            divided += [(piece, SweepPiece(piece.batch, part)) for part in parts if part]
+        return divided
 
     @property
     def due(self) -> list[_Piece]:
@@ -270,7 +275,6 @@ class _Sweep:
     sink: Sink
     progress: Progress
     runner: PieceRunner | None
-    data: str
     meter: CostMeter = field(default_factory=CostMeter)
     broken: dict[str, str] = field(default_factory=dict)
 
@@ -299,15 +303,10 @@ class _Sweep:
                 first = None
 
     def _elsewhere(self, runner: PieceRunner) -> None:
-        pieces, first = self.work.pieces, Plan.identity(self.stack.depth)
-        parts, _ = self.work.divided(self.stack, runner.count)
-        plain = [
-            plain_part(part, self.data, pieces[part.batch].batch, first if first in part.plans else None)
-            for part in parts
-        ]
-        for number, states in runner.map(plain):
-            for each in map(read_final_state, states):
-                self._take(pieces[parts[number].batch], each)
+        pieces = self.work.divide(runner.count)
+        for number, states in runner.map([each for _, each in pieces]):
+            for each in states:
+                self._take(pieces[number][0], each)
 
     def _take(self, piece: _Piece, each: FinalState) -> None:
         start = time.perf_counter()

@@ -111,52 +111,32 @@ class Graph:
 
 def build(plans: Iterable[Plan | Changed]) -> Graph:
     """The hash-consed graph of `plans`; equal plans count once."""
-    lowering = Lowering()
+    nodes: dict[Node, int] = {Root(): 0}
+    ends: dict[Plan | Changed, int] = {}
     for plan in plans:
-        lowering.add(plan)
-    return Graph(tuple(lowering.nodes), lowering.ends, lowering.naive)
+        if plan not in ends:
+            ends[plan] = _lower(nodes, plan)
+    return Graph(tuple(nodes), ends, sum(len(plan.steps()) for plan in ends))
 
 
-@dataclass(slots=True)
-class Lowering:
-    """A graph that grows plan by plan, and what it costs so far: `evaluations` layer evaluations, `heads` heads."""
-
-    nodes: dict[Node, int] = field(default_factory=lambda: {Root(): 0})
-    ends: dict[Plan | Changed, int] = field(default_factory=dict)
-    naive: int = 0
-    evaluations: int = 0
-    _final: set[int] = field(default_factory=set)
-
-    @property
-    def heads(self) -> int:
-        return len(self._final)
-
-    def add(self, plan: Plan | Changed) -> None:
-        """Add the nodes that a plan needs and that are not there yet; an equal plan adds nothing."""
-        if plan not in self.ends:
-            self.ends[plan] = self._lower(plan)
-            self._final.add(self.ends[plan])
-            self.naive += len(plan.steps())
-
-    def _lower(self, plan: Plan | Changed) -> int:
-        nodes, current = self.nodes, 0
-        changes = plan.changes if isinstance(plan, Changed) else {}
-        groups: list[tuple[int, list[int]]] = []
-        for number, step in enumerate(plan.steps()):
-            groups.extend((current, []) for _ in range(step.opens))
-            before = len(nodes)
-            variant = LayerVariant(step.sublayer, step.source, changes.get(number))
-            current = nodes.setdefault(Apply(step.layer, current, variant), before)
-            self.evaluations += len(nodes) - before
-            for close in step.closes:
-                base, branches = groups[-1]
-                branches.append(current)
-                if close is None:
-                    current = base
-                else:
-                    groups.pop()
-                    current = nodes.setdefault(MergeNode(close, base, tuple(branches)), len(nodes))
-        return current
+def _lower(nodes: dict[Node, int], plan: Plan | Changed) -> int:
+    """Add the nodes that a plan needs and that are not there yet, and return the last one."""
+    current = 0
+    changes = plan.changes if isinstance(plan, Changed) else {}
+    groups: list[tuple[int, list[int]]] = []
+    for number, step in enumerate(plan.steps()):
+        groups.extend((current, []) for _ in range(step.opens))
+        variant = LayerVariant(step.sublayer, step.source, changes.get(number))
+        current = nodes.setdefault(Apply(step.layer, current, variant), len(nodes))
+        for close in step.closes:
+            base, branches = groups[-1]
+            branches.append(current)
+            if close is None:
+                current = base
+            else:
+                groups.pop()
+                current = nodes.setdefault(MergeNode(close, base, tuple(branches)), len(nodes))
+    return current
 
 
 def inputs(node: Node) -> tuple[int, ...]:

@@ -40,9 +40,6 @@ from layerwise.runner.tasks import Task, TaskSession
 from layerwise.stack import Stack
 from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, Answers, Scaled, benchmark_contrasts
 
-BENCHMARKS = "benchmarks"
-"""What workers call the requests of the benchmarks."""
-
 
 def load_benchmarks(
     stack: Stack,
@@ -133,7 +130,6 @@ class BenchmarksTask(Task[list[str]]):
                 finished=run.store.finished,
                 progress=progress,
                 runner=runner,
-                name=BENCHMARKS,
             )
         except MeasureError as error:
             full = str(self.plans[0])

@@ -1,39 +1,41 @@
-"""A sweep on Ray: every process opens the sweep from the same options, and computes plans batch by batch.
+"""A sweep on Ray: every process opens the model, and computes plans batch by batch.
 
-A process with other weights, text, CPU or threads is refused. All compute with one thread, so the rows have the bits of
-a single process with one thread, which may resume the run.
+A process with other weights, CPU or threads is refused. All compute with one thread, so the rows have the bits of a
+single process with one thread, which may resume the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 
 import layerwise.models  # noqa: F401  (its architectures become known to transformers)
-from layerwise.data.text.corpus import Corpus
 from layerwise.errors import RunError
-from layerwise.measure.interventions.sweep import TEXT
-from layerwise.measure.interventions.sweep_pieces import Plain, piece_function
+from layerwise.measure.interventions.sweep_pieces import FinalState, SweepPiece, compute_piece
 from layerwise.results import Manifest
 from layerwise.results.identity import HARDWARE, check_same_run
-from layerwise.runner.opening import quiet_transformers
-from layerwise.runner.reporter import Reporter
-from layerwise.runner.study import describe_call
-from layerwise.runner.verb import current_call
-from layerwise.stack import Stack
-from layerwise.studies.sweep.benchmarks import BENCHMARKS, BenchmarksTask
-from layerwise.studies.sweep.tasks import LossesTask
+from layerwise.runner.arguments import ModelLike
+from layerwise.runner.opening import hardware, numerics, open_stack
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.stack.load import weight_hash
 from layerwise.swarm.cluster.connection import check_address, require_ray
 from layerwise.swarm.cluster.tasks import RayTasks, available_processors
 
-OPENS = "layerwise.studies.sweep.cluster:open_piece_function"
+OPENS = "layerwise.studies.sweep.cluster:open_model"
 
-_LOCAL = ("ray", "workers", "run", "overwrite")
-"""Options that only the process that stores the rows needs."""
+
+@dataclass(frozen=True)
+class SharedModel:
+    """What every process of a sweep opens: a model by name with these options, or one that was opened in Python."""
+
+    model: ModelLike
+    options: Mapping[str, Any]
+    manifest: Manifest
 
 
 class SweepTasks:
@@ -42,7 +44,7 @@ class SweepTasks:
     Args:
         address: Address of the cluster, or local.
         workers: Maximum number of tasks at a time.
-        shared: What every process opens the sweep from.
+        shared: The model that every process opens.
         accelerators: Whether each task needs an accelerator.
         reporter: Where progress goes.
     """
@@ -51,22 +53,21 @@ class SweepTasks:
         self,
         address: str,
         workers: int | None,
-        shared: Callable[[], Mapping[str, Plain]],
+        shared: SharedModel,
         accelerators: bool,
         reporter: Reporter,
     ) -> None:
         self.address, self.workers, self.reporter = address, workers, reporter
-        self._share, self._accelerators = shared, accelerators
+        self._shared, self._accelerators = shared, accelerators
         self._tasks: RayTasks | None = None
-        self._shared: Mapping[str, Plain] = {}
 
     @property
     def count(self) -> int:
         """Return the number of tasks at a time."""
         return self._started().count
 
-    def map(self, pieces: Sequence[Plain]) -> Iterator[tuple[int, Plain]]:
-        """Compute shards, and yield each with its number as it is done."""
+    def map(self, pieces: Sequence[SweepPiece]) -> Iterator[tuple[int, list[FinalState]]]:
+        """Compute pieces, and yield each with its number as it is done."""
         return self._started().map(OPENS, self._shared, pieces)
 
     def close(self) -> None:
@@ -79,7 +80,6 @@ class SweepTasks:
         if self._tasks is None:
             where = "on this machine" if self.address == "local" else f"at {self.address}"
             self.reporter.log(f"computing on Ray {where}")
-            self._shared = self._share()
             self._tasks = RayTasks(self.address, self.workers, accelerators=self._accelerators)
         return self._tasks
 
@@ -88,7 +88,7 @@ class SweepTasks:
 def workers_on(
     address: str | None,
     workers: int | None,
-    shared: Callable[[], Mapping[str, Plain]],
+    shared: SharedModel,
     accelerators: bool,
     reporter: Reporter,
 ) -> Iterator[SweepTasks | None]:
@@ -122,51 +122,27 @@ def one_thread(address: str | None) -> Iterator[None]:
 
 
 def planned_workers(address: str | None, workers: int | None) -> int | None:
-    """Return how many shards are computed at a time; None if only a cluster knows."""
+    """Return how many pieces are computed at a time; None if only a cluster knows."""
     if address is None:
         return None
     return workers or (available_processors() if address == "local" else None)
 
 
-def describe_shared(
-    model: object, text: object, stack: Stack, corpus: Corpus | None, manifest: Manifest, batch_tokens: int
-) -> dict[str, Plain]:
-    """Return what every process opens the sweep of the current call from."""
-    call = current_call()
-    options = {name: value for name, value in call.verb.given(call.options).items() if name not in _LOCAL}
-    options["batch_tokens"] = batch_tokens
-    is_named = isinstance(text, str | Path)
-    if is_named and call.options.get("tokens") is None:
-        options["tokens"] = "all"
-    return {
-        "options": options,
-        "manifest": manifest.to_json(),
-        "model": None if isinstance(model, str | Path) else stack,
-        "corpus": None if is_named or text is None else corpus,
-    }
-
-
-def open_piece_function(shared: Mapping[str, Plain]) -> Callable[[Plain], Plain]:
-    """Open a sweep in another process, and return the function of a shard.
+def open_model(shared: SharedModel) -> Callable[[SweepPiece], list[FinalState]]:
+    """Open the model of a sweep in another process, and return the function of a piece.
 
     Raises:
-        RunError: If the sweep is not the same here.
+        RunError: If the model or the machine is not the same here.
     """
-    from layerwise.studies.sweep.verb import sweep
-
-    options = dict(shared["options"])
-    model, text = options.pop("model", None), options.pop("text", None)
-    quiet_transformers()
-    description = describe_call(sweep, shared["model"] or model, shared["corpus"] or text, **options)
-    check_same_here(Manifest.from_json(shared["manifest"]), description.manifest)
-    texts = {}
-    for task in description.tasks:
-        if isinstance(task, LossesTask):
-            losses = task
-            texts[TEXT] = task.text
-        elif isinstance(task, BenchmarksTask) and task.requests.likelihoods is not None:
-            texts[BENCHMARKS] = task.requests.likelihoods
-    return piece_function(losses.stack, texts)
+    stack, there = open_stack(shared.model, Silent(), **shared.options), shared.manifest
+    here = replace(
+        there,
+        weight_hash=weight_hash(stack.model),
+        numerics={**there.numerics, **numerics(stack.device, stack.model)},
+        hardware=hardware(stack.device),
+    )
+    check_same_here(there, here)
+    return partial(compute_piece, stack)
 
 
 def check_same_here(wanted: Manifest, here: Manifest) -> None:

@@ -13,7 +13,7 @@ from layerwise.errors import RunError
 from layerwise.measure.interventions.sweep import (
     CostEstimate,
     cost_estimate,
-    partition_of,
+    count_pieces,
     runnable,
     streaming_of,
     with_identity,
@@ -30,7 +30,6 @@ from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import describe_data, describe_model, describe_streaming
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
-from layerwise.stack.executors.partition import Partition
 from layerwise.stack.placement import batch_size_within, free_memory
 from layerwise.studies.sweep.tasks import add_similarity, compared_plans
 from layerwise.studies.sweep.verb import DEFAULT_FAMILIES
@@ -233,16 +232,5 @@ def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) ->
     if streaming is not None:
         yield describe_streaming(streaming)
     if workers is not None:
-        yield describe_partition(partition_of(stack, plans, text, workers), workers)
-
-
-def describe_partition(partition: Partition, workers: int) -> str:
-    """Describe what so many workers compute, compared with one, and how much faster they can be.
-
-    >>> describe_partition(Partition(464.0, (240.0, 232.0)), 2)
-    '2 workers: 2 pieces of windows and plans, 1.7 % of the work twice, at most 1.93 x as fast as one'
-    """
-    return (
-        f"{counted(workers, 'worker')}: {len(partition.parts):,} pieces of windows and plans, "
-        f"{100 * partition.duplicates:.1f} % of the work twice, at most {partition.bound(workers):.2f} x as fast as one"
-    )
+        pieces = counted(count_pieces(plans, text, workers), "piece")
+        yield f"{counted(workers, 'worker')}: {pieces} of windows and plans"

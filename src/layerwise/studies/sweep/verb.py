@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from layerwise.errors import MeasureError, OptionError
 from layerwise.plan.families import TWICE
@@ -164,18 +164,17 @@ def sweep(
     began, reporter = time.monotonic(), reporter or Silent()
     with cluster.one_thread(ray):
         corpus = None if batches is not None else open_corpus(text, str(model))
-        stack = open_stack(
-            model,
-            reporter,
-            device=device,
-            dtype=dtype,
-            device_map=device_map,
-            resident_layers=resident_layers,
-            tokenizer=tokenizer,
-            layers=layers,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-        )
+        opening: dict[str, Any] = {
+            "device": device,
+            "dtype": dtype,
+            "device_map": device_map,
+            "resident_layers": resident_layers,
+            "tokenizer": tokenizer,
+            "layers": layers,
+            "revision": revision,
+            "trust_remote_code": trust_remote_code,
+        }
+        stack = open_stack(model, reporter, **opening)
         request = replace(TextRequest.of_call(text), is_shared=ray is not None)
         has_states = similarity and batches is None
         if corpus is None:
@@ -246,8 +245,8 @@ def sweep(
             chosen=prepared.chosen.options,
         )
         with start_run(description) as study:
-            share = partial(cluster.describe_shared, model, text, stack, corpus, manifest, prepared.batch_tokens)
-            with cluster.workers_on(ray, workers, share, manifest.device == "cuda", reporter) as runner:
+            shared = cluster.SharedModel(model if isinstance(model, str | Path) else stack, opening, manifest)
+            with cluster.workers_on(ray, workers, shared, manifest.device == "cuda", reporter) as runner:
                 failures = study.execute(replace(losses, runner=runner))
                 if has_states:
                     study.execute(similar)

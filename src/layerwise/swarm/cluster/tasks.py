@@ -1,4 +1,4 @@
-"""The shards of a sweep as Ray tasks, which Ray restarts when a process ends. Arguments and results are plain values:
+"""The pieces of a sweep as Ray tasks, which Ray restarts when a process ends. A task returns:
 
 ("done", VALUE)                 the result of a shard
 ("refused", CLASS, MESSAGE)     a `LayerwiseError` was raised
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class RayTasks:
     def close(self) -> None:
         self._connection.close()
 
-    def map(self, opens: str, shared: Mapping[str, Any], pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, opens: str, shared: Any, pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Compute every piece, and yield its number and result as it is done.
 
         `opens` names, as `layerwise.module:function`, what each process calls once with `shared` to get the function of
@@ -54,7 +54,7 @@ class RayTasks:
         piece that failed otherwise, and for one whose processes ended again and again.
         """
         self._works += 1
-        reference = self._ray.put(dict(shared))
+        reference = self._ray.put(shared)
         task = self._ray.remote(carry_out).options(**self._options)
         own = (str(Path.cwd()), tuple(sys.path), f"{os.getpid()}/{self._works}", opens, [reference])
         waiting = list(enumerate(pieces))[::-1]
