@@ -54,9 +54,9 @@ def find_unfinished(data: ReportData, *arms: str) -> list[str]:
 
 
 def _is_falling(data: ReportData, arm: str) -> bool:
-    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, amount=PRESENT, condition=None)
+    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, step=PRESENT, share=None, kept=None)
     for own in rows.by("seed").values():
-        losses = {row.amount or 0.0: row.value for row in own}
+        losses = {row.step or 0: row.value for row in own}
         early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]
         fall = losses[min(losses)] - min(losses.values())
         if not early or min(early) - min(losses.values()) > MAX_LATE_FALL * fall:

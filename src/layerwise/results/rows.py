@@ -84,6 +84,7 @@ class Score:
         round: Round of a search or of a timing.
         share: Share of the training text or budget.
         unit: Cost that was counted, or that two variants had alike.
+        cost: Amount of that cost.
         learning_rate: Learning rate that was tried.
         warmup: Warm-up that was tried, as a share of the training.
         batch_size: Examples in a step.
@@ -141,6 +142,7 @@ class Score:
     round: Count | None = None
     share: Finite | None = None
     unit: str | None = None
+    cost: Finite | None = None
     learning_rate: Finite | None = None
     warmup: Finite | None = None
     batch_size: Count | None = None

@@ -221,17 +221,6 @@ LOSS_RATIO, TIME_SAVED, READ_OFF = "loss_ratio", "time_saved", "read_off"
 NEVER, SOONER = "never", "sooner"
 
 
-def of_budget(share: float | None) -> str | None:
-    """The condition of a training that has a share of the whole budget, where `amount` is the step of a loss.
-
-    Other measures have the share itself as `amount`.
-
-    >>> of_budget(1.25), of_budget(None)
-    ('1.25 of the budget', None)
-    """
-    return None if share is None else f"{share:g} of the budget"
-
-
 # Runs side by side, of each of which `arm` is the model: curves and layers by the percent of the depth, which is their
 # `amount`, with their family (`part`) and strategy (`condition`)
 

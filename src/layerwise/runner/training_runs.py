@@ -295,17 +295,15 @@ def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequ
 
 
 def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
-    """Return rows of measure `training` by arm and seed: noted losses (`amount`: their step) and costs.
+    """Return rows of measure `training` by arm and seed: noted losses by step, and costs.
 
-    Models refined for fewer layers are one arm, `RETRAINED`, with their number of layers as `condition`.
+    Models refined for fewer layers are one arm, `RETRAINED`, with their number of layers as `kept`.
     """
     rows = []
     for (arm, seed), record in records.items():
         layers = refined_at(arm)
         of: dict[str, Any] = (
-            {"arm": arm, "seed": seed}
-            if layers is None
-            else {"arm": RETRAINED, "seed": seed, "condition": f"{layers} layers"}
+            {"arm": arm, "seed": seed} if layers is None else {"arm": RETRAINED, "seed": seed, "kept": layers}
         )
         taken = {
             "steps": record.steps,
@@ -317,9 +315,7 @@ def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Sco
         }
         rows += [Score(TRAINING, name, float(value), **of) for name, value in taken.items()]
         noted = {(moment.step, moment.kind): moment.loss for moment in record.history}
-        rows += [
-            Score(TRAINING, f"{kind}_loss", loss, amount=float(step), **of) for (step, kind), loss in noted.items()
-        ]
+        rows += [Score(TRAINING, f"{kind}_loss", loss, step=step, **of) for (step, kind), loss in noted.items()]
     return rows
 
 
@@ -327,7 +323,7 @@ def mean_over_seeds(rows: Iterable[Score]) -> list[Score]:
     """Return the mean of every arm, and share of a budget, with its interval over seeds and over documents."""
 
     def group_of(row: Score) -> tuple[str, float]:
-        return str(row.arm), row.amount or 0.0
+        return str(row.arm), row.share or 0.0
 
     of_seeds = sorted((row for row in rows if row.seed is not None), key=group_of)
     return [mean_of_rows(list(group), "", seed=None) for _, group in groupby(of_seeds, key=group_of)]

@@ -242,10 +242,10 @@ def trial(recipe: Recipe, *settings: float) -> RecipeTraining:
 
 def tried_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
     for rate, loss in sorted(losses.items()):
-        yield Score(measure, "validation_nll", loss, arm=arm, amount=rate, other=batch)
+        yield Score(measure, "validation_nll", loss, arm=arm, learning_rate=rate, batch_size=batch)
 
 
 def chosen_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
     best = best_rate(losses)
     at_end = best in (min(losses), max(losses))
-    return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best, other=batch)
+    return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, learning_rate=best, batch_size=batch)

@@ -62,8 +62,7 @@ def models(arm: str, losses: list[float], spike: int | None = None) -> list[Scor
         if seed == spike:
             noted[20] += 2.0
         rows += [
-            Score("training", "train_loss", loss, arm=arm, seed=seed, amount=float(step))
-            for step, loss in enumerate(noted)
+            Score("training", "train_loss", loss, arm=arm, seed=seed, step=step) for step, loss in enumerate(noted)
         ]
         rows.append(Score("training", "gradient_norm", 1.0 + seed, arm=arm, seed=seed))
     return rows

@@ -114,7 +114,7 @@ def exact(*cases: Iterable[Case]) -> Callable[[Sequence[Case]], None]:
 
 def validated(arm: str, losses: Sequence[float], seed: int = 0) -> list[Score]:
     rows = enumerate(losses, start=1)
-    return [Score("training", "validation_loss", loss, arm=arm, seed=seed, amount=step) for step, loss in rows]
+    return [Score("training", "validation_loss", loss, arm=arm, seed=seed, step=step) for step, loss in rows]
 
 
 def unfinished(contradicting: Mapping[str, tuple[tuple[Score, ...], str]]) -> Callable[..., None]:

@@ -39,8 +39,8 @@ def difference(
         mde=1.25 * half,
         arm=arm,
         against=against,
-        condition=terms,
-        amount=share,
+        unit=terms,
+        share=share,
     )
 
 
@@ -50,7 +50,7 @@ def held_out(arm: str, value: float = 4.0, half: float | None = None, seed: int 
 
 
 def rate(arm: str, amount: float, metric: str = "nll", value: float = 1.0) -> Score:
-    return Score("rates", metric, value, arm=arm, amount=amount, condition="learning_rate")
+    return Score("rates", metric, value, arm=arm, learning_rate=amount)
 
 
 def planned_study(uniform: Two, *, swept: bool = True, **controls: Two) -> ReportData:
@@ -160,7 +160,7 @@ def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
 def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_losses(
     bounds: tuple[float | None, float | None], state: str
 ) -> None:
-    ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", condition="tokens")
+    ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", unit="tokens")
     finding = verdict(of(ratio, held_out("mine"), held_out("uniform")))
     assert finding.answer.startswith("After as many steps, uniform's loss is 1")
     assert finding.verdict == state
@@ -196,7 +196,7 @@ def test_an_end_is_the_least_or_the_greatest_of_several(chosen: float, at_end: b
 
 
 def test_lengths_stand_by_number_and_a_sweep_makes_no_arm() -> None:
-    rows = [replace(held_out("uniform"), amount=share) for share in (1.5, 0.8, 12.0)]
+    rows = [replace(held_out("uniform"), share=share) for share in (1.5, 0.8, 12.0)]
     assert [each.share for each in growth.lengths(of(*rows))] == [0.8, 1.5, 12.0]
     assert growth.arms(of(rate("tried", 0.1), held_out("a"))) == ("a",)
 
@@ -210,7 +210,7 @@ def test_the_row_of_an_arm_comes_before_the_mean_of_its_seeds() -> None:
 
 def saving(metric: str, value: float, half: float | None = None, terms: str = "flops") -> Score:
     bounds = () if half is None else (value - half, value + half)
-    return Score("growth", metric, value, *bounds, arm="mine", against="uniform", condition=terms)
+    return Score("growth", metric, value, *bounds, arm="mine", against="uniform", unit=terms)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_losses_are_drawn_where_trainings_end_by_what_they_cost() -> None:
         difference("b", "uniform", 0.1, 0.2, "seconds"),
         replace(difference("b", "uniform", 42.0, 1.0, "seconds"), metric="at"),
     ]
-    drawn = {(row.arm, row.condition): (row.amount, row.value) for row in loss_by_cost(of(*rows))}
+    drawn = {(row.arm, row.unit): (row.cost, row.value) for row in loss_by_cost(of(*rows))}
     assert drawn == {
         ("a", "flops"): (8e6, 4.0),
         ("b", "flops"): (9e6, 5.0),
@@ -270,7 +270,7 @@ def test_a_schedule_alone_is_not_compared() -> None:
 
 
 def test_trainings_without_an_end_are_named() -> None:
-    begun = Score("training", "train_loss", 4.0, arm="ramp", seed=7, amount=10.0)
+    begun = Score("training", "train_loss", 4.0, arm="ramp", seed=7, step=10)
     banner = GROWTH_KIND.unfinished(of(*GROWTH.scores, begun))
     assert banner is not None
     assert "1 training (ramp/7) is not complete" in banner

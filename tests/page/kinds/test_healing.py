@@ -16,7 +16,7 @@ WITHOUT_WINDOWS = [row for row in RUN.scores if row.measure != "healing_window"]
 
 
 def healed(count: int, low: float, high: float, against: str | None = "whole") -> Score:
-    columns: dict[str, Any] = {"condition": "healed", "amount": count, "against": against}
+    columns: dict[str, Any] = {"condition": "healed", "affected": count, "against": against}
     return Score("healing_window", "above_whole", (low + high) / 2, low, high, **columns)
 
 
@@ -88,7 +88,7 @@ def answers(*gains: tuple[float, float]) -> Iterator[Score]:
         yield Score("healing_task", "difference", -0.1, -0.15, -0.05, **own)
     for count, (low, high) in enumerate(gains, start=1):
         for condition in ("before", "healed"):
-            own = {"arm": f"skip-{count}", "condition": condition, "amount": count, **shared}
+            own = {"arm": f"skip-{count}", "condition": condition, "affected": count, **shared}
             yield Score("healing_task", "accuracy", 0.3, 0.2, 0.4, **own)
             yield Score("healing_task", "difference", -0.2, -0.3, -0.1, against="untouched", **own)
         yield Score("healing_task", "difference", (low + high) / 2, low, high, against="whole", **own)
@@ -110,9 +110,9 @@ def test_more_right_answers_are_a_help(gains: tuple[tuple[float, float], ...], s
 
 def test_the_curve_of_a_benchmark_begins_at_the_untouched_and_at_the_control() -> None:
     rows = list(answers_by_window(data([*WITHOUT_WINDOWS, *reversed(list(answers(HELPS, HURTS)))])))
-    amounts = [row.amount for row in rows if row.against is None]
+    amounts = [row.affected for row in rows if row.against is None]
     assert amounts == sorted(amounts)
-    points = {(row.condition, row.amount, row.against) for row in rows}
+    points = {(row.condition, row.affected, row.against) for row in rows}
     assert points == {
         *((condition, count, None) for condition in ("before", "healed") for count in range(3)),
         *((None, count, "chance") for count in range(3)),

@@ -127,7 +127,7 @@ def test_every_word_of_the_answer_is_shown_by_an_interval(
 def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is_a_point() -> None:
     trained = [row("training", "epochs", each, arm=arm, seed=0) for arm, each in (("baseline", 1.0), ("a", 20.0))]
     losses = [
-        row("training", "validation_loss", 0.5, arm=arm, seed=0, amount=step)
+        row("training", "validation_loss", 0.5, arm=arm, seed=0, step=step)
         for arm, steps in (("baseline", (17,)), ("a", (17, 34)))
         for step in steps
     ]

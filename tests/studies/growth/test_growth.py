@@ -56,7 +56,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
     metrics = {row.metric for row in rows if (row.measure, row.arm, row.seed) == ("training", "stacking", 0)}
     assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
     assert not [row for row in rows if row.claim], "what a row is about stands in its columns"
-    phases = {row.condition for row in rows if row.measure == "schedule" and row.arm == "stacking"}
+    phases = {row.phase for row in rows if row.measure == "schedule" and row.arm == "stacking"}
     timed = {row.part for row in rows if (row.arm, row.metric) == ("stacking", "step_seconds")}
     assert (phases, timed) == ({"shallow", "stacked"}, {None, "shallow", "stacked"})
     accounted = {(row.arm, row.metric) for row in rows if row.measure == "accounting"}
@@ -72,7 +72,7 @@ def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
     assert figures["stacking"]["flops"] == pytest.approx(figures["uniform"]["flops"], rel=0.01)
     with Run.open(folder) as run:
         rows = {
-            (row.condition, row.metric): row
+            (row.unit, row.metric): row
             for row in run.store.scores("growth")
             if (row.arm, row.against) == ("stacking", "uniform")
         }
@@ -98,8 +98,8 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
     assert record(folder, "late", 0).history[0] != record(folder, "late", 1).history[0]
     with Run.open(folder) as run:
         rows = [row for row in run.store.scores("growth") if (row.arm, row.against) == ("late", "uniform")]
-    assert ("loss_ratio", "tokens") in {(row.metric, row.condition) for row in rows}
-    assert "flops" not in {row.condition for row in rows if row.metric == "difference"}
+    assert ("loss_ratio", "tokens") in {(row.metric, row.unit) for row in rows}
+    assert "flops" not in {row.unit for row in rows if row.metric == "difference"}
 
 
 @pytest.mark.slow

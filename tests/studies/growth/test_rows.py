@@ -92,8 +92,7 @@ def finished(*figures: Mapping[str, float], name: str = "halves", schedule: Grow
 def test_phases_are_told_by_what_they_cost_and_take_as_shares_of_uniform() -> None:
     arm = finished({"step_seconds top": 0.5})
     rows = {
-        (row.condition, row.amount, row.part if row.layer is None else row.layer): row.value
-        for row in schedule_rows(arm)
+        (row.phase, row.step, row.part if row.layer is None else row.layer): row.value for row in schedule_rows(arm)
     }
     third, two = pytest.approx(1 / 3), pytest.approx(2 / 3)
     assert rows == {
@@ -107,7 +106,7 @@ def test_phases_are_told_by_what_they_cost_and_take_as_shares_of_uniform() -> No
         ("all", 8, "head"): 1.0,
     }
     accounted = accounting_rows(arm, HALVED, uniform=0.8)
-    assert {(row.condition, row.amount, row.metric): row.value for row in accounted} == {
+    assert {(row.phase, row.step, row.metric): row.value for row in accounted} == {
         ("top", 2, "predicted"): pytest.approx((1 + 3 + 2) / 9),
         ("top", 2, "measured"): 0.5 / 0.8,
         ("all", 8, "predicted"): 1.0,
@@ -136,7 +135,7 @@ def test_savings_are_read_off_courses_and_times_compared_for_the_steps_of_unifor
     costs = {"tokens": 512.0, "flops": 9e9, "seconds": 8.0}
     ends = {name: dict.fromkeys((0, 1), CostPoint(4.0, costs)) for name in arms}
     rows, notes = compare_variants(arms, ends, HALVED)
-    found = {(row.metric, row.condition): row.value for row in rows}
+    found = {(row.metric, row.unit): row.value for row in rows}
     assert not notes
     assert found["saving", "flops"] == pytest.approx(0.0), "both courses end at the same loss and cost"
     assert found["saving", "seconds"] == pytest.approx(1 - (2 * 0.25 + 6 * 0.5) / 8)

@@ -199,7 +199,7 @@ def test_the_frontier_gives_every_comparison(config: Path, texts: Path, tmp_path
         run=tmp_path / "run",
         reporter=Silent(),
     )
-    rows = {(row.arm, row.amount, row.condition, row.metric) for row in result.rows if row.measure == "growth"}
+    rows = {(row.arm, row.share, row.unit, row.metric) for row in result.rows if row.measure == "growth"}
     assert ("published", None, "flops", "difference") in rows
     for cost in ("flops", "seconds"):
         metrics = {metric for *about, metric in rows if about == ["published", None, cost]}
@@ -211,7 +211,7 @@ def test_the_frontier_gives_every_comparison(config: Path, texts: Path, tmp_path
     assert record(tmp_path / "run", "published@0.634").steps == 13
     rates = result.table("rates")
     assert set(rates["arm"]) == {"uniform", "published"}
-    assert set(rates.query("condition == 'warmup' and metric == 'nll'")["amount"]) == {0.05, 0.2}
+    assert set(rates.query("metric == 'nll'")["warmup"].dropna()) == {0.05, 0.2}
     assert "Schedules compared" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -239,7 +239,7 @@ def test_a_trained_model_is_compared_with_its_controls(
         differences = run.store.scores("growth", metric="difference")
         assert any("this cost is not counted" in note.text for note in run.store.notes("growth"))
     assert {("importance", "permuted", "flops"), ("permuted", "uniform", "flops")} <= {
-        (row.arm, row.against, row.condition) for row in differences
+        (row.arm, row.against, row.unit) for row in differences
     }
 
 

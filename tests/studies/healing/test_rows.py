@@ -68,7 +68,7 @@ def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model
         for name, loss in (("whole", whole), ("skip-1", 1.95), ("skip-2", 2.05))
     }
     rows = {
-        (row.metric, row.amount): row.value
+        (row.metric, row.affected): row.value
         for row in made.window_rows(Trainings(Plan.identity(6), 6, arms, 2, {}, {}), PlantedLosses(losses))
         if row.against == "whole"
     }
@@ -255,7 +255,7 @@ def test_windows_have_the_number_of_layers_before_and_after() -> None:
     rows = rows_of()
     before = one(rows, metric="accuracy", arm="skip-1", condition="before")
     after = one(rows, metric="accuracy", arm="skip-1", condition="healed")
-    assert (before.amount, after.amount) == (1, 1)
+    assert (before.affected, after.affected) == (1, 1)
     assert before.value == pytest.approx(0.5)
     assert one(rows, metric="difference", arm="skip-1", condition="before").value == pytest.approx(-0.25)
 
@@ -318,9 +318,9 @@ def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path,
         run=tmp_path,
         reporter=Silent(),
     )
-    tried = {row.amount for row in result.rows if row.metric == "validation_nll"}
+    tried = {row.learning_rate for row in result.rows if row.metric == "validation_nll"}
     assert {1e-3, 2e-3} < tried
-    assert [row.amount for row in result.rows if row.metric.startswith("chosen")]
+    assert [row.learning_rate for row in result.rows if row.metric.startswith("chosen")]
 
 
 @pytest.mark.slow

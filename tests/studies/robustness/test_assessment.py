@@ -300,8 +300,8 @@ def test_rows_of_a_training() -> None:
     history = (LogEntry(5, "train", 2.0), LogEntry(10, "train", 1.5), LogEntry(10, "validation", 1.7))
     pedigree = TrainingRecord("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
     rows = training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})
-    own = [row for row in rows if (row.arm, row.seed, row.condition) == ("sequential", 1, None)]
-    assert {(row.metric, row.amount): row.value for row in own} == {
+    own = [row for row in rows if (row.arm, row.seed, row.kept) == ("sequential", 1, None)]
+    assert {(row.metric, row.step): row.value for row in own} == {
         ("steps", None): 10,
         ("epochs", None): 2.5,
         ("examples", None): 320,
@@ -311,4 +311,4 @@ def test_rows_of_a_training() -> None:
         ("train_loss", 10): 1.5,
         ("validation_loss", 10): 1.7,
     }
-    assert {(row.arm, row.seed, row.condition) for row in rows if row not in own} == {("retrained", 0, "6 layers")}
+    assert {(row.arm, row.seed, row.kept) for row in rows if row not in own} == {("retrained", 0, 6)}

@@ -162,7 +162,7 @@ def test_the_planted_point_is_chosen(rate: float, batch: int) -> None:
     tuned, rows, _ = tune(bowl(rate, batch))
     assert (tuned["layershuffle"].learning_rate, tuned["layershuffle"].batch_size) == (rate, batch)
     (chosen,) = (row for row in rows if row.metric.startswith("chosen"))
-    assert (chosen.amount, chosen.other) == (rate, batch)
+    assert (chosen.learning_rate, chosen.batch_size) == (rate, batch)
 
 
 def test_every_method_is_tried_at_the_same_points_and_chooses_for_itself() -> None:

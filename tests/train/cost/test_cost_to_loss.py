@@ -71,7 +71,7 @@ def test_a_loss_beyond_the_ends_is_censored_and_not_guessed() -> None:
 
 def saved(arm: Mapping[int, Sequence[CostPoint]], uniform: Mapping[int, CostPoint]) -> dict[str, Score]:
     for_both = [{seed: _with_seconds(each) for seed, each in of.items()} for of in (arm, uniform)]
-    return {row.metric: row for row in saving_rows("a", *for_both, 1) if row.condition == "flops"}
+    return {row.metric: row for row in saving_rows("a", *for_both, 1) if row.unit == "flops"}
 
 
 def _with_seconds(given: Any) -> Any:
@@ -190,10 +190,10 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
     }
     rows, notes = compare_at_cost(arms, reference())
     assert not notes
-    assert {(row.measure, row.arm, row.against, row.condition, row.metric) for row in rows} == {
+    assert {(row.measure, row.arm, row.against, row.unit, row.metric) for row in rows} == {
         ("growth", arm, "uniform", cost, metric) for arm in arms for cost in COSTS for metric in ("difference", "at")
     }
-    flops = {(row.arm, row.metric): row for row in rows if row.condition == "flops"}
+    flops = {(row.arm, row.metric): row for row in rows if row.unit == "flops"}
     assert flops["published", "at"].value == 1e9
     worse, same = flops["published", "difference"], flops["ramp", "difference"]
     assert worse.value == pytest.approx(0.31)
@@ -206,8 +206,8 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
 def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> None:
     arms = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
     rows, notes = compare_at_cost(arms, reference())
-    assert {row.condition for row in rows if row.metric == "difference"} == {"flops"}
-    assert {row.condition for row in rows if row.metric == "at"} == set(COSTS)
+    assert {row.unit for row in rows if row.metric == "difference"} == {"flops"}
+    assert {row.unit for row in rows if row.metric == "at"} == set(COSTS)
     (note,) = notes
     assert note.startswith("slow is not compared with uniform at equal seconds")
 
@@ -218,12 +218,12 @@ def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
     plain = {seed: [point(seed, 1.0)] for seed in INTERCEPTS}
     rows, notes = compare_at_cost(arms, plain)
     assert not notes
-    assert {(row.condition, row.metric) for row in rows} == {
+    assert {(row.unit, row.metric) for row in rows} == {
         (cost, metric) for cost in ("flops", "seconds") for metric in ("difference", "at")
     }
     assert all(row.value == pytest.approx(-0.1) for row in rows if row.metric == "difference")
     one_off = {**arms["stacking"], 1: CostPoint(4.0, {**costs, "flops": 1.02e9})}
-    assert {row.condition for row in compare_at_cost({"stacking": one_off}, plain)[0]} == {"seconds"}
+    assert {row.unit for row in compare_at_cost({"stacking": one_off}, plain)[0]} == {"seconds"}
     assert compare_at_cost({"stacking": {7: plain[0][0]}}, plain) == ([], [])
 
 

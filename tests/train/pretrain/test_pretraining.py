@@ -91,7 +91,7 @@ def test_the_model_is_an_ordinary_one(finished: tuple[Path, TrainingRecord]) -> 
 
 def test_rows_tell_what_it_took(finished: tuple[Path, TrainingRecord]) -> None:
     _, done = finished
-    rows = {(row.amount, row.metric): row.value for row in training_rows({("elc", 0): done})}
+    rows = {(row.step, row.metric): row.value for row in training_rows({("elc", 0): done})}
     assert rows[None, "steps"] == STEPS
     assert 0 < rows[None, "tokens"] <= 4 * 8 * 16 + 2 * 2 * 48
     assert rows[None, "step_seconds"] > 0

@@ -84,7 +84,7 @@ def area(steps: Sequence[int], gap: Sequence[float]) -> float | None:
 def as_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
     """Return rows `nll` with the step as `amount`; a diverged run ends with the step of `diverged`."""
     rows = [
-        Score(RUNS, "nll", value, amount=float(step), **run.columns)
+        Score(RUNS, "nll", value, step=step, **run.columns)
         for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
     ]
     if trajectory.diverged:
@@ -103,7 +103,7 @@ def from_rows(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKe
         run = LossCurveKey(row.layer, str(row.condition), str(row.arm), int(row.seed or 0))
         by_step = values.setdefault(run, {})
         if row.metric == "nll":
-            by_step[int(row.amount or 0)] = row.value
+            by_step[row.step or 0] = row.value
         else:
             ends[run] = int(row.value)
     runs = {}

@@ -61,8 +61,8 @@ def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
     rows = [row for row in rows if row.arm is not None and row.seed is not None]
     curves: dict[tuple[str, int], dict[float, float]] = {}
     for row in rows:
-        if (row.measure, row.metric) == (TRAINING, "train_loss") and row.amount is not None:
-            curves.setdefault((str(row.arm), int(row.seed or 0)), {})[row.amount] = row.value
+        if (row.measure, row.metric) == (TRAINING, "train_loss") and row.step is not None:
+            curves.setdefault((str(row.arm), int(row.seed or 0)), {})[row.step] = row.value
     results: list[Score] = []
     spiked: dict[str, list[bool]] = {}
     for (arm, seed), curve in curves.items():

@@ -78,16 +78,14 @@ def arms(data: ReportData) -> tuple[str, ...]:
     """Return the schedules that were trained for the whole budget, in reading order; none in a run of another kind."""
     if not is_growth(data):
         return ()
-    trained = data.rows.where(measure=vocab.TRAINING, condition=None) + data.rows.where(
-        measure=vocab.HELD_OUT, amount=None
-    )
+    trained = data.rows.where(measure=vocab.TRAINING, share=None) + data.rows.where(measure=vocab.HELD_OUT, share=None)
     planned = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING))
     return in_reading_order(row.arm for row in trained + planned if row.arm is not None)
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
     """Return what was trained for a share of the budget, uniform first, by share."""
-    known = {Training(str(row.arm), row.amount) for row in data.rows.where(measure=vocab.HELD_OUT, amount=PRESENT)}
+    known = {Training(str(row.arm), row.share) for row in data.rows.where(measure=vocab.HELD_OUT, share=PRESENT)}
     return tuple(sorted(known, key=lambda each: (each.arm != vocab.UNIFORM_TRAINING, each.arm, each.share)))
 
 
@@ -96,20 +94,20 @@ def trainings(data: ReportData) -> tuple[Training, ...]:
 
 
 def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
-    noted = data.rows.where(measure=vocab.TRAINING, arm=training.arm, condition=vocab.of_budget(training.share))
-    held_out = data.rows.where(measure=vocab.HELD_OUT, arm=training.arm, amount=training.share)
+    noted = data.rows.where(measure=vocab.TRAINING, arm=training.arm, share=training.share)
+    held_out = data.rows.where(measure=vocab.HELD_OUT, arm=training.arm, share=training.share)
     return tuple(sorted({*noted.axis("seed"), *held_out.axis("seed")}))
 
 
 def figure(data: ReportData, metric: str, training: Training) -> Score | None:
     """Return a figure of a training, such as its steps, as the mean over seeds."""
-    length = {"amount": None, "condition": vocab.of_budget(training.share), "part": None}
+    length = {"step": None, "share": training.share, "phase": None}
     rows = data.rows.where(measure=vocab.TRAINING, metric=metric, arm=training.arm, **length)
     return over_seeds(rows) if rows else None
 
 
 def held_out(data: ReportData, training: Training) -> Score | None:
-    rows = data.rows.where(measure=vocab.HELD_OUT, metric="nll", arm=training.arm, amount=training.share)
+    rows = data.rows.where(measure=vocab.HELD_OUT, metric="nll", arm=training.arm, share=training.share)
     return over_seeds(rows) if rows else None
 
 
@@ -118,15 +116,15 @@ def token_pairs(data: ReportData) -> Score | None:
 
 
 def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tuning, ...]:
-    rows = data.rows.where(measure=vocab.RATES, condition=setting, amount=PRESENT)
-    chosen = {row.arm: row.amount for row in rows.where(metric="chosen", value=1.0) if row.amount is not None}
+    rows = data.rows.where(measure=vocab.RATES, **{setting: PRESENT})
+    chosen = {str(row.arm): getattr(row, setting) for row in rows.where(metric="chosen", value=1.0)}
     losses = rows.where(metric="nll", arm=tuple(chosen)).by("arm").items()
-    return tuple(Tuning(arm, dict(sorted(own.along("amount").items())), chosen[arm]) for arm, own in losses)
+    return tuple(Tuning(arm, dict(sorted(own.along(setting).items())), chosen[arm]) for arm, own in losses)
 
 
 def compared_rows(data: ReportData, training: Training, **columns: Any) -> Rows:
     """Return the rows of a training compared with uniform."""
-    own = {"arm": training.arm, "amount": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
+    own = {"arm": training.arm, "share": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
     return data.rows.where(measure=vocab.GROWTH, **own)
 
 
@@ -137,11 +135,11 @@ def against(
     terms: str = vocab.FLOPS,
     metric: str = vocab.DIFFERENCE,
 ) -> Score | None:
-    return compared_rows(data, training, against=other, condition=terms, metric=metric).one()
+    return compared_rows(data, training, against=other, unit=terms, metric=metric).one()
 
 
 def planned(data: ReportData) -> str | None:
-    compared = data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.LOSS_RATIO), amount=None)
+    compared = data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.LOSS_RATIO), share=None)
     controlled = compared.where(against=tuple(CONTROLS)).axis("arm")
     others = [arm for arm in compared.where(against=vocab.UNIFORM_TRAINING).axis("arm") if arm not in CONTROLS]
     preferred = [arm for arm in PLANNED if arm in others]
@@ -154,7 +152,7 @@ def headline_arm(data: ReportData) -> str | None:
 
 def saved(data: ReportData, arm: str, terms: str) -> Estimate | None:
     """Return what the variant saves to reach uniform's loss, or a one-sided bound; None without a measured interval."""
-    exact, most, least = _savings(compared_rows(data, Training(arm), condition=terms))
+    exact, most, least = _savings(compared_rows(data, Training(arm), unit=terms))
     if (estimate := Estimate.read_bounded(exact)) is not None:
         return estimate
     if most is not None:

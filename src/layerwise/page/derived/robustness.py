@@ -332,7 +332,7 @@ def fates(data: ReportData) -> Iterator[str]:
 
 
 def trained_for(data: ReportData) -> Iterator[str]:
-    rows = data.rows.where(measure=vocab.TRAINING, metric="epochs", condition=None)
+    rows = data.rows.where(measure=vocab.TRAINING, metric="epochs", share=None, kept=None)
     epochs = {arm: max(row.value for row in own) for arm, own in by_arm(rows).by("arm").items()}
     if len({round(each, 2) for each in epochs.values()}) > 1:
         arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]

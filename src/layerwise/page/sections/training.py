@@ -32,7 +32,9 @@ OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
 
 
 def model_name(row: Score) -> str:
-    return f"{row.arm}, {row.condition}/{row.seed}" if row.condition else f"{row.arm}/{row.seed}"
+    share = "" if row.share is None else f"{row.share:g} of the budget"
+    kept = "" if row.kept is None else f"{row.kept} layers"
+    return f"{', '.join(filter(None, (row.arm, share, kept)))}/{row.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +47,9 @@ class LossByStep(Mark):
         for arm, own in rows.by("arm").items():
             named: dict[str, dict[int, float]] = {}
             for row in own:
-                named.setdefault(model_name(row), {})[int(row.amount or 0)] = row.value
+                named.setdefault(model_name(row), {})[row.step or 0] = row.value
             seeds += [_curve(arm, slots.get(arm, 0), dict(sorted(own.items())), name) for name, own in named.items()]
-            if len({row.condition for row in own}) == 1:
+            if len({(row.share, row.kept) for row in own}) == 1:
                 means.append(_mean(arm, slots.get(arm, 0), named))
         y = {"title": LOSSES[rows[0].metric], "type": "log", **_ticks([row.value for row in rows])}
         return framed(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
@@ -55,7 +57,7 @@ class LossByStep(Mark):
 
 def losses(data: ReportData) -> Iterator[Score]:
     for metric in LOSSES:
-        yield from by_arm(data.rows.where(measure=TRAINING, metric=metric, amount=PRESENT))
+        yield from by_arm(data.rows.where(measure=TRAINING, metric=metric, step=PRESENT))
 
 
 def unfinished(data: ReportData) -> list[str]:
@@ -81,9 +83,9 @@ def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
 
 
 def _facts(data: ReportData) -> Rows:
-    rows = by_arm(data.rows.where(measure=TRAINING, amount=None, seed=PRESENT, metric=tuple(FACTS)))
-    trained = Rows(replace(row, part=model_name(row)) for row in rows)
-    return trained.where(part=trained.where(metric="steps").axis("part"))
+    rows = by_arm(data.rows.where(measure=TRAINING, step=None, seed=PRESENT, metric=tuple(FACTS)))
+    trained = Rows(replace(row, arm=model_name(row)) for row in rows)
+    return trained.where(arm=trained.where(metric="steps").axis("arm"))
 
 
 def arm_losses(data: ReportData) -> Table:
@@ -92,7 +94,7 @@ def arm_losses(data: ReportData) -> Table:
     for arm, own in rows.by("arm").items():
         validated = own.where(metric=VALIDATION_LOSS)
         models = {model_name(row) for row in own}
-        last = max((int(row.amount or 0) for row in own.where(metric=TRAIN_LOSS)), default=None)
+        last = max((row.step or 0 for row in own.where(metric=TRAIN_LOSS)), default=None)
         best = min((row.value for row in validated), default=None)
         shown = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else tidy(best))
         body.append((arm, str(len(models)), *shown))
@@ -108,14 +110,14 @@ def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
     run = Rows(rows)
     for row in run.where(metric=("chosen", "chosen_at_end")):
         tried = run.where(arm=row.arm, metric="validation_nll")
-        rates, batches = tried.where(other=row.other).axis("amount"), sorted(tried.axis("other"))
-        loss = tried.value(amount=row.amount, other=row.other)
-        text = f"{row.arm}: validation chose the learning rate {row.amount:g} and batches of {row.other}"
+        rates, batches = tried.where(batch_size=row.batch_size).axis("learning_rate"), sorted(tried.axis("batch_size"))
+        loss = tried.value(learning_rate=row.learning_rate, batch_size=row.batch_size)
+        text = f"{row.arm}: validation chose the learning rate {row.learning_rate:g} and batches of {row.batch_size}"
         text += "" if loss is None else f", with a loss of {tidy(loss)}"
         if len(rates) > 1 and row.metric == "chosen_at_end":
             text += "; the rate is at the end of those tried, so it is not tuned"
-        if len(batches) > 1 and row.other in (batches[0], batches[-1]):
-            side = "smallest" if row.other == batches[0] else "largest"
+        if len(batches) > 1 and row.batch_size in (batches[0], batches[-1]):
+            side = "smallest" if row.batch_size == batches[0] else "largest"
             text += f"; of the batches that were tried ({', '.join(map(str, batches))}) it is the {side}"
         yield f"{text}."
 
@@ -137,13 +139,13 @@ PARTS: tuple[Part, ...] = (
         words=plain,
         folded=True,
         terminal=False,
-        rows={"arm": "arm", "batch": "other", "learning rate": "amount"},
+        rows={"arm": "arm", "batch": "batch_size", "learning rate": "learning_rate"},
         columns=(Column("validation loss", "validation_nll"),),
     ),
     Pivot(
         name="every-training",
         derive=_facts,
-        rows={"training": "part"},
+        rows={"training": "arm"},
         folded=True,
         terminal=False,
         columns=tuple(Column(head, metric) for metric, head in FACTS.items()),

@@ -15,7 +15,14 @@ from markupsafe import Markup
 @cache
 def _templates() -> Environment:
     loader = PackageLoader("layerwise.page", "templates")
-    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    return Environment(
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
 
 
 def html_page(**values: object) -> str:

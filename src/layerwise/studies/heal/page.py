@@ -62,16 +62,16 @@ def answers_by_window(data: ReportData) -> Iterator[Score]:
     At 0 are the original model and the control, the full model trained as long.
     """
     run = data.rows.where(measure=vocab.HEALING_TASK, metric="accuracy", seed=None)
-    skipping = run.where(amount=PRESENT)
+    skipping = run.where(affected=PRESENT)
     for task in skipping.axis("task"):
         for arm, condition in ((vocab.UNTOUCHED, vocab.BEFORE), (vocab.WHOLE, vocab.HEALED)):
             row = run.one(arm=arm, task=task, against=None)
             if row is not None:
-                yield replace(row, condition=condition, amount=0.0)
-        yield from sorted(skipping.where(task=task), key=_amount)
+                yield replace(row, condition=condition, affected=0)
+        yield from sorted(skipping.where(task=task), key=_affected)
         guessed = run.one(against=vocab.CHANCE, task=task)
         if guessed is not None:
-            yield from (replace(guessed, amount=count) for count in (0.0, *skipping.axis("amount")))
+            yield from (replace(guessed, affected=count) for count in (0, *skipping.axis("affected")))
 
 
 def mean_costs(data: ReportData) -> Iterator[Score]:
@@ -105,7 +105,8 @@ def findings(data: ReportData) -> Iterator[str]:
     rates = data.rows.where(measure=vocab.HEALING_RATE)
     for row in rates.where(metric="chosen_at_end"):
         if len(rates.where(arm=row.arm, metric="validation_nll")) > 1:
-            yield f"The best learning rate of {row.arm}, {row.amount:g}, is at the end of those tried: it is not tuned."
+            rate = f"The best learning rate of {row.arm}, {row.learning_rate:g},"
+            yield f"{rate} is at the end of those tried: it is not tuned."
 
 
 def _sources(data: ReportData) -> Iterator[str]:
@@ -135,13 +136,13 @@ def _contrast(row: Score) -> str:
 
 def _windows(run: Rows) -> Iterator[str]:
     against = vocab.WHOLE if vocab.WHOLE in run.axis("against") else None
-    healed = sorted((row for row in run.where(metric="above_whole", against=against) if row.amount), key=_amount)
+    healed = sorted((row for row in run.where(metric="above_whole", against=against) if row.affected), key=_affected)
     if not healed:
         return
     whole = "the whole model trained as long" if against else "the untouched whole model"
     crossing = run.one(metric="layers", against=against)
     if crossing is None:
-        most = max(row.amount or 0 for row in healed)
+        most = max(row.affected or 0 for row in healed)
         yield f"In some seed a healed model is no worse than {whole} at all of up to {most:g} layers skipped."
     else:
         yield f"A healed model is no worse than {whole} up to {NUMBER.text(crossing)} middle layers skipped."
@@ -159,22 +160,22 @@ def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
         healed = of_task.where(condition=vocab.HEALED)
         against = vocab.WHOLE if vocab.WHOLE in healed.axis("against") else vocab.UNTOUCHED
         if healed:
-            rows = sorted(healed.where(against=against), key=_amount)
+            rows = sorted(healed.where(against=against), key=_affected)
             yield f"On {task}, beside {beside[against]}, {_pattern(rows, more_is_better=True)}."
 
 
 def _pattern(healed: Sequence[Score], *, more_is_better: bool = False) -> str:
-    effects = {row.amount: judged(row, 0.05, more_is_better=more_is_better) for row in healed}
-    helped, hurt = ([row for row in healed if effects[row.amount] == each] for each in ("better", "worse"))
+    effects = {row.affected: judged(row, 0.05, more_is_better=more_is_better) for row in healed}
+    helped, hurt = ([row for row in healed if effects[row.affected] == each] for each in ("better", "worse"))
     unknown = [row for row in healed if row not in helped and row not in hurt]
     sides = (("helps", helped), ("hurts", hurt), ("is inconclusive", unknown))
-    clauses = [f"skipping {listed([f'{row.amount:g}' for row in rows])} {what}" for what, rows in sides if rows]
-    ordered = helped and hurt and not unknown and _amount(helped[-1]) < _amount(hurt[0])
+    clauses = [f"skipping {listed([f'{row.affected:g}' for row in rows])} {what}" for what, rows in sides if rows]
+    ordered = helped and hurt and not unknown and _affected(helped[-1]) < _affected(hurt[0])
     return f"{listed(clauses)}{': few help, many hurt' if ordered else ''}"
 
 
-def _amount(row: Score) -> float:
-    return row.amount or 0.0
+def _affected(row: Score) -> int:
+    return row.affected or 0
 
 
 def _slots(names: Sequence[str]) -> Mapping[str, int]:
@@ -228,7 +229,7 @@ HEALING_KIND = Kind(
                 ),
                 Lines(
                     name="healing-windows",
-                    x="amount",
+                    x="affected",
                     series="condition",
                     where={"measure": vocab.HEALING_WINDOW, "metric": "above_whole", "against": None},
                     slots={vocab.BEFORE: 5, vocab.HEALED: 0},
@@ -253,14 +254,14 @@ HEALING_KIND = Kind(
                     derive=answers_by_window,
                     where={"against": None},
                     across="condition",
-                    rows={"benchmark": "task", "skipped": "amount"},
+                    rows={"benchmark": "task", "skipped": "affected"},
                     show=SHARE,
                     words=plain,
                     folded=True,
                 ),
                 Lines(
                     name="healing-benchmarks",
-                    x="amount",
+                    x="affected",
                     series="condition",
                     derive=answers_by_window,
                     slots={vocab.BEFORE: 5, vocab.HEALED: 0},
@@ -277,7 +278,7 @@ HEALING_KIND = Kind(
                     where={"measure": vocab.HEALING_RATE},
                     folded=True,
                     terminal=False,
-                    rows={"arm": "arm", "learning rate": "amount"},
+                    rows={"arm": "arm", "learning rate": "learning_rate"},
                     words=plain,
                     columns=(
                         Column("validation loss", "validation_nll", NATS),

@@ -170,20 +170,20 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     for count in counts:
         name = f"{vocab.SKIP}{count}"
         value, low, high = outcomes.difference(before(name, 0), vocab.UNTOUCHED, ALL)
-        yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, amount=count)
+        yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, affected=count)
         for seed in seeds:
             curves[seed][count] = outcomes.loss(f"{name}/{seed}", ALL) - whole
     columns: dict[str, Any] = {"strata": strata, "condition": vocab.HEALED}
     for count in sorted(curves[0]):
         each = [curves[seed][count] for seed in seeds]
-        yield _over(vocab.HEALING_WINDOW, "above_whole", each, **columns, amount=count)
+        yield _over(vocab.HEALING_WINDOW, "above_whole", each, **columns, affected=count)
     against = None
     if vocab.WHOLE in trainings.names:
         against = vocab.WHOLE
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
         for count in counts:
             beside = [curves[seed][count] for seed in seeds]
-            yield _over(vocab.HEALING_WINDOW, "above_whole", beside, **columns, amount=count, against=vocab.WHOLE)
+            yield _over(vocab.HEALING_WINDOW, "above_whole", beside, **columns, affected=count, against=vocab.WHOLE)
     known = [own for seed in seeds if (own := _crossing(curves[seed])) is not None]
     if len(known) == len(seeds):
         yield _over(vocab.HEALING_WINDOW, "layers", known, **columns, against=against)
@@ -272,7 +272,7 @@ def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
     bases: dict[str, dict[str, Any]] = {name: {"arm": name} for name in trainings.bases}
     for arm in trainings.names:
         if arm.startswith(vocab.SKIP):
-            bases[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE, "amount": _count(arm)}
+            bases[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE, "affected": _count(arm)}
     return bases
 
 
@@ -281,7 +281,7 @@ def _trained(
 ) -> Iterator[Score]:
     columns: dict[str, Any] = {"arm": arm, **shared}
     if arm.startswith(vocab.SKIP):
-        columns |= {"condition": vocab.HEALED, "amount": _count(arm)}
+        columns |= {"condition": vocab.HEALED, "affected": _count(arm)}
     own = [right[f"{arm}/{seed}"] for seed in range(trainings.seeds)]
     rows = [_accuracy(each, seed=seed, **columns) for seed, each in enumerate(own)]
     yield from rows

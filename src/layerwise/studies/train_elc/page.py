@@ -199,7 +199,7 @@ def _every_reader(data: ReportData) -> Iterator[Score]:
 
 
 def costs(data: ReportData) -> Iterator[Score]:
-    rows = by_arm(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), amount=None))
+    rows = by_arm(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), step=None))
     base = rows.where(arm=reference(data)).along("metric") if reference(data) else {}
     yield from with_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
 

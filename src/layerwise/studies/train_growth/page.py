@@ -34,6 +34,7 @@ from layerwise.page.trained import cost_columns, with_ratios
 from layerwise.plan.schedule.serialization import write_layers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT
 from layerwise.studies.train_growth.findings import growth_findings, verdict
 
 LOSS = NATS.but(axis="nats per token", decimals=3)
@@ -67,7 +68,7 @@ def loss_by_cost(data: ReportData) -> Iterator[Score]:
         for training in growth.trainings(data):
             loss, cost = growth.held_out(data, training), _cost(data, training, terms)
             if loss is not None and cost is not None:
-                yield replace(loss, seed=None, arm=training.arm, amount=cost, condition=terms)
+                yield replace(loss, seed=None, arm=training.arm, cost=cost, unit=terms)
 
 
 def _cost(data: ReportData, training: growth.Training, terms: str) -> float | None:
@@ -86,32 +87,32 @@ def _variants(data: ReportData) -> Iterator[Score]:
             count = len(growth.seeds(data, training))
             counts = [Score(vocab.HELD_OUT, "seeds", float(count))] if count else []
             shown = (*counts, *filter(None, (loss,)), *rows)
-            yield from (replace(row, part=training.name) for row in shown)
+            yield from (replace(row, arm=training.name) for row in shown)
 
 
 VARIANTS = (
     Column("seeds", "seeds", COUNT),
     Column("held-out loss (nats)", "nll", LOSS),
-    *(Column(f"Δ {words}", vocab.DIFFERENCE, SIGNED, {"condition": terms}) for terms, words in growth.TERMS.items()),
-    Column("FLOPs saved", text=growth.saving_text, where={"condition": vocab.FLOPS}),
-    Column("seconds saved", text=growth.saving_text, where={"condition": vocab.SECONDS}),
-    Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"condition": vocab.TOKENS}),
-    Column("loss ratio, same steps", vocab.LOSS_RATIO, where={"condition": vocab.TOKENS}),
-    Column("loss ratio, whole budget", vocab.LOSS_RATIO, where={"condition": vocab.BUDGET}),
+    *(Column(f"Δ {words}", vocab.DIFFERENCE, SIGNED, {"unit": terms}) for terms, words in growth.TERMS.items()),
+    Column("FLOPs saved", text=growth.saving_text, where={"unit": vocab.FLOPS}),
+    Column("seconds saved", text=growth.saving_text, where={"unit": vocab.SECONDS}),
+    Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"unit": vocab.TOKENS}),
+    Column("loss ratio, same steps", vocab.LOSS_RATIO, where={"unit": vocab.TOKENS}),
+    Column("loss ratio, whole budget", vocab.LOSS_RATIO, where={"unit": vocab.BUDGET}),
 )
 
 
 def _differences(data: ReportData) -> Iterator[Score]:
     for terms in growth.TERMS:
-        for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), condition=terms):
-            yield replace(row, part=growth.Training(str(row.arm), row.amount).name)
+        for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), unit=terms):
+            yield replace(row, arm=growth.Training(str(row.arm), row.share).name)
 
 
 def _costs(data: ReportData) -> Iterator[Score]:
     budget = growth.figure(data, vocab.FLOPS, growth.UNIFORM)
     for training in growth.trainings(data):
         spent = (growth.figure(data, metric, training) for metric in COSTS)
-        shown = (replace(row, part=training.name) for row in spent if row is not None)
+        shown = (replace(row, arm=training.name) for row in spent if row is not None)
         yield from with_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
 
 
@@ -120,16 +121,16 @@ def phase_table(data: ReportData) -> Table:
     for arm in growth.arms(data):
         first = 0
         rows = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING), arm=arm)
-        for end, phase in sorted(rows.by("amount").items()):
+        for end, phase in sorted(rows.by("step").items()):
             spent = {row.part if row.layer is None else row.layer: row.value for row in phase.where(metric=vocab.SHARE)}
             predicted, measured = (phase.value(metric=metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
             shown = [ABSENT if share is None else fixed(share, 3) for share in (predicted, measured)]
             off = ABSENT
             if predicted and measured is not None:
                 off = f"{fixed(100.0 * (measured / predicted - 1.0), 1, signed=True)} %"
-            steps = f"{first:,}–{int(end) - 1:,}"
-            body.append((arm, str(phase[0].condition), steps, learning(spent), *shown, off))
-            first = int(end)
+            steps = f"{first:,}–{end - 1:,}"
+            body.append((arm, str(phase[0].phase), steps, learning(spent), *shown, off))
+            first = end
     head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
     return Table(head, tuple(body), numeric_from=4)
 
@@ -189,16 +190,16 @@ def _main_parts(data: ReportData) -> Iterable[Part]:
         derive=loss_by_cost,
         series="arm",
         arms=_all_arms,
-        x="amount",
+        x="cost",
         height=460,
         legend="Arms",
-        choices={"Against": "condition"},
+        choices={"Against": "unit"},
         by_choice={terms: {"across": axis, "at": f"{{:.3g}} {axis}"} for terms, axis in AXES.items()},
         words=named(AXES),
         show=Show(axis="held-out loss (nats per token)"),
     )
     yield Says(_verdict, terminal=False)
-    yield Pivot(name="variants", rows={"arm": "part"}, derive=_variants, columns=VARIANTS, terminal=5)
+    yield Pivot(name="variants", rows={"arm": "arm"}, derive=_variants, columns=VARIANTS, terminal=5)
     yield Says(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
     yield Says(_readings, terminal=False)
 
@@ -218,7 +219,7 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         derive=_differences,
         folded=True,
         terminal=False,
-        rows={"arm": "part", "against": "against", "terms": "condition"},
+        rows={"arm": "arm", "against": "against", "terms": "unit"},
         words=named(growth.TERMS),
         columns=(
             Column("at", vocab.AT, lambda row: large(row.value)),
@@ -240,18 +241,18 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
     chosen = {(tuning.arm, tuning.chosen) for tuning in growth.tunings(data)}
     yield Pivot(
         name="rates",
-        where={"measure": vocab.RATES, "condition": vocab.LEARNING_RATE},
+        where={"measure": vocab.RATES, "learning_rate": PRESENT},
         terminal=False,
         folded=True,
-        rows={"arm": "arm", "learning rate": "amount"},
+        rows={"arm": "arm", "learning rate": "learning_rate"},
         words=plain,
         columns=(
             Column("validation loss (nats)", "nll", LOSS),
-            Column("", show=lambda row: "chosen" if (row.arm, row.amount) in chosen else ""),
+            Column("", show=lambda row: "chosen" if (row.arm, row.learning_rate) in chosen else ""),
         ),
     )
     columns = cost_columns(COSTS, lambda share: f"{fixed(100.0 * share, 1)} %")
-    yield Pivot(name="costs", derive=_costs, rows={"arm": "part"}, columns=columns, folded=True, terminal=False)
+    yield Pivot(name="costs", derive=_costs, rows={"arm": "arm"}, columns=columns, folded=True, terminal=False)
 
 
 def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:

@@ -132,7 +132,7 @@ def measure_advantage(data: ReportData) -> Estimate | None:
 
 def _measure_saving(data: ReportData, arm: str) -> _Measured | None:
     rows = growth.compared_rows(data, Training(arm))
-    texts = {terms: growth.saving_text(rows.where(condition=terms)) for terms in growth.TERMS}
+    texts = {terms: growth.saving_text(rows.where(unit=terms)) for terms in growth.TERMS}
     if texts["flops"] == "–":
         return None
     sentence = (

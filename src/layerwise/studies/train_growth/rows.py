@@ -37,7 +37,6 @@ from layerwise.results.vocabulary import (
     SHARE,
     TIME_SAVED,
     TOKENS,
-    of_budget,
 )
 from layerwise.runner.call import CallUnit, RoundsUnit
 from layerwise.runner.study import Study
@@ -132,12 +131,12 @@ def compute_scores(
 
     def loss(model: Model) -> Iterator[Score]:
         arm, seed, share = model
-        yield held_out_row(models[model], task.splits, str(task.stack.device), arm=arm, seed=seed, amount=share)
+        yield held_out_row(models[model], task.splits, str(task.stack.device), arm=arm, seed=seed, share=share)
 
     evaluations = RoundsUnit(
         HELD_OUT,
         list(models),
-        lambda row: (row.arm, row.seed, row.amount),
+        lambda row: (row.arm, row.seed, row.share),
         lambda: loss,
         lambda model: f"{model[0]}/{model[1]}  held-out text",
     )
@@ -163,12 +162,12 @@ def _training_rows(of: FinishedArm) -> Iterator[Score]:
     for row in training_rows({(of.arm, seed): record for seed, record in of.records.items()}):
         phase = phases.get(row.metric)
         metric = row.metric if phase is None else "step_seconds"
-        yield replace(row, metric=metric, part=phase, condition=of_budget(of.share))
+        yield replace(row, metric=metric, phase=phase, share=of.share)
 
 
 def schedule_rows(of: FinishedArm) -> Iterator[Score]:
     for phase, (_, end) in zip(of.schedule.phases, of.schedule.bounds(of.steps), strict=True):
-        own: dict[str, Any] = {"arm": of.arm, "condition": phase.name, "amount": float(end)}
+        own: dict[str, Any] = {"arm": of.arm, "phase": phase.name, "step": end}
         for layer, share in enumerate(layer_shares(phase, of.schedule.depth)):
             yield Score(SCHEDULE, SHARE, share, layer=layer, **own)
         yield Score(SCHEDULE, SHARE, embedding_share(phase), part=EMBEDDING_PART, **own)
@@ -182,7 +181,7 @@ def accounting_rows(of: FinishedArm, cost: ModelCost, uniform: float | None) -> 
     """
     shares, timed = phase_shares(of.schedule, cost), of.phase_seconds()
     for phase, (_, end), predicted in zip(of.schedule.phases, of.schedule.bounds(of.steps), shares, strict=True):
-        own: dict[str, Any] = {"arm": of.arm, "condition": phase.name, "amount": float(end)}
+        own: dict[str, Any] = {"arm": of.arm, "phase": phase.name, "step": end}
         yield Score(ACCOUNTING, PREDICTED, predicted, **own)
         if uniform is not None and phase.name in timed:
             yield Score(ACCOUNTING, MEASURED, timed[phase.name] / uniform, **own)
@@ -221,7 +220,7 @@ def compare_variants(
     if len(uniform) > 1:
         for row in compare_at_cost({of.name: ends[of.name] for of in others if of.share is not None}, lengths)[0]:
             arm, share = length_of(str(row.arm))
-            rows.append(replace(row, arm=arm, amount=share))
+            rows.append(replace(row, arm=arm, share=share))
     for of in others:
         if set(of.records) & set(ends[UNIFORM]):
             rows += _loss_ratios(of, ends[of.name], lengths, ends[UNIFORM])
@@ -297,7 +296,7 @@ def loss_ratio_row(
 ) -> Score:
     """Return uniform's loss over the arm's, paired by seed; `share` is that of the whole budget, if different."""
     ratio = log_ratio(uniform, losses)
-    return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=UNIFORM, condition=terms, amount=share)
+    return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=UNIFORM, unit=terms, share=share)
 
 
 def _time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score]:
@@ -314,4 +313,4 @@ def _time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score]:
 def time_saved_row(arm: str, seconds: Mapping[int, float], uniform: Mapping[int, float]) -> Score:
     taken = log_ratio(seconds, uniform)
     low, high = (None if bound is None else 1 - exp(bound) for bound in (taken.high, taken.low))
-    return Score(GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, arm=arm, against=UNIFORM, condition=TOKENS)
+    return Score(GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, arm=arm, against=UNIFORM, unit=TOKENS)

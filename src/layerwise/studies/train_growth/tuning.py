@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from layerwise.errors import MeasureError
 from layerwise.plan.schedule import GrowthSchedule
@@ -73,8 +74,10 @@ class LearningRateSweep:
             for name, tried in of.items():
                 if len(tried) > 1:
                     for value, loss in sorted(tried.items()):
-                        yield Score(RATES, "nll", loss, arm=name, condition=setting, amount=value)
-                    yield Score(RATES, "chosen", 1.0, arm=name, condition=setting, amount=best_rate(tried))
+                        columns: dict[str, Any] = {"arm": name, setting: value}
+                        yield Score(RATES, "nll", loss, **columns)
+                    columns = {"arm": name, setting: best_rate(tried)}
+                    yield Score(RATES, "chosen", 1.0, **columns)
 
     def training_at_best(self, name: str, schedule: GrowthSchedule) -> RecipeTraining:
         return self._trial(name, (self.best(name),), schedule)

@@ -97,7 +97,7 @@ def compare_at_cost(
 ) -> tuple[list[Score], list[str]]:
     """Compare every arm with the `lengths` of uniform by seed, at every cost; say what cannot be compared.
 
-    Rows of measure `growth`, the cost as condition: `difference`, in nats, below 0 where the arm is better, and `at`,
+    Rows of measure `growth`, the cost as `unit`: `difference`, in nats, below 0 where the arm is better, and `at`,
     the mean over seeds of what the arm itself spent. With one length of uniform, arms of another cost have no rows.
     """
     rows: list[Score] = []
@@ -109,7 +109,7 @@ def compare_at_cost(
         rows += difference_rows(compared, UNIFORM_TRAINING, cost)
         for arm in arms if is_frontier else compared:
             spent = float(np.mean([point.costs[cost] for point in arms[arm].values()]))
-            rows.append(Score(GROWTH, AT, spent, arm=arm, against=UNIFORM_TRAINING, condition=cost))
+            rows.append(Score(GROWTH, AT, spent, arm=arm, against=UNIFORM_TRAINING, unit=cost))
         notes += [
             f"{arm} is not compared with uniform at equal {cost}: what it spent lies beyond the lengths that uniform "
             "was trained to, and a loss there would be a guess"
@@ -134,7 +134,7 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
             mde=each.mde,
             arm=arm,
             against=name,
-            condition=cost,
+            unit=cost,
         )
         for arm, each in differences.items()
     ]
@@ -210,7 +210,7 @@ def _saving_rows(
     )
     value = 1 - exp(ratio.value)
     low, high = (None if bound is None else 1 - exp(bound) for bound in (ratio.high, ratio.low))
-    own: dict[str, Any] = {"arm": arm, "against": UNIFORM_TRAINING, "condition": cost}
+    own: dict[str, Any] = {"arm": arm, "against": UNIFORM_TRAINING, "unit": cost}
     if never:
         yield Score(GROWTH, SAVING_AT_MOST, value if high is None else high, **own)
         yield Score(GROWTH, NEVER, float(never), **own)

@@ -155,7 +155,7 @@ def grown(rows: Mapping[str, Ends], terms: str = "tokens", learned: Ends = (3.0,
         *scored("held_out", {"nll": learned}, arm="uniform"),
         *scored("null", {"nll": (3.4, 3.6)}, arm="token pairs"),
         *scored("schedule", {"share": 1.0}, arm="published", condition="a", layer=0),
-        *scored("growth", rows, arm="published", against="uniform", condition=terms),
+        *scored("growth", rows, arm="published", against="uniform", unit=terms),
     )
 
 

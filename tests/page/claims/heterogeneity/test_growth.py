@@ -43,7 +43,7 @@ def study(saved: float, *, noise: float = 0.01, ratio: float = 1.3, time: float 
 def known() -> list[Score]:
     return [
         Score("held_out", "nll", 4.0, 3.9, 4.1, arm="uniform"),
-        Score("schedule", "share", 1.0, arm="published", condition="a", amount=1.0, layer=0),
+        Score("schedule", "share", 1.0, arm="published", phase="a", step=1, layer=0),
         Score("null", "nll", LEARNED, LEARNED - 0.05, LEARNED + 0.05, arm="token pairs"),
     ]
 
