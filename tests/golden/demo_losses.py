@@ -12,6 +12,7 @@ from layerwise.data.demo import skills
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.plan import Plan
 from layerwise.stack import load
 
@@ -33,7 +34,8 @@ def losses() -> dict[str, dict[str, float]]:
         for task in skills.TASKS
         for number, example in enumerate(skills.examples(task, "heldout", 16))
     ]
-    rows = sweep(load("demo", device="cpu"), map(Plan.parse, PLANS), Corpus("golden", tuple(documents)))
+    stack = load("demo", device="cpu")
+    rows = sweep(stack, map(Plan.parse, PLANS), tokenize(stack, Corpus("golden", tuple(documents))))
     found: dict[str, dict[str, float]] = {plan: dict.fromkeys(skills.TASKS, 0.0) for plan in PLANS}
     for row in rows:
         found[row.plan][row.task] += row.nll

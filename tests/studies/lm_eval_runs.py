@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from conftest import tiny_llama
-from layerwise.measure.interventions.sweep import sweep_into
+from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
 from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.harness import quietly
@@ -68,6 +68,6 @@ def judge(stack: Stack, plans: Sequence[Plan], tasks: Path, limit: int) -> list[
     requests = build_requests(stack, find_benchmarks(NAMES, tasks), batch_tokens=512, limit=limit)
     rows: list[Loss] = []
     assert requests.likelihoods is not None
-    sweep_into(rows.extend, stack, plans, requests.likelihoods)
+    sweep(stack, plans, requests.likelihoods, sink=rows.extend)
     answers = RequestLikelihoods.of(rows, plans, requests.likelihoods)
     return [judged(stack, plan, requests, answers) for plan in plans]

@@ -5,7 +5,8 @@ import pytest
 
 from conftest import tiny_llama
 from layerwise import load
-from layerwise.measure.weights.deltas import Excess, correlation_parts, deltas, verdict
+from layerwise.measure.weights.deltas import correlation_summands, deltas, verdict
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack
@@ -58,9 +59,9 @@ def test_shuffled_orders_undo_a_drift() -> None:
 def test_parts_are_the_inner_products_of_differences() -> None:
     weights = noise(6, 3, 4).double().flatten(1)
     steps = weights.diff(dim=0)
-    parts = correlation_parts((weights @ weights.T).numpy(), 2)
-    assert parts.numerators[1] == pytest.approx(float(steps[1] @ steps[3]))
-    assert parts.denominators[1] == pytest.approx(float(steps[1].square().sum() + steps[3].square().sum()) / 2)
+    above, below = correlation_summands((weights @ weights.T).numpy(), 2)
+    assert above[1] == pytest.approx(float(steps[1] @ steps[3]))
+    assert below[1] == pytest.approx(float(steps[1].square().sum() + steps[3].square().sum()) / 2)
 
 
 def test_types_weigh_the_same_in_all() -> None:
@@ -88,7 +89,7 @@ def test_layers_that_are_all_the_same_have_no_correlation() -> None:
 
 def test_rounding_of_equal_layers_is_no_difference() -> None:
     noise_of_sums = 1 + 1e-15 * np.random.default_rng(0).standard_normal((6, 6))
-    assert not correlation_parts(noise_of_sums + noise_of_sums.T, 1).denominators.any()
+    assert not correlation_summands(noise_of_sums + noise_of_sums.T, 1)[1].any()
 
 
 def test_shallow_stacks_have_the_lags_that_exist() -> None:
@@ -98,11 +99,11 @@ def test_shallow_stacks_have_the_lags_that_exist() -> None:
 
 
 def test_a_verdict_is_shown_or_not_resolved() -> None:
-    assert verdict(Excess(0.3, 0.1, 0.5, 0.1)) == "smooth"
-    assert verdict(Excess(-0.3, -0.5, -0.1, 0.1)) == "oscillating"
-    assert verdict(Excess(0.05, 0.01, 0.09, 0.02)) == "no_lag_structure"  # not zero, and less than what counts
-    assert verdict(Excess(0.0, -0.2, 0.2, 0.1)) == "unresolved"
-    assert verdict(Excess(0.3, None, None, 0.1)) == "unresolved"
+    assert verdict(Estimate(0.3, 0.1, 0.5)) == "smooth"
+    assert verdict(Estimate(-0.3, -0.5, -0.1)) == "oscillating"
+    assert verdict(Estimate(0.05, 0.01, 0.09)) == "no_lag_structure"  # not zero, and less than what counts
+    assert verdict(Estimate(0.0, -0.2, 0.2)) == "unresolved"
+    assert verdict(Estimate(0.3)) == "unresolved"
 
 
 def test_the_norm_of_a_layer_is_no_structure() -> None:

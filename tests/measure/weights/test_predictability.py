@@ -9,7 +9,7 @@ from torch import Tensor
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.null_comparison import NullComparison
+from layerwise.measure.stats.null_comparison import complement_rows, pooled_complements
 from layerwise.measure.weights.predictability import predictability
 from layerwise.measure.weights.prediction import Triples, chosen_shares, held_out_layers, held_out_rows, predict_layer
 from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
@@ -174,10 +174,10 @@ def test_what_cannot_be_predicted_is_refused() -> None:
 
 
 def test_a_level_says_the_mean_of_its_fractions_and_repeats_its_nulls() -> None:
-    fresh = NullComparison("r2", {"q": {0: (0.25, 1.0), 1: (0.75, 1.0)}}).pooled()
+    fresh = pooled_complements({"q": {0: (0.25, 1.0), 1: (0.75, 1.0)}})
     fractions = {"q": {0: (3.0, 4.0), 1: (1.0, 4.0)}, "v": {0: (1.0, 4.0)}, "k": {0: (0.0, 0.0)}}
-    level = NullComparison("r2", fractions, {"twin": fresh})
-    rows = {(row.layer, row.part, row.against): row.value for row in level.rows("predictability")}
+    scores = complement_rows("predictability", "r2", fractions, {"twin": fresh})
+    rows = {(row.layer, row.part, row.against): row.value for row in scores}
     assert rows[0, "q", None] == 0.25
     assert rows[0, "v", None] == 0.75
     assert rows[0, None, None] == 0.5

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from layerwise.measure.contrasts.contrast import CONTRAST
-from layerwise.measure.stats.estimate import POWER, Numbers, student
+from layerwise.measure.stats.estimate import POWER, Bounded, Numbers, student
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.seeds import RANGES, deviation_bias, seed_difference
 from layerwise.measure.stats.statistics import StratumLabels
@@ -30,9 +30,6 @@ FIRST = 2
 
 UNBOUNDED, DIFFERENCE = (-np.inf, np.inf), (-1.0, 1.0)
 """What a number can be: any, or a difference of two shares or a correlation."""
-
-Bounded = tuple[float, float | None, float | None]
-"""A value with the ends of its interval, where it has one."""
 
 
 @dataclass(frozen=True, slots=True)

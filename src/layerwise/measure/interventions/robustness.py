@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.trainings import Bounded, mean_over_trainings
+from layerwise.measure.contrasts.trainings import mean_over_trainings
 from layerwise.measure.interventions.accuracy import Numbers, Predictions
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
+from layerwise.measure.stats.estimate import Bounded
 from layerwise.measure.stats.seeds import Bounds, over_seeds
 from layerwise.measure.stats.statistics import paired_proportions, wilson
 from layerwise.results.rows import Score

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 
 from layerwise.data.batches import AnyBatch
-from layerwise.data.text.corpus import Corpus
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.interventions.sweep_pieces import (
     FinalState,
@@ -24,8 +23,7 @@ from layerwise.measure.interventions.sweep_pieces import (
     final_states,
     state_bytes,
 )
-from layerwise.measure.language.evaluation_data import EvalData, tokenize
-from layerwise.measure.language.loss import WindowLoss
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.plan.painters import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
@@ -66,15 +64,15 @@ class CostMeter:
     head_seconds: float = 0.0
     most_live: int = 0
 
-    def add(self, tokens: int, evaluations: int, layer_seconds: float, head_seconds: float, *, heads: int = 1) -> None:
-        """Note the layer evaluations, heads and seconds of one more plan; `heads=0` on the way to its end."""
-        self.layer_tokens += evaluations * tokens
-        self.head_tokens += heads * tokens
-        self.layer_seconds += layer_seconds
-        self.head_seconds += head_seconds
+    def add(self, tokens: int, end: FinalState, storing_seconds: float) -> None:
+        self.layer_tokens += end.evaluations * tokens
+        self.head_tokens += bool(end.plans) * tokens
+        self.layer_seconds += end.layer_seconds
+        self.head_seconds += end.head_seconds + storing_seconds
+        self.most_live = max(self.most_live, end.most_live)
 
     def seconds_left(self, estimate: CostEstimate) -> float | None:
-        """The time to go at the measured cost of a layer and of a head; `None` before both are known."""
+        """Return the time left at the measured cost of a layer and of a head; `None` before both are known."""
         if not (self.layer_tokens and self.head_tokens):
             return None
         layers = (estimate.layer_tokens - self.layer_tokens) * self.layer_seconds / self.layer_tokens
@@ -88,47 +86,77 @@ Progress = Callable[[CostMeter, CostEstimate], None]
 def sweep(
     stack: Stack,
     plans: Iterable[Plan | Member | str],
-    corpus: Corpus | EvalData,
+    data: EvalData,
     *,
     sink: Sink | None = None,
     finished: Finished | None = None,
     progress: Progress | None = None,
     runner: PieceRunner | None = None,
 ) -> list[Loss]:
-    """Compute the loss of every plan, and first of the identity plan, on every window of `corpus`: one row each.
+    """Compute the loss of every plan, and first of the identity plan, on every window of `data`: one row each.
 
-    `sink` receives rows as soon as they exist; `finished(task, document, window)` names plans that a window already has
-    rows for (neither computed nor returned). A `Corpus` is read with the default window and batch size; pass an
-    `EvalData` for others. `runner` computes elsewhere (default: this process).
+    Rows are returned, or go to `sink` as soon as they exist. `finished(task, document, window)` names plans that a
+    window already has rows for. `runner` computes elsewhere (default: this process).
 
     Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan, otherwise at the end,
     naming the plans, after every other row has been handed on.
     """
-    data = corpus if isinstance(corpus, EvalData) else tokenize(stack, corpus)
     rows: list[Loss] = []
-
-    def keep(fresh: Sequence[Loss]) -> None:
-        if sink is not None:
-            sink(fresh)
-        rows.extend(fresh)
-
-    sweep_into(keep, stack, plans, data, finished=finished, progress=progress, runner=runner)
+    keep = rows.extend if sink is None else sink
+    work = _Work.of(with_identity(stack, plans), data, finished)
+    identity, meter, broken = str(Plan.identity(stack.depth)), CostMeter(), dict[str, str]()
+    if progress is not None:
+        progress(meter, work.estimate)
+    with evaluating(stack.model), torch.inference_mode():
+        for piece, end in _ends_here(stack, work) if runner is None else _ends_elsewhere(work, runner):
+            start = time.perf_counter()
+            scored = zip(piece.batch.windows, end.losses, strict=False)
+            document = next((window.document for window, loss in scored if not math.isfinite(loss.nll)), None)
+            for plan in end.plans:
+                if document is None:
+                    keep(_rows(plan, piece, end))
+                elif plan == identity:
+                    raise MeasureError(
+                        f"the model itself ({plan}) gives non-finite logits on document {document!r}, before "
+                        "any plan changes it; check the checkpoint, or use --dtype float32"
+                    )
+                else:
+                    broken.setdefault(plan, document)
+            meter.add(piece.batch.size, end, time.perf_counter() - start)
+            if progress is not None:
+                progress(meter, work.estimate)
+    if broken:
+        plan, document = next(iter(broken.items()))
+        raise MeasureError(
+            f"{len(broken)} of {work.estimate.plans} plans gave non-finite losses, first {plan!r} "
+            f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
+            "out, or use --dtype float32"
+        )
     return rows
 
 
-def sweep_into(
-    sink: Sink,
-    stack: Stack,
-    plans: Iterable[Plan | Member | str],
-    data: EvalData,
-    *,
-    finished: Finished | None = None,
-    progress: Progress | None = None,
-    runner: PieceRunner | None = None,
-) -> None:
-    """Run `sweep` with rows going to `sink` alone."""
-    work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
-    _Sweep(stack, work, sink, progress or (lambda meter, due: None), runner).run()
+def _ends_here(stack: Stack, work: _Work) -> Iterator[tuple[_Piece, FinalState]]:
+    """Run batches in turn, or together if layers are read from disk; the first's identity plan comes first."""
+    first: Plan | None = Plan.identity(stack.depth)
+    for pieces in work.rounds(stack):
+        for number, end in final_states(stack, [(piece.batch, piece.graph) for piece in pieces], first):
+            yield pieces[number], end
+        first = None
+
+
+def _ends_elsewhere(work: _Work, runner: PieceRunner) -> Iterator[tuple[_Piece, FinalState]]:
+    pieces = work.divide(runner.count)
+    for number, ends in runner.map([each for _, each in pieces]):
+        for end in ends:
+            yield pieces[number][0], end
+
+
+def _rows(plan: str, piece: _Piece, end: FinalState) -> list[Loss]:
+    return [
+        Loss(plan, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
+        for window, done, loss in zip(piece.batch.windows, piece.done, end.losses, strict=True)
+        if plan not in done
+    ]
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -188,18 +216,18 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
 
 def count_pieces(plans: Sequence[Plan], data: EvalData, workers: int) -> int:
     """Return how many pieces a sweep is divided into for so many workers."""
-    return len(_Work.of(plans, data, _nothing).divide(workers))
+    return len(_Work.of(plans, data).divide(workers))
 
 
 def cost_estimate(
     stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
 ) -> CostEstimate:
-    return _Work.of(plans, data, finished or _nothing).estimate
+    return _Work.of(plans, data, finished).estimate
 
 
 def streaming_of(stack: Stack, plans: Sequence[Plan], data: EvalData) -> StreamingEstimate | None:
-    """What a sweep takes whose layers are read from the disk; `None` for a model that is in memory."""
-    return _Work.of(plans, data, _nothing).streaming(stack)
+    """Estimate a sweep whose layers are read from the disk; `None` for a model that is in memory."""
+    return _Work.of(plans, data).streaming(stack)
 
 
 @dataclass(frozen=True)
@@ -211,7 +239,6 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Work:
-    data: EvalData
     pieces: tuple[_Piece, ...]
     estimate: CostEstimate
 
@@ -230,10 +257,6 @@ class _Work:
             divided += [(piece, SweepPiece(piece.batch, part)) for part in parts if part]
         return divided
 
-    @property
-    def due(self) -> list[_Piece]:
-        return [piece for piece in self.pieces if piece.graph.ends]
-
     def rounds(self, stack: Stack) -> list[list[_Piece]]:
         due, streaming = self.due, self.streaming(stack)
         if streaming is None:
@@ -247,14 +270,21 @@ class _Work:
         graphs = [piece.graph for piece in self.due]
         return streaming_estimate(stack.resident, list(zip(sizes, graphs, strict=True)))
 
+    @property
+    def due(self) -> list[_Piece]:
+        return [piece for piece in self.pieces if piece.graph.ends]
+
     @classmethod
-    def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished) -> _Work:
+    def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None) -> _Work:
         texts = {str(plan): plan for plan in plans}  # a plan is long to write, and there are many windows
         names, whole = frozenset(texts), build(plans)
         graphs: dict[frozenset[str], Graph] = {frozenset(): whole}
         pieces = []
         for batch in data.batches:
-            done = tuple(finished(window.task, window.document, window.index) for window in batch.windows)
+            done = tuple(
+                finished(window.task, window.document, window.index) if finished else frozenset[str]()
+                for window in batch.windows
+            )
             everywhere = names.intersection(*done)
             if everywhere not in graphs:
                 graphs[everywhere] = build(plan for text, plan in texts.items() if text not in everywhere)
@@ -263,79 +293,4 @@ class _Work:
         layer_tokens, head_tokens = (
             sum(spent[id(piece.graph)][of] * piece.batch.size for piece in pieces) for of in (0, 1)
         )
-        return cls(
-            data, tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens)
-        )
-
-
-@dataclass
-class _Sweep:
-    stack: Stack
-    work: _Work
-    sink: Sink
-    progress: Progress
-    runner: PieceRunner | None
-    meter: CostMeter = field(default_factory=CostMeter)
-    broken: dict[str, str] = field(default_factory=dict)
-
-    def run(self) -> None:
-        self.progress(self.meter, self.work.estimate)
-        if self.runner is None:
-            self._here()
-        else:
-            self._elsewhere(self.runner)
-        if self.broken:
-            plan, document = next(iter(self.broken.items()))
-            raise MeasureError(
-                f"{len(self.broken)} of {self.work.estimate.plans} plans gave non-finite losses, first {plan!r} "
-                f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
-                "out, or use --dtype float32"
-            )
-
-    def _here(self) -> None:
-        """Run batches in turn, or together if layers are read from disk; the first's identity plan comes first."""
-        first: Plan | None = Plan.identity(self.stack.depth)
-        with evaluating(self.stack.model), torch.inference_mode():
-            for pieces in self.work.rounds(self.stack):
-                work = [(piece.batch, piece.graph) for piece in pieces]
-                for number, each in final_states(self.stack, work, first):
-                    self._take(pieces[number], each)
-                first = None
-
-    def _elsewhere(self, runner: PieceRunner) -> None:
-        pieces = self.work.divide(runner.count)
-        for number, states in runner.map([each for _, each in pieces]):
-            for each in states:
-                self._take(pieces[number][0], each)
-
-    def _take(self, piece: _Piece, each: FinalState) -> None:
-        start = time.perf_counter()
-        for plan in each.plans:
-            self.sink(self._rows(plan, piece, each.losses))
-        seconds = each.head_seconds + time.perf_counter() - start
-        self.meter.add(piece.batch.size, each.evaluations, each.layer_seconds, seconds, heads=bool(each.plans))
-        self.meter.most_live = max(self.meter.most_live, each.most_live)
-        self.progress(self.meter, self.work.estimate)
-
-    def _rows(self, plan: str, piece: _Piece, losses: Sequence[WindowLoss]) -> list[Loss]:
-        rows = []
-        for window, done, loss in zip(piece.batch.windows, piece.done, losses, strict=True):
-            if not math.isfinite(loss.nll):
-                self._note_broken(plan, window.document)
-                return []
-            if plan not in done:
-                rows.append(Loss(plan, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits))
-        return rows
-
-    def _note_broken(self, plan: str, document: str) -> None:
-        if plan == str(Plan.identity(self.stack.depth)):
-            raise MeasureError(
-                f"the model itself ({plan}) gives non-finite logits on document {document!r}, before "
-                "any plan changes it; "
-                "check the checkpoint, or use --dtype float32"
-            )
-        self.broken.setdefault(plan, document)
-
-
-def _nothing(task: str, document: str, window: int) -> frozenset[str]:
-    return frozenset()
+        return cls(tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens))

@@ -13,6 +13,9 @@ from scipy import special
 Numbers = NDArray[np.float64]
 Value = TypeVar("Value", float, Numbers)
 
+Bounded = tuple[float, float | None, float | None]
+"""A value with the ends of its interval, where it has one."""
+
 POWER = 0.8
 """How often an effect at the printed resolution is found."""
 

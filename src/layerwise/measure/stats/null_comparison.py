@@ -12,68 +12,17 @@ for `all`); neighboring positions share a layer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from layerwise.measure.stats.statistics import Numbers, mean_of
+from layerwise.measure.stats.estimate import Bounded, Numbers
+from layerwise.measure.stats.statistics import mean_of
 from layerwise.results.rows import Score
 
 ALL = "all"
 
-
-def type_of(name: str) -> str | None:
-    """The column `part` of a tensor type; none for all of them."""
-    return None if name == ALL else name
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The summands of a ratio, one of each a position in depth: two arrays of shape (positions,)."""
-
-    numerators: Numbers
-    denominators: Numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Pooled:
-    """A ratio and its 95 % interval; no bounds with a single position."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    def complement(self) -> Pooled:
-        low, high = (None if bound is None else 1.0 - bound for bound in (self.high, self.low))
-        return Pooled(1.0 - self.value, low, high)
-
-
-def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:
-    """Compute the ratio of every tensor type, and last that of `all`, over positions with a nonzero denominator.
-
-    >>> pooled({"q": Parts(np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
-    Pooled(value=0.5, low=None, high=None)
-    """
-    known: dict[str, Parts] = {}
-    for name, part in parts.items():
-        kept = part.denominators > 0
-        if kept.any():
-            known[name] = Parts(part.numerators[kept], part.denominators[kept])
-    ratios = {name: _ratio(part) for name, part in known.items()}
-    if known:
-        totals = [part.denominators.sum() for part in known.values()]
-        scaled = list(zip(known.values(), totals, strict=True))
-        everything = Parts(
-            np.concatenate([part.numerators / total for part, total in scaled]),
-            np.concatenate([part.denominators / total for part, total in scaled]),
-        )
-        ratios[ALL] = _ratio(everything)
-    return ratios
-
-
-def _ratio(part: Parts) -> Pooled:
-    return Pooled(*mean_of(part.numerators, part.denominators))
-
+Summands = tuple[Numbers, Numbers]
+"""The numerators and denominators of a ratio by position in depth, shape (positions,)."""
 
 Fractions = Mapping[int, tuple[float, float]]
 """A numerator and a denominator for every layer."""
@@ -81,49 +30,57 @@ Fractions = Mapping[int, tuple[float, float]]
 _NULL_POSITIONS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class NullComparison:
-    """A metric `1 - numerator / denominator`.
+def type_of(name: str) -> str | None:
+    return None if name == ALL else name
 
-    `by_type` has the summands of every tensor type by layer, `nulls` the pooled values of each null by type.
+
+def pooled(summands: Mapping[str, Summands]) -> dict[str, Bounded]:
+    """Compute the ratio of every tensor type, and last that of `all`, over positions with a nonzero denominator.
+
+    >>> pooled({"q": (np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
+    (0.5, None, None)
     """
+    known = {
+        name: (above[below > 0], below[below > 0]) for name, (above, below) in summands.items() if (below > 0).any()
+    }
+    ratios = {name: mean_of(*own) for name, own in known.items()}
+    if known:
+        scaled = [(above / below.sum(), below / below.sum()) for above, below in known.values()]
+        above, below = (np.concatenate(own) for own in zip(*scaled, strict=True))
+        ratios[ALL] = mean_of(above, below)
+    return ratios
 
-    metric: str
-    by_type: Mapping[str, Fractions]
-    nulls: Mapping[str, Mapping[str, Pooled]] = field(default_factory=dict)
 
-    def pooled(self) -> dict[str, Pooled]:
-        parts = {
-            name: Parts(
-                np.array([top for top, _ in fractions.values()]), np.array([low for _, low in fractions.values()])
-            )
-            for name, fractions in self.by_type.items()
+def pooled_complements(by_type: Mapping[str, Fractions]) -> dict[str, Bounded]:
+    """Pool `1 - numerator / denominator` over the layers of each tensor type and of all."""
+    columns = {name: np.array(list(own.values())).reshape(-1, 2) for name, own in by_type.items()}
+    ratios = pooled({name: (own[:, 0], own[:, 1]) for name, own in columns.items()})
+    return {
+        name: (1.0 - value, None if high is None else 1.0 - high, None if low is None else 1.0 - low)
+        for name, (value, low, high) in ratios.items()
+    }
+
+
+def complement_rows(
+    measure: str, metric: str, by_type: Mapping[str, Fractions], nulls: Mapping[str, Mapping[str, Bounded]]
+) -> Iterator[Score]:
+    """Yield the rows of a metric `1 - numerator / denominator`; `nulls` are the pooled values of each null by type."""
+    for layer in dict.fromkeys(layer for fractions in by_type.values() for layer in fractions):
+        values = {
+            name: 1.0 - fractions[layer][0] / fractions[layer][1]
+            for name, fractions in by_type.items()
+            if layer in fractions and fractions[layer][1] > 0
         }
-        return {name: each.complement() for name, each in pooled(parts).items()}
-
-    def rows(self, measure: str) -> Iterator[Score]:
-        for layer in dict.fromkeys(layer for fractions in self.by_type.values() for layer in fractions):
-            yield from self._rows_of_layer(measure, layer)
-        for name, each in self.pooled().items():
-            yield Score(measure, self.metric, each.value, each.low, each.high, part=type_of(name))
-        for null, by_type in self.nulls.items():
-            for name, each in by_type.items():
-                yield Score(measure, self.metric, each.value, each.low, each.high, part=type_of(name), against=null)
-
-    def _rows_of_layer(self, measure: str, layer: int) -> Iterator[Score]:
-        values = {}
-        for name, fractions in self.by_type.items():
-            above, below = fractions.get(layer, (0.0, 0.0))
-            if below > 0:
-                values[name] = 1.0 - above / below
         for name, value in values.items():
-            yield Score(measure, self.metric, value, part=name, layer=layer)
+            yield Score(measure, metric, value, part=name, layer=layer)
         if values:
-            yield Score(measure, self.metric, sum(values.values()) / len(values), layer=layer)
-            for null, by_type in self.nulls.items():
-                if ALL in by_type:
-                    each = by_type[ALL]
-                    yield Score(measure, self.metric, each.value, each.low, each.high, against=null, layer=layer)
+            yield Score(measure, metric, sum(values.values()) / len(values), layer=layer)
+            for null, pooled_null in nulls.items():
+                if ALL in pooled_null:
+                    yield Score(measure, metric, *pooled_null[ALL], against=null, layer=layer)
+    for against, by_name in [(None, pooled_complements(by_type)), *nulls.items()]:
+        for name, bounded in by_name.items():
+            yield Score(measure, metric, *bounded, part=type_of(name), against=against)
 
 
 def evenly_spaced(fractions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:

@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
-from layerwise.measure.stats.null_comparison import ALL, Parts, Pooled, pooled, type_of
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.estimate import Bounded, Numbers
+from layerwise.measure.stats.null_comparison import ALL, Summands, pooled, type_of
 from layerwise.measure.weights.tensors import (
     Orders,
     StackTensors,
     Tensors,
-    bands,
     gram,
     shuffled_orders,
     tensor_types,
     twin_tensors,
 )
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import DELTAS, RANDOM_TWIN, SHUFFLED
 from layerwise.results.vocabulary import INDEPENDENT as INDEPENDENT_LAYERS
@@ -68,23 +67,28 @@ def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) 
             break
         correlations = _correlations(grams, lag)
         line = INDEPENDENT if lag == 1 else 0.0
-        yield from _rows(lag, "correlation", correlations)
-        line_by_type = {name: Pooled(line, line, line) for name in correlations}
-        yield from _rows(lag, "correlation", line_by_type, INDEPENDENT_LAYERS)
-        yield from _rows(lag, "correlation", _shuffled_bands(grams, correlations, orders, lag), SHUFFLED)
-        yield from _rows(lag, "correlation", _correlations(twin_grams, lag), RANDOM_TWIN)
-        if lag == 1:
-            yield from _verdicts(excess(grams, orders))
+        values: dict[str | None, Mapping[str, Bounded]] = {
+            None: correlations,
+            INDEPENDENT_LAYERS: dict.fromkeys(correlations, (line, line, line)),
+            SHUFFLED: _shuffled_bands({name: grams[name] for name in correlations if name != ALL}, orders, lag),
+            RANDOM_TWIN: _correlations(twin_grams, lag),
+        }
+        for against, by_type in values.items():
+            for name, bounded in by_type.items():
+                yield Score(DELTAS, "correlation", *bounded, amount=lag, part=type_of(name), against=against)
+        for name, each in excess(grams, orders).items() if lag == 1 else ():
+            low, high = (each.low, each.high) if each.has_interval else (None, None)
+            yield Score(DELTAS, verdict(each), each.value, low, high, mde=each.mde, amount=1, part=type_of(name))
 
 
-def correlation_parts(products: Numbers, lag: int) -> Parts:
+def correlation_summands(products: Numbers, lag: int) -> Summands:
     """Return the summands of `correlation(lag)` over pairs: (..., depth, depth) -> (..., depth - 1 - lag)."""
     # <D_i, D_j> for all pairs of differences at once.
     inner = np.diff(np.diff(products, axis=-2), axis=-1)
     squares = np.diagonal(inner, axis1=-2, axis2=-1)
     squares = np.where(squares > _ROUNDING * _size(products), squares, 0.0)
     ends = squares.shape[-1] - lag
-    return Parts(np.diagonal(inner, lag, -2, -1), (squares[..., :ends] + squares[..., lag:]) / 2)
+    return np.diagonal(inner, lag, -2, -1), (squares[..., :ends] + squares[..., lag:]) / 2
 
 
 def _size(products: Numbers) -> Numbers:
@@ -92,7 +96,7 @@ def _size(products: Numbers) -> Numbers:
     return size
 
 
-def excess(grams: Grams, orders: Orders) -> dict[str, Excess]:
+def excess(grams: Grams, orders: Orders) -> dict[str, Estimate]:
     """Return the correlation at lag 1 minus that of the same layers in random orders, by tensor type and `all`.
 
     Every layer is first divided by its norm. The spread of random orders around their mean is that of the value:
@@ -117,65 +121,41 @@ def excess(grams: Grams, orders: Orders) -> dict[str, Excess]:
     return {name: _centred(value, null, few) for name, (null, value) in values.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """A correlation less the mean of its shuffled orders, its interval, and their standard deviation."""
-
-    value: float
-    low: float | None
-    high: float | None
-    deviation: float
-
-    @property
-    def mde(self) -> float | None:
-        """The excess that 80 of 100 stacks would show: (z[.975] + z[.8]) standard deviations."""
-        return None if self.low is None else float((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * self.deviation)
-
-
-def verdict(interval: Excess) -> str:
-    if interval.low is None or interval.high is None:
-        return "unresolved"
-    if interval.low > -MARGIN and interval.high < MARGIN:
-        return "no_lag_structure"
-    return "smooth" if interval.low > 0 else "oscillating" if interval.high < 0 else "unresolved"
+def verdict(excess: Estimate) -> str:
+    names = {"within": "no_lag_structure", "above": "smooth", "below": "oscillating", "open": "unresolved"}
+    return names[excess.locate(MARGIN)]
 
 
 def _lag_one(products: Numbers) -> Numbers:
-    parts = correlation_parts(products, 1)
-    below = parts.denominators.sum(axis=-1)
+    above, below = (each.sum(axis=-1) for each in correlation_summands(products, 1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(below > 0, parts.numerators.sum(axis=-1) / below, np.nan))
+        return np.asarray(np.where(below > 0, above / below, np.nan))
 
 
-def _centred(value: float, null: Numbers, few: bool) -> Excess:
-    middle, deviation = float(null.mean()), float(null.std(ddof=1))
+def _centred(value: float, null: Numbers, few: bool) -> Estimate:
+    middle = float(null.mean())
     if few:
-        return Excess(value - middle, None, None, deviation)
+        return Estimate(value - middle)
     lower, upper = (float(bound) for bound in np.quantile(null, (0.025, 0.975)))
-    return Excess(value - middle, value - upper, value - lower, deviation)
+    mde = float((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * float(null.std(ddof=1)))
+    return Estimate(value - middle, value - upper, value - lower, mde=mde)
 
 
 def _grams(tensors: Tensors) -> Grams:
     return {kind.name: gram(tensors, kind) for kind in tensor_types(tensors, DELTAS)}
 
 
-def _correlations(grams: Grams, lag: int) -> dict[str, Pooled]:
-    return pooled({name: correlation_parts(products, lag) for name, products in grams.items()})
+def _correlations(grams: Grams, lag: int) -> dict[str, Bounded]:
+    return pooled({name: correlation_summands(products, lag) for name, products in grams.items()})
 
 
-def _shuffled_bands(grams: Grams, pooled_by_type: Mapping[str, Pooled], orders: Orders, lag: int) -> dict[str, Pooled]:
+def _shuffled_bands(grams: Grams, orders: Orders, lag: int) -> dict[str, Bounded]:
+    """Return the mean, 2.5 and 97.5 % points over orders by tensor type, and those of the mean over types."""
     values: dict[str, Numbers] = {}
-    for name in [task for task in pooled_by_type if task != ALL]:
-        each = correlation_parts(grams[name][orders[:, :, None], orders[:, None, :]], lag)
-        values[name] = each.numerators.sum(axis=1) / each.denominators.sum(axis=1)
-    return bands(values)
-
-
-def _verdicts(by_type: Mapping[str, Excess]) -> Iterator[Score]:
-    for name, each in by_type.items():
-        yield Score(DELTAS, verdict(each), each.value, each.low, each.high, mde=each.mde, amount=1, part=type_of(name))
-
-
-def _rows(lag: int, metric: str, by_type: Mapping[str, Pooled], against: str | None = None) -> Iterator[Score]:
-    for name, each in by_type.items():
-        yield Score(DELTAS, metric, each.value, each.low, each.high, amount=lag, part=type_of(name), against=against)
+    for name, products in grams.items():
+        above, below = correlation_summands(products[orders[:, :, None], orders[:, None, :]], lag)
+        values[name] = above.sum(axis=1) / below.sum(axis=1)
+    if values:
+        values[ALL] = np.mean(list(values.values()), axis=0)
+    limits = {name: np.quantile(each, (0.025, 0.975)).tolist() for name, each in values.items()}
+    return {name: (float(each.mean()), limits[name][0], limits[name][1]) for name, each in values.items()}

@@ -11,7 +11,14 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from layerwise.measure.stats.null_comparison import ALL, Fractions, NullComparison, Pooled, evenly_spaced
+from layerwise.measure.stats.estimate import Bounded
+from layerwise.measure.stats.null_comparison import (
+    ALL,
+    Fractions,
+    complement_rows,
+    evenly_spaced,
+    pooled_complements,
+)
 from layerwise.measure.stats.ridge import Residual
 from layerwise.measure.weights.prediction import (
     FEWEST_ROWS,
@@ -57,15 +64,12 @@ def predictability_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: 
     width = stream_width(types)
     # A type's sample must not depend on which other types there are: its name, not its index, goes in.
     samples = [unit_sample(kind, width, seed ^ zlib.crc32(kind.name.encode())) for kind in types]
-    orders = shuffled_orders(tensors.depth, seed)
-    for level in entry_levels(tensors, twin, samples, orders, seed):
-        yield from level.rows(PREDICTABILITY)
+    yield from sampled_rows(tensors, twin, samples, shuffled_orders(tensors.depth, seed), seed)
 
 
-def entry_levels(
+def sampled_rows(
     tensors: Tensors, twin: Tensors | None, samples: Sequence[UnitSample], orders: Orders, seed: int
-) -> Iterator[NullComparison]:
-    """R2 of entries: in sample, held out over rows, held out over layers."""
+) -> Iterator[Score]:
     by_metric: dict[tuple[str, str], dict[str, Fractions]] = defaultdict(dict)
     lines: dict[str, float] = {}
     trained = tuple(range(tensors.depth))
@@ -88,24 +92,16 @@ def entry_levels(
             positions = evenly_spaced(triples.positions) if variant else triples.positions
             by_metric["heldout_rows_r2", variant][name] = _fractions(held_out_rows(triples, shares, positions))
             by_metric["heldout_layers_r2", variant][name] = _fractions(held_out_layers(triples, shares))
-    noise = {task: Pooled(line, line, line) for task, line in _with_mean(lines).items()}
-    yield _r2("in_sample_r2", by_metric["in_sample_r2", ""], {P_OVER_N: noise})
+    if lines:
+        lines[ALL] = sum(lines.values()) / len(lines)
+    noise: dict[str, Bounded] = {name: (line, line, line) for name, line in lines.items()}
+    yield from complement_rows(PREDICTABILITY, "in_sample_r2", by_metric["in_sample_r2", ""], {P_OVER_N: noise})
     for metric in ("heldout_rows_r2", "heldout_layers_r2"):
         nulls = {
-            null: _r2(metric, by_type).pooled() for (of, null), by_type in by_metric.items() if of == metric and null
+            null: pooled_complements(by_type) for (of, null), by_type in by_metric.items() if of == metric and null
         }
-        yield _r2(metric, by_metric[metric, ""], nulls)
-
-
-def _r2(
-    metric: str, by_type: Mapping[str, Fractions], nulls: Mapping[str, Mapping[str, Pooled]] | None = None
-) -> NullComparison:
-    return NullComparison(metric, by_type, nulls or {})
+        yield from complement_rows(PREDICTABILITY, metric, by_metric[metric, ""], nulls)
 
 
 def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
     return {position: (each.errors, each.total) for position, each in residuals.items()}
-
-
-def _with_mean(lines: Mapping[str, float]) -> dict[str, float]:
-    return {**lines, ALL: sum(lines.values()) / len(lines)} if lines else {}

@@ -23,9 +23,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.null_comparison import ALL, Pooled
 from layerwise.measure.stats.ranks import FEWEST_LAYERS
-from layerwise.measure.stats.statistics import Numbers
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.quantisation import refuse_quantised
@@ -45,10 +43,6 @@ class TensorType:
     name: str
     shape: tuple[int, ...]
 
-    @property
-    def entries(self) -> int:
-        return math.prod(self.shape)
-
 
 class Tensors(Protocol):
     """Where weights are read from: a loaded model, or anything that can hand out slices of its layers."""
@@ -63,8 +57,6 @@ class Tensors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StackTensors:
-    """The weights of a loaded model, sliced where they are."""
-
     stack: Stack
 
     @property
@@ -82,7 +74,6 @@ class StackTensors:
 
 
 def twin_tensors(stack: Stack, seed: int) -> Tensors | None:
-    """The weights of the randomly initialised twin of `stack`; `None` where it has none (see `stack.weights.twin`)."""
     try:
         return StackTensors(random_twin(stack, seed))
     except UnsupportedModel:
@@ -124,8 +115,8 @@ def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
 
     Slices of all layers together are no larger than one layer's tensor. Raises `MeasureError` for non-finite weights.
     """
-    length = kind.shape[0]
-    by_row = kind.entries // length
+    length, *others = kind.shape
+    by_row = math.prod(others)
     step = max(1, min(length // tensors.depth, _CELLS // (tensors.depth * by_row)))
     total = np.zeros((tensors.depth, tensors.depth))
     for start in range(0, length, step):
@@ -172,7 +163,7 @@ def unit_sample(kind: TensorType, width: int, seed: int) -> UnitSample:
     """
     generator = torch.Generator().manual_seed(seed)
     across = kind.shape[stream_axis(kind.shape, width)]
-    along = kind.entries // across
+    along = math.prod(kind.shape) // across
     columns = torch.randperm(across, generator=generator, device="cpu")[:_WIDEST].sort().values
     most = min(_MOST_UNITS, -(-along * len(columns) // across))
     return UnitSample(kind, width, torch.randperm(along, generator=generator, device="cpu")[:most], columns)
@@ -197,7 +188,6 @@ def as_units(tensor: Tensor, width: int) -> Tensor:
 
 
 def from_units(matrix: Tensor, shape: Sequence[int], width: int) -> Tensor:
-    """The inverse of `as_units`: (units, width) back into a tensor of `shape`."""
     axis = stream_axis(shape, width)
     turned = [length for dimension, length in enumerate(shape) if dimension != axis]
     return matrix.reshape(*turned, shape[axis]).movedim(-1, axis)
@@ -217,18 +207,5 @@ _ORDERS = 400
 
 
 def shuffled_orders(depth: int, seed: int) -> Orders:
-    """Random orders of `depth` layers, (orders, depth), fixed by `seed`."""
     generator = np.random.default_rng([seed, depth])
     return generator.permuted(np.tile(np.arange(depth), (_ORDERS, 1)), axis=1)
-
-
-def bands(values: Mapping[str, Numbers]) -> dict[str, Pooled]:
-    """Mean, 2.5 and 97.5 % points of each tensor type's values over orders, and those of their mean as `all`."""
-    if not values:
-        return {}
-    known = {**values, ALL: np.mean(list(values.values()), axis=0)}
-    pooled = {}
-    for task, each in known.items():
-        low, high = np.quantile(each, (0.025, 0.975))
-        pooled[task] = Pooled(float(each.mean()), float(low), float(high))
-    return pooled

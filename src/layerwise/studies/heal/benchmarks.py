@@ -18,7 +18,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.trainings import LinearEstimate
 from layerwise.measure.interventions.accuracy import Predictions, evaluate
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.interventions.sweep import sweep_into
+from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.benchmark_requests import (
     BenchmarkRequests,
     RequestLikelihoods,
@@ -223,5 +223,5 @@ def _likelihoods(stack: Stack, plan: Plan, requests: BenchmarkRequests) -> Reque
     data, whole = requests.likelihoods, Plan.identity(stack.depth)
     if data is not None:
         done = frozenset() if plan == whole else frozenset({str(whole)})
-        sweep_into(rows.extend, stack, [plan], data, finished=lambda *_: done)
+        sweep(stack, [plan], data, sink=rows.extend, finished=lambda *_: done)
     return RequestLikelihoods.of(rows, [plan], data)

@@ -23,10 +23,11 @@ from layerwise.measure.activations.by_position import STREAM, branch_norms, prob
 from layerwise.measure.activations.embedding import NO_UMAP, EmbeddingOptions, embedding, umap_installed
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, Answers, positions, shuffled
-from layerwise.measure.contrasts.trainings import Bounded, mean_over_trainings
+from layerwise.measure.contrasts.trainings import mean_over_trainings
 from layerwise.measure.interventions import robustness as rows
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
 from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
+from layerwise.measure.stats.estimate import Bounded
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Run, Score

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, sweep_into
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, sweep
 from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
@@ -39,13 +39,13 @@ class KeptLosses:
         return GraphEvaluator(stack, rungs, self._add, known, prefix, watch, in_bfloat16=in_bfloat16)
 
     def sweep(self, stack: Stack, plans: Sequence[Plan], data: EvalData, label: str) -> None:
-        """Add the losses of plans on a text that are missing. Raises what `sweep_into` does."""
+        """Add the losses of plans on a text that are missing. Raises what a sweep does."""
 
         def progress(meter: CostMeter, due: CostEstimate) -> None:
             share = meter.head_tokens / due.head_tokens if due.head_tokens else 1.0
             self._session.reporter.progress(label, share, meter.seconds_left(due))
 
-        sweep_into(self._add, stack, plans, data, finished=self._session.store.finished, progress=progress)
+        sweep(stack, plans, data, sink=self._add, finished=self._session.store.finished, progress=progress)
 
     def _add(self, rows: Sequence[Loss]) -> None:
         self._session.store.add_losses(rows)

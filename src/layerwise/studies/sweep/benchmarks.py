@@ -19,7 +19,7 @@ from typing import Any
 
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep
 from layerwise.measure.interventions.sweep_pieces import PieceRunner
 from layerwise.measure.language.benchmark_requests import (
     BenchmarkRequests,
@@ -122,11 +122,11 @@ class BenchmarksTask(Task[list[str]]):
 
         failures = []
         try:
-            sweep_into(
-                run.store.add_losses,
+            sweep(
                 self.stack,
                 self.plans,
                 data,
+                sink=run.store.add_losses,
                 finished=run.store.finished,
                 progress=progress,
                 runner=runner,

@@ -6,7 +6,7 @@ from functools import cache, partial
 from torch import Tensor
 
 from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.predictability import entry_levels
+from layerwise.measure.weights.predictability import sampled_rows
 from layerwise.measure.weights.tensors import StackTensors, shuffled_orders, tensor_types, unit_sample
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, noise, planted_stack
@@ -34,8 +34,7 @@ def measured(weights: Tensor, seed: int) -> Iterator[Score]:
     tensors = StackTensors(planted_stack({"w": weights}))
     (kind,) = tensor_types(tensors, "predictability")
     orders = shuffled_orders(tensors.depth, seed)
-    for level in entry_levels(tensors, None, [unit_sample(kind, WIDTH, seed)], orders, seed):
-        yield from level.rows("predictability")
+    return sampled_rows(tensors, None, [unit_sample(kind, WIDTH, seed)], orders, seed)
 
 
 def stacked(rows: int, rho: float, depth: int = 9) -> Callable[[int], Iterable[Score]]:
@@ -79,8 +78,8 @@ def test_types_that_any_fit_explains_are_named_and_not_counted() -> None:
     typed = {"gate_proj": noise(9, 26, 6, 1), "q_proj": noise(9, 12, 6, 2), "up_proj": noise(9, 26, 6, 3)}
     tensors = StackTensors(planted_stack(typed))
     samples = [unit_sample(kind, WIDTH, 0) for kind in tensor_types(tensors, "predictability")]
-    levels = list(entry_levels(tensors, None, samples, shuffled_orders(tensors.depth, 0), 0))
-    claim = claim_of("predictability", [row for level in levels for row in level.rows("predictability")], 9)
+    scores = sampled_rows(tensors, None, samples, shuffled_orders(tensors.depth, 0), 0)
+    claim = claim_of("predictability", scores, 9)
     assert " in sample (over 2 tensor types, 0." in claim.answer
     assert " for gate_proj, where noise gives 0.480)" in claim.answer
     exact = claim_of("predictability", measured(noise(9, 10, WIDTH), 0), 9)
