@@ -39,7 +39,6 @@ Sums = dict[tuple[str, str | None], tuple[float, float]]
 def attention_by_position(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """The rows of measure `attention` of `arm`; a note where a model does not give its attention."""
     totals: dict[tuple[int, int, tuple[str, str | None]], list[tuple[float, float]]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
         for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):

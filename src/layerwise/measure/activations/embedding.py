@@ -44,8 +44,6 @@ NO_UMAP = Note(OUTPUT_LAYOUT, "UMAP is not installed: pip install umap-learn, an
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingOptions:
-    """How many images, and which layers (all of them if empty), are laid out."""
-
     images: int = 100
     layers: tuple[int, ...] = ()
 

@@ -50,7 +50,6 @@ class PlanStates:
 
     @property
     def mean_cosine(self) -> Numbers:
-        """The mean cosines of all pairs of states, (states, states)."""
         return np.asarray(self.cosine.sum(axis=0) / self.tokens.sum())
 
     def part(self, weights: Numbers) -> Part:
@@ -110,7 +109,6 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
 
 
 def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
-    """The rows of measure `zones`; none for fewer than 10 states."""
     zones = find_zones(states.mean_cosine, seed=seed)
     if zones.states < FEWEST_STATES:
         return []

@@ -88,7 +88,6 @@ class SimilaritySums:
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
 
     def contrasts(self, seed: int = 0) -> list[Score]:
-        """Return the contrasts of `layerwise.measure.activations.space`; none for a single document."""
         every, no_sink = self._every.by_document(), self._no_sink.by_document()
         return same_space(every, no_sink, seed=seed) if every is not None and no_sink is not None else []
 

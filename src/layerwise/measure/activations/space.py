@@ -32,7 +32,6 @@ class Cosines:
 
 
 def same_space(every: Cosines, no_sink: Cosines, *, seed: Seed = 0, resamples: int = 2_000) -> list[Score]:
-    """The rows of the claim from all tokens and from those that are no sinks; none for fewer than 8 layers."""
     depth = every.cosine.shape[1] - 1
     if depth < FEWEST_LAYERS:
         return []

@@ -66,8 +66,6 @@ def in_turns(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is timed: the phase, the texts at once, and the tokens of each."""
-
     phase: Phase = "prefill"
     batch: int = 1
     context: int = 512
@@ -104,7 +102,6 @@ def round_times(
 
 
 def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
-    """The rows `ms` and `ratio`, the first name's own being 1, of what was timed in each of the settings."""
     rows = []
     for setting in settings:
         first = [each[names[0], setting] for each in rounds]
@@ -151,7 +148,6 @@ class TimedPass:
         return arguments
 
     def run(self) -> Any:
-        """The pass itself."""
         return self.stack.model(**self.arguments)
 
     def seconds(self) -> float:

@@ -31,8 +31,6 @@ Spans = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """A text, and where the words stand that carry its linguistic and its surface feature."""
-
     text: str
     linguistic: Spans
     surface: Spans

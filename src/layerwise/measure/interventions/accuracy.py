@@ -252,7 +252,6 @@ class HeldOut:
         return cls(batches, np.array([order[name] for name in names]), tuple(order))
 
     def evaluate(self, stack: Stack) -> Losses:
-        """Measure the losses of the model of `stack`. Raises `MeasureError` where that is not finite."""
         parts = []
         head = find_head(stack)
         with evaluating(stack.model), torch.inference_mode():

@@ -122,8 +122,6 @@ class BatchWalk:
 
 @dataclass(frozen=True)
 class CleanBatches(Sequence[CleanBatch]):
-    """The clean batches at a node, each read when it is looked at."""
-
     walks: Sequence[BatchWalk]
     node: int
 

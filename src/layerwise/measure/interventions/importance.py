@@ -54,7 +54,6 @@ def importance_of(scores: Iterable[Score]) -> tuple[Importance, ...]:
 
 
 def source_of(scores: Iterable[Score]) -> str | None:
-    """Which of `SOURCES` importance is taken from; `None` where there is none of them."""
     there = {source for row in scores for source in SOURCES if _holds(row, source)}
     return next((source for source in SOURCES if source in there), None)
 

@@ -51,7 +51,6 @@ class InterventionContext:
     clean: Sequence[CleanBatch]
 
     def with_weights(self, weights: Weights) -> Apply:
-        """The layer with other weights; those that are not named stay its own."""
         return lambda one: apply_with(self.stack, self.layer, weights, one.state, one.captured)
 
     def with_branch(self, part: Sublayer, edit: Callable[[CleanBatch], Edit]) -> Apply:

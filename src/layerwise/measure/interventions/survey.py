@@ -39,7 +39,6 @@ SEEDS = 2**32
 
 
 def check_counts(**counts: int | None) -> None:
-    """Raise `MeasureError` for a count below 1."""
     for name, count in counts.items():
         if count is not None and count < 1:
             raise MeasureError(f"{name} is {count}; write a number of 1 or more")
@@ -220,7 +219,6 @@ class Survey:
     tables: PositionTables | None = None
 
     def save(self, path: Path) -> None:
-        """Write everything as one `.npz` of plain arrays, each called by what it is of and what it holds."""
         arrays: dict[str, Any] = {"depth": np.array(self.depth)}
         for name, outcome in self.outcomes.items():
             parts = {"hits": outcome.hits, "nll": outcome.nll, "scored": outcome.scored, "top5": outcome.hits_top5}
@@ -238,7 +236,6 @@ class Survey:
 
     @classmethod
     def read(cls, path: Path) -> Survey:
-        """Read what `save` wrote. Raises `RunError` for a file that is damaged or holds something else."""
         try:
             check_archive(path)
             with np.load(path, allow_pickle=False) as arrays:

@@ -27,8 +27,6 @@ from layerwise.stack.streaming.readings import Reading
 
 
 class PieceRunner(Protocol):
-    """Computes pieces in other processes, `count` of them at a time."""
-
     @property
     def count(self) -> int: ...
 

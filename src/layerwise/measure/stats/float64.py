@@ -11,7 +11,6 @@ from torch import Tensor
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """float64 where `device` has it, else float32."""
     if device.type == "xpu":
         return torch.float64 if torch.xpu.get_device_properties(device).has_fp64 else torch.float32
     return torch.float32 if device.type == "mps" else torch.float64
@@ -24,7 +23,6 @@ def exact(values: Tensor) -> Tensor:
 
 
 def exact_on_cpu(values: Tensor) -> Tensor:
-    """`values`, detached, in float64 on the CPU. They move before they are widened."""
     return values.detach().cpu().double()
 
 
@@ -34,5 +32,4 @@ def wide(values: Tensor) -> Tensor:
 
 
 def norms(state: Tensor) -> Tensor:
-    """The Euclidean norm of every token's state, (batch, seq, ...) -> (batch, seq), as precise as `wide`."""
     return torch.linalg.vector_norm(wide(state.flatten(2)), dim=2)

@@ -58,7 +58,6 @@ class Grid:
         return len({(task, document) for task, document, _ in self.cells})
 
     def unit(self) -> Literal["document", "window"]:
-        """What is resampled here; see `resampling_unit`."""
         return resampling_unit(self.documents())
 
     def _starts(self) -> NDArray[np.intp]:

@@ -175,7 +175,6 @@ class PairedMetric:
 
     @property
     def is_right_or_wrong(self) -> bool:
-        """Whether every value is 0 or 1 and the score is their mean."""
         return self.aggregation is AGGREGATIONS[0] and bool(np.isin([self.baseline, self.other], (0.0, 1.0)).all())
 
     def detectable(self, difference: SampleEstimate[float], comparisons: int) -> float:

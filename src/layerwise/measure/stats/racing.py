@@ -116,7 +116,6 @@ def race(
 
 
 def rows(result: RaceResult) -> list[Score]:
-    """A race as rows; `racing` says which."""
     scores = [
         Score(
             RACING,

@@ -27,7 +27,6 @@ class Fit:
     y_mean: Tensor
 
     def predict(self, x: Tensor) -> Tensor:
-        """The predictions for rows (n, p): (n, d)."""
         # Folding the mean of x into the intercept saves a copy of x.
         return x @ self.coefficients + (self.y_mean - self.x_mean @ self.coefficients)
 
@@ -55,7 +54,6 @@ class Moments:
 
     @staticmethod
     def of(x: Tensor, y: Tensor) -> Moments:
-        """The moments of x (n, p) and y (n, d)."""
         return Moments(len(x), x.sum(dim=0), y.sum(dim=0), x.T @ x, x.T @ y)
 
     def __add__(self, other: Moments) -> Moments:

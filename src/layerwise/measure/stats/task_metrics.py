@@ -79,7 +79,6 @@ METRICS: Mapping[str, Callable[[ArrayLike], Numbers]] = MappingProxyType({"mcc":
 
 
 def metric_of(name: str) -> Callable[[ArrayLike], Numbers]:
-    """The function of that name. Raises `MeasureError` for an unknown one."""
     if name not in METRICS:
         raise MeasureError(f"metric {name!r} is not known; {near_matches(name, METRICS)}")
     return METRICS[name]
@@ -140,7 +139,6 @@ CORRELATIONS: Mapping[str, Callable[[ArrayLike, ArrayLike], float]] = MappingPro
 
 
 def correlation_of(name: str) -> Callable[[ArrayLike, ArrayLike], float]:
-    """The function of that name. Raises `MeasureError` for an unknown one."""
     if name not in CORRELATIONS:
         raise MeasureError(f"metric {name!r} is not known; {near_matches(name, CORRELATIONS)}")
     return CORRELATIONS[name]

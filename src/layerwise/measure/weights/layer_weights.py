@@ -65,7 +65,6 @@ def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
 
 
 def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
-    """Return rows `weight` of measure `alpha` for every possible edge, 0 for edges that are not read."""
     return [
         Score(ALPHA, "weight", weight, arm=arm, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
         for reader, row in enumerate(edges.matrix())

@@ -70,7 +70,6 @@ def _recovery_rows(rows: Rows) -> Rows:
 
 
 def skip_agreement(metrics: Metrics, *, seed: int = 0) -> Iterator[Score]:
-    """Yield the rank correlation of every metric with skipping; of fewer than 4 layers or constant values no row."""
     skips = metrics.get(vocab.SKIPPING, {})
     for name, values in metrics.items():
         shared = sorted(skips.keys() & values.keys())
@@ -91,7 +90,6 @@ def skip_agreement(metrics: Metrics, *, seed: int = 0) -> Iterator[Score]:
 
 
 def published_agreement(metrics: Metrics, *, seed: Seed) -> list[Score]:
-    """Compute the rows of the contrast; none over fewer than 6 layers, or where no two metrics are apart."""
     known = {name: metrics[name] for name in PUBLISHED if len(metrics.get(name, ())) >= MIN_LAYERS}
     layers = sorted(set.intersection(*(set(each) for each in known.values()))) if known else []
     names = [name for name in known if len({known[name][layer] for layer in layers}) > 1]

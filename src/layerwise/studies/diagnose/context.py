@@ -29,8 +29,6 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class PartSettings:
-    """The model, the text and the numbers that the parts of a diagnosis take; None for the default layers."""
-
     stack: Stack
     text: EvalData
     parts: Sequence[str]

@@ -27,7 +27,6 @@ SURVIVES = 0.2
 
 
 def accumulation(effects: ArmEffects, sets: Mapping[str, Sequence[int]]) -> list[Score]:
-    """The rows of predicted sets, by name their layers; none of a set of which a loss is missing."""
     rows: list[Score] = []
     for name, layers in sets.items():
         kinds = ("predicted", "same_norm_random")

@@ -143,7 +143,6 @@ def _middle_nulls(rows: Rows) -> Iterator[Score]:
 
 
 def gated(data: ReportData) -> Iterator[Score]:
-    """The median layer at each gate of the whole layer and of its sublayers, with the null of the whole layer."""
     rows = data.rows.where(measure=vocab.MANIPULATION, condition=vocab.GATE)
     for part, words in GATES.items():
         yield from (replace(row, part=words) for row in _medians(rows.where(part=part, against=None)))

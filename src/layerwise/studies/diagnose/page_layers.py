@@ -39,8 +39,6 @@ PROXY_NAMES = ("block_influence", "angular", "gate_sensitivity", "gate_gradient"
 
 @dataclass(frozen=True, slots=True)
 class LayerMetric:
-    """A column of the table: its rows and the null they are compared with."""
-
     head: str
     where: Mapping[str, Any]
     null: str
@@ -78,7 +76,6 @@ METRICS = (
 
 
 def layer_effects(data: ReportData) -> dict[int, Score]:
-    """The effect of skipping each layer, with its verdict where there is one."""
     return dict(sorted((skipped(data.rows) | concluded(data.rows)).items()))
 
 

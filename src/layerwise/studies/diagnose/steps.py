@@ -65,7 +65,6 @@ def smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: boo
 
 
 def take_batches(stack: Stack, parts: Sequence[str], batches: Batches, metric: RowMetric) -> ChosenText:
-    """Return a caller's own batches as data; raise `MeasureError` for parts that need a text."""
     if others := [name for name in parts if name not in WITHOUT_TEXT]:
         raise MeasureError(f"parts must be some of {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
     assert batches is not None, "the caller has passed some"
@@ -121,7 +120,6 @@ def describe_run(
 
 
 def describe_work(settings: PartSettings, chosen: Sequence[str]) -> list[str]:
-    """Describe the model, the text, how it was chosen, the question and the number of variants of the model."""
     depth = settings.stack.depth
     counts = {part: _count_variants(part, settings, depth, settings.text.tokens) for part in settings.parts}
     clauses = [f"{part} {count:,} on {scored:,} tokens" for part, (count, scored) in counts.items() if count]
@@ -134,7 +132,6 @@ def describe_work(settings: PartSettings, chosen: Sequence[str]) -> list[str]:
 
 
 def count_passes(settings: PartSettings) -> CostEstimate:
-    """Count the layers and heads of all parts."""
     costs = [_count_part(part, settings) for part in settings.parts]
     return CostEstimate(0, 0, 1, sum(cost.layer_tokens for cost in costs), sum(cost.head_tokens for cost in costs))
 
@@ -187,7 +184,6 @@ def refuse_empty(run: Run) -> None:
 
 
 def plan_parts(settings: PartSettings, pace: float | None) -> list[PartTask]:
-    """Return a task for each part; `pace` is the number of seconds per token, if it has been timed."""
     return [PartTask(part, settings, pace) for part in settings.parts]
 
 
@@ -200,7 +196,6 @@ class PartTask(Task[None]):
     pace: float | None = None
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the passes of the part, unless it is finished or needs none."""
         due = _count_part(self.part, self.settings)
         if not due.head_tokens or (run is not None and self.part in find_finished(run)):
             return None
