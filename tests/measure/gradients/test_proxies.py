@@ -9,8 +9,7 @@ import torch
 
 from conftest import tiny_llama
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
-from layerwise.measure.activations.residual_updates import split
-from layerwise.measure.gradients.proxies import proxies, survey
+from layerwise.measure.gradients.proxies import find_branches, proxies, survey
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
@@ -98,7 +97,7 @@ def test_a_layer_that_is_too_loud_is_found() -> None:
     stack = load(planted(identity=[IDLE]))
     with torch.no_grad():
         stack.model.model.layers[3].mlp.down_proj.weight *= 4
-    scores = survey(stack, idle_text(), split(stack, idle_text()))
+    scores = survey(stack, idle_text(), find_branches(stack, idle_text()))
     gates = by_layer(scores, "gate_gradient")
     assert {3, (3, "mlp")} <= outside(scores)
     assert max(gates[3].p_adjusted, gates[3, "mlp"].p_adjusted) < 0.05
@@ -130,7 +129,7 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
 def test_few_windows_have_values_without_intervals() -> None:
     stack: Stack = load(tiny_llama())
     reading = EvalData("ragged", "0", 12, "next_token", (ragged_batch(),))
-    found = survey(stack, reading, split(stack, reading))
+    found = survey(stack, reading, find_branches(stack, reading))
     for metric in ("gate_gradient", "gate_sensitivity"):
         score = by_layer(found, metric)[0]
         assert score.low is None
@@ -139,6 +138,6 @@ def test_few_windows_have_values_without_intervals() -> None:
 
 def test_bfloat16_weights_are_scored() -> None:
     stack = load(planted(identity=[IDLE]).to(torch.bfloat16))
-    found = survey(stack, idle_text(), split(stack, idle_text()))
+    found = survey(stack, idle_text(), find_branches(stack, idle_text()))
     assert by_layer(found, "block_influence")[IDLE].value == 0.0
     assert all(math.isfinite(score.value) for score in found)

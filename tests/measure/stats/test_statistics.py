@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import SampleEstimate, median_interval, satterthwaite, skewed
+from layerwise.measure.stats.estimate import SampleEstimate, satterthwaite, skewed
 from layerwise.measure.stats.statistics import (
     FLIPS_PER_PLAN,
     Numbers,
@@ -125,14 +125,6 @@ def test_unequal_units_count_as_fewer_and_their_skewness_is_that_of_residuals_ma
         scale = tokens**used
         expected = stats.skew(residuals / scale) * (scale**3).sum() / np.square(scale).sum() ** 1.5
         assert skewed_interval(residuals + 3 * tokens, tokens).skewness[0] == pytest.approx(2 * expected)
-
-
-@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
-@pytest.mark.parametrize("count", [8, 9, 20, 51])
-def test_the_interval_of_a_median_is_scipys(count: int, level: float) -> None:
-    values = np.random.default_rng(count).normal(size=count)
-    expected = stats.quantile_test(values, q=0, p=0.5).confidence_interval(level)
-    assert median_interval(values.tolist(), level) == (expected.low, expected.high)
 
 
 def test_the_freedom_of_a_sum_is_satterthwaites() -> None:

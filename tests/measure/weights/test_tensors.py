@@ -18,7 +18,6 @@ from layerwise.measure.weights.norms import norm_rows
 from layerwise.measure.weights.predictability import predictability_rows
 from layerwise.measure.weights.tensors import (
     StackTensors,
-    Tensors,
     TensorType,
     as_units,
     from_units,
@@ -61,7 +60,7 @@ LAYER = sum(map(math.prod, SHAPES.values()))
 
 
 @pytest.mark.parametrize("rows", [delta_rows, predictability_rows, norm_rows])
-def test_weight_measures_read_two_layers_at_most(rows: Callable[[Tensors], Iterator[Score]]) -> None:
+def test_weight_measures_read_two_layers_at_most(rows: Callable[[StackTensors], Iterator[Score]]) -> None:
     tensors = CountedTensors()
     assert len(list(rows(tensors))) >= 2 * DEPTH
     assert tensors.most <= 2 * LAYER
@@ -69,7 +68,7 @@ def test_weight_measures_read_two_layers_at_most(rows: Callable[[Tensors], Itera
 
 @pytest.mark.parametrize("rows", [delta_rows, norm_rows])
 def test_working_copies_in_double_precision_are_no_larger_than_two_layers(
-    rows: Callable[[Tensors], Iterator[Score]],
+    rows: Callable[[StackTensors], Iterator[Score]],
 ) -> None:
     with LiveBytes() as memory:
         assert len(list(rows(CountedTensors()))) >= 2 * DEPTH

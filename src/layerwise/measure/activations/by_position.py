@@ -8,20 +8,18 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import Any, TypeVar
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import layer_norm
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.data.splits import sample
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.padding import counted_tokens, token_mean
-from layerwise.measure.activations.residual_updates import additions, completing, difference
 from layerwise.measure.stats.float64 import exact_on_cpu, wide
 from layerwise.measure.stats.ridge import Fit, Moments
 from layerwise.measure.stats.statistics import Numbers
@@ -30,13 +28,9 @@ from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import BRANCHES
 from layerwise.stack import Stack
-from layerwise.stack.blocks import block_list
-from layerwise.stack.branches import Pair
-from layerwise.stack.executors.state import read_state, returned_state
 from layerwise.stack.inputs import evaluating
 
 Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
-_T = TypeVar("_T")
 BASES = 3
 EXAMPLES = 64
 
@@ -66,17 +60,25 @@ def branch_norms(
     whole update relative to its input. A model whose layers cannot be split has only `share`, and a note.
     """
     (inputs,) = batches(stack, examples, collate, EXAMPLES, seed, parts=1)
-    pairs: Sequence[Pair] = ()
-    notes = []
-    try:
-        pairs = stack.branches(stack.capture(**inputs)).paths
-    except UnsupportedModel as refused:
-        notes.append(Note(BRANCHES, f"{arm}: {refused}"))
+    has_branches, notes = True, []
     values: dict[tuple[int, int, str], list[float]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode():
+        captured = stack.capture(**inputs)
+        counted = counted_tokens(inputs, captured.state)
+        try:
+            stack.branches(captured)
+        except UnsupportedModel as refused:
+            has_branches, notes = False, [Note(BRANCHES, f"{arm}: {refused}")]
         for plan in rotations(stack.depth, BASES, seed):
-            for key, value in _norms_under(stack, plan, inputs, pairs).items():
-                values[key].append(value)
+            before = captured.state
+            for position, layer in enumerate(plan.order()):
+                after = stack.apply(layer, before, captured)
+                values[layer, position, "share"].append(update_share(before, after, counted))
+                if has_branches:
+                    middle = stack.apply(layer, before, captured, "attn")
+                    for part, update in (("attn", difference(middle, before)), ("mlp", difference(after, middle))):
+                        values[layer, position, part].append(float(_norms(update, counted).mean()))
+                before = after
     rows = []
     for (layer, position, name), norms in sorted(values.items()):
         metric, part = ("share", None) if name == "share" else ("norm", name)
@@ -85,36 +87,15 @@ def branch_norms(
     return rows, notes
 
 
-def _norms_under(
-    stack: Stack, plan: Plan, inputs: Mapping[str, Tensor], pairs: Sequence[Pair]
-) -> dict[tuple[int, int, str], float]:
-    position_of = {layer: position for position, layer in enumerate(plan.order())}
-    norms: dict[tuple[int, int, str], float] = {}
-    blocks = tuple(block_list(stack.model, stack.path))  # while the plan is in place the list is in its order
-    with ExitStack() as hooks:
-        orders = [hooks.enter_context(completing(block, pair)) for block, pair in zip(blocks, pairs, strict=False)]
-
-        def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:
-            before, after = read_state(args, kwargs), returned_state(output)
-            counted = counted_tokens(inputs, before)
-            norms[layer, position_of[layer], "share"] = update_share(inputs, before, after)
-            if pairs:
-                # Forward and not a call: the hooks of the block, which may change what it reads, have run already.
-                run = partial(_forward, blocks[layer], args, kwargs)
-                for part, added in additions(blocks[layer], pairs[layer], orders[layer], before, after, run).items():
-                    norms[layer, position_of[layer], part] = float(_norms(added, counted).mean())
-
-        hooks.enter_context(watched(stack, see))
-        hooks.enter_context(stack.under(plan, single_pass=True))
-        stack.model(**inputs)
-    return norms
-
-
-def update_share(inputs: Mapping[str, Tensor], before: Tensor, after: Tensor) -> float:
+def update_share(before: Tensor, after: Tensor, counted: Tensor) -> float:
     """Return the norm of a layer's update relative to its input, (batch, seq, width), averaged over tokens."""
-    counted = counted_tokens(inputs, before)
     read = _norms(before, counted)
     return float((_norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)).mean())
+
+
+def difference(after: Tensor, before: Tensor) -> Tensor:
+    dtype = torch.promote_types(after.dtype, torch.float32)  # half precision would round it again
+    return after.to(dtype) - before.to(dtype)
 
 
 def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
@@ -134,53 +115,21 @@ def in_batches(stack: Stack, examples: Any, collate: Collate, size: int) -> Iter
         yield {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
 
 
-@contextmanager
-def watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterator[None]:
-    """Within the context `see(layer, args, kwargs, output)` is called after every call of a block."""
-
-    def hook(layer: int) -> Any:
-        return lambda module, args, kwargs, output: see(layer, args, kwargs, output)
-
-    handles = [
-        block.register_forward_hook(hook(layer), with_kwargs=True)
-        for layer, block in enumerate(block_list(stack.model, stack.path))
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@contextmanager
-def recorded(stack: Stack, read: Callable[[Tensor, Tensor], _T]) -> Iterator[dict[int, _T]]:
-    seen: dict[int, _T] = {}
-
-    def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:
-        seen[layer] = read(read_state(args, kwargs), returned_state(output))
-
-    with watched(stack, see):
-        yield seen
-
-
-def outputs_under(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[int, Tensor]:
-    """One state an example of the output of every layer under a plan, (batch, width) each; see `pooled`."""
-    with (
-        evaluating(stack.model),
-        torch.inference_mode(),
-        recorded(stack, lambda before, after: pooled(after, inputs)) as outputs,
-        stack.under(plan, single_pass=True),
-    ):
-        stack.model(**inputs)
-    return outputs
+def outputs_under(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]) -> list[dict[int, Tensor]]:
+    """Return one state an example of the output of every layer under each plan, (batch, width) each; see `pooled`."""
+    with evaluating(stack.model), torch.inference_mode():
+        captured = stack.capture(**inputs)
+        return [
+            {
+                layer: pooled(state, inputs)
+                for layer, state in zip(plan.order(), islice(stack.states(plan, captured), 1, None), strict=True)
+            }
+            for plan in plans
+        ]
 
 
 def _norms(state: Tensor, counted: Tensor) -> Tensor:
     return torch.linalg.vector_norm(wide(state[counted]).flatten(1), dim=1)
-
-
-def _forward(block: nn.Module, args: Any, kwargs: Any) -> Tensor:
-    return returned_state(block.forward(*args, **kwargs))
 
 
 FITTED = 512
@@ -210,8 +159,8 @@ def probed(
     counts: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}
     for number, inputs in enumerate(in_batches(stack, judged_on, collate, batch_size(len(judged_on)))):
         plan = draws.at(number)
-        for layer, outputs in _outputs(stack, plan, inputs).items():
-            position = plan.order().index(layer)
+        (outputs_by_layer,) = _outputs(stack, [plan], inputs)
+        for position, (layer, outputs) in enumerate(outputs_by_layer.items()):
             right = fits[layer].predict(outputs).argmax(dim=1) == position
             counts[position].append((int(right.sum()), len(right)))
     return {position: np.array(answers, dtype=np.float64).T for position, answers in counts.items()}
@@ -220,15 +169,16 @@ def probed(
 def _fitted(stack: Stack, examples: Any, collate: Collate, batch_size: Callable[[int], int], seed: int) -> list[Fit]:
     moments: list[Moments | None] = [None] * stack.depth
     for number, inputs in enumerate(in_batches(stack, examples, collate, batch_size(len(examples)))):
-        for plan in rotations_of(stack.depth, f"{seed}/probe/{number}"):
-            for layer, outputs in _outputs(stack, plan, inputs).items():
-                one_hot = torch.eye(stack.depth, dtype=torch.float64, device="cpu")[plan.order().index(layer)]
+        for outputs_by_layer in _outputs(stack, rotations_of(stack.depth, f"{seed}/probe/{number}"), inputs):
+            for position, (layer, outputs) in enumerate(outputs_by_layer.items()):
+                one_hot = torch.eye(stack.depth, dtype=torch.float64, device="cpu")[position]
                 seen = Moments.of(outputs, one_hot.expand(len(outputs), -1))
                 before = moments[layer]
                 moments[layer] = seen if before is None else before + seen
     return [of.fits([PENALTY])[0] for of in moments if of is not None]
 
 
-def _outputs(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[int, Tensor]:
-    outputs = {layer: exact_on_cpu(state) for layer, state in outputs_under(stack, plan, inputs).items()}
-    return {layer: layer_norm(state, state.shape[-1:]) for layer, state in outputs.items()}
+def _outputs(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]) -> Iterator[dict[int, Tensor]]:
+    for outputs in outputs_under(stack, plans, inputs):
+        wide_outputs = {layer: exact_on_cpu(state) for layer, state in outputs.items()}
+        yield {layer: layer_norm(state, state.shape[-1:]) for layer, state in wide_outputs.items()}

@@ -117,9 +117,8 @@ def outputs_by_position(
     parts: list[Tensor] = []
     for number, inputs in enumerate(batches(stack, examples, collate, count, seed, parts=BATCHES)):
         outputs: dict[tuple[int, int], Tensor] = {}
-        for plan in rotations_of(stack.depth, f"{seed}/embedding/{number}"):
-            states = outputs_under(stack, plan, inputs)
-            outputs |= {(layer, at): states[layer].float().cpu() for at, layer in enumerate(plan.order())}
+        for states in outputs_under(stack, rotations_of(stack.depth, f"{seed}/embedding/{number}"), inputs):
+            outputs |= {(layer, at): state.float().cpu() for at, (layer, state) in enumerate(states.items())}
         rows = [torch.stack([outputs[layer, position] for position in range(stack.depth)]) for layer in layers]
         parts.append(torch.stack(rows))
     return torch.cat(parts, dim=2).numpy()

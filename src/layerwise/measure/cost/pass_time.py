@@ -21,7 +21,6 @@ from torch import Tensor
 from transformers import StaticCache
 
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MILLISECONDS, RATIO, TIME
@@ -102,6 +101,8 @@ def round_times(
 
 
 def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
+    from scipy.stats import quantile_test  # a second, for a few readers
+
     rows = []
     for setting in settings:
         first = [each[names[0], setting] for each in rounds]
@@ -110,7 +111,8 @@ def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Se
             ratios = [mine / other for mine, other in zip(own, first, strict=True)]
             for metric, values in ((MILLISECONDS, own), (RATIO, ratios)):
                 columns: dict[str, Any] = {"plan": name, "condition": str(setting), "documents": len(rounds)}
-                rows.append(Score(TIME, metric, median(values), *median_interval(values), **columns))
+                interval = quantile_test(values, p=0.5).confidence_interval(0.95)
+                rows.append(Score(TIME, metric, median(values), float(interval.low), float(interval.high), **columns))
     return rows
 
 

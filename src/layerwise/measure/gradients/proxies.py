@@ -3,7 +3,7 @@
     block_influence, angular_distance   see `measure.activations.block_influence`
     gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `GateGradients`
 
-Check their agreement with the effect of skipping (`layerwise.measure.stats.agreement`). Null: `random_twin`.
+Check their agreement with the effect of skipping (`layerwise.studies.diagnose.agreement`). Null: `random_twin`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import counted_tokens
-from layerwise.measure.activations.residual_updates import split
 from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts
 from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.language.evaluation_data import EvalData
@@ -44,8 +43,19 @@ def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
     Raises `MeasureError` for fewer than 4 layers, and for states that are not finite.
     """
     refuse_shallow(stack)
-    branches = split(stack, data)
+    branches = find_branches(stack, data)
     return [*survey(stack, data, branches, seed=seed), *_of_the_twin(stack, data, seed)]
+
+
+def find_branches(stack: Stack, data: EvalData) -> Branches | None:
+    """Find the branches of `stack` on the first window of `data`; `None` for a model that cannot be split."""
+    inputs = {name: value[:1].to(stack.device) for name, value in data.batches[0].inputs.items()}
+    with evaluating(stack.model), torch.no_grad():
+        captured = stack.capture(**inputs)
+    try:
+        return stack.branches(captured)
+    except UnsupportedModel:
+        return None
 
 
 def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:

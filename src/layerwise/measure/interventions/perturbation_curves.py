@@ -9,7 +9,6 @@ nats/token, with interval, p, Holm's p over layers, mde, and the band `@no_effec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from layerwise.errors import MeasureError
 from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
     Intervention,
@@ -80,20 +78,26 @@ def perturbation_curves(
 
     Each of hundreds of points runs on all of `data`, so pass a `sample` of a long text. Points that do not exist are
     omitted and logged: sizes past the end of a strategy's line, neighbors of another shape, branches that cannot be
-    split. `seed` draws the noise and the resamples. Raises `MeasureError` for invalid sizes, alphas and weights.
+    split. `seed` draws the noise and the resamples. Raises `MeasureError` for weights that are not finite.
     """
-    _check(sizes, alphas)
-    moves, gates = _points(stack, sizes, alphas, layers, seed)
-    points = [*moves, *(point for group in gates.values() for point in group)]
-    losses = intervention_losses(stack, [point.intervention for point in points], tight(data), cache)
-    baseline = str(Plan.identity(stack.depth))
-    return [
-        score
-        for group in (moves, *gates.values())
-        for score in differences(
-            MANIPULATION, losses, baseline, [point.arm for point in group], seed=seed, by_task=False
-        )
+    chosen = range(stack.depth) if layers is None else layers
+    displacements = Perturbations(stack, seed, predict_layer)
+    moves = [
+        _moved(displacements, layer, strategy, size)
+        for layer in chosen
+        for strategy in STRATEGIES
+        for size in sizes
+        if displacements.exists(layer, strategy, size)
     ]
+    parts: tuple[Sublayer | None, ...] = (None, *SUBLAYERS)
+    groups = [moves, *([_gated(layer, part, alpha) for layer in chosen for alpha in alphas] for part in parts)]
+    short = replace(data, batches=minibatches(data, LARGEST_BATCH))
+    losses = intervention_losses(stack, [point.intervention for group in groups for point in group], short, cache)
+    scores: list[Score] = []
+    for group in groups:
+        arms = [point.arm for point in group]
+        scores += differences(MANIPULATION, losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
+    return scores
 
 
 def joint_manipulation(
@@ -110,38 +114,9 @@ def joint_manipulation(
         there = [size for size in SIZES if all(displacements.exists(layer, strategy, size) for layer in layers)]
         for size in sorted({SMALL, max(there)} & set(there)) if there else ():
             moves = tuple(_moved(displacements, layer, strategy, size).intervention for layer in layers)
-            together.append(JointIntervention(joint_key(strategy, size), moves))
+            together.append(JointIntervention(f"joint={strategy}:{size:g}", moves))
     losses = intervention_losses(stack, together, data, cache)
     return [row for row in losses if row.plan != str(Plan.identity(stack.depth))]
-
-
-def joint_key(strategy: str, size: float) -> str:
-    """What the losses of a joint manipulation are called.
-
-    >>> joint_key("scale", 0.1)
-    'joint=scale:0.1'
-    """
-    return f"joint={strategy}:{size:g}"
-
-
-def tight(data: EvalData) -> EvalData:
-    return replace(data, batches=minibatches(data, LARGEST_BATCH))
-
-
-def _points(
-    stack: Stack, sizes: Sequence[float], alphas: Sequence[float], layers: Sequence[int] | None, seed: int
-) -> tuple[list[_Point], dict[Sublayer | None, list[_Point]]]:
-    chosen = range(stack.depth) if layers is None else sorted(set(layers))
-    displacements = Perturbations(stack, seed, predict_layer)
-    moves = [
-        _moved(displacements, layer, strategy, size)
-        for layer in chosen
-        for strategy in STRATEGIES
-        for size in sizes
-        if displacements.exists(layer, strategy, size)
-    ]
-    parts: tuple[Sublayer | None, ...] = (None, *SUBLAYERS)
-    return moves, {part: [_gated(layer, part, alpha) for layer in chosen for alpha in alphas] for part in parts}
 
 
 def _moved(displacements: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:
@@ -150,10 +125,8 @@ def _moved(displacements: Perturbations, layer: int, strategy: Strategy, size: f
 
 
 def _gated(layer: int, part: Sublayer | None, alpha: float) -> _Point:
-    if part is None:
-        return _Point(Intervention(layer, f"{GATE}:{alpha:g}", partial(_gate, alpha)), GATE, alpha)
-    name = f"{GATE}.{part}:{alpha:g}"
-    return _Point(Intervention(layer, name, partial(_gate_branch, part, alpha)), GATE, alpha, part)
+    name = f"{GATE}.{part}:{alpha:g}" if part else f"{GATE}:{alpha:g}"
+    return _Point(Intervention(layer, name, partial(_gate, part, alpha)), GATE, alpha, part)
 
 
 def _with_weights(displacements: Perturbations, strategy: Strategy, size: float, context: InterventionContext) -> Apply:
@@ -164,22 +137,12 @@ def _with_weights(displacements: Perturbations, strategy: Strategy, size: float,
     return context.with_weights(stored)
 
 
-def _gate(alpha: float, context: InterventionContext) -> Apply:
+def _gate(part: Sublayer | None, alpha: float, context: InterventionContext) -> Apply:
+    if part is not None:
+        return context.with_branch(part, lambda one: lambda output: alpha * output)
+
     def apply(one: CleanBatch) -> Tensor:
         # lerp is exact at both ends: alpha 0 is the state, alpha 1 is what the layer returns.
         return torch.lerp(one.state, context.stack.apply(context.layer, one.state, one.captured), alpha)
 
     return apply
-
-
-def _gate_branch(part: Sublayer, alpha: float, context: InterventionContext) -> Apply:
-    return context.with_branch(part, lambda one: lambda output: alpha * output)
-
-
-def _check(sizes: Sequence[float], alphas: Sequence[float]) -> None:
-    for size in sizes:
-        if not (math.isfinite(size) and size > 0):
-            raise MeasureError(f"a change of size {size:g} was asked for: sizes are shares of the norm, such as 0.1")
-    for alpha in alphas:
-        if not math.isfinite(alpha):
-            raise MeasureError(f"a gate of {alpha:g} was asked for: give a number such as 0.9, or 0 to skip")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.data.splits import sample
-from layerwise.measure.activations.by_position import recorded, rotations_of, update_share
+from layerwise.measure.activations.by_position import rotations_of, update_share
+from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.interventions.accuracy import Numbers, inputs_and_labels, predictions_of
 from layerwise.measure.language.lm_head import LanguageModelHead, find_head
 from layerwise.measure.stats.grid import FEWEST_UNITS
@@ -55,23 +57,31 @@ def worth_by_position(
     for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
         if number == UNITS:
             break  # what is left over is less than a batch
-        inputs, labels = inputs_and_labels(batch, stack.device)
-        of_batch = np.zeros(shape), np.zeros(shape)
-        for plan in rotations_of(stack.depth, f"{seed}/worth/{number}"):
-            with recorded(stack, partial(update_share, inputs)) as norms:
-                whole = _loss(stack, head, plan, inputs, labels)
-            for position, layer in enumerate(plan.order()):
-                of_batch[0][layer, position] = norms[layer]
-                of_batch[1][layer, position] = _loss(stack, head, skip(plan, layer), inputs, labels) - whole
-        added.append(of_batch[0])
-        worth.append(of_batch[1])
+        added.append(np.zeros(shape))
+        worth.append(np.zeros(shape))
+        with evaluating(stack.model), torch.inference_mode():
+            _fill_tables(stack, head, batch, f"{seed}/worth/{number}", added[-1], worth[-1])
     return PositionTables(np.array(added), np.array(worth))
 
 
-def _loss(stack: Stack, head: LanguageModelHead | None, plan: Plan, inputs: dict[str, Tensor], labels: Tensor) -> float:
-    with evaluating(stack.model), torch.inference_mode():
-        under = stack.under(plan, single_pass=True)
-        return predictions_of(stack.model, head, inputs, labels, under=lambda: under).mean_nll
+def _fill_tables(
+    stack: Stack, head: LanguageModelHead | None, batch: Any, seed: str, added: Numbers, worth: Numbers
+) -> None:
+    inputs, labels = inputs_and_labels(batch, stack.device)
+    captured = stack.capture(**inputs)
+    counted = counted_tokens(inputs, captured.state)
+
+    def loss(plan: Plan) -> float:
+        under = partial(stack.under, plan, single_pass=True)
+        return predictions_of(stack.model, head, inputs, labels, under=under).mean_nll
+
+    for plan in rotations_of(stack.depth, seed):
+        whole = loss(plan)
+        for position, (layer, states) in enumerate(
+            zip(plan.order(), pairwise(stack.states(plan, captured)), strict=True)
+        ):
+            added[layer, position] = update_share(*states, counted)
+            worth[layer, position] = loss(skip(plan, layer)) - whole
 
 
 def _spread(chosen: Sequence[int], units: int) -> list[int]:

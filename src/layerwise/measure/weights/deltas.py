@@ -21,7 +21,6 @@ from layerwise.measure.stats.null_comparison import ALL, Summands, pooled, type_
 from layerwise.measure.weights.tensors import (
     Orders,
     StackTensors,
-    Tensors,
     gram,
     shuffled_orders,
     tensor_types,
@@ -58,7 +57,7 @@ def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
     return list(delta_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 
 
-def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:
+def delta_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed: int = 0) -> Iterator[Score]:
     grams = _grams(tensors)
     twin_grams = _grams(twin) if twin is not None else {}
     orders = shuffled_orders(tensors.depth, seed)
@@ -141,7 +140,7 @@ def _centred(value: float, null: Numbers, few: bool) -> Estimate:
     return Estimate(value - middle, value - upper, value - lower, mde=mde)
 
 
-def _grams(tensors: Tensors) -> Grams:
+def _grams(tensors: StackTensors) -> Grams:
     return {kind.name: gram(tensors, kind) for kind in tensor_types(tensors, DELTAS)}
 
 

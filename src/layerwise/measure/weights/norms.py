@@ -18,7 +18,7 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.null_comparison import evenly_spaced
-from layerwise.measure.weights.tensors import StackTensors, Tensors, not_finite, require_depth, twin_tensors
+from layerwise.measure.weights.tensors import StackTensors, not_finite, require_depth, twin_tensors
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import DELTAS, RANDOM_TWIN
 from layerwise.stack import Stack
@@ -32,7 +32,7 @@ def weight_norms(stack: Stack, *, seed: int = 0) -> list[Score]:
     return list(norm_rows(StackTensors(stack), twin_tensors(stack, seed)))
 
 
-def norm_rows(tensors: Tensors, twin: Tensors | None = None) -> Iterator[Score]:
+def norm_rows(tensors: StackTensors, twin: StackTensors | None = None) -> Iterator[Score]:
     require_depth(tensors, "norm")
     by_layer = {layer: _layer_figures(tensors, layer) for layer in range(tensors.depth)}
     if not any(by_layer.values()):
@@ -47,7 +47,7 @@ def norm_rows(tensors: Tensors, twin: Tensors | None = None) -> Iterator[Score]:
                 yield Score(DELTAS, metric, mean, min(values), max(values), layer=layer, against=RANDOM_TWIN)
 
 
-def _layer_figures(tensors: Tensors, layer: int) -> dict[str, float]:
+def _layer_figures(tensors: StackTensors, layer: int) -> dict[str, float]:
     squares, ranks = [], []
     for name, shape in tensors.shapes(layer).items():
         matrix = exact_on_cpu(tensors.rows(layer, name, 0, shape[0]).reshape(-1, shape[-1]))

@@ -31,7 +31,6 @@ from layerwise.measure.weights.prediction import (
 from layerwise.measure.weights.tensors import (
     Orders,
     StackTensors,
-    Tensors,
     UnitSample,
     shuffled_orders,
     stream_width,
@@ -59,7 +58,7 @@ def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
     return list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 
 
-def predictability_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:
+def predictability_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed: int = 0) -> Iterator[Score]:
     types = tensor_types(tensors, PREDICTABILITY)
     width = stream_width(types)
     # A type's sample must not depend on which other types there are: its name, not its index, goes in.
@@ -68,7 +67,7 @@ def predictability_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: 
 
 
 def sampled_rows(
-    tensors: Tensors, twin: Tensors | None, samples: Sequence[UnitSample], orders: Orders, seed: int
+    tensors: StackTensors, twin: StackTensors | None, samples: Sequence[UnitSample], orders: Orders, seed: int
 ) -> Iterator[Score]:
     by_metric: dict[tuple[str, str], dict[str, Fractions]] = defaultdict(dict)
     lines: dict[str, float] = {}

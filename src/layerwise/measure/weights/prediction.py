@@ -26,7 +26,6 @@ from layerwise.measure.stats.null_comparison import evenly_spaced
 from layerwise.measure.stats.ridge import SHARES, Moments, Residual, best_share, fits, inner_rows
 from layerwise.measure.weights.tensors import (
     StackTensors,
-    Tensors,
     TensorType,
     UnitSample,
     as_units,
@@ -61,7 +60,7 @@ class Triples:
     `order` gives the layer at each position of depth; `permuted` seeds the units' permutations.
     """
 
-    tensors: Tensors
+    tensors: StackTensors
     sample: UnitSample
     order: tuple[int, ...]
     permuted: int | None = None

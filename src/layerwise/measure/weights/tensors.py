@@ -14,7 +14,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -44,17 +43,6 @@ class TensorType:
     shape: tuple[int, ...]
 
 
-class Tensors(Protocol):
-    """Where weights are read from: a loaded model, or anything that can hand out slices of its layers."""
-
-    @property
-    def depth(self) -> int: ...
-
-    def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]: ...
-
-    def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor: ...
-
-
 @dataclass(frozen=True, slots=True)
 class StackTensors:
     stack: Stack
@@ -73,14 +61,14 @@ class StackTensors:
         return weight_rows(self.stack, layer, name, start, stop)
 
 
-def twin_tensors(stack: Stack, seed: int) -> Tensors | None:
+def twin_tensors(stack: Stack, seed: int) -> StackTensors | None:
     try:
         return StackTensors(random_twin(stack, seed))
     except UnsupportedModel:
         return None
 
 
-def require_depth(tensors: Tensors, measure: str) -> None:
+def require_depth(tensors: StackTensors, measure: str) -> None:
     if tensors.depth < FEWEST_LAYERS:
         raise MeasureError(
             f"{measure} needs at least {FEWEST_LAYERS} layers to compare, and this model has {tensors.depth}: "
@@ -88,7 +76,7 @@ def require_depth(tensors: Tensors, measure: str) -> None:
         )
 
 
-def tensor_types(tensors: Tensors, measure: str) -> tuple[TensorType, ...]:
+def tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, ...]:
     """Return the tensor types of equal shape in every layer, in the order of the first layer.
 
     Raises `MeasureError` naming `measure` for fewer than 4 layers, and if no type is left.
@@ -110,7 +98,7 @@ def tensor_types(tensors: Tensors, measure: str) -> tuple[TensorType, ...]:
     return types
 
 
-def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
+def gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]:
     """Return the inner products of all pairs of layers, sum over entries of W_i * W_j: (depth, depth), float64.
 
     Slices of all layers together are no larger than one layer's tensor. Raises `MeasureError` for non-finite weights.
@@ -169,7 +157,7 @@ def unit_sample(kind: TensorType, width: int, seed: int) -> UnitSample:
     return UnitSample(kind, width, torch.randperm(along, generator=generator, device="cpu")[:most], columns)
 
 
-def units(tensors: Tensors, layer: int, sample: UnitSample) -> Tensor:
+def units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
     """Return the sampled (units, coordinates) of a layer in float64; raise `MeasureError` if they are not finite."""
     stored = as_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
     chosen = stored[sample.rows.to(stored.device)]
