@@ -14,7 +14,7 @@ from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.gradients.backward import backward, differentiable
+from layerwise.measure.gradients.proxies import backward, differentiable
 from layerwise.plan import SUBLAYERS
 from layerwise.stack import Stack, load
 from layerwise.stack.branches import Branches

@@ -17,7 +17,7 @@ from transformers import LlamaForCausalLM
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.measure.gradients.backward import differentiable
+from layerwise.measure.gradients.proxies import differentiable
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.weights.deltas import deltas
 from layerwise.plan import Plan, Reduction

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from layerwise.measure.activations.similarity import SimilaritySums
-from layerwise.measure.activations.space import Cosines, middle_states, same_space
+from layerwise.measure.activations.similarity import Cosines, SimilaritySums, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 
 DEPTH = 16

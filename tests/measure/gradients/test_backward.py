@@ -9,7 +9,7 @@ from torch import Tensor
 from conftest import tiny_llama
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.measure.gradients import backward as module
-from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts, loss_gradient
+from layerwise.measure.gradients.proxies import Gate, backward, differentiable, in_parts, loss_gradient
 from layerwise.measure.language.loss import window_losses
 from layerwise.stack import load
 from layerwise.stack.branches import edited, find_branches

@@ -10,8 +10,10 @@ import torch
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions import intervention
-from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch
 from layerwise.measure.interventions.intervention import (
+    Apply,
+    BatchWalk,
+    CleanBatch,
     Intervention,
     InterventionContext,
     JointIntervention,

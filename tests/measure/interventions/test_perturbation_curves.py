@@ -21,9 +21,8 @@ from layerwise.plan.sublayer import SUBLAYERS, Sublayer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
-from layerwise.studies.diagnose.joint import redundant_layers
-from layerwise.studies.diagnose.manipulation import JOINT
-from layerwise.studies.diagnose.manipulation import joint_manipulation as contrasted
+from layerwise.studies.diagnose.joint import JOINT, redundant_layers
+from layerwise.studies.diagnose.joint import joint_manipulation as contrasted
 from measure.planted_models import own_text, planted
 
 STACK = load(planted(identity=[3]))

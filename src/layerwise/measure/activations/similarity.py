@@ -11,20 +11,21 @@ tokens of different documents.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.padding import check_finite, counted_states
-from layerwise.measure.activations.space import Cosines, same_space
+from layerwise.measure.contrasts.contrast import Part, Resampled, first
 from layerwise.measure.stats.float64 import exact_on_cpu, norms, wide
 from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
-from layerwise.measure.stats.statistics import student_interval
+from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import SIMILARITY
@@ -297,3 +298,76 @@ def alignment(hsic: Tensor) -> Tensor:
     """Compute CKA from the averaged HSIC, (layers, layers); NaN for a layer whose own HSIC is not positive."""
     scale = hsic.diagonal().sqrt()
     return hsic / torch.outer(scale, scale)
+
+
+CLAIM = "same_space"
+FEWEST_LAYERS = 8
+"""Below this an eighth of the depth is no layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cosines:
+    """Sums over each document's tokens, (documents, states, states): `cosine` within, `elsewhere` across documents."""
+
+    cosine: Numbers
+    elsewhere: Numbers
+    tokens: Numbers
+
+
+def same_space(every: Cosines, no_sink: Cosines, *, seed: Seed = 0, resamples: int = 2_000) -> list[Score]:
+    """Return the rows that decide whether middle layers share a space (Painters, figure 3); none under 8 layers.
+
+    An eighth of the depth at each end is compared with the middle at equal distance between states, without sinks;
+    `published` is the mean cosine within the middle minus that to the ends:
+
+        beginning, ending = mean_d ( mean_{middle, middle} e(i, i+d)  -  mean_{end, middle} e(i, i+d) )
+        e(i, j) = cos of states i and j of one token, minus that of tokens of different documents
+    """
+    depth = every.cosine.shape[1] - 1
+    if depth < FEWEST_LAYERS:
+        return []
+    excess = no_sink.cosine - no_sink.elsewhere
+    sums = {
+        "published": (every, np.tensordot(every.cosine, _zones(depth), 2)),
+        "beginning": (no_sink, np.tensordot(excess, _side(depth, lambda state, middle: state < middle[0]), 2)),
+        "ending": (no_sink, np.tensordot(excess, _side(depth, lambda state, middle: state > middle[-1]), 2)),
+    }
+    return [_row(metric, cosines.tokens, numerators, seed, resamples) for metric, (cosines, numerators) in sums.items()]
+
+
+def _row(metric: str, tokens: Numbers, numerators: Numbers, seed: Seed, resamples: int) -> Score:
+    part = Part(numerators[None], tokens, len(tokens), int(tokens.sum()))
+    return Resampled.of([part], seed=seed, resamples=resamples).row(CLAIM, metric, first)
+
+
+def middle_states(depth: int) -> range:
+    """Return the hidden states of the middle, of 1 to `depth` (0, the embedding, is in no zone).
+
+    >>> middle_states(32), middle_states(12)
+    (range(5, 29), range(3, 11))
+    """
+    end = round(depth / 8)
+    return range(1 + end, 1 + depth - end)
+
+
+def _zones(depth: int) -> Numbers:
+    middle = np.isin(np.arange(depth + 1), middle_states(depth))
+    counted = np.triu(np.outer(np.arange(depth + 1) > 0, np.ones(depth + 1, dtype=bool)), 1)
+    within, across = counted & np.outer(middle, middle), counted & np.not_equal.outer(middle, middle)
+    return np.asarray(within / within.sum() - across / across.sum())
+
+
+def _side(depth: int, is_end: Callable[[int, range], bool]) -> Numbers:
+    middle = middle_states(depth)
+    ends = [state for state in range(1, depth + 1) if is_end(state, middle)]
+    weights, distances = np.zeros((depth + 1, depth + 1)), 0
+    for distance in range(1, len(middle)):
+        within = [(state, state + distance) for state in middle if state + distance in middle]
+        across = [(state, other) for state in ends for other in middle if abs(state - other) == distance]
+        if not across:
+            continue
+        distances += 1
+        for pairs, sign in ((within, 1), (across, -1)):
+            rows, columns = np.array(pairs).T
+            weights[rows, columns] += sign / len(pairs)
+    return weights / distances

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
+    Apply,
+    CleanBatch,
     Intervention,
     InterventionContext,
     ResultCache,

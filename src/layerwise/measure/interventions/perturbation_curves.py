@@ -16,8 +16,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
+    Apply,
+    CleanBatch,
     Intervention,
     InterventionContext,
     JointIntervention,

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerwise.measure.interventions.batch_walk import Apply
 from layerwise.measure.interventions.intervention import (
+    Apply,
     Intervention,
     InterventionContext,
     JointIntervention,

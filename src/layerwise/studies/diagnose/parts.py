@@ -27,7 +27,7 @@ from layerwise.measure.weights.norms import weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.results import Loss, Score
 from layerwise.results.vocabulary import MARGIN, PROBING, RACING, VERDICT
-from layerwise.studies.diagnose import joint, manipulation
+from layerwise.studies.diagnose import joint
 from layerwise.studies.diagnose.context import Note, PartContext
 
 RECOVERY_RUNS = "recovery_run"
@@ -117,15 +117,15 @@ def _manipulation(context: PartContext, note: Note) -> None:
         "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)
     )
     # A cache knows what was stored when it was made, and each of these stores.
-    context.store_contrast(manipulation.SCALING, manipulation.scaling(_effects(context)))
+    context.store_contrast(joint.SCALING, joint.scaling(_effects(context)))
     # Curves are measured on the short text: what chooses the layers is measured on the rest, where there is any.
     cache = context.cache("manipulation", note)
     ranking = _skip_effects(context, context.text, cache, without=context.short_text.cells)
     layers = joint.redundant_layers(ranking)
     cache = context.cache("manipulation", note)
     joint_manipulation(context.stack, context.short_text, layers, seed=context.seed, cache=cache)
-    rows = manipulation.joint_manipulation(_effects(context), ranking, layers)
-    context.store_contrast(manipulation.JOINT, rows)
+    rows = joint.joint_manipulation(_effects(context), ranking, layers)
+    context.store_contrast(joint.JOINT, rows)
 
 
 def _recovery(context: PartContext, note: Note) -> None:

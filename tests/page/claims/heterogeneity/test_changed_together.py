@@ -9,8 +9,7 @@ import pytest
 from layerwise.measure.contrasts.contrast import ArmEffects
 from layerwise.measure.contrasts.layers import importance_range
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.joint import accumulation, redundant_sets
-from layerwise.studies.diagnose.manipulation import scaling
+from layerwise.studies.diagnose.joint import accumulation, redundant_sets, scaling
 from page.claims import truths
 from page.claims.documents import part
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth

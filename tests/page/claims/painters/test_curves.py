@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from layerwise.measure.activations.space import Cosines, middle_states, same_space
+from layerwise.measure.activations.similarity import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import PlanRecord, Score
 from page.claims import truths
