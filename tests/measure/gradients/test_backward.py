@@ -8,7 +8,7 @@ from torch import Tensor
 
 from conftest import tiny_llama
 from layerwise.data.batches import LabelledBatch, item
-from layerwise.measure.gradients import backward as module
+from layerwise.measure.gradients import proxies as module
 from layerwise.measure.gradients.proxies import Gate, backward, differentiable, in_parts, loss_gradient
 from layerwise.measure.language.loss import window_losses
 from layerwise.stack import load
