@@ -81,9 +81,11 @@ def branch_norms(
                 before = after
     rows = []
     for (layer, position, name), norms in sorted(values.items()):
-        metric, part = ("share", None) if name == "share" else ("norm", name)
-        of: dict[str, Any] = {"arm": arm, "layer": layer, "position": position, "part": part}
-        rows.append(Score(BRANCHES, metric, float(np.mean(norms)), **of))
+        about: dict[str, Any] = {"arm": arm, "layer": layer, "position": position}
+        if name == "share":
+            rows.append(Score(BRANCHES, "share", float(np.mean(norms)), **about))
+        else:
+            rows.append(Score(BRANCHES, "norm", float(np.mean(norms)), part=name, **about))
     return rows, notes
 
 

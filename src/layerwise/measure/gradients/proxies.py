@@ -3,7 +3,7 @@
     block_influence, angular_distance   see `measure.activations.block_influence`
     gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `GateGradients`
 
-Check their agreement with the effect of skipping (`layerwise.studies.diagnose.agreement`). Null: `random_twin`.
+`layerwise diagnose` compares them with the effect of skipping. Null: `random_twin`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ HELD = 1 << 27
 
 HELD_BY_LAYER = 24
 """About how many numbers a layer holds for its way back, as a multiple of the states that it reads."""
+
+TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
+"""The metrics that are also measured on the random twin: the gate gradient has a null of its own."""
 
 
 Gate = tuple[int, Sublayer | None]
@@ -170,10 +173,6 @@ def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
     rows = max(1, CHUNK // logits)
     for start in range(0, windows, rows):
         yield slice(start, min(start + rows, windows))
-
-
-TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
-"""The metrics that are also measured on the random twin: the gate gradient has a null of its own."""
 
 
 def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
