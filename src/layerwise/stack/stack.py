@@ -136,13 +136,6 @@ class Stack:
         return occupancy.running(self.blocks)
 
     @property
-    def reads_history(self) -> bool:
-        """Whether layers read more than the state before them, as was seen when the model was inspected: its states
-        are then known by the tensors that hold them.
-        """
-        return self._tracker is not None
-
-    @property
     def sharing(self) -> KeyValueSharing | None:
         """Which layers read keys and values of others, as was seen when the model was inspected: plans in which such a
         layer runs before the one that it reads are refused.

@@ -166,4 +166,4 @@ def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest
 def test_a_race_in_a_shallow_model_is_refused() -> None:
     stack = load(tiny_llama(depth=3))
     with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
-        racing(stack, own_text(stack, windows=8, length=8))
+        racing(stack, own_text(stack, windows=8, length=8), beginning=8)

@@ -181,15 +181,6 @@ def test_a_layer_that_no_text_here_can_settle_leaves_early() -> None:
     assert max(end.documents for end in result.finishes.values()) < 640
 
 
-def test_a_budget_bounds_the_text() -> None:
-    model = SimulatedModel([0.001] * 6, documents=400, noise=0.02)
-    result = race(model.measure, skip_keys(model.depth), model.lengths, budget=10_000)
-    assert result.looks > 1
-    assert all(finish.tokens <= 10_000 for finish in result.finishes.values())
-    assert len(result.finishes) == 6
-    assert race(model.measure, skip_keys(model.depth), model.lengths, budget=1).looks == 1
-
-
 def test_settled_layers_are_not_measured_again() -> None:
     model = SimulatedModel([2.0, 0.0, 0.0, 2.0], documents=400, noise=0.2)
     asked = [layers for layers, _ in looks(model)]

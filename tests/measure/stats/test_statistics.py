@@ -59,10 +59,10 @@ def test_standard_error_is_that_of_a_mean_for_equal_denominators() -> None:
 def test_an_estimate_is_students_test() -> None:
     """Compared with scipy, with the resolution of the first of 12 comparisons."""
     values = np.random.default_rng(0).normal(0.3, size=(2, 20))
-    found = student_interval(values, np.ones(20), level=0.9)
+    found = student_interval(values, np.ones(20))
     for row, own in enumerate(found.each()):
         test = stats.ttest_1samp(values[row], 0)
-        assert (own.low, own.high) == pytest.approx(tuple(test.confidence_interval(0.9)))
+        assert (own.low, own.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
         assert (own.error, own.freedom) == pytest.approx((stats.sem(values[row]), 19))
         assert found.p()[row] == own.p() == pytest.approx(test.pvalue)
         assert own.p_below() == pytest.approx(stats.ttest_1samp(values[row], 0, alternative="less").pvalue)

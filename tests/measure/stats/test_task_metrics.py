@@ -76,16 +76,6 @@ def test_chance_is_what_always_saying_one_label_scores() -> None:
     assert guessed("mcc", counts, 1) == 0.0
 
 
-def test_an_interval_has_95_percent_and_the_first_seed_unless_told_otherwise() -> None:
-    counts = [[30, 10], [10, 30]]
-    assert interval("mcc", counts) == interval("mcc", counts, seed=0, level=0.95)
-    assert interval("mcc", counts) != interval("mcc", counts, seed=1)
-    (low, high), (lower, higher) = (interval("mcc", counts, level=level) for level in (0.5, 0.99))
-    assert lower < low < 0.5 < high < higher
-    assert low + high == pytest.approx(1.0, abs=0.05)
-    assert lower + higher == pytest.approx(1.0, abs=0.15)
-
-
 @given(st.integers(0, 10_000), st.integers(5, 40))
 def test_the_correlations_are_scipy_s(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)

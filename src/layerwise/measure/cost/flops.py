@@ -68,17 +68,9 @@ def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
     return 2 * whole * left[-2] * left[-1] * right[-1]
 
 
-def grouped_product_backward(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
-    return 2 * grouped_product(left, right)
-
-
 def product_with_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
     """Operations of `mv` and `dot`: shapes (rows, inner) or (inner,), and (inner,)."""
     return 2 * prod(matrix)
-
-
-def sum_with_product(start: Shape, matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
-    return product_with_vector(matrix, vector)
 
 
 def triangular_solve(matrix: Shape, right: Shape, *_: Any, left: bool = True, **__: Any) -> int:
@@ -89,10 +81,10 @@ def triangular_solve(matrix: Shape, right: Shape, *_: Any, left: bool = True, **
 FORMULAS: Mapping[Any, Callable[..., int]] = {
     torch.ops.aten._grouped_mm: grouped_product,
     torch.ops.transformers.grouped_mm_fallback: grouped_product,
-    torch.ops.transformers.grouped_mm_fallback_backward: grouped_product_backward,
+    torch.ops.transformers.grouped_mm_fallback_backward: lambda left, right, *_, **__: 2 * grouped_product(left, right),
     torch.ops.aten.mv: product_with_vector,
     torch.ops.aten.dot: product_with_vector,
-    torch.ops.aten.addmv: sum_with_product,
+    torch.ops.aten.addmv: lambda start, matrix, vector, *_, **__: product_with_vector(matrix, vector),
     torch.ops.aten.linalg_solve_triangular: triangular_solve,
 }
 """Formulas by kernel for what torch's counter does not know, from the shapes of its arguments."""
@@ -193,7 +185,7 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
         for layer in range(stack.depth):
             run = partial(stack.apply, layer, state, captured)
             state, counted = _counted(run, stack, f"in layer {layer}", stack.block(layer))
-            layers.append(counted or _weights_twice(stack, layer) * units)
+            layers.append(counted or 2 * sum(weight.numel() for weight in stack.block(layer).parameters()) * units)
         _, around = _counted(lambda: stack.finish(state, captured.inputs), stack, "after its layers")
     return ModelCost(
         layers=tuple(counted / units for counted in layers),
@@ -217,7 +209,3 @@ def _counted(
             "cost as a ModelCost"
         )
     return result, count.operations
-
-
-def _weights_twice(stack: Stack, layer: int) -> int:
-    return 2 * sum(parameter.numel() for parameter in stack.block(layer).parameters())

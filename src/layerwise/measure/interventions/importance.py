@@ -1,7 +1,7 @@
 """Read the importance of every layer from the rows of a diagnosis, for allocating a growth schedule.
 
 Importance is the effect of skipping a layer, in nats/token, with its interval, from the first measure present:
-    verdict     all layers together at the family-wise error rate, on all of the text (or the race's, with a budget)
+    verdict     all layers together at the family-wise error rate, on all of the text (the race's, without an ablation)
     racing      all layers and looks together, each layer on the text that settled it
     ablation    the metric `skip`; each layer's own 95 % interval, without correction
 """

@@ -10,20 +10,16 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.measure.activations.padding import captured_batch, counted_tokens
+from layerwise.measure.interventions.sweep_pieces import state_bytes
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.stats.strata import shuffled
@@ -59,71 +55,36 @@ Apply = Callable[[CleanBatch], Tensor]
 
 
 class BatchWalk:
-    """One batch on its way through the graph; between its turns its states are in a `folder`, if there is one."""
+    """One batch on its way through the graph."""
 
-    def __init__(
-        self, stack: Stack, batch: AnyBatch, graph: Graph, half: frozenset[Window], folder: Path | None
-    ) -> None:
+    def __init__(self, stack: Stack, batch: AnyBatch, graph: Graph, half: frozenset[Window]) -> None:
         self.stack = stack
         self.batch = batch
-        self.folder = folder
-        captured = captured_batch(stack, batch)
-        self._kept: Capture | None = captured
-        self.half = torch.tensor([window in half for window in batch.windows], device=captured.state.device)
-        self.counted = counted_tokens(captured.inputs, captured.state)
+        self.captured = captured_batch(stack, batch)
+        state = self.captured.state
+        self.half = torch.tensor([window in half for window in batch.windows], device=state.device)
+        self.counted = counted_tokens(self.captured.inputs, state)
         self.clean = graph.untouched()
         self.apply: Apply | None = None
-        self.walk = GraphExecutor(graph, self._layer, captured.state, change=self._change, watch=self._check)
-        self.away: dict[int, Path] = {}
-        if folder is not None:
-            folder.mkdir()
+        self.walk = GraphExecutor(graph, self._layer, state, change=self._change, watch=self._check)
         for _ in self.walk.walk((0,)):
             pass
-        self._put_away()
-
-    @property
-    def captured(self) -> Capture:
-        if self._kept is None:
-            self._kept = captured_batch(self.stack, self.batch)
-        return self._kept
 
     def states(self, step: Sequence[int], absent: set[int], apply: Apply | None) -> Iterator[tuple[int, Tensor]]:
         """Compute a step but what is `absent`, a changed node by `apply`; yields the node and state of every end."""
         self.apply = apply
-        self.walk.live_states |= {index: self._state(index) for index in self.away}
         self.walk.leave_out(index for index in step if index in absent)
         yield from self.walk.walk(index for index in step if index not in absent)
-        self._put_away()
 
-    def at(self, node: int) -> CleanBatch:
-        captured = self.captured
-        if self.folder is not None:
-            self._kept = None  # it takes more than the state, and whoever looks at all batches looks at one at a time
-        return CleanBatch(self._state(node), captured, self.counted, self.half)
-
-    def _state(self, node: int) -> Tensor:
-        if node not in self.away:
-            return self.walk.live_states[node]
-        return load_file(self.away[node])["state"].to(self.counted.device)
-
-    def _put_away(self) -> None:
-        if self.folder is None:
-            return
-        for index in self.away.keys() - self.walk.live_states.keys():
-            self.away.pop(index).unlink()
-        for index in self.walk.live_states.keys() - self.away.keys():
-            self.away[index] = self.folder / str(index)
-            save_file({"state": self.walk.live_states[index].contiguous().cpu()}, self.away[index])
-        self.walk.live_states.clear()
-        self._kept = None
-        self.walk.root = torch.empty(0, device="cpu")
+    def at(self, state: Tensor) -> CleanBatch:
+        return CleanBatch(state, self.captured, self.counted, self.half)
 
     def _layer(self, layer: int, state: Tensor, part: Sublayer | None, source: str | None) -> Tensor:
         return self.stack.apply(layer, state, self.captured, part, source)
 
     def _change(self, node: Node, state: Tensor) -> Tensor:
         assert self.apply is not None, "a changed node begins a step, and is prepared for it"
-        after = self.apply(CleanBatch(state, self.captured, self.counted, self.half))
+        after = self.apply(self.at(state))
         return after if after is state else self.stack.note(node.layer, state, after)
 
     def _check(self, index: int, state: Tensor) -> None:
@@ -137,22 +98,6 @@ class BatchWalk:
                 f"the model's own state after layer {node.layer} is not finite on document {document!r}; "
                 "check the checkpoint, or use --dtype float32"
             )
-
-
-@dataclass(frozen=True)
-class CleanBatches(Sequence[CleanBatch]):
-    walks: Sequence[BatchWalk]
-    node: int
-
-    def __len__(self) -> int:
-        return len(self.walks)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self.walks[number].at(self.node)
-
-
-MOST_BYTES = 1 << 28
-"""The clean states that wait in memory at most: 256 MiB; those of a longer text wait on the disk."""
 
 
 @dataclass(frozen=True)
@@ -250,79 +195,75 @@ class _Measurement:
     ) -> None:
         self.stack = stack
         self.every = sorted(every, key=lambda each: each.parts[0].layer)
-        self.batches = data.batches
+        self.data = data
+        self.cells = data.cells
         self.cache = cache
-        self.identity = Plan.identity(stack.depth)
-        self.windows = data.cells
-        self.half = _first_half(data)
+        self.identity = str(Plan.identity(stack.depth))
         self.known: dict[str, dict[tuple[str, str, int], Loss]] = defaultdict(dict)
         for row in cache.known:
             cell = (row.task, row.document, row.window)
-            if cell in self.windows:
+            if cell in self.cells:
                 self.known[row.plan][cell] = row
         self.due = [each for each in self.every if self._lacks(each.key)]
-        self.left = self.total = max(1, sum(map(self._cost, self.due)))
+        self.costs = {each.key: stack.depth - each.parts[0].layer for each in self.due}
+        self.left = self.total = max(1, sum(self.costs.values()))
         self.computed: dict[str, list[Loss]] = defaultdict(list)
         self.left_out: set[str] = set()
         self.reasons: set[str] = set()
 
     def rows(self) -> list[Loss]:
-        untouched = str(self.identity)
-        due: list[Plan | Changed] = [self.identity] if self._lacks(untouched) else []
-        due += [Changed(each.key, self.identity, {part.layer: part.key for part in each.parts}) for each in self.due]
-        for some in self._groups(due):
+        for some in self._groups():
             self._walk(some)
         rows: list[Loss] = []
-        for key in (untouched, *(each.key for each in self.every)):
+        for key in (self.identity, *(each.key for each in self.every)):
             if key not in self.left_out:
                 rows += self.computed[key] or self.known[key].values()
         return rows
 
-    def _groups(self, due: Sequence[Plan | Changed]) -> Iterator[Sequence[Plan | Changed]]:
+    def _groups(self) -> Iterator[Sequence[Plan | Changed]]:
+        """Yield what is due: all at once, or as much as the layers in memory leave room for."""
+        identity = Plan.identity(self.stack.depth)
+        due: list[Plan | Changed] = [identity] if self._lacks(self.identity) else []
+        due += [Changed(each.key, identity, {part.layer: part.key for part in each.parts}) for each in self.due]
         if not due:
             return
-        resident = self.stack.resident
-        count, first = len(due), 0
+        count, first, resident = len(due), 0, self.stack.resident
         if resident is not None:
-            count = max(1, resident.most * max(resident.sizes) // max(1, self._state_bytes()))
+            room = resident.most * max(resident.sizes)
+            count = max(1, room // max(1, sum(state_bytes(self.stack, self.data.batches))))
             first = int(isinstance(due[0], Plan))  # the untouched model changes no state
         starts = [0, *range(count + first, len(due), count)]
         yield from (due[start:end] for start, end in zip(starts, [*starts[1:], len(due)], strict=True))
-
-    def _state_bytes(self) -> int:
-        state = captured_batch(self.stack, self.batches[0]).state
-        size = state.numel() * state.element_size()
-        return sum(size * batch.size // self.batches[0].size for batch in self.batches)
 
     def _walk(self, due: Sequence[Plan | Changed]) -> None:
         graph = build(due)
         names = graph.names()
         parts = {part.key: part for each in self.due for part in each.parts}
-        with ExitStack() as exits:
-            folder = None
-            if self.stack.resident is None and not self.stack.reads_history and self._state_bytes() > MOST_BYTES:
-                folder = Path(exits.enter_context(TemporaryDirectory(prefix="layerwise-states-")))
-            walks = [
-                BatchWalk(self.stack, batch, graph, self.half, folder and folder / str(number))
-                for number, batch in enumerate(self.batches)
-            ]
-            absent: set[int] = set()
-            for step in self._steps(graph):
-                node = graph.nodes[step[0]]
-                apply = None
-                if isinstance(node, Node) and node.variant.change is not None and node.state not in absent:
-                    apply = self._prepared(parts[node.variant.change], node.state, walks)
-                    if apply is None:
-                        absent.add(step[0])
-                for index in step:
-                    if not absent.isdisjoint(inputs(graph.nodes[index])):
-                        absent.add(index)
-                    if index in absent:
-                        self.left_out.update(names.get(index, ()))
-                for walk in walks:
-                    for end, state in walk.states(step, absent, apply):
-                        self._judge(names[end], walk.batch, state)
-                self._note_done([name for index in step for name in names.get(index, ())])
+        half = frozenset(portion(self.data, shuffled(pieces(self.data), 0)[::2]).windows)
+        walks = [BatchWalk(self.stack, batch, graph, half) for batch in self.data.batches]
+        absent: set[int] = set()
+        for step in self._steps(graph):
+            node = graph.nodes[step[0]]
+            apply = None
+            if isinstance(node, Node) and node.variant.change is not None and node.state not in absent:
+                part, clean = parts[node.variant.change], [walk.at(walk.walk.live_states[node.state]) for walk in walks]
+                try:
+                    apply = part.prepare(InterventionContext(self.stack, part.layer, clean))
+                except LayerwiseError as refusal:
+                    self._leave_out((), str(refusal))
+                    absent.add(step[0])
+            for index in step:
+                if not absent.isdisjoint(inputs(graph.nodes[index])):
+                    absent.add(index)
+                if index in absent:
+                    self.left_out.update(names.get(index, ()))
+            for walk in walks:
+                for end, state in walk.states(step, absent, apply):
+                    self._judge(names[end], walk.batch, state)
+            done = [key for index in step for key in names.get(index, ()) if key not in self.left_out]
+            if any(key in self.costs for key in done):
+                self.left -= sum(self.costs.pop(key, 0) for key in done)
+                self.cache.progress(1 - self.left / self.total)
 
     def _steps(self, graph: Graph) -> Iterator[Sequence[int]]:
         resident = self.stack.resident
@@ -332,22 +273,15 @@ class _Measurement:
         for reading in in_turn(resident, reading_schedule([graph], resident.most)):
             yield from ((index,) for index in reading.nodes[0] if index)
 
-    def _prepared(self, part: Intervention, node: int, walks: Sequence[BatchWalk]) -> Apply | None:
-        try:
-            return part.prepare(InterventionContext(self.stack, part.layer, CleanBatches(walks, node)))
-        except LayerwiseError as refusal:
-            self._leave_out((), str(refusal))
-            return None
-
     def _judge(self, keys: Sequence[str], batch: AnyBatch, state: Tensor) -> None:
         losses = window_losses(self.stack, state, batch)
         broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
+        if broken and self.identity in keys:
+            raise MeasureError(
+                f"the model itself gives a loss that is not finite on document {broken[0]!r}, before anything is "
+                "done to it; check the checkpoint, or use --dtype float32"
+            )
         for key in keys:
-            if broken and key == str(self.identity):
-                raise MeasureError(
-                    f"the model itself gives a loss that is not finite on document {broken[0]!r}, before anything is "
-                    "done to it; check the checkpoint, or use --dtype float32"
-                )
             if broken and key not in self.left_out:
                 self._leave_out(
                     (key,),
@@ -373,19 +307,5 @@ class _Measurement:
             self.reasons.add(reason)
             self.cache.log(reason)
 
-    def _note_done(self, keys: Sequence[str]) -> None:
-        done = [each for each in self.due if each.key in keys and each.key not in self.left_out]
-        if done:
-            self.left -= sum(map(self._cost, done))
-            self.cache.progress(1 - self.left / self.total)
-
-    def _cost(self, each: Intervention | JointIntervention) -> int:
-        return self.stack.depth - each.parts[0].layer
-
     def _lacks(self, key: str) -> bool:
-        return self.known[key].keys() < self.windows
-
-
-def _first_half(data: EvalData) -> frozenset[Window]:
-    order = shuffled(pieces(data), 0)
-    return frozenset(portion(data, order[::2]).windows)
+        return self.known[key].keys() < self.cells

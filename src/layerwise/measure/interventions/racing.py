@@ -7,7 +7,7 @@ err together, so many beginnings are more informative at the same cost; a causal
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from layerwise.data.batches import regrouped
@@ -22,20 +22,17 @@ from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 
-BEGINNING = 16
-
 
 def racing(
     stack: Stack,
     data: EvalData,
     *,
-    beginning: int = BEGINNING,
-    budget: int | None = None,
+    beginning: int,
     seed: int = 0,
     rule: VerdictCriterion | None = None,
     cache: ResultCache | None = None,
 ) -> list[Score]:
-    """Race the layers of `stack` on `data`; at most `budget` scored tokens are spent on any of them, or one look.
+    """Race the layers of `stack` on `data`.
 
     Of a window the first `beginning` tokens are scored: with little context other layers matter.
 
@@ -47,16 +44,13 @@ def racing(
     refuse_shallow(stack)
     known = cache or ResultCache()
     candidates = skips(stack.depth)
-    short, whole = raced_text(data, beginning, seed)
+    few = data.documents < FEWEST_DOCUMENTS
+    short, whole = (data, pieces(data)) if few else beginnings(data, beginning, seed)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
         return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), known)
 
-    return rows(race(measure, skip_keys(stack.depth), pieces(short), whole=whole, budget=budget, seed=seed, rule=rule))
-
-
-def raced_text(data: EvalData, beginning: int, seed: int) -> tuple[EvalData, Mapping[Piece, int]]:
-    return (data, pieces(data)) if data.documents < FEWEST_DOCUMENTS else beginnings(data, beginning, seed)
+    return rows(race(measure, skip_keys(stack.depth), pieces(short), whole=whole, seed=seed, rule=rule))
 
 
 def beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:

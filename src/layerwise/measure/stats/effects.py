@@ -211,7 +211,6 @@ def differences(
     *,
     seed: int,
     by_task: bool = True,
-    resamples: int = 10_000,
 ) -> list[Score]:
     """Return rows of `arms` with losses on every window, metric by metric; without `by_task` only those of `all`."""
     rows_of: dict[str, list[Loss]] = defaultdict(list)
@@ -224,7 +223,7 @@ def differences(
     scores: list[Score] = []
     for group in families.values():
         chosen = [*rows_of[baseline], *(row for arm in group for row in rows_of[arm.key])]
-        rows = effects(chosen, baseline, seed=seed, by_task=by_task, resamples=resamples)
+        rows = effects(chosen, baseline, seed=seed, by_task=by_task)
         scores += _renamed(measure, group, rows)
     return scores
 

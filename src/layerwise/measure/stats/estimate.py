@@ -120,5 +120,5 @@ def satterthwaite(variance: Numbers, squares: Numbers) -> Numbers:
     return np.divide(np.square(variance), squares, out=np.full(np.shape(variance), 1e6), where=squares > 0)
 
 
-def t_factor(freedom: Value, comparisons: float, alpha: float = 0.05, power: float = POWER) -> Value:
-    return student(1 - alpha / (2 * comparisons), freedom) + student(power, freedom)
+def t_factor(freedom: Value, comparisons: float, alpha: float = 0.05) -> Value:
+    return student(1 - alpha / (2 * comparisons), freedom) + student(POWER, freedom)

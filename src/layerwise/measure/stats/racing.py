@@ -90,7 +90,6 @@ def race(
     lengths: Mapping[Piece, int],
     *,
     whole: Mapping[Piece, int] | None = None,
-    budget: int | None = None,
     seed: int = 0,
     rule: VerdictCriterion | None = None,
 ) -> RaceResult:
@@ -106,10 +105,7 @@ def race(
     added = sample.first(FIRST_LOOK)
     while added:
         running.look(added)
-        tokens = math.ceil(GROWTH * sample.tokens)
-        if budget is not None:
-            tokens = min(tokens, budget - sample.tokens)
-        added = sample.more(tokens, running.variances) if running.left else []
+        added = sample.more(math.ceil(GROWTH * sample.tokens), running.variances) if running.left else []
     running.stop()
     full = sum(whole.values()) * _evaluations(keys, len(keys))
     return RaceResult(running.finishes, running.looks, running.spent, full)
@@ -120,9 +116,7 @@ def rows(result: RaceResult) -> list[Score]:
         Score(
             RACING,
             finish.decision,
-            finish.effect.value,
-            finish.effect.low,
-            finish.effect.high,
+            *finish.effect.row(),
             layer=layer,
             mde=finish.limit,
             documents=finish.documents,

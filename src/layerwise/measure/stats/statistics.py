@@ -36,6 +36,7 @@ _COLUMNS = 256
 _SAMPLES = 8_192
 
 ALPHA = 0.05
+LEVEL = 0.95
 
 FLIPS_PER_PLAN = 40
 """Sign flips a plan: the smallest p is then small enough to survive Holm's correction."""
@@ -75,7 +76,7 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
 
 
 def student_interval(
-    numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95, strata: StratumLabels | None = None
+    numerators: ArrayLike, denominators: ArrayLike, *, strata: StratumLabels | None = None
 ) -> SampleEstimate[Numbers]:
     """Return ratios +- t * standard error, with t of units - 1 degrees of freedom, or Satterthwaite's with `strata`.
 
@@ -85,11 +86,11 @@ def student_interval(
     """
     above, below = _checked(numerators, denominators)
     spread = _Spread.of(above, below, strata)
-    return SampleEstimate.student(ratio(above, below), spread.error, spread.freedom, level)
+    return SampleEstimate.student(ratio(above, below), spread.error, spread.freedom)
 
 
 def skewed_interval(
-    numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95, strata: StratumLabels | None = None
+    numerators: ArrayLike, denominators: ArrayLike, *, strata: StratumLabels | None = None
 ) -> SampleEstimate[Numbers]:
     """Return ratios like `student_interval`, corrected for skewness: for decisions at small levels.
 
@@ -114,7 +115,7 @@ def skewed_interval(
     freedom, _ = freedom_of(np.array(variances), counts)
     value, error = ratio(above, below), np.sqrt(np.sum(variances, axis=0)) / below.sum()
     skewness = np.divide(third, second**1.5, out=np.zeros(len(above)), where=second > 0)
-    return SampleEstimate.student(value, error, freedom, level, skewness)
+    return SampleEstimate.student(value, error, freedom, skewness=skewness)
 
 
 def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, Numbers]:
@@ -157,7 +158,6 @@ def paired_bootstrap(
     *,
     seed: Seed,
     resamples: int = 10_000,
-    level: float = 0.95,
     strata: StratumLabels | None = None,
 ) -> SampleEstimate[Numbers]:
     """Return ratios (plans, units) / (units,) with bootstrap intervals, the same resampled units for every plan.
@@ -166,7 +166,7 @@ def paired_bootstrap(
     """
     above, below = _checked(numerators, denominators)
     spread = _Spread.of(above, below, strata)
-    tails = _tail(level, spread.freedom, spread.shortfall)
+    tails = _tail(LEVEL, spread.freedom, spread.shortfall)
     bounds = np.empty((2, len(above)))
     for start in range(0, len(above), _COLUMNS):
         each = resampled_strata(above[start : start + _COLUMNS], below, resamples, seed, strata)
@@ -198,7 +198,7 @@ def resampled_strata(
 
 
 def sign_flips(
-    differences: ArrayLike, *, seed: Seed, flips: int = 10_000, level: float = 0.95, strata: StratumLabels | None = None
+    differences: ArrayLike, *, seed: Seed, flips: int = 10_000, strata: StratumLabels | None = None
 ) -> SignFlips:
     """Test each plan's summed differences, (plans, units), against flips of whole units' signs.
 
@@ -231,7 +231,7 @@ def sign_flips(
             largest[rows] = np.maximum(largest[rows], flipped.max(axis=1))
             done += len(signs)
     p = reached / count if all_flips else (1 + reached) / (1 + count)
-    return SignFlips(p, _studentised(float(np.quantile(largest, level, method="higher")), units))
+    return SignFlips(p, _studentised(float(np.quantile(largest, LEVEL, method="higher")), units))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +243,13 @@ class EffectTest:
     mde: Numbers
 
 
-def flips_can_decide(units: int, comparisons: int, alpha: float = ALPHA) -> bool:
+def flips_can_decide(units: int, comparisons: int) -> bool:
     """Check that the least p of sign flips, 2^(1 - units), is significant after correction for so many comparisons.
 
     >>> flips_can_decide(8, 6), flips_can_decide(8, 7)
     (True, False)
     """
-    return 2.0 ** (1 - units) * comparisons <= alpha
+    return 2.0 ** (1 - units) * comparisons <= ALPHA
 
 
 def assess_effects(
@@ -313,12 +313,12 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
 
 
 def minimum_detectable_effect(
-    errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1, alpha: float = 0.05, power: float = POWER
+    errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1, alpha: float = ALPHA
 ) -> Numbers:
-    """Return the true effect that `assess_effects` at `alpha / comparisons` finds with probability `power`.
+    """Return the true effect that `assess_effects` at `alpha / comparisons` finds with 80 % power.
 
     Of normal effects it is that many standard errors: fewer than 128 units are simulated, as the correction for
-    skewness costs power; of more it is t[1 - alpha / (2 comparisons)] + t[power] with units - 1 degrees of freedom.
+    skewness costs power; of more it is t[1 - alpha / (2 comparisons)] + t[0.8] with units - 1 degrees of freedom.
     `units` is one number, or one per error, effective ones where lengths differ (`skewed_interval`). With `comparisons`
     the number of plans it is the mde of Holm's first step.
     """
@@ -327,14 +327,14 @@ def minimum_detectable_effect(
         raise MeasureError(f"A minimum detectable effect needs at least 2 units; found {counts.min():g}.")
     distinct, at = np.unique(np.round(counts), return_inverse=True)
     level = alpha / (2 * comparisons)
-    factors = np.array([_detectable(int(each), level, power) for each in distinct])
+    factors = np.array([_detectable(int(each), level) for each in distinct])
     return np.asarray(factors[at].reshape(counts.shape) * np.asarray(errors, dtype=np.float64))
 
 
-def _detectable(units: int, level: float, power: float) -> float:
+def _detectable(units: int, level: float) -> float:
     if units >= MANY_UNITS:
-        return t_factor(units - 1.0, 1, 2 * level, power)
-    return float(np.quantile(_needed_sizes(units, level), power))
+        return t_factor(units - 1.0, 1, 2 * level)
+    return float(np.quantile(_needed_sizes(units, level), POWER))
 
 
 @lru_cache(maxsize=1024)
@@ -356,12 +356,12 @@ def _normal_sums() -> tuple[Numbers, ...]:
     return tuple(power.cumsum(axis=1) for power in (drawn, drawn**2, drawn * drawn**2))
 
 
-def wilson(successes: ArrayLike, trials: float, level: float = 0.95) -> SampleEstimate[Numbers]:
+def wilson(successes: ArrayLike, trials: float) -> SampleEstimate[Numbers]:
     """Return proportions with Wilson's (1927) interval; `error` is its half-width over z.
 
     The center is (share + z^2 / 2n) / (1 + z^2 / n).
     """
-    z = float(special.ndtri(0.5 + level / 2))
+    z = float(special.ndtri(0.5 + LEVEL / 2))
     share = np.asarray(successes, dtype=np.float64) / trials
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     error = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from layerwise.errors import MeasureError, near_matches
-from layerwise.measure.stats.statistics import Numbers, wilson
+from layerwise.measure.stats.statistics import LEVEL, Numbers, wilson
 
 DRAWS = 4000
 
@@ -84,21 +84,21 @@ def metric_of(name: str) -> Callable[[ArrayLike], Numbers]:
     return METRICS[name]
 
 
-def interval(name: str, counts: ArrayLike, *, seed: int = 0, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of the metric from one matrix (labels, labels).
+def interval(name: str, counts: ArrayLike) -> tuple[float, float]:
+    """Return the 95 % interval of the metric from one matrix (labels, labels).
 
     Accuracy has Wilson's interval. The others have Jeffreys': cells are drawn from a Dirichlet distribution with
-    parameters counts + 1/2; the middle `level` of the metric is widened to include the value itself.
+    parameters counts + 1/2; the middle of the metric is widened to include the value itself.
     """
     matrix = np.asarray(counts, dtype=np.float64)
     of = metric_of(name)
     value = float(of(matrix))
     if name == "accuracy":
-        share = wilson(np.trace(matrix), int(matrix.sum()), level)
+        share = wilson(np.trace(matrix), int(matrix.sum()))
         low, high = share.low, share.high
     else:
-        chances = np.random.default_rng(seed).dirichlet(matrix.ravel() + 0.5, size=DRAWS)
-        low, high = np.quantile(of(chances.reshape(DRAWS, *matrix.shape)), ((1 - level) / 2, (1 + level) / 2))
+        chances = np.random.default_rng(0).dirichlet(matrix.ravel() + 0.5, size=DRAWS)
+        low, high = np.quantile(of(chances.reshape(DRAWS, *matrix.shape)), ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return min(value, float(low)), max(value, float(high))
 
 

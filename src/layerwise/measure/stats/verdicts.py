@@ -98,9 +98,7 @@ def verdicts(
             Score(
                 VERDICT,
                 decision,
-                effect.value,
-                effect.low,
-                effect.high,
+                *effect.row(),
                 layer=layer,
                 p_adjusted=min(1.0, len(keys) * float(effect.p())),
                 mde=mde(effect, decision, harm, layer, rule),
