@@ -141,7 +141,7 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
 def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
     stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuses(context: object, note: object) -> None:
+    def refuses(context: object) -> None:
         raise MeasureError("not of this model")
 
     monkeypatch.setitem(module.MEASURES, "ablation", refuses)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
@@ -11,7 +11,7 @@ from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.plan import Plan
-from layerwise.results import Loss, Run, Score
+from layerwise.results import Run, Score
 from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack
 
@@ -22,9 +22,6 @@ DONE = "done"
 
 TIMES = "run"
 """The measure of rows about the run itself: times, which alone differ from run to run, and the size of the model."""
-
-Note = Callable[[str], None]
-"""Takes a note on a part: a sentence about what had to be left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,29 +37,18 @@ class PartSettings:
     treatments: Sequence[str]
 
 
-@dataclass(frozen=True)
-class PartContext:
-    """A diagnosis that is being carried out on one model and text, into one run."""
+@dataclass(frozen=True, kw_only=True)
+class PartContext(PartSettings):
+    """One part of a diagnosis that is being carried out into a run; `notes` say what had to be left out."""
 
-    settings: PartSettings
+    part: str
     run: Run
     reporter: Reporter
-
-    @property
-    def stack(self) -> Stack:
-        return self.settings.stack
-
-    @property
-    def text(self) -> EvalData:
-        return self.settings.text
-
-    @property
-    def seed(self) -> int:
-        return self.settings.seed
+    notes: list[str] = field(default_factory=list)
 
     @property
     def rule(self) -> VerdictCriterion:
-        return VerdictCriterion(margin=self.settings.min_effect)
+        return VerdictCriterion(margin=self.min_effect)
 
     @property
     def baseline(self) -> str:
@@ -70,22 +56,22 @@ class PartContext:
 
     @cached_property
     def short_text(self) -> EvalData:
-        return sample(self.text, self.settings.curve_tokens, self.seed)
+        return sample(self.text, self.curve_tokens, self.seed)
 
     def scores(self, *measures: str) -> list[Score]:
         return [score for measure in measures for score in self.run.store.scores(measure)]
 
-    def losses(self) -> list[Loss]:
-        return list(self.run.store.losses())
-
-    def cache(self, part: str, note: Note) -> ResultCache:
+    def cache(self) -> ResultCache:
         """The losses that the run has stored; new ones are added."""
         return ResultCache(
-            known=tuple(self.run.store.losses()), sink=self.run.store.add_losses, progress=self.progress(part), log=note
+            known=tuple(self.run.store.losses()),
+            sink=self.run.store.add_losses,
+            progress=self.progress,
+            log=self.notes.append,
         )
 
-    def progress(self, part: str) -> Callable[[float], None]:
-        return lambda share: self.reporter.progress(part, share)
+    def progress(self, share: float) -> None:
+        self.reporter.progress(self.part, share)
 
     def store(self, measure: str, rows: Iterable[Score]) -> None:
         self.run.store.replace_scores(measure, rows)
@@ -97,8 +83,8 @@ class PartContext:
         others = [each for each in self.scores(TIMES) if each.key != row.key]
         self.store(TIMES, [*others, row])
 
-    def finish(self, part: str) -> None:
-        names = sorted(find_finished(self.run) | {part})
+    def finish(self) -> None:
+        names = sorted(find_finished(self.run) | {self.part})
         self.store(FINISHED, [Score(FINISHED, DONE, 1.0, condition=name) for name in names])
 
 

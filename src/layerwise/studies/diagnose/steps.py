@@ -205,15 +205,14 @@ class PartTask(Task[None]):
         """Measure the part if it is not finished, and compare the metrics that the run has then."""
         if self.part in find_finished(session.run):
             return
-        context = PartContext(self.settings, session.run, session.reporter)
-        stack, parts = self.settings.stack, self.settings.parts
+        context = PartContext(part=self.part, run=session.run, reporter=session.reporter, **vars(self.settings))
+        stack, parts, notes = context.stack, context.parts, context.notes
         context.store_time(size_row(stack))
         context.reporter.log(f"{self.part} ({parts.index(self.part) + 1} of {len(parts)})")
-        notes: list[str] = []
         reading = None if stack.resident is None else stack.resident.count()
         start = time.perf_counter()
         try:
-            MEASURES[self.part](context, notes.append)
+            MEASURES[self.part](context)
         except RunError:
             raise
         except LayerwiseError as refusal:
@@ -225,7 +224,7 @@ class PartTask(Task[None]):
             context.reporter.log(f"{self.part}: {text}")
         _compare_metrics(context)
         context.store_time(Score(TIMES, "seconds", time.perf_counter() - start, condition=self.part))
-        context.finish(self.part)
+        context.finish()
 
 
 def _compare_metrics(context: PartContext) -> None:
