@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -93,28 +93,25 @@ class SimilaritySums:
         return same_space(every, no_sink, seed=seed) if every is not None and no_sink is not None else []
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Sums over a window's or document's tokens, (layers, layers); `flattened` sums over its `windows`."""
+class _Sums(NamedTuple):
+    """Sums over a window's or document's tokens, (layers, layers); `flattened` sums over its `windows`.
+
+    `direction` is the sum of the unit vectors of its tokens, (layers, width).
+    """
 
     cosine: Tensor
     angle: Tensor
     tokens: int
     flattened: Tensor
-    windows: int = 1
-
-
-@dataclass(slots=True)
-class _Tally:
-    sums: _Sums
     direction: Tensor
+    windows: int = 1
 
 
 class _Tokens:
     def __init__(self, *, flattened: bool = False) -> None:
         self.minibatches = 0
         self._is_flattened = flattened
-        self._tallies: dict[str, _Tally] = {}
+        self._documents: dict[str, _Sums] = {}
         self._windows: list[_Sums] = []
         """Every window's sums, while there are too few documents for an interval."""
         self._hsic = torch.zeros((), device="cpu")
@@ -133,11 +130,12 @@ class _Tokens:
                 exact_on_cpu((cosines.arccos() / math.pi).sum(dim=0)),
                 len(cosines),
                 _flattened_cosines(vectors) if self._is_flattened else torch.zeros((), device="cpu"),
+                exact_on_cpu(units.sum(dim=1)),
             )
-            new = _Tally(sums, exact_on_cpu(units.sum(dim=1)))
-            old = self._tallies.get(document)
-            self._tallies[document] = new if old is None else _added(old, new)
-            if resampling_unit(len(self._tallies)) == "window":
+            before: Any = self._documents.get(document)
+            whole = sums if before is None else _Sums(*(old + new for old, new in zip(before, sums, strict=True)))
+            self._documents[document] = whole
+            if resampling_unit(len(self._documents)) == "window":
                 self._windows.append(sums)
             else:
                 self._windows.clear()
@@ -157,33 +155,32 @@ class _Tokens:
 
         The sum of `elsewhere` over documents, and its spread, are those of the null.
         """
-        tallies = list(self._tallies.values())
-        if len(tallies) < 2:
+        documents = list(self._documents.values())
+        if len(documents) < 2:
             return None
-        tokens = torch.tensor([tally.sums.tokens for tally in tallies], dtype=torch.float64, device="cpu")
-        total = torch.stack([tally.direction for tally in tallies]).sum(dim=0)
-        means = [
-            _symmetric(tally.direction @ (total - tally.direction).T)
-            / (tally.sums.tokens * (tokens.sum() - tally.sums.tokens))
-            for tally in tallies
-        ]
+        tokens = torch.tensor([each.tokens for each in documents], dtype=torch.float64, device="cpu")
+        total = torch.stack([each.direction for each in documents]).sum(dim=0)
+        means = []
+        for each in documents:
+            products = each.direction @ (total - each.direction).T
+            means.append((products + products.T) / 2 / (each.tokens * (tokens.sum() - each.tokens)))
         own = torch.stack(means)
         weights = tokens[:, None, None]
         whole = (weights * own).sum(dim=0) / tokens.sum()
-        cosine = torch.stack([tally.sums.cosine for tally in tallies])
+        cosine = torch.stack([each.cosine for each in documents])
         return Cosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
 
     def scores(self, suffix: str) -> Iterator[Score]:
-        if not self._tallies:
+        if not self._documents:
             return
-        units = self._windows or [tally.sums for tally in self._tallies.values()]
+        units = self._windows or list(self._documents.values())
         tokens = torch.tensor([each.tokens for each in units], dtype=torch.float64, device="cpu")
         yield from self._means("cosine" + suffix, torch.stack([each.cosine for each in units]), tokens, -1.0)
         yield from self._means("angular" + suffix, torch.stack([each.angle for each in units]), tokens, 0.0)
         if self._is_flattened:
             windows = torch.tensor([each.windows for each in units], dtype=torch.float64, device="cpu")
             yield from self._means("cosine_flattened", torch.stack([each.flattened for each in units]), windows, -1.0)
-        yield from self._values("cosine_null" + suffix, _null(list(self._tallies.values())))
+        yield from self._values("cosine_null" + suffix, _null(list(self._documents.values())))
         if self.minibatches:
             yield from self._values("cka" + suffix, alignment(self._hsic))
 
@@ -198,7 +195,7 @@ class _Tokens:
         yield from self._values(metric, means, {"low": low, "high": high})
 
     def _values(self, metric: str, values: Tensor, bounds: Mapping[str, Tensor] | None = None) -> Iterator[Score]:
-        tokens = sum(tally.sums.tokens for tally in self._tallies.values())
+        tokens = sum(each.tokens for each in self._documents.values())
         for i in range(len(values)):
             for j in range(i, len(values)):
                 value = float(values[i, j])
@@ -210,35 +207,23 @@ class _Tokens:
                         value,
                         layer=i,
                         other=j,
-                        documents=len(self._tallies),
+                        documents=len(self._documents),
                         tokens=tokens,
                         **interval,
                     )
 
 
-def _added(left: _Tally, right: _Tally) -> _Tally:
-    one, other = left.sums, right.sums
-    sums = _Sums(
-        one.cosine + other.cosine,
-        one.angle + other.angle,
-        one.tokens + other.tokens,
-        one.flattened + other.flattened,
-        one.windows + other.windows,
-    )
-    return _Tally(sums, left.direction + right.direction)
-
-
-def _null(tallies: Sequence[_Tally]) -> Tensor:
+def _null(documents: Sequence[_Sums]) -> Tensor:
     """Average the cosine over all pairs of tokens of different documents, (layers, layers); NaN without any.
 
     sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d        s_d the sum of unit vectors
     """
-    total = torch.zeros_like(tallies[0].direction)
-    within = torch.zeros_like(tallies[0].sums.cosine)
-    for tally in tallies:
-        total = total + tally.direction
-        within = within + tally.direction @ tally.direction.T
-    counts = [tally.sums.tokens for tally in tallies]
+    total = torch.zeros_like(documents[0].direction)
+    within = torch.zeros_like(documents[0].cosine)
+    for each in documents:
+        total = total + each.direction
+        within = within + each.direction @ each.direction.T
+    counts = [each.tokens for each in documents]
     pairs = sum(counts) ** 2 - sum(count**2 for count in counts)
     return (total @ total.T - within) / pairs if pairs else torch.full_like(within, torch.nan)
 
@@ -247,10 +232,6 @@ def _flattened_cosines(vectors: Tensor) -> Tensor:
     whole = vectors.flatten(1)
     units = whole / torch.linalg.vector_norm(whole, dim=1, keepdim=True).clamp_min(torch.finfo(whole.dtype).tiny)
     return exact_on_cpu((units @ units.T).clamp_(-1, 1))
-
-
-def _symmetric(values: Tensor) -> Tensor:
-    return (values + values.T) / 2
 
 
 def _gather(vectors: Sequence[Tensor]) -> Tensor:
