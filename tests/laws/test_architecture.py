@@ -258,7 +258,7 @@ def test_plans_and_schedules_are_standard_library_only() -> None:
 
 
 def of_run_folders(path: Path) -> list[str]:
-    pure = ("layerwise.results.rows", "layerwise.results.selection", "layerwise.results.vocabulary")
+    pure = tuple(f"layerwise.results.{name}" for name in ("estimate", "rows", "selection", "vocabulary"))
     return [
         name for name in imported_modules(path) if name.startswith("layerwise.results") and not name.startswith(pure)
     ]
