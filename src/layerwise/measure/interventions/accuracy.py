@@ -1,13 +1,12 @@
 """Evaluate a model under plans: hits and losses, example by example.
 
 An example is an image with one label, or a window of text with a label at every scored position. Outcomes on the same
-examples can be compared in pairs. Text logits come in chunks of `CHUNK`, only for tokens with a target. `HeldOut` sums
-over documents, which are its units.
+examples can be compared in pairs. Text logits come in chunks of `CHUNK`, only for tokens with a target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,6 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
-from layerwise.data.splits import Example
 from layerwise.errors import MeasureError, ModelError
 from layerwise.measure.language.lm_head import LanguageModelHead, ScoredTokens, find_head
 from layerwise.measure.language.loss import CHUNK, token_losses
@@ -207,59 +205,3 @@ def mean_logits(logits: Iterable[Tensor]) -> Tensor:
 
 def _numbers(values: Tensor) -> Numbers:
     return exact_on_cpu(values).numpy()
-
-
-EXAMPLES = 500
-"""Images or windows that are kept of those held out, at most."""
-
-_HELD_OUT = 64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Losses:
-    """What a model lost on each unit (a document, an image): `nll` in nats over `counted` labels, both (units,)."""
-
-    nll: Numbers
-    counted: Numbers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
-    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,).
-
-    `owners` are the names of the units, by number.
-    """
-
-    batches: tuple[Example, ...]
-    units: NDArray[np.int64]
-    owners: tuple[Hashable, ...]
-
-    @classmethod
-    def of(
-        cls,
-        examples: Any,
-        collate: Callable[[Sequence[Any]], Example],
-        *,
-        owners: Sequence[Hashable] | None = None,
-        limit: int = EXAMPLES,
-    ) -> HeldOut:
-        """Keep at most `limit` of `examples`; `owners` name the unit of each, by default each is its own."""
-        indices = np.unique(np.linspace(0, len(examples) - 1, min(limit, len(examples))).round().astype(int))
-        names = [owners[index] if owners is not None else index for index in indices]
-        order = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        parts = (indices[start : start + _HELD_OUT] for start in range(0, len(indices), _HELD_OUT))
-        batches = tuple(collate([examples[int(index)] for index in part]) for part in parts)
-        return cls(batches, np.array([order[name] for name in names]), tuple(order))
-
-    def evaluate(self, stack: Stack) -> Losses:
-        parts = []
-        head = find_head(stack)
-        with evaluating(stack.model), torch.inference_mode():
-            for batch in self.batches:
-                inputs, labels = inputs_and_labels(batch, stack.device)
-                parts.append(predictions_of(stack.model, head, inputs, labels))
-        predictions = joined(parts)
-        if not np.isfinite(predictions.nll).all():
-            raise MeasureError(f"the loss of {stack.source.name} is not finite; train it with a lower learning rate")
-        nll, counted = (np.bincount(self.units, weights=values) for values in (predictions.nll, predictions.scored))
-        return Losses(nll.astype(np.float64), counted.astype(np.float64))
