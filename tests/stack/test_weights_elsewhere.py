@@ -1,9 +1,7 @@
 """Weights that are exchanged, drawn again, quantized, spread or on the disk."""
 
 import logging
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +21,10 @@ from layerwise.measure.weights.deltas import deltas
 from layerwise.plan import Plan, Reduction
 from layerwise.runner.opening import open_base
 from layerwise.stack import Stack, load, weight_hash
-from layerwise.stack import weights as module
 from layerwise.stack.executors.state import Merger
 from layerwise.stack.inputs import main_tensor
 from layerwise.stack.quantisation import quantisation_of
-from layerwise.stack.weights import apply_with, layer_weights, random_twin, weights_on_disk
+from layerwise.stack.weights import apply_with, layer_weights, random_twin
 from measure.interventions.test_sweep_pieces import text
 from stack.test_stack import Mixer
 
@@ -237,37 +234,6 @@ def test_layer_weights_are_not_copied(llama: LlamaForCausalLM) -> None:
     stack = load(llama)
     own = llama.model.layers[2].self_attn.q_proj.weight
     assert layer_weights(stack, 2)["self_attn.q_proj.weight"].data_ptr() == own.data_ptr()
-
-
-def test_weights_on_the_disk_come_back_to_the_bit_also_after_an_exception(llama: LlamaForCausalLM) -> None:
-    stack, before = load(llama), weight_hash(llama)
-    turned = llama.model.layers[1].mlp.up_proj.weight
-    turned.data = turned.data.t().contiguous().t()
-    with suppress(RuntimeError), weights_on_disk(stack):
-        assert sum(weight.untyped_storage().size() for weight in llama.parameters()) == 0
-        raise RuntimeError
-    assert weight_hash(llama) == before
-    assert turned.stride() == (1, len(turned))
-
-
-def test_without_room_on_the_disk_the_weights_stay_and_nothing_is_left_there(
-    llama: LlamaForCausalLM, ids: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = module.save_file
-
-    def nearly_full(tensors: dict[str, torch.Tensor], file: Path) -> None:
-        written(tensors, file)
-        if len(list(file.parent.iterdir())) > 3:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module, "save_file", nearly_full)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with torch.inference_mode():
-        expected = llama(input_ids=ids).logits
-        with weights_on_disk(load(llama)):
-            assert torch.equal(llama(input_ids=ids).logits, expected)
-            assert not [each for each in tmp_path.rglob("*") if each.is_file()]
-        assert torch.equal(llama(input_ids=ids).logits, expected)
 
 
 def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch) -> None:

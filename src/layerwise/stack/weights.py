@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.func import functional_call
 from transformers import PreTrainedModel
@@ -89,31 +84,3 @@ def random_twin(stack: Stack, seed: int) -> Stack:
     if inputs is not None:
         made.inspect(**inputs)
     return made
-
-
-@contextmanager
-def weights_on_disk(stack: Stack) -> Iterator[None]:
-    """Within the context the weights are on the disk (`TMPDIR`), or in memory if there is no room.
-
-    The model cannot run meanwhile, and is restored bit for bit.
-    """
-    parameters = list(stack.model.parameters())
-    layouts = [(parameter.device, parameter.shape, parameter.stride()) for parameter in parameters]
-    with TemporaryDirectory(prefix="layerwise-weights-") as folder:
-        files = [Path(folder) / f"{number}.safetensors" for number in range(len(parameters))]
-        stored = list(zip(parameters, files, layouts, strict=True))
-        try:
-            for parameter, file, _ in stored:
-                save_file({"weight": parameter.detach().contiguous()}, file)
-        except (OSError, SafetensorError):
-            stored = []
-            for file in files:  # others may need the room on a full disk
-                file.unlink(missing_ok=True)
-        try:
-            for parameter, _, _ in stored:
-                parameter.data = parameter.data.new_empty(0)
-            yield
-        finally:
-            for parameter, file, (device, shape, stride) in stored:
-                restored = torch.empty_strided(shape, stride, dtype=parameter.dtype, device=device)
-                parameter.data = restored.copy_(load_file(file)["weight"])

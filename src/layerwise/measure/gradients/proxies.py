@@ -39,7 +39,7 @@ from layerwise.stack.branches import Branches, Edit, edited
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
-from layerwise.stack.weights import random_twin, weights_on_disk
+from layerwise.stack.weights import random_twin
 
 HELD = 1 << 27
 """Numbers that a pass may hold for its way back: 512 MiB in float32."""
@@ -215,8 +215,7 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
         untrained = random_twin(stack, seed)
     except UnsupportedModel:
         return []
-    with weights_on_disk(stack):  # two models would be held at once
-        scores = survey(untrained, data, None, seed=seed)
+    scores = survey(untrained, data, None, seed=seed)
     return [
         replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
     ]
