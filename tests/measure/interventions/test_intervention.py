@@ -1,7 +1,5 @@
 """Interventions equal the same thing done by hand, share the prefix, and compute nothing twice."""
 
-from collections.abc import Sequence
-
 import pytest
 import torch
 
@@ -145,14 +143,3 @@ def test_a_broken_model_is_named_with_its_layer(reading: EvalData) -> None:
         model.model.layers[3].mlp.down_proj.weight[0, 0] = torch.nan
     with pytest.raises(MeasureError, match="own state after layer 3 is not finite on document"):
         intervention_losses(stack, [skip(5)], reading)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [([skip(1), skip(1)], "2 interventions are called '1=skip'"), ([skip(DEPTH)], "layers 0 to 5")],
-)
-def test_what_cannot_be_asked_is_refused(
-    stack: Stack, reading: EvalData, chosen: Sequence[Intervention], message: str
-) -> None:
-    with pytest.raises(MeasureError, match=message):
-        intervention_losses(stack, chosen, reading)

@@ -13,7 +13,8 @@ from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.racing import race, rare_documents, rows
 from layerwise.measure.stats.strata import shuffled
-from layerwise.measure.stats.verdicts import VerdictCriterion, verdicts
+from layerwise.measure.stats.verdicts import verdicts
+from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results import Loss
 from measure.simulated import SimulatedModel
 from tier import by_tier, first_fast
@@ -81,7 +82,7 @@ def drawn(kind: str, documents: int, seed: int) -> SimulatedModel:
 
 
 def is_wrong(decision: str, effect: float) -> bool:
-    wrong = {"matters": effect <= 0.0, "no_effect": abs(effect) >= VerdictCriterion().margin, "harmful": effect >= 0.0}
+    wrong = {"matters": effect <= 0.0, "no_effect": abs(effect) >= MIN_EFFECT, "harmful": effect >= 0.0}
     return wrong.get(decision, False)
 
 
@@ -171,7 +172,7 @@ def test_no_layer_may_go_before_rare_documents_are_seen() -> None:
     model = SimulatedModel([0.0] * 4, documents=640, noise=0.0001)
     result = race(model.measure, skip_keys(model.depth), model.lengths)
     assert {end.decision for end in result.finishes.values()} == {"no_effect"}
-    assert min(end.documents for end in result.finishes.values()) >= rare_documents(4, VerdictCriterion())
+    assert min(end.documents for end in result.finishes.values()) >= rare_documents(4)
 
 
 def test_a_layer_that_no_text_here_can_settle_leaves_early() -> None:

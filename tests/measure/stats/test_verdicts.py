@@ -18,10 +18,10 @@ from layerwise.measure.stats.strata import Strata, shuffled, unit_pieces
 from layerwise.measure.stats.verdicts import (
     SELECTION,
     HarmTest,
-    VerdictCriterion,
     _halves,
     confirmed,
     detectable,
+    settle,
     verdicts,
 )
 from layerwise.results import Loss, Score
@@ -51,7 +51,7 @@ def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int
         assert score.p_adjusted == pytest.approx(min(1.0, depth * stats.ttest_1samp(draws[layer], 0.0).pvalue))
         effect = SampleEstimate(mean, mean - reach, mean + reach, error, 23)
         expected = minimum_detectable_effect(error, 24, comparisons=depth)
-        assert detectable(effect, depth, VerdictCriterion()) == pytest.approx(expected)
+        assert detectable(effect, depth) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("candidates", [(), (0,), (1,), (0, 2), tuple(range(1, 12))])
@@ -62,7 +62,7 @@ def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: 
         {layer: SampleEstimate(0.0, 0.0, 0.0, error, freedom) for layer in range(12)}
         for error, freedom in zip(errors, freedoms, strict=True)
     )
-    size = HarmTest(first, second, candidates, frozenset(), 12).detectable(1, 0.05)
+    size = HarmTest(first, second, candidates, frozenset(), 12).detectable(1)
     levels = (0.05, 0.05 / len({*candidates, 1}))
     chosen, confirmed = (
         stats.t.cdf(size / error - stats.t.ppf(1 - level, freedom), freedom)
@@ -127,7 +127,7 @@ def test_no_effect_is_told_with_what_was_excluded() -> None:
 )
 def test_harm_is_confirmed_at_alpha_over_the_candidates(p: tuple[float, ...], layers: set[int]) -> None:
     effects = (SampleEstimate.student(float(stats.t.ppf(each, 20)), 1.0, 20.0) for each in p)
-    assert confirmed(dict(enumerate(effects)), VerdictCriterion()) == layers
+    assert confirmed(dict(enumerate(effects))) == layers
 
 
 def test_too_little_text_says_how_to_get_enough() -> None:
@@ -165,7 +165,7 @@ def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chose
             for plan in ("b", "p")
         ]
         grids.append(arrange(rows))
-    test = HarmTest.of(*grids, "b", {0: "p"}, Strata.of(unit_pieces(grids[0])), VerdictCriterion())
+    test = HarmTest.of(*grids, "b", {0: "p"}, Strata.of(unit_pieces(grids[0])))
     assert (test.candidates, test.harmful) == (chosen, frozenset(chosen))
 
 
@@ -183,13 +183,7 @@ def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chose
     ],
 )
 def test_what_an_interval_settles(low: float, high: float, word: str | None) -> None:
-    assert VerdictCriterion().settles(SampleEstimate((low + high) / 2, low, high, 0.01, 50)) == word
-
-
-@pytest.mark.parametrize("settings", [{"margin": 0.0}, {"margin": -1.0}, {"alpha": 0.0}, {"alpha": 1.0}])
-def test_impossible_rules_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(MeasureError, match="asked for; use"):
-        VerdictCriterion(**settings)
+    assert settle(SampleEstimate((low + high) / 2, low, high, 0.01, 50), 0.01) == word
 
 
 def _shifted(row: Loss, per_token: float) -> Loss:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
 from layerwise.measure.stats.estimate import SampleEstimate
-from layerwise.measure.stats.verdicts import VerdictCriterion
+from layerwise.measure.stats.verdicts import conclude
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase, presets, share_of_uniform, steps_for
 from layerwise.plan.schedule.allocation import MIN_EFFECT, Importance, allocation, explain_allocation
 from layerwise.plan.schedule.cost import (
@@ -225,10 +225,9 @@ def test_only_the_ratios_of_effects_decide(importance: list[Importance], unit: f
 @given(effects, st.floats(0.001, 1))
 def test_an_effect_is_detected_and_excluded_where_a_diagnosis_says_so(each: Importance, margin: float) -> None:
     effect = SampleEstimate(value=each.value, low=each.low, high=each.high, error=1.0, freedom=10)
-    decision = VerdictCriterion(margin=margin).concludes(effect)
+    decision = conclude(effect, margin)
     assert each.detected(margin) == (decision == "matters")
     assert each.is_excluded(margin) == (decision == "no_effect" or each.high <= 0)
-    assert VerdictCriterion().margin == MIN_EFFECT
 
 
 def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> None:

@@ -18,8 +18,8 @@ import numpy as np
 from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, Statistic
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
-from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.plan import Plan, families
+from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
 
 CORE, RANGE = "core", "importance_range"
@@ -116,7 +116,7 @@ def core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list
     grid = arrange(measured)
     if grid.by_unit(grid.tokens).size < FEWEST_UNITS:
         return []
-    return core(measured, original, skip, {}, {}, margin=VerdictCriterion().margin, seed=seed)
+    return core(measured, original, skip, {}, {}, margin=MIN_EFFECT, seed=seed)
 
 
 def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:

@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from layerwise.errors import MeasureError
-from layerwise.plan.schedule.allocation import Importance
+from layerwise.plan.schedule.allocation import MIN_EFFECT, Importance
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, RACING, SKIPPING, VERDICT
 
 if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData
-    from layerwise.measure.stats.verdicts import VerdictCriterion
     from layerwise.stack import Stack
 
 SOURCES = {
@@ -59,7 +58,7 @@ def source_of(scores: Iterable[Score]) -> str | None:
 
 
 def measured_importance(
-    stack: Stack, data: EvalData, *, seed: int = 0, rule: VerdictCriterion | None = None
+    stack: Stack, data: EvalData, *, seed: int = 0, margin: float = MIN_EFFECT
 ) -> tuple[Importance, ...]:
     """Measure the importance by skipping each layer of `stack` on `data`, with the intervals of the verdicts.
 
@@ -72,7 +71,7 @@ def measured_importance(
 
     losses = intervention_losses(stack, skips(stack.depth), data)
     baseline = str(Plan.identity(stack.depth))
-    return importance_of(verdicts(losses, baseline, skip_keys(stack.depth), seed=seed, rule=rule))
+    return importance_of(verdicts(losses, baseline, skip_keys(stack.depth), seed=seed, margin=margin))
 
 
 def _holds(row: Score, source: str) -> bool:

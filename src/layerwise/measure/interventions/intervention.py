@@ -8,7 +8,7 @@ most `I * L * (L + 1) / 2 + L` layer evaluations. The `plan` of a `Loss` row is 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -175,16 +175,8 @@ def intervention_losses(
     """Compute the losses of the original model and of every intervention on every window, `known` ones included.
 
     An intervention that refuses a layer, or whose loss is not finite, is omitted and logged. Raises `MeasureError` if
-    the original model's states or losses are not finite, and for two interventions with one key.
+    the original model's states or losses are not finite.
     """
-    for key, count in Counter(each.key for each in interventions).items():
-        if count > 1:
-            raise MeasureError(f"{count} interventions are called {key!r}; give each a name of its own")
-    for part in (part for each in interventions for part in each.parts):
-        if not 0 <= part.layer < stack.depth:
-            raise MeasureError(
-                f"{part.key!r} is about layer {part.layer}, but the model has layers 0 to {stack.depth - 1}"
-            )
     with evaluating(stack.model), torch.inference_mode():
         return _Measurement(stack, interventions, data, cache or ResultCache()).rows()
 

@@ -18,7 +18,7 @@ from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.racing import race, rows
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS
-from layerwise.measure.stats.verdicts import VerdictCriterion
+from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 
@@ -29,7 +29,7 @@ def racing(
     *,
     beginning: int,
     seed: int = 0,
-    rule: VerdictCriterion | None = None,
+    margin: float = MIN_EFFECT,
     cache: ResultCache | None = None,
 ) -> list[Score]:
     """Race the layers of `stack` on `data`.
@@ -50,7 +50,7 @@ def racing(
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
         return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), known)
 
-    return rows(race(measure, skip_keys(stack.depth), pieces(short), whole=whole, seed=seed, rule=rule))
+    return rows(race(measure, skip_keys(stack.depth), pieces(short), whole=whole, seed=seed, margin=margin))
 
 
 def beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:

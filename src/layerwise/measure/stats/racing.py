@@ -1,6 +1,6 @@
 """Racing: stop reading text for layers whose verdict is settled.
 
-The chance of any wrong decision at any look is below `alpha`, divided over decisions (`ERROR_SHARES`, one-sided), looks
+The chance of any wrong decision at any look is below 5 %, divided over decisions (`ERROR_SHARES`, one-sided), looks
 (three tenths of what is left each, all to the last; Bonferroni as in Maron and Moore 1994) and layers (Holm 1979).
 
 Looks have at least 32 documents, stratified, and grow by a quarter. `no_effect` and `harmful` wait until a kind of
@@ -21,6 +21,7 @@ from scipy.special import ndtr
 
 from layerwise.measure.stats.estimate import SampleEstimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
+from layerwise.measure.stats.statistics import ALPHA
 from layerwise.measure.stats.strata import (
     FEWEST_DOCUMENTS,
     Strata,
@@ -30,8 +31,9 @@ from layerwise.measure.stats.strata import (
     shuffled,
     stratum_parts,
 )
-from layerwise.measure.stats.verdicts import SELECTION, Decision, VerdictCriterion, detectable, refuse_too_little
+from layerwise.measure.stats.verdicts import SELECTION, Decision, detectable, is_negligible, refuse_too_little, settle
 from layerwise.plan import Plan
+from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import RACING
 
@@ -48,7 +50,7 @@ SPENDING = 0.3
 """The share of the error rate left that a look spends. It is spent early, because most layers need few looks."""
 
 ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "harmful": 0.1}
-"""How `alpha` is divided over what a look may settle a layer with: most layers of most models matter."""
+"""How the error rate is divided over what a look may settle a layer with: most layers of most models matter."""
 
 RARE = 0.04
 """The share of the documents that must not be missed before a layer is said to be worth nothing."""
@@ -91,7 +93,7 @@ def race(
     *,
     whole: Mapping[Piece, int] | None = None,
     seed: int = 0,
-    rule: VerdictCriterion | None = None,
+    margin: float = MIN_EFFECT,
 ) -> RaceResult:
     """Race layers over pieces of text, each with its length in scored tokens.
 
@@ -101,7 +103,7 @@ def race(
     whole = whole or lengths
     strata = Strata.of(whole).at_most(FIRST_LOOK // FEWEST_OF_STRATUM)
     sample = StratifiedSample.of(shuffled(lengths, seed), lengths, strata)
-    running = _Race(measure, keys, lengths, whole, strata, rule or VerdictCriterion(), sample)
+    running = _Race(measure, keys, lengths, whole, strata, margin, sample)
     added = sample.first(FIRST_LOOK)
     while added:
         running.look(added)
@@ -133,13 +135,13 @@ def rows(result: RaceResult) -> list[Score]:
     return [*scores, *(Score(RACING, name, float(value)) for name, value in figures.items())]
 
 
-def rare_documents(layers: int, rule: VerdictCriterion) -> int:
-    """Documents among which a kind that makes up 4 % of the text is missing with probability `alpha / 2 layers`.
+def rare_documents(layers: int) -> int:
+    """Documents among which a kind that makes up 4 % of the text is missing with probability 0.05 / (2 layers).
 
-    >>> rare_documents(12, VerdictCriterion()), rare_documents(30, VerdictCriterion())
+    >>> rare_documents(12), rare_documents(30)
     (152, 174)
     """
-    return math.ceil(math.log(rule.alpha / (2 * layers)) / math.log(1 - RARE))
+    return math.ceil(math.log(ALPHA / (2 * layers)) / math.log(1 - RARE))
 
 
 @dataclass
@@ -155,7 +157,7 @@ class _Race:
     lengths: Mapping[Piece, int]
     whole: Mapping[Piece, int]
     strata: Strata
-    rule: VerdictCriterion
+    margin: float
     sample: StratifiedSample
     losses: list[list[Loss]] = field(default_factory=list)
     candidates: dict[int, int] = field(default_factory=dict)
@@ -223,10 +225,10 @@ class _Race:
 
     def _settles(self, decision: Decision, effect: SampleEstimate[float], harmful: bool) -> bool:
         if decision == "matters":
-            return self.rule.settles(effect) == "matters"
-        if self.sample.documents < min(len(self.lengths), rare_documents(self.depth, self.rule)):
+            return settle(effect, self.margin) == "matters"
+        if self.sample.documents < min(len(self.lengths), rare_documents(self.depth)):
             return False
-        return harmful if decision == "harmful" else self.rule.holds(effect)
+        return harmful if decision == "harmful" else is_negligible(effect, self.margin)
 
     def _power(self, absent: SampleEstimate[float], present: SampleEstimate[float], share: float) -> float:
         """Return the predictive power: the probability that all of the text settles a layer, given a share f of it.
@@ -235,7 +237,7 @@ class _Race:
 
             power = P(|value| < margin - a) + P(|value| > max(margin, b))
         """
-        margin, spread = self.rule.margin, present.error * math.sqrt(1 - share)
+        margin, spread = self.margin, present.error * math.sqrt(1 - share)
         # The shorter arm of an interval, as skewness lengthens the other one less and less.
         shorter = (min(each.value - each.low, each.high - each.value) for each in (absent, present))
         reach, other = (arm * math.sqrt(share) for arm in shorter)
@@ -269,7 +271,7 @@ class _Race:
                 enough = len(owners) >= FEWEST_UNITS and all(
                     owners.count(name) >= FEWEST_OF_STRATUM for name in self.strata.weight
                 )
-                level = self.rule.alpha / self.comparisons("harmful")
+                level = ALPHA / self.comparisons("harmful")
                 if enough and self._effects(self._parts(grid, [layer]), "harmful")[0].p_below() < level:
                     layers.add(layer)
         return layers
@@ -278,7 +280,7 @@ class _Race:
         return stratum_parts(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata)
 
     def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[SampleEstimate[float]]:
-        return combined(parts, max(0.0, 1 - 2 * self.rule.alpha / self.comparisons(decision)))
+        return combined(parts, max(0.0, 1 - 2 * ALPHA / self.comparisons(decision)))
 
     def _grid(self, layers: Collection[int], since: int) -> Grid:
         wanted = {self.baseline, *(self.keys[layer] for layer in layers)}
@@ -294,7 +296,7 @@ class _Race:
     def _finish(self, layer: int, decision: Decision, effect: SampleEstimate[float], grid: Grid) -> None:
         limit = max(abs(effect.low), abs(effect.high))
         if decision != "no_effect":
-            limit = detectable(effect, self.comparisons("matters") / 2, self.rule)
+            limit = detectable(effect, self.comparisons("matters") / 2)
         self.finishes[layer] = Finish(decision, effect, limit, grid.documents(), self.sample.tokens)
 
 

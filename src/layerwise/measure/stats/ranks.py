@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from layerwise.errors import MeasureError
 from layerwise.measure.stats.statistics import Numbers, Seed
 
 FEWEST_LAYERS = 4
@@ -64,8 +63,6 @@ def rank_correlation(
     1.0
     """
     pair = [np.asarray(values, dtype=np.float64) for values in (left, right)]
-    if len(pair[0]) != len(pair[1]):
-        raise MeasureError(f"{len(pair[0])} and {len(pair[1])} layers cannot be paired: give both of the same layers")
     if len(pair[0]) < FEWEST_LAYERS:
         return None
     ranks = [centred_ranks(values) for values in pair]

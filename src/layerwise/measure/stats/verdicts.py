@@ -1,12 +1,12 @@
-"""Verdicts on skipping each layer, all L layers together at a family-wise error rate `alpha`.
+"""Verdicts on skipping each layer, all L layers together at a family-wise error rate of 5 %.
 
-    harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (`alpha`, Holm);
+    harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (5 %, Holm);
                 needs 16 documents
     no_effect   its interval is inside the margin on both sides
     matters     its interval is above 0, and not wholly inside the margin
     unresolved  otherwise
 
-Student's intervals over documents by task at level `1 - alpha / L`, corrected for skewness. `mde`: of `no_effect` the
+Student's intervals over documents by task at level 1 - 0.05 / L, corrected for skewness. `mde`: of `no_effect` the
 further end of the interval, otherwise the harm that is found and confirmed with 80 % power.
 """
 
@@ -23,8 +23,9 @@ from scipy.special import stdtr
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.estimate import POWER, SampleEstimate, student, unskewed
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, arrange
-from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
+from layerwise.measure.stats.statistics import ALPHA, holm, minimum_detectable_effect
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified, unit_pieces
+from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import VERDICT
 
@@ -34,41 +35,27 @@ SELECTION = 0.05
 """The one-sided level at which a layer becomes a candidate, each by itself: lower, and true harm is not looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictCriterion:
-    """What counts as an effect: `margin` in nats per token, and the family-wise error rate `alpha`.
+def settle(effect: SampleEstimate[float], margin: float) -> Decision | None:
+    """Return the decision that an interval settles for good, else `None`; harm is confirmed on other text.
+
+    `no_effect`: the interval lies inside the margin. `matters`: it is above 0, and the value at least the margin.
 
     >>> effect = SampleEstimate(value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
-    >>> VerdictCriterion().settles(effect), VerdictCriterion(margin=1).settles(effect)
+    >>> settle(effect, 0.01), settle(effect, 1.0)
     ('matters', 'no_effect')
     """
+    if is_negligible(effect, margin):
+        return "no_effect"
+    return "matters" if effect.low > 0 and effect.value >= margin else None
 
-    margin: float = 0.01
-    alpha: float = 0.05
 
-    def __post_init__(self) -> None:
-        if not 0 < self.margin < math.inf:
-            raise MeasureError(f"a margin of {self.margin} nats was asked for; use a positive one, such as 0.01")
-        if not 0 < self.alpha < 1:
-            raise MeasureError(f"an error rate of {self.alpha} was asked for; use one between 0 and 1, such as 0.05")
+def is_negligible(effect: SampleEstimate[float], margin: float) -> bool:
+    return -margin < effect.low and effect.high < margin
 
-    def settles(self, effect: SampleEstimate[float]) -> Decision | None:
-        """Return the decision that an interval settles for good, else `None`; harm is confirmed on other text.
 
-        `no_effect`: the interval lies inside the margin. `matters`: it is above 0, and the value at least the margin.
-        """
-        if self.holds(effect):
-            return "no_effect"
-        if effect.low > 0 and effect.value >= self.margin:
-            return "matters"
-        return None
-
-    def holds(self, effect: SampleEstimate[float]) -> bool:
-        return -self.margin < effect.low and effect.high < self.margin
-
-    def concludes(self, effect: SampleEstimate[float]) -> Decision:
-        """Return the decision when there is no more text: `matters` then only needs an interval above 0."""
-        return self.settles(effect) or ("matters" if effect.low > 0 else "unresolved")
+def conclude(effect: SampleEstimate[float], margin: float) -> Decision:
+    """Return the decision when there is no more text: `matters` then only needs an interval above 0."""
+    return settle(effect, margin) or ("matters" if effect.low > 0 else "unresolved")
 
 
 def verdicts(
@@ -77,23 +64,22 @@ def verdicts(
     keys: Mapping[int, str],
     *,
     seed: int = 0,
-    rule: VerdictCriterion | None = None,
+    margin: float = MIN_EFFECT,
 ) -> list[Score]:
     """Return one row of measure `verdict` for every layer of `keys` (layer to the key of its losses), the task `all`.
 
     The metric is the decision; `low` and `high` are simultaneous bounds of the effect, `p_adjusted` Bonferroni's.
     Raises `MeasureError` with too few windows for an interval.
     """
-    rule = rule or VerdictCriterion()
     wanted = {baseline, *keys.values()}
     grid = arrange(row for row in losses if row.plan in wanted)
     refuse_too_little(grid)
-    strata, level = Strata.of(unit_pieces(grid)), 1 - rule.alpha / len(keys)
+    strata, level = Strata.of(unit_pieces(grid)), 1 - ALPHA / len(keys)
     layer_effects = dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
-    harm = HarmTest.on(grid, baseline, keys, rule, seed)
+    harm = HarmTest.on(grid, baseline, keys, seed)
     scores = []
     for layer, effect in layer_effects.items():
-        decision: Decision = "harmful" if layer in harm.harmful else rule.concludes(effect)
+        decision: Decision = "harmful" if layer in harm.harmful else conclude(effect, margin)
         scores.append(
             Score(
                 VERDICT,
@@ -101,7 +87,7 @@ def verdicts(
                 *effect.row(),
                 layer=layer,
                 p_adjusted=min(1.0, len(keys) * float(effect.p())),
-                mde=mde(effect, decision, harm, layer, rule),
+                mde=mde(effect, decision, harm, layer),
                 documents=grid.documents(),
                 tokens=int(grid.tokens.sum()),
             )
@@ -109,16 +95,16 @@ def verdicts(
     return scores
 
 
-def mde(effect: SampleEstimate[float], decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
+def mde(effect: SampleEstimate[float], decision: Decision, harm: HarmTest, layer: int) -> float:
     if decision == "no_effect":
         return max(abs(effect.low), abs(effect.high))
-    return max(detectable(effect, harm.layers, rule), harm.detectable(layer, rule.alpha))
+    return max(detectable(effect, harm.layers), harm.detectable(layer))
 
 
-def detectable(effect: SampleEstimate[float], comparisons: float, rule: VerdictCriterion) -> float:
-    """The effect that one of `comparisons` intervals at `alpha` together distinguishes from zero with 80 % power."""
+def detectable(effect: SampleEstimate[float], comparisons: float) -> float:
+    """The effect that one of `comparisons` intervals at `ALPHA` together distinguishes from zero with 80 % power."""
     units = max(2, round(effect.freedom) + 1)
-    return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons, alpha=rule.alpha))
+    return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,26 +121,24 @@ class HarmTest:
     layers: int
 
     @classmethod
-    def on(cls, grid: Grid, baseline: str, keys: Mapping[int, str], rule: VerdictCriterion, seed: int) -> HarmTest:
+    def on(cls, grid: Grid, baseline: str, keys: Mapping[int, str], seed: int) -> HarmTest:
         if grid.documents() < FEWEST_DOCUMENTS:
             return cls({}, {}, (), frozenset(), len(keys))
-        return cls.of(*_halves(grid, seed), baseline, keys, Strata.of(unit_pieces(grid)), rule)
+        return cls.of(*_halves(grid, seed), baseline, keys, Strata.of(unit_pieces(grid)))
 
     @classmethod
-    def of(
-        cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata, rule: VerdictCriterion
-    ) -> HarmTest:
+    def of(cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata) -> HarmTest:
         before, after = (
-            dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - rule.alpha), strict=True))
+            dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - ALPHA), strict=True))
             for part in (first, second)
         )
         candidates = tuple(layer for layer, effect in before.items() if effect.p_below() < SELECTION)
-        return cls(before, after, candidates, confirmed({each: after[each] for each in candidates}, rule), len(keys))
+        return cls(before, after, candidates, confirmed({each: after[each] for each in candidates}), len(keys))
 
-    def detectable(self, layer: int, alpha: float) -> float:
+    def detectable(self, layer: int) -> float:
         """Return the harm to `layer` that is chosen and confirmed with 80 % power, in nats; 0 without a test. It solves
 
-            P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - alpha / k]) = 0.8
+            P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - ALPHA / k]) = 0.8
 
         for d, with k candidates, this layer among them, s1, s2 its standard errors on the halves, and t1, t2 corrected
         for its skewness there.
@@ -164,7 +148,7 @@ class HarmTest:
         candidates = len({*self.candidates, layer})
         halves = [
             (each.error, each.freedom, -float(unskewed(student(level, each.freedom), each.skewness)))
-            for each, level in ((self.first[layer], SELECTION), (self.second[layer], alpha / candidates))
+            for each, level in ((self.first[layer], SELECTION), (self.second[layer], ALPHA / candidates))
         ]
         widest = max(error for error, _, _ in halves)
         if widest == 0.0:
@@ -179,12 +163,12 @@ class HarmTest:
         return float(optimize.brentq(power, 0.0, 1e3)) * widest
 
 
-def confirmed(candidates: Mapping[int, SampleEstimate[float]], rule: VerdictCriterion) -> frozenset[int]:
-    """The candidates whose effect on fresh text is below 0 too, one-sided, at `alpha` over all of them (Holm)."""
+def confirmed(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]:
+    """The candidates whose effect on fresh text is below 0 too, one-sided, at `ALPHA` over all of them (Holm)."""
     if not candidates:
         return frozenset()
     adjusted = holm([float(effect.p_below()) for effect in candidates.values()])
-    return frozenset(layer for layer, p in zip(candidates, adjusted, strict=True) if p < rule.alpha)
+    return frozenset(layer for layer, p in zip(candidates, adjusted, strict=True) if p < ALPHA)
 
 
 def refuse_too_little(grid: Grid) -> None:

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.null_comparison import evenly_spaced
 from layerwise.measure.stats.ridge import SHARES, Moments, Residual, best_share, fits, inner_rows
@@ -155,13 +154,9 @@ _GROUPS = 5
 def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
     """Return the predicted weights of `layer` by parameter name, with stored shapes and dtype; nothing is random.
 
-    Only tensor types of one shape in all layers are predicted. Raises `MeasureError` for an unknown layer, fewer than
-    4 layers, layers of unlike shapes, and weights that are not finite.
+    Only tensor types of one shape in all layers are predicted. Raises `MeasureError` for fewer than 4 layers, layers of
+    unlike shapes, and weights that are not finite.
     """
-    if not 0 <= layer < stack.depth:
-        raise MeasureError(
-            f"a prediction of layer {layer} was asked for, but the model has layers 0 to {stack.depth - 1}"
-        )
     tensors = StackTensors(stack)
     types = tensor_types(tensors, "prediction")
     width = stream_width(types)

@@ -9,7 +9,6 @@ from functools import cached_property
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData, sample
-from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.plan import Plan
 from layerwise.results import Run, Score
 from layerwise.runner.reporter import Reporter
@@ -45,10 +44,6 @@ class PartContext(PartSettings):
     run: Run
     reporter: Reporter
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def rule(self) -> VerdictCriterion:
-        return VerdictCriterion(margin=self.min_effect)
 
     @property
     def baseline(self) -> str:

@@ -81,7 +81,7 @@ def _ablation(context: PartContext) -> None:
     keys = ablation.skip_keys(stack.depth)
     effects = ArmEffects.of(losses, context.baseline, seed=seed)
     context.store_contrast(RANGE, importance_range(effects, list(keys.values())))
-    _store_verdicts(context, verdicts.verdicts(losses, context.baseline, keys, seed=seed, rule=context.rule))
+    _store_verdicts(context, verdicts.verdicts(losses, context.baseline, keys, seed=seed, margin=context.min_effect))
 
 
 def _store_verdicts(context: PartContext, rows: Sequence[Score]) -> None:
@@ -94,7 +94,7 @@ def _racing(context: PartContext) -> None:
         context.text,
         beginning=CONTEXT,
         seed=context.seed,
-        rule=context.rule,
+        margin=context.min_effect,
         cache=context.cache(),
     )
     context.store(RACING, rows)
