@@ -312,13 +312,11 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
     return dict(zip(tested, holm(list(tested.values())).tolist(), strict=True))
 
 
-def minimum_detectable_effect(
-    errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1, alpha: float = ALPHA
-) -> Numbers:
-    """Return the true effect that `assess_effects` at `alpha / comparisons` finds with 80 % power.
+def minimum_detectable_effect(errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1) -> Numbers:
+    """Return the true effect that `assess_effects` at `ALPHA / comparisons` finds with 80 % power.
 
     Of normal effects it is that many standard errors: fewer than 128 units are simulated, as the correction for
-    skewness costs power; of more it is t[1 - alpha / (2 comparisons)] + t[0.8] with units - 1 degrees of freedom.
+    skewness costs power; of more it is t[1 - ALPHA / (2 comparisons)] + t[0.8] with units - 1 degrees of freedom.
     `units` is one number, or one per error, effective ones where lengths differ (`skewed_interval`). With `comparisons`
     the number of plans it is the mde of Holm's first step.
     """
@@ -326,7 +324,7 @@ def minimum_detectable_effect(
     if (counts < 2).any():
         raise MeasureError(f"A minimum detectable effect needs at least 2 units; found {counts.min():g}.")
     distinct, at = np.unique(np.round(counts), return_inverse=True)
-    level = alpha / (2 * comparisons)
+    level = ALPHA / (2 * comparisons)
     factors = np.array([_detectable(int(each), level) for each in distinct])
     return np.asarray(factors[at].reshape(counts.shape) * np.asarray(errors, dtype=np.float64))
 

@@ -80,10 +80,8 @@ def seed_agreement(
     The mean is over rows of at least three sources and pairs of seeds. With `initial`, (readers, sources), deviations
     from the shared start are compared: log(alpha / initial) if all weights are positive, else the difference. The null
     permutes the sources of a whole seed together (Mantel 1967), because the rows of a seed are not independent.
-
-    Raises `MeasureError` for fewer than two seeds, no row of three sources, or weights that are not finite.
     """
-    weights = _checked(alphas)
+    weights = np.asarray(alphas, dtype=np.float64)
     ranks, readable = _ranked(weights if initial is None else _moved(weights, np.asarray(initial, dtype=np.float64)))
     observed = float(_agreement(ranks[None], readable[None])[0])
     random = np.random.default_rng(seed)
@@ -105,16 +103,8 @@ def group_agreement(
 
     `labels` has one entry per layer (`None`: no group); the embedding counts as surface. Weights are multiples of a
     uniform row; the null shuffles the labels. `beyond_distance` subtracts the mean of all pairs of equal distance.
-    Raises `MeasureError` unless both groups exist.
     """
-    weights = _checked(alphas, fewest=1).mean(axis=0)
-    depth = weights.shape[1] - 1
-    if len(labels) != depth or not {"surface", "linguistic"} <= set(labels):
-        raise MeasureError(
-            f"a grouping needs a label for each of {depth} layers, and both surface and linguistic layers; found"
-            f" {len(labels)} labels with {labels.count('surface')} surface and {labels.count('linguistic')} linguistic"
-        )
-    pairs = _preference(weights, beyond_distance)
+    pairs = _preference(np.asarray(alphas, dtype=np.float64).mean(axis=0), beyond_distance)
     signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in labels])
     random = np.random.default_rng(seed)
     grouped = np.flatnonzero(signs)
@@ -139,9 +129,11 @@ def seed_agreement_scores(
     """Return rows of `seed_agreement` of one arm: each statistic, and against `SHUFFLED` its null's mean and band.
 
     `correlation` is of seeds, with `initial` also `BEYOND_START`; `contrast` of the grouping, also `BEYOND_DISTANCE`.
-    Statistics that need more seeds or layers have no row.
+    Statistics that need more seeds or layers have no row. Raises `MeasureError` for weights that are not finite.
     """
     weights = np.asarray(alphas, dtype=np.float64)
+    if not np.isfinite(weights).all():
+        raise MeasureError("layer weights that are not finite cannot be compared; look at the training that made them")
     labels = posited_groups(weights.shape[2] - 1)
     rows: list[Score] = []
     if len(weights) > 1 and weights.shape[1] >= FEWEST:
@@ -157,18 +149,11 @@ def seed_agreement_scores(
 
 
 def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
-    """Return rows of measure `alpha` of one arm as (seeds, readers, sources), 0 where a reader cannot read.
-
-    Raises `MeasureError` for an arm without rows, and for seeds of different shapes.
-    """
+    """Return rows of measure `alpha` of one arm as (seeds, readers, sources), 0 where a reader cannot read."""
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
         if (score.measure, score.arm) == (ALPHA, arm) and score.seed is not None and score.source is not None:
             cells.setdefault(score.seed, {})[score.layer, score.source] = score.value
-    if not cells:
-        raise MeasureError(f"no layer weights of an arm {arm!r}: rows of measure alpha are of other arms")
-    if len({frozenset(of) for of in cells.values()}) > 1:
-        raise MeasureError(f"the seeds of {arm!r} have layer weights of different shapes; compare one wiring at a time")
     readers = {reader for of in cells.values() for reader, _ in of}
     depth = 1 + max((reader for reader in readers if reader is not None), default=-1)
     weights = np.zeros((len(cells), depth + (None in readers), depth + 1))
@@ -178,26 +163,12 @@ def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
     return weights
 
 
-def _checked(alphas: ArrayLike, fewest: int = 2) -> Numbers:
-    weights = np.asarray(alphas, dtype=np.float64)
-    if weights.ndim != 3 or len(weights) < fewest or min(weights.shape[1:]) < FEWEST:
-        raise MeasureError(
-            f"seed agreement needs layer weights of at least {fewest} seeds and {FEWEST} layers, as (seeds, readers,"
-            f" sources); found an array of shape {weights.shape}. Train more seeds, or a deeper model"
-        )
-    if not np.isfinite(weights).all():
-        raise MeasureError("layer weights that are not finite cannot be compared; look at the training that made them")
-    return weights
-
-
 def _readable(readers: int, sources: int) -> NDArray[np.bool_]:
     row, source = np.arange(readers)[:, None], np.arange(sources)[None, :]
     return np.asarray((source <= row) & (row >= FEWEST - 1))
 
 
 def _moved(weights: Numbers, initial: Numbers) -> Numbers:
-    if initial.shape != weights.shape[1:]:
-        raise MeasureError(f"the initial weights have shape {initial.shape}, those of a seed {weights.shape[1:]}")
     still = np.abs(weights - initial) < UNMOVED
     read = _readable(*initial.shape)
     if (weights[:, read] > 0.0).all() and (initial[read] > 0.0).all():
