@@ -67,12 +67,6 @@ def test_the_same_seed_gives_the_same_rows_and_the_model_is_as_it_was(name: str)
     assert all(each.training for each in model.modules())
 
 
-@pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("similarity", "manipulation")])
-def test_three_layers_are_too_few_to_compare(name: str) -> None:
-    with pytest.raises(MeasureError, match="3"):
-        MEASURES[name](load(planted(depth=3)), READING, 0)
-
-
 @pytest.mark.parametrize("name", MEASURES)
 def test_a_weight_that_is_not_finite_is_refused_with_where_it_is(name: str) -> None:
     model = planted(depth=DEPTH)

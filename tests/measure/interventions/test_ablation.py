@@ -5,14 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import tiny_llama
 from layerwise.data.batches import AnyBatch
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import UnsupportedModel
 from layerwise.measure.interventions import ablation as module
 from layerwise.measure.interventions import intervention
 from layerwise.measure.interventions.ablation import ablation, ablation_losses
 from layerwise.measure.interventions.intervention import ResultCache
-from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import EvalData, split
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan, Sublayer
@@ -161,9 +159,3 @@ def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest
     assert set(by_layer(scores, "skip")) == {0, 1, 2, 3}
     assert len(said) == 1
     assert "cannot be split" in said[0]
-
-
-def test_a_race_in_a_shallow_model_is_refused() -> None:
-    stack = load(tiny_llama(depth=3))
-    with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
-        racing(stack, own_text(stack, windows=8, length=8), beginning=8)

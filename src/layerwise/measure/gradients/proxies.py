@@ -23,7 +23,6 @@ from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import captured_batch, check_finite, counted_tokens, some_windows
-from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats import statistics
@@ -178,9 +177,8 @@ def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
 def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
     """Compute all cheap proxies of `stack` on `data`, with their nulls (of a twin if the model has one).
 
-    Raises `MeasureError` for fewer than 4 layers, and for states that are not finite.
+    Raises `MeasureError` for states that are not finite.
     """
-    refuse_shallow(stack)
     branches = find_branches(stack, data)
     return [*survey(stack, data, branches, seed=seed), *_of_the_twin(stack, data, seed)]
 

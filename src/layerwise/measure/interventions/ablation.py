@@ -55,13 +55,12 @@ def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache 
     """Measure every intervention on every layer of `stack`, by task and over all tasks.
 
     Rows: `<intervention>` by layer and branch in nats/token with interval, p (corrected over the layers or branches of
-    one kind), mde and null (`no_effect`); `nll` of the original model. Raises `MeasureError` for fewer than 4 layers.
+    one kind), mde and null (`no_effect`); `nll` of the original model.
     """
     return ablation_of(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 
 
 def ablation_losses(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Loss]:
-    refuse_shallow(stack)
     return intervention_losses(stack, interventions(stack, seed), data, cache)
 
 

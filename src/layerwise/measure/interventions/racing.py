@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from layerwise.data.batches import regrouped
 from layerwise.data.text.tokens import Window
-from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
+from layerwise.measure.interventions.ablation import skip_keys, skips
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion, shortened
 from layerwise.measure.stats.grid import WHOLE, Piece
@@ -39,9 +39,8 @@ def racing(
     Rows by layer: the decision (`matters`, `no_effect`, `harmful`, `unresolved`) with effect, simultaneous interval,
     evidence (`mde`), documents and tokens. Rows of the race: `evaluations` and `evaluations_full` (layer evaluations
     times tokens, of the race and of skipping every layer on all text), `share`, `looks`. Raises `MeasureError` for
-    fewer than 4 layers, and for too little text.
+    too little text.
     """
-    refuse_shallow(stack)
     known = cache or ResultCache()
     candidates = skips(stack.depth)
     few = data.documents < FEWEST_DOCUMENTS

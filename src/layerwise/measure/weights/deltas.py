@@ -51,8 +51,8 @@ Grams = Mapping[str, Numbers]
 def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
     """Compute the lag structure of the weights of `stack` over depth; see the module for the rows.
 
-    `seed` draws the shuffled orders and the random twin (no rows if a model has none). Raises `MeasureError` for fewer
-    than 4 layers, without a weight matrix of equal shape in all layers, and for weights that are not finite.
+    `seed` draws the shuffled orders and the random twin (no rows if a model has none). Raises `MeasureError`
+    without a weight matrix of equal shape in all layers, and for weights that are not finite.
     """
     return list(delta_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.null_comparison import evenly_spaced
-from layerwise.measure.weights.tensors import StackTensors, not_finite, require_depth, twin_tensors
+from layerwise.measure.weights.tensors import StackTensors, not_finite, twin_tensors
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import DELTAS, RANDOM_TWIN
 from layerwise.stack import Stack
@@ -27,13 +27,12 @@ from layerwise.stack import Stack
 def weight_norms(stack: Stack, *, seed: int = 0) -> list[Score]:
     """Compute the norm and the effective rank of every layer of `stack`; `seed` draws the null.
 
-    Raises `MeasureError` for fewer than 4 layers, layers without matrices, and weights that are not finite.
+    Raises `MeasureError` for layers without matrices, and weights that are not finite.
     """
     return list(norm_rows(StackTensors(stack), twin_tensors(stack, seed)))
 
 
 def norm_rows(tensors: StackTensors, twin: StackTensors | None = None) -> Iterator[Score]:
-    require_depth(tensors, "norm")
     by_layer = {layer: _layer_figures(tensors, layer) for layer in range(tensors.depth)}
     if not any(by_layer.values()):
         raise MeasureError(f"layers must have weight matrices to have a norm, got {tensors.depth} layers without any.")

@@ -52,8 +52,8 @@ from layerwise.stack import Stack
 def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
     """Compute how well neighboring layers predict a layer's weights.
 
-    `seed` draws rows, permutations, orders and the random twin (no rows if a model has none). Raises `MeasureError` for
-    fewer than 4 layers, without a weight matrix of equal shape in all layers, and for weights that are not finite.
+    `seed` draws rows, permutations, orders and the random twin (no rows if a model has none). Raises
+    `MeasureError` without a weight matrix of equal shape in all layers, and for weights that are not finite.
     """
     return list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 

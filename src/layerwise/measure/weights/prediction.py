@@ -154,8 +154,8 @@ _GROUPS = 5
 def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
     """Return the predicted weights of `layer` by parameter name, with stored shapes and dtype; nothing is random.
 
-    Only tensor types of one shape in all layers are predicted. Raises `MeasureError` for fewer than 4 layers, layers of
-    unlike shapes, and weights that are not finite.
+    Only tensor types of one shape in all layers are predicted. Raises `MeasureError` for layers of unlike
+    shapes, and weights that are not finite.
     """
     tensors = StackTensors(stack)
     types = tensor_types(tensors, "prediction")

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.ranks import FEWEST_LAYERS
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.quantisation import refuse_quantised
@@ -68,20 +67,11 @@ def twin_tensors(stack: Stack, seed: int) -> StackTensors | None:
         return None
 
 
-def require_depth(tensors: StackTensors, measure: str) -> None:
-    if tensors.depth < FEWEST_LAYERS:
-        raise MeasureError(
-            f"{measure} needs at least {FEWEST_LAYERS} layers to compare, and this model has {tensors.depth}: "
-            "leave it out for this model"
-        )
-
-
 def tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, ...]:
     """Return the tensor types of equal shape in every layer, in the order of the first layer.
 
-    Raises `MeasureError` naming `measure` for fewer than 4 layers, and if no type is left.
+    Raises `MeasureError` naming `measure` if no type is left.
     """
-    require_depth(tensors, measure)
     first = tensors.shapes(0)
     others = [tensors.shapes(layer) for layer in range(1, tensors.depth)]
     types = tuple(
