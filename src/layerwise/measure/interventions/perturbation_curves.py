@@ -28,7 +28,6 @@ from layerwise.measure.interventions.intervention import (
 from layerwise.measure.interventions.perturbations import STRATEGIES, Perturbations, Strategy
 from layerwise.measure.language.evaluation_data import EvalData, minibatches
 from layerwise.measure.stats.effects import ArmLosses, differences
-from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer
 from layerwise.results.rows import Loss, Score
@@ -82,7 +81,7 @@ def perturbation_curves(
     split. `seed` draws the noise and the resamples. Raises `MeasureError` for weights that are not finite.
     """
     chosen = range(stack.depth) if layers is None else layers
-    displacements = Perturbations(stack, seed, predict_layer)
+    displacements = Perturbations(stack, seed)
     moves = [
         _moved(displacements, layer, strategy, size)
         for layer in chosen
@@ -109,7 +108,7 @@ def joint_manipulation(
     With the `seed` of `perturbation_curves` each layer changes as by itself. A strategy that cannot reach the small
     size on all layers has no losses.
     """
-    displacements = Perturbations(stack, seed, predict_layer)
+    displacements = Perturbations(stack, seed)
     together = []
     for strategy in STRATEGIES:
         there = [size for size in SIZES if all(displacements.exists(layer, strategy, size) for layer in layers)]

@@ -5,13 +5,13 @@ noise        a Gaussian direction, every matrix in proportion to its own norm
 low_rank     each matrix towards its best approximation of the highest rank that is at least so far away
 interpolate  towards the mean of the two neighbouring layers (the one neighbour, at an end)
 copy         towards the layer before (the first: towards the second)
-predict      towards a ridge prediction from other layers, see `layerwise.measure.weights.predictability`
+predict      towards a ridge prediction from other layers, see `layerwise.measure.weights.prediction`
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Literal, get_args
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.measure.recovery.damage import generator
 from layerwise.measure.stats.float64 import exact
+from layerwise.measure.weights.prediction import predict_layer
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
 
@@ -28,7 +29,6 @@ Strategy = Literal["scale", "noise", "low_rank", "interpolate", "copy", "predict
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 Weights = Mapping[str, Tensor]
-Predict = Callable[[Stack, int], Weights]
 
 
 def matrices(stack: Stack, layer: int) -> dict[str, Tensor]:
@@ -53,27 +53,12 @@ def relative_size(changed: Weights, weights: Weights) -> float:
     return distance / _norm([exact(weight) for weight in weights.values()])
 
 
-def towards(weights: Weights, end: Weights, size: float) -> dict[str, Tensor] | None:
-    """The point at relative distance `size` on the line from `weights` to `end`; `None` where it lies beyond `end`."""
-    reach = relative_size(end, weights)
-    if size == 0:
-        return dict(weights)
-    if reach < size:
-        return None
-    share = size / reach
-    return {name: weight + share * (end[name] - weight) for name, weight in weights.items()}
-
-
 class Perturbations:
-    """The moved weights of every layer of one model, by strategy and size.
+    """The moved weights of every layer of one model, by strategy and size; `seed` draws the noise."""
 
-    `predict` returns the predicted weights of a layer; `seed` draws the noise.
-    """
-
-    def __init__(self, stack: Stack, seed: int, predict: Predict | None = None) -> None:
+    def __init__(self, stack: Stack, seed: int) -> None:
         self._stack = stack
         self._seed = seed
-        self._predict = predict
         # float64 is large: keep a layer only while its neighbors read it, and only the last layer's decompositions.
         self._matrices = lru_cache(maxsize=3)(partial(matrices, stack))
         self._spectra = lru_cache(maxsize=1)(self._decomposed)
@@ -87,21 +72,18 @@ class Perturbations:
         return reach is not None and reach >= size
 
     def at(self, layer: int, strategy: Strategy, size: float) -> dict[str, Tensor]:
-        """Return the moved matrices. Raises `MeasureError` where the strategy does not move that far (`exists`)."""
+        """Return the moved matrices; the strategy must move that far (`exists`)."""
         weights = self._matrices(layer)
-        moved: dict[str, Tensor] | None
         if strategy == "scale":
-            moved = {name: weight * (1 - size) for name, weight in weights.items()}
-        elif strategy == "noise":
-            moved = {name: weight + size * noise for (name, weight), noise in self._noise(layer, weights)}
-        elif strategy == "low_rank":
-            moved = self._low_rank(layer, weights, size)
-        else:
-            end = self._end(layer, strategy)
-            moved = None if end is None else towards(weights, end, size)
-        if moved is None:
-            raise MeasureError(f"{strategy} of layer {layer} does not move as far as size {size:g}; ask for less")
-        return moved
+            return {name: weight * (1 - size) for name, weight in weights.items()}
+        if strategy == "noise":
+            return {name: weight + size * noise for (name, weight), noise in self._noise(layer, weights)}
+        if strategy == "low_rank":
+            return self._low_rank(layer, weights, size)
+        end = self._end(layer, strategy)
+        assert end is not None, "the line exists"
+        share = size / relative_size(end, weights)
+        return {name: weight + share * (end[name] - weight) for name, weight in weights.items()}
 
     def _measured_reach(self, layer: int, strategy: Strategy) -> float | None:
         weights = self._matrices(layer)
@@ -120,9 +102,7 @@ class Perturbations:
             pairs.append(((name, weight), noise * (weight.norm() / noise.norm())))
         return pairs
 
-    def _low_rank(self, layer: int, weights: Weights, size: float) -> dict[str, Tensor] | None:
-        if size > 1:
-            return None
+    def _low_rank(self, layer: int, weights: Weights, size: float) -> dict[str, Tensor]:
         moved = {}
         for name, (left, values, right) in self._spectra(layer).items():
             if not values.any():
@@ -133,7 +113,7 @@ class Perturbations:
             tails = squares.flip(0).cumsum(0).flip(0)
             distances = torch.cat([(tails / tails[0]).sqrt(), torch.zeros_like(values[:1])])
             rank = _highest_rank(distances, size, rows=len(left))
-            share = min(1.0, size / float(distances[rank])) if size else 0.0
+            share = min(1.0, size / float(distances[rank]))
             kept = torch.where(torch.arange(len(values), device=values.device) < rank, values, values * (1 - share))
             moved[name] = ((left * kept) @ right).reshape(weights[name].shape)
         return moved
@@ -146,10 +126,8 @@ class Perturbations:
         return factors
 
     def _predicted(self, layer: int) -> Weights | None:
-        if self._predict is None:
-            return None
         try:
-            return self._predict(self._stack, layer)
+            return predict_layer(self._stack, layer)
         except MeasureError:  # this layer has no neighbours to be predicted from
             return None
 
@@ -175,11 +153,9 @@ def _highest_rank(distances: Tensor, size: float, rows: int) -> int:
     value for each row or column, whichever are more, times the norm over `len(distances)` values.
 
     >>> distances = torch.tensor([1.0, 0.6, 0.0], dtype=torch.float64)
-    >>> [_highest_rank(distances, size, rows=2) for size in (1.0, 0.7, 0.6, 0.6 + 1e-16, 0.5, 0.0)]
-    [0, 0, 1, 1, 1, 2]
+    >>> [_highest_rank(distances, size, rows=2) for size in (1.0, 0.7, 0.6, 0.6 + 1e-16, 0.5)]
+    [0, 0, 1, 1, 1]
     """
-    if not size:
-        return len(distances) - 1
     known = torch.finfo(distances.dtype).eps * max(rows, len(distances)) * math.sqrt(len(distances))
     return int(((distances >= size - known) & (distances > 0)).nonzero().max())
 
