@@ -16,7 +16,6 @@ from layerwise.data.splits import Splits
 from layerwise.measure.activations import attention_by_position as module
 from layerwise.measure.activations.attention_by_position import attention_by_position, attention_sums, distances_of
 from layerwise.measure.activations.by_position import BASES, branch_norms, probed, rotations, rotations_of
-from layerwise.measure.activations.embedding import outputs_by_position
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.stack import Stack, load
 from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
@@ -101,16 +100,6 @@ def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
     assert len(notes) == 1
     assert notes[0].measure == "branches"
     assert notes[0].text.startswith("turning: ")
-
-
-def test_nothing_stays_on_the_model() -> None:
-    stack = vit()
-    before = stack.model(PIXELS).logits
-    branch_norms(stack, "vit", IMAGES, collate)
-    outputs_by_position(stack, [1], IMAGES, collate, count=4)
-    hooks = [hook for module in stack.model.modules() for hook in module._forward_hooks.values()]
-    assert hooks == []
-    assert torch.equal(stack.model(PIXELS).logits, before)
 
 
 def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from layerwise.measure.activations.by_position import rotations_of
-from layerwise.measure.interventions import worth_by_position as module
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.worth_by_position import UNITS, worth_by_position
 from layerwise.plan.edits import skip
-from layerwise.stack import Stack
 from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
 
 SPLITS = splits(24)
@@ -35,13 +33,6 @@ def test_worth_is_the_loss_without_the_layer_at_its_position() -> None:
             for position, layer in enumerate(plan.order()):
                 without = evaluate(stack, skip(plan, layer), part, SPLITS.collate).mean_nll
                 assert tables.worth[unit, layer, position] == pytest.approx(without - whole, rel=1e-3, abs=1e-5)
-
-
-def test_the_head_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_for: list[Stack] = []
-    monkeypatch.setattr(module, "find_head", looked_for.append)
-    worth_by_position(turning(3), SPLITS.test, SPLITS.collate)
-    assert len(looked_for) == 1
 
 
 def test_a_survey_keeps_the_tables(tmp_path) -> None:  # type: ignore[no-untyped-def]

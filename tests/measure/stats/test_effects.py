@@ -99,16 +99,6 @@ def test_the_same_seed_gives_the_same_rows_whatever_the_order() -> None:
     assert effects(rows, BASE, seed=3) != effects(rows, BASE, seed=4)
 
 
-def test_every_row_can_be_stored() -> None:
-    scores = effects(losses() + losses("code", documents=4, windows=1), BASE)
-    keys = [(score.measure, score.plan, score.task, score.metric) for score in scores]
-    assert len(set(keys)) == len(keys)
-    assert {score.measure for score in scores} == {"effect"}
-    for score in scores:
-        for value in (score.value, score.low, score.high, score.p, score.p_adjusted, score.mde):
-            assert value is None or (type(value) is float and math.isfinite(value))
-
-
 def test_tasks_are_pooled_and_do_not_change_each_other() -> None:
     prose, code = losses("prose"), losses("code", seed=1)
     both = effects(prose + code, BASE)

@@ -1,6 +1,5 @@
 """Assessments: every model surveyed once, whatever stops it, and the rows that come of it."""
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -160,7 +159,7 @@ def test_a_survey_answers_for_its_questions_data_and_numerics_alone(ask: Ask, tm
 
 def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
-        without.setitem(sys.modules, "umap", None)
+        without.setattr("layerwise.measure.activations.embedding.find_spec", lambda name: None)
         ask("baseline/0")
         assert not scores(run, "embedding")
         assert len(run.store.notes("embedding")) == 1

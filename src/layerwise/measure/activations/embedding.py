@@ -104,10 +104,7 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
 
 
 def umap_installed() -> bool:
-    try:
-        return find_spec("umap") is not None
-    except ValueError:  # a module that was put in its place without a specification
-        return False
+    return find_spec("umap") is not None
 
 
 def outputs_by_position(
