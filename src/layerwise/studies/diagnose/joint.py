@@ -9,6 +9,7 @@ A redundant set is chosen on one half of the text (single effects sum to less th
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,9 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
 ACCUMULATION, REDUNDANT = "error_accumulation", "redundant_sets"
+RANDOM_SETS = 20
+"""Random sets for each chosen one: another random set falls between their least and most in 19 of 21 cases."""
+
 LEAST = 1e-3
 """Nats per token: damage that is smaller has no shares."""
 
@@ -80,6 +84,21 @@ def redundant_layers(ranking: Mapping[int, float]) -> tuple[int, ...]:
 
 def least_effective(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
     return tuple(sorted(sorted(ranking, key=ranking.__getitem__)[: chosen_size(ranking, most)]))
+
+
+def random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
+    """Draw `RANDOM_SETS` distinct sets of `size` layers; return all sets where there are no more than that.
+
+    >>> random_sets(3, 2, seed=0)
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    if math.comb(depth, size) <= RANDOM_SETS:
+        return list(itertools.combinations(range(depth), size))
+    draw = np.random.default_rng([seed, depth, size])
+    sets: dict[tuple[int, ...], None] = {}
+    while len(sets) < RANDOM_SETS:
+        sets.setdefault(tuple(sorted(draw.choice(depth, size=size, replace=False).tolist())))
+    return list(sets)
 
 
 def redundant_sets(

@@ -14,10 +14,9 @@ from layerwise.measure.contrasts.contrast import ArmEffects, arms
 from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation, racing
-from layerwise.measure.interventions.intervention import intervention_losses
+from layerwise.measure.interventions.intervention import JointIntervention, intervention_losses
 from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
-from layerwise.measure.interventions.redundancy import measure_plans, random_sets, skipping
 from layerwise.measure.language.evaluation_data import CONTEXT, EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import RecoveryCache, recovery
@@ -25,6 +24,8 @@ from layerwise.measure.stats import verdicts
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.norms import weight_norms
 from layerwise.measure.weights.predictability import predictability
+from layerwise.plan import Plan
+from layerwise.plan.edits import skip
 from layerwise.results import Score
 from layerwise.results.vocabulary import MARGIN, PROBING, RACING, VERDICT
 from layerwise.studies.diagnose import joint
@@ -72,11 +73,11 @@ def _ablation(context: PartContext) -> None:
     losses = ablation.ablation_losses(stack, context.text, seed=seed, cache=context.cache())
     context.store("ablation", ablation.ablation_of(stack, losses, seed=seed))
     measured = {row.plan for row in losses}
-    skip, average, random = (
+    skipped, average, random = (
         {layer: key for layer, key in ablation.intervention_keys(stack.depth, name).items() if key in measured}
         for name in ("skip", "neighbour_average", "random")
     )
-    rows = core(losses, context.baseline, skip, average, random, margin=context.min_effect, seed=seed)
+    rows = core(losses, context.baseline, skipped, average, random, margin=context.min_effect, seed=seed)
     context.store_contrast(CORE, rows)
     keys = ablation.skip_keys(stack.depth)
     effects = ArmEffects.of(losses, context.baseline, seed=seed)
@@ -142,11 +143,15 @@ def _redundancy(context: PartContext) -> None:
     first, second = split(context.text, seed)
     ranking = _skip_effects(context, first)
     layers = joint.least_effective(ranking, max(2, stack.depth // 2))
-    plans = [skipping(stack.depth, each) for each in (layers, *random_sets(stack.depth, len(layers), seed=seed))]
+    skips, sets = ablation.skips(stack.depth), [layers, *joint.random_sets(stack.depth, len(layers), seed)]
+    chosen, *random = plans = [str(skip(Plan.identity(stack.depth), *each)) for each in sets]
+    together = {
+        plan: JointIntervention(plan, tuple(skips[layer] for layer in each))
+        for plan, each in zip(plans, sets, strict=True)
+    }
     fresh = sample(second, context.curve_tokens, seed)
     _note_too_little(context, fresh, parts=2)
-    measure_plans(stack, fresh, plans, context.cache())
-    chosen, *random = map(str, plans)
+    intervention_losses(stack, list(together.values()), fresh, context.cache())
     rows = joint.redundant_sets(_effects(context), chosen, random, ranking, len(layers))
     context.store_contrast(joint.REDUNDANT, rows)
 

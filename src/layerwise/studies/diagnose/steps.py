@@ -18,7 +18,6 @@ from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
-from layerwise.measure.interventions.redundancy import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, refuse_too_little, tokenize
 from layerwise.measure.own_batches import own_batches
@@ -34,7 +33,7 @@ from layerwise.runner.reporter import describe_data, describe_model, describe_re
 from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
-from layerwise.studies.diagnose import agreement
+from layerwise.studies.diagnose import agreement, joint
 from layerwise.studies.diagnose.context import FINISHED, TIMES, PartContext, PartSettings, find_finished
 from layerwise.studies.diagnose.part_names import (
     CURVE_PARTS,
@@ -162,7 +161,7 @@ def _count_variants(part: str, settings: PartSettings, depth: int, tokens: int) 
             depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
             short,
         ),
-        "redundancy": (1 + RANDOM_SETS, short),
+        "redundancy": (1 + joint.RANDOM_SETS, short),
     }
     return counts.get(part, (0, tokens))
 

@@ -1,5 +1,6 @@
 """The claims on jointly changed layers and dissimilarity, in simulated worlds with known answers."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from layerwise.measure.contrasts.contrast import ArmEffects
 from layerwise.measure.contrasts.layers import importance_range
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.joint import accumulation, redundant_sets, scaling
+from layerwise.studies.diagnose.joint import accumulation, random_sets, redundant_sets, scaling
 from page.claims import truths
 from page.claims.documents import part
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
@@ -96,3 +97,11 @@ def test_without_a_set_or_a_rival_there_are_no_rows() -> None:
     keys = ["0=scale:0.1", "0=noise:1", "0=gate:0.9"]
     assert scaling(planted([0.1, 3.0], 0, keys=keys)) == []
     assert redundant_sets(ArmEffects.of([], "0-5", seed=0), "0 4 5", SETS, RANKING, 3) == []
+
+
+def test_random_sets_are_distinct_and_drawn_from_the_seed() -> None:
+    drawn = random_sets(12, 4, seed=0)
+    assert len(drawn) == len(set(drawn)) == 20
+    assert all(len(set(layers)) == 4 and list(layers) == sorted(layers) for layers in drawn)
+    assert drawn == random_sets(12, 4, seed=0) != random_sets(12, 4, seed=1)
+    assert random_sets(6, 3, seed=0) == list(itertools.combinations(range(6), 3))
