@@ -34,19 +34,11 @@ from layerwise.plan.samplers import LAYOUTS, RULES, layer_subset, node_layout, s
 from layerwise.results.vocabulary import RANDOM_ORDER, SEQUENTIAL
 from layerwise.stack import Stack
 
-SEEDS = 2**32
-"""Seeds lie below this: what numpy draws by takes no larger one."""
-
-
-def check_counts(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise MeasureError(f"{name} is {count}; write a number of 1 or more")
-
 
 @dataclass(frozen=True, slots=True)
 class EvaluationGrid:
     """The conditions that a survey evaluates.
+
     `orders` counts the fixed orders, `draws` the batches at least if every batch draws, `kept` the numbers of layers
     kept (`None`: all below the depth) by `rules`; with `layers` each layer is skipped and put at every position;
     `nodes` are numbers of nodes, each of which is lost.
@@ -59,11 +51,6 @@ class EvaluationGrid:
     layers: bool = True
     seed: int = 0
     nodes: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.seed < SEEDS:
-            raise MeasureError(f"a seed is a whole number from 0 to {SEEDS - 1}, and {self.seed} was asked for")
-        check_counts(orders=self.orders, draws=self.draws)
 
     def batch_size(self, examples: int) -> int:
         return max(1, min(BATCH, examples // self.draws))
