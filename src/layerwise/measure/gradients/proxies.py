@@ -1,7 +1,7 @@
 """Compute cheap proxies of layer importance from one forward and one backward pass.
 
     block_influence, angular_distance   see `measure.activations.block_influence`
-    gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `GateGradients`
+    gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `survey`
 
 `layerwise diagnose` compares them with the effect of skipping. Null: `random_twin`.
 """
@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch, LabelledBatch
-from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import captured_batch, check_finite, counted_tokens, some_windows
@@ -34,7 +34,7 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import NO_EFFECT, PROXIES, RANDOM_TWIN
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
-from layerwise.stack.branches import Branches, Edit, edited
+from layerwise.stack.branches import Branches, edited
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
@@ -138,19 +138,15 @@ def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
 def _branch_gates(
     stack: Stack, layer: int, branches: Branches | None, gates: dict[Gate, Tensor], windows: int
 ) -> Iterator[None]:
+    def note(part: Sublayer, output: Tensor) -> Tensor:
+        _note_gate(gates, (layer, part), output, output.detach(), windows)
+        return output
+
     block = block_list(stack.model, stack.path)[layer]
     with ExitStack() as edits:
         for part, path in ({} if branches is None else branches.paths[layer]).items():
-            edits.enter_context(edited(block, path, _noting(gates, (layer, part), windows)))
+            edits.enter_context(edited(block, path, partial(note, part)))
         yield
-
-
-def _noting(gates: dict[Gate, Tensor], gate: Gate, windows: int) -> Edit:
-    def note(output: Tensor) -> Tensor:
-        _note_gate(gates, gate, output, output.detach(), windows)
-        return output
-
-    return note
 
 
 def _note_gate(gates: dict[Gate, Tensor], gate: Gate, output: Tensor, added: Tensor, windows: int) -> None:
@@ -197,15 +193,49 @@ def find_branches(stack: Stack, data: EvalData) -> Branches | None:
 def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
     """Compute the proxies from one pass over `data`, without nulls of a twin. Parameters' `grad` is not changed.
 
-    Without `branches`, gates are whole layers.
+    Without `branches`, gates are whole layers. With alpha the factor of what a layer (or branch) adds to the residual
+    stream, and windows w:
+
+        gate_gradient = -dL/dalpha at alpha = 1        exact if L is linear in alpha; about 0 for a converged model
+        gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens
+
+    (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; Molchanov et al. 2019, arXiv 1906.10771, square it.)
+    The sensitivity only ranks the layers of one model: longer windows average more away. Gradient: bootstrap intervals
+    over documents, p by sign flips (Holm over gates), null band against `no_effect`. Sensitivity: Student's interval
+    over documents; its null is the random twin.
     """
-    turning, gates = BlockInfluence(stack.depth), GateGradients()
+    turning, gradients, sizes = BlockInfluence(stack.depth), WindowSums(), WindowSums()
+    gates: list[Gate] = []
     with evaluating(stack.model), differentiable(stack):
         for part in (part for batch in data.batches for part in in_parts(stack, batch)):
             passed = backward(stack, part, branches)
             turning.add(passed.states, counted_tokens(part.inputs, passed.states[0]), part.windows)
-            gates.add(passed.gates, part.windows)
-    return [*turning.scores(), *gates.scores(seed)]
+            gates = sorted(passed.gates, key=lambda gate: (gate[0], gate[1] or ""))
+            home = passed.gates[gates[0]].device  # of a model that is spread over several
+            slopes = torch.stack([passed.gates[gate].to(home) for gate in gates])
+            scored = torch.tensor([window.scored for window in part.windows], device="cpu")
+            # Subtracted from zero, so that a gate without any effect has the score 0 and not -0.
+            gradients.add(0.0 - slopes, scored, part.windows)
+            sizes.add(slopes.abs(), scored, part.windows)
+    about: list[dict[str, Any]] = [{"layer": layer, "part": part} for layer, part in gates]
+    sensitivities = sizes.scores(PROXIES, "gate_sensitivity", about)
+    return [*turning.scores(), *_gradient_rows(gradients, about, seed), *sensitivities]
+
+
+def _gradient_rows(sums: WindowSums, gates: Sequence[Mapping[str, Any]], seed: int) -> list[Score]:
+    above, below = sums.units()
+    if below.size < FEWEST_UNITS:
+        return sums.scores(PROXIES, "gate_gradient", gates)
+    estimate = statistics.paired_bootstrap(above, below, seed=seed)
+    test = statistics.assess_effects(above, below, seed=seed)
+    tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), test.mde.tolist(), strict=True)
+    behind = sums.documents, sums.tokens
+    scores = []
+    for about, own, numbers, band in zip(gates, estimate.each(), tests, test.band.tolist(), strict=True):
+        scores.append(Score(PROXIES, "gate_gradient", *own.row(), *numbers, *behind, **about))
+        if math.isfinite(band):
+            scores.append(Score(PROXIES, "gate_gradient", 0.0, -band, band, against=NO_EFFECT, **about))
+    return scores
 
 
 def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
@@ -217,55 +247,3 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     return [
         replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
     ]
-
-
-class GateGradients:
-    """First-order effect of skipping each layer and branch, and the loss's sensitivity to it, in nats/token.
-
-    With alpha the factor of what a layer (or branch) adds to the residual stream, and windows w:
-
-        gate_gradient = -dL/dalpha at alpha = 1        exact if L is linear in alpha; about 0 for a converged model
-        gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens
-
-    (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; Molchanov et al. 2019, arXiv 1906.10771, square it.)
-    The sensitivity only ranks the layers of one model: longer windows average more away. Gradient: bootstrap intervals
-    over documents, p by sign flips (Holm over gates), null band against `no_effect`. Sensitivity: Student's interval
-    over documents; its null is the random twin.
-    """
-
-    def __init__(self) -> None:
-        self._gates: tuple[Gate, ...] = ()
-        self._sums = WindowSums()
-        self._sizes = WindowSums()
-
-    def add(self, gates: Mapping[Gate, Tensor], windows: Sequence[Window]) -> None:
-        """Count one batch: for each gate the derivative of every window's summed nats by its gate, (batch,)."""
-        self._gates = tuple(sorted(gates, key=lambda gate: (gate[0], gate[1] or "")))
-        scored = torch.tensor([window.scored for window in windows], device="cpu")
-        home = gates[self._gates[0]].device  # of a model that is spread over several
-        slopes = torch.stack([gates[gate].to(home) for gate in self._gates])
-        # Subtracted from zero, so that a gate without any effect has the score 0 and not -0.
-        self._sums.add(0.0 - slopes, scored, windows)
-        self._sizes.add(slopes.abs(), scored, windows)
-
-    def scores(self, seed: int) -> list[Score]:
-        return [*self._gradients(seed), *self._sizes.scores(PROXIES, "gate_sensitivity", self._about)]
-
-    def _gradients(self, seed: int) -> list[Score]:
-        above, below = self._sums.units()
-        if below.size < FEWEST_UNITS:
-            return self._sums.scores(PROXIES, "gate_gradient", self._about)
-        estimate = statistics.paired_bootstrap(above, below, seed=seed)
-        test = statistics.assess_effects(above, below, seed=seed)
-        tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), test.mde.tolist(), strict=True)
-        behind = self._sums.documents, self._sums.tokens
-        scores = []
-        for about, own, numbers, band in zip(self._about, estimate.each(), tests, test.band.tolist(), strict=True):
-            scores.append(Score(PROXIES, "gate_gradient", *own.row(), *numbers, *behind, **about))
-            if math.isfinite(band):
-                scores.append(Score(PROXIES, "gate_gradient", 0.0, -band, band, against=NO_EFFECT, **about))
-        return scores
-
-    @property
-    def _about(self) -> list[dict[str, Any]]:
-        return [{"layer": layer, "part": part} for layer, part in self._gates]
