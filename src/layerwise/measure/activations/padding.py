@@ -77,13 +77,15 @@ def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
         yield Batch(ids, mask, targets, batch.windows[chosen])
 
 
-def check_finite(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
+def check_finite(
+    states: Sequence[Tensor], counted: Tensor, documents: Sequence[str], first: int = 0, under: str = ""
+) -> None:
     """Raise `MeasureError`, naming state and document, for a state not finite at a `counted` token, (batch, seq)."""
-    for number, state in enumerate(states):
-        finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
+    for number, state in enumerate(states, start=first):
+        finite = state.detach().reshape(*state.shape[:2], -1).isfinite().all(dim=2) | ~counted
         if not finite.all():
             row = int((~finite).any(dim=1).nonzero()[0])
             raise MeasureError(
-                f"hidden state {number} is not finite in document {documents[row]!r}: nothing that is "
-                "measured on it would mean anything; load the model in float32, or leave that document out"
+                f"hidden state {number}{under} is not finite in document {documents[row]!r}. Check the "
+                "checkpoint, load the model in float32 (--dtype float32), or leave that document out."
             )

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import counted_states
+from layerwise.measure.activations.padding import check_finite, counted_states
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.activations.zones import FEWEST_STATES, Zones, beyond_walks, contrast_weights, find_zones
 from layerwise.measure.contrasts.contrast import Part, Resampled, first
@@ -67,12 +67,11 @@ def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanSt
         for batch in batches:
             states, counted = counted_states(stack, plan, batch)
             ends = [states[0], *(states[1 + step] for step in kept)]
+            check_finite(ends, counted, [window.document for window in batch.windows], under=f" under {plan}")
             chosen = counted & ~sink_tokens(ends, counted)
             read = [(row, window) for row, window in enumerate(batch.windows) if chosen[row].any()]
             if read:
-                parts = [
-                    _of_row([state[row][chosen[row]] for state in ends[1:]], plan, of.document) for row, of in read
-                ]
+                parts = [_of_row([state[row][chosen[row]] for state in ends[1:]]) for row, _ in read]
                 tokens = chosen.sum(dim=1)[[row for row, _ in read]]
                 sums.add(torch.stack(parts, dim=1), tokens, [window for _, window in read])
     if not sums.documents:
@@ -150,12 +149,8 @@ def _contrasts(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
     ]
 
 
-def _of_row(states: Sequence[Tensor], plan: Plan, document: str) -> Tensor:
+def _of_row(states: Sequence[Tensor]) -> Tensor:
     vectors = torch.stack([wide(state.flatten(1)) for state in states])
-    if not bool(vectors.isfinite().all()):
-        raise MeasureError(
-            f"hidden states under {str(plan)!r} are not finite in document {document!r}; load the model in float32"
-        )
     sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
     by_token = (vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)).transpose(0, 1)
     cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1).sum(dim=0)

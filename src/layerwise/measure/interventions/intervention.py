@@ -18,7 +18,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.measure.activations.padding import captured_batch, counted_tokens
+from layerwise.measure.activations.padding import captured_batch, check_finite, counted_tokens
 from layerwise.measure.interventions.sweep_pieces import state_bytes
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.language.loss import WindowLoss, window_losses
@@ -89,15 +89,8 @@ class BatchWalk:
 
     def _check(self, index: int, state: Tensor) -> None:
         node = self.walk.graph.nodes[index]
-        if index not in self.clean or not isinstance(node, Node):
-            return
-        finite = state.reshape(*state.shape[:2], -1).isfinite().all(dim=2) | ~self.counted
-        if not finite.all():
-            document = self.batch.windows[int((~finite).any(dim=1).nonzero()[0])].document
-            raise MeasureError(
-                f"the model's own state after layer {node.layer} is not finite on document {document!r}; "
-                "check the checkpoint, or use --dtype float32"
-            )
+        if index in self.clean and isinstance(node, Node):
+            check_finite([state], self.counted, [window.document for window in self.batch.windows], node.layer + 1)
 
 
 @dataclass(frozen=True)
