@@ -60,7 +60,7 @@ def test_a_finished_run_becomes_a_schedule(run: Path, file: Path) -> None:
 def test_its_terms_can_be_chosen(run: Path, file: Path) -> None:
     ended = layerwise("train", "schedule", run, "--output", file, "--phases", "8", "--min-effect", "0.17")
     assert ended.code == 0, ended.err
-    assert "8 equal parts" in ended.out
+    assert "in the last 8/8 of the" in ended.out
     # Of eight parts layer 2 has half, with a quarter of the effect, and 3, whose interval ends at 0.16, none.
     assert [(phase.share, phase.trains) for phase in read_schedule(file).phases] == [(0.5, (0,)), (0.5, (0, 2))]
 
