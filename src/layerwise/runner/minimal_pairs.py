@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedTokenizerBase
@@ -16,14 +17,15 @@ from layerwise.errors import DataError
 from layerwise.measure.language.minimal_pairs import (
     CHANCE,
     arm_rows,
-    judge_paradigms,
+    coverage,
+    mean_accuracies,
     paradigm_rows,
-    stored_result,
-    suite_rows,
+    preferences,
 )
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
 from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import ALL, PARADIGM
+from layerwise.stack.placement import release_freed
 
 Opened = tuple[nn.Module, PreTrainedTokenizerBase]
 _LAST = "temperature"
@@ -116,28 +118,26 @@ def _evaluate_model(
     stored = run.store.scores(pairs.suite)
     others = [row for row in stored if not model.has(row)]
     rows = [row for row in stored if model.has(row) and row.kind == PARADIGM]
-    known = {name: stored_result(rows, members) for name, members in pairs.paradigms().items()}
-    results = {name: result for name, result in known.items() if result is not None}
+    done = {row.task for row in rows}
+    scorer, paradigms = SentenceScorer.of(*opened), pairs.paradigms()
+    of: dict[str, Any] = {"arm": model.arm, "seed": model.seed}
+    release_freed()
+    for number, (name, members) in enumerate(paradigms.items()):
+        if name in done:
+            continue
 
-    def report_progress(paradigm: str, share: float) -> None:
-        if progress is not None:
-            progress(f"{model.arm}/{model.seed} {pairs.suite}: {paradigm}", share)
+        def report_progress(share: float, name: str = name, number: int = number) -> None:
+            if progress is not None:
+                label = f"{model.arm}/{model.seed} {pairs.suite}: {name}"
+                progress(label, (number + share) / len(paradigms))
 
-    scorer = SentenceScorer.of(*opened)
-    judged = judge_paradigms(
-        scorer,
-        pairs,
-        tuple(results),
-        temperature=options.temperature,
-        too_long=options.too_long,
-        progress=report_progress,
-    )
-    for result in judged:
-        results[result.paradigm] = result
-        rows += paradigm_rows(pairs.suite, model.arm, model.seed, result)
+        how: dict[str, Any] = {"temperature": options.temperature, "too_long": options.too_long}
+        rows += paradigm_rows(pairs.suite, members, preferences(scorer, members, progress=report_progress, **how), **of)
+        release_freed()
         run.store.replace_scores(pairs.suite, [*others, *rows])
-    rows = suite_rows(pairs, results, opened[1], arm=model.arm, seed=model.seed, temperature=options.temperature)
-    run.store.replace_scores(pairs.suite, [*others, *rows])
+    measured = {"chance": CHANCE, "temperature": options.temperature, **coverage(scorer.tokenizer, pairs)}
+    whole = [Score(pairs.suite, metric, value, **of) for metric, value in measured.items()]
+    run.store.replace_scores(pairs.suite, [*others, *mean_accuracies(pairs.pairs, rows), *rows, *whole])
 
 
 def pairs_table(run: Run, pairs: PairSet) -> str:

@@ -1,31 +1,26 @@
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from transformers import BertConfig, BertForMaskedLM
 
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import MeasureError
 from layerwise.measure.language import minimal_pairs
 from layerwise.measure.language.minimal_pairs import (
-    ParadigmResult,
-    accuracy_rows,
     arm_rows,
     coverage,
     interval,
-    judge_paradigms,
-    paradigm_result,
+    mean_accuracies,
     paradigm_rows,
     preferences,
-    stored_result,
-    suite_rows,
 )
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
 from row_names import named
-from tier import by_tier
 from tiny_tokenizers import character_tokenizer, word_tokenizer
 
 WORDS = ["cat", "cats", "dog", "runs", "run"]
@@ -53,6 +48,16 @@ def knowing(liking: dict[str, float], words: list[str] = WORDS) -> SentenceScore
     return SentenceScorer.of(model, tokenizer)
 
 
+def rows_of(pairs: Sequence[MinimalPair], judgements: np.ndarray, **model: Any) -> list[Score]:
+    names = np.array([pair.paradigm for pair in pairs])
+    paradigms = [
+        row
+        for name, members in PairSet("pairs", "some", tuple(pairs)).paradigms().items()
+        for row in paradigm_rows("pairs", members, judgements[names == name], **model)
+    ]
+    return [*mean_accuracies(pairs, paradigms), *paradigms]
+
+
 def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
     """The model prefers `cat` and `runs`; pairs that turn on those are right, reversed wrong, and order is a tie."""
     pairs = (
@@ -64,18 +69,13 @@ def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
     )
     speaker = knowing({"cat": 2.0, "runs": 1.0})
     assert preferences(speaker, pairs).tolist() == [1.0, 1.0, 0.0, 0.5, 1.0]
-    suite = PairSet("pairs", "five", pairs)
-    results = {each.paradigm: each for each in judge_paradigms(speaker, suite)}
-    rows = suite_rows(suite, results, speaker.tokenizer, arm="planted", seed=0)
+    rows = rows_of(pairs, preferences(speaker, pairs), arm="planted", seed=0)
     found = {(row.kind, row.task, row.metric): row.value for row in rows}
     assert found["paradigm", "number", "accuracy"] == pytest.approx(2 / 3)
     assert found["paradigm", "order", "accuracy"] == 0.5
     assert found["paradigm", "order", "ties"] == 1.0
     assert found["phenomenon", "agreement", "accuracy"] == pytest.approx((2 / 3 + 1) / 2)
     assert found[None, "all", "accuracy"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3), "paradigms weigh the same"
-    assert found[None, "all", "chance"] == 0.5
-    assert found[None, "all", "temperature"] == 1.0
-    assert found[None, "all", "coverage"] == found[None, "all", "whole_words"] == 1.0
     assert {named(row) for row in rows} == {"planted/0"}
 
 
@@ -87,34 +87,19 @@ def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert preferences(speaker, [MinimalPair("cat", "dog", "a")] * 4).tolist() == [0.5, 0.5, 1.0, 0.0]
 
 
-def test_paradigms_that_are_there_are_not_judged_again() -> None:
-    pairs = PairSet("pairs", "p", (MinimalPair("cat", "dog", "a"), MinimalPair("cat", "run", "b")))
-    told: list[tuple[str, float]] = []
-    judged = judge_paradigms(knowing({"cat": 1.0}), pairs, ["a"], progress=lambda *step: told.append(step))
-    assert list(judged) == [ParadigmResult("b", "b", right=1, tied=0, wrong=0)]
-    assert told[-1] == ("b", 1.0)
-
-
-@settings(max_examples=by_tier(fast=6, nightly=100), deadline=None)
-@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 3))
-def test_rows_say_everything_of_a_verdict(right: int, tied: int, wrong: int, skipped: int) -> None:
-    if right + tied + wrong == 0:
-        return
-    pairs = (MinimalPair("a", "b", "uid", "term"),)
-    given = ParadigmResult("uid", "term", right, tied, wrong, skipped)
-    assert stored_result(paradigm_rows("pairs", "x", 0, given), pairs) == given
-    assert stored_result(paradigm_rows("pairs", "x", 0, given)[:1], pairs) is None
+def paradigm(right: int, tied: int, wrong: int) -> Score:
+    judgements = np.repeat([1.0, 0.5, 0.0], [right, tied, wrong])
+    return paradigm_rows("pairs", [MinimalPair("a", "b", "uid")], judgements)[0]
 
 
 def test_one_paradigm_has_wilsons_interval() -> None:
-    low, high = interval([ParadigmResult("a", "a", 70, 10, 20)])
+    low, high = interval([paradigm(70, 10, 20)])
     found = wilson(75, 100)
     assert (low, high) == (float(found.low), float(found.high))
 
 
 def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> None:
-    strata = [ParadigmResult("a", "a", 300, 0, 700), ParadigmResult("b", "b", 950, 0, 50)]
-    low, high = interval(strata)
+    low, high = interval([paradigm(300, 0, 700), paradigm(950, 0, 50)])
     error = np.sqrt(0.3 * 0.7 / 1000 + 0.95 * 0.05 / 1000) / 2
     assert (low, high) == pytest.approx((0.625 - 1.96 * error, 0.625 + 1.96 * error), abs=2e-3)
     pooled = wilson(1250, 2000)
@@ -122,18 +107,23 @@ def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> Non
 
 
 def test_all_alike_still_has_a_width() -> None:
-    low, high = interval([ParadigmResult("a", "a", 10, 0, 0), ParadigmResult("b", "b", 10, 0, 0)])
+    low, high = interval([paradigm(10, 0, 0), paradigm(10, 0, 0)])
     assert low < 0.95
     assert high == pytest.approx(1.0)
-    low, high = interval([ParadigmResult("a", "a", 3, 0, 0), ParadigmResult("b", "b", 0, 0, 3)])
+    low, high = interval([paradigm(3, 0, 0), paradigm(0, 0, 3)])
     assert low < 0.4 < 0.6 < high, "alike within each paradigm, and still a sample"
 
 
 def test_skipped_pairs_are_counted_and_not_judged() -> None:
     pairs = [MinimalPair("a", "b", "uid")] * 3
-    assert paradigm_result(pairs, np.array([1.0, np.nan, 0.5])) == ParadigmResult("uid", "uid", 1, 1, 0, skipped=1)
+    rows = paradigm_rows("pairs", pairs, np.array([1.0, np.nan, 0.5]))
+    assert [(row.metric, row.value, row.documents) for row in rows] == [
+        ("accuracy", 0.75, 2),
+        ("ties", 0.5, 2),
+        ("skipped", 1.0, None),
+    ]
     with pytest.raises(MeasureError, match="every pair of 'uid' is longer"):
-        paradigm_result(pairs, np.full(3, np.nan))
+        paradigm_rows("pairs", pairs, np.full(3, np.nan))
     speaker = knowing({"cat": 1.0})
     long = MinimalPair("cat " * 30, "dog", "uid")
     found = preferences(speaker, [long, MinimalPair("cat", "dog", "uid")], too_long="skip")
@@ -142,13 +132,14 @@ def test_skipped_pairs_are_counted_and_not_judged() -> None:
 
 
 def test_an_arm_is_the_mean_of_its_seeds() -> None:
+    pairs = [MinimalPair("a", "b", "u", "t")] * 100
     rows = [
-        *accuracy_rows("blimp", "elc", 0, [ParadigmResult("u", "t", 60, 0, 40)]),
-        *accuracy_rows("blimp", "elc", 1, [ParadigmResult("u", "t", 70, 0, 30)]),
-        *accuracy_rows("blimp", "ltg", 0, [ParadigmResult("u", "t", 55, 0, 45)]),
-        Score("blimp", "only_here", 1.0, arm="elc", seed=0),
+        *rows_of(pairs, np.repeat([1.0, 0.0], [60, 40]), arm="elc", seed=0),
+        *rows_of(pairs, np.repeat([1.0, 0.0], [70, 30]), arm="elc", seed=1),
+        *rows_of(pairs, np.repeat([1.0, 0.0], [55, 45]), arm="ltg", seed=0),
+        Score("pairs", "only_here", 1.0, arm="elc", seed=0),
     ]
-    found = {(named(row), row.task, row.metric): row for row in arm_rows("blimp", rows)}
+    found = {(named(row), row.task, row.metric): row for row in arm_rows("pairs", rows)}
     both = found["elc", "all", "accuracy"]
     assert both.value == pytest.approx(0.65)
     assert both.low < 0.02, "Student's interval of two seeds is very wide"

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerwise.data.suites.minimal_pairs import MinimalPair
-from layerwise.measure.language.minimal_pairs import accuracy_rows, paradigm_result, preferred
+from layerwise.measure.language.minimal_pairs import mean_accuracies, paradigm_rows, preferred
 from layerwise.measure.stats.estimate import SampleEstimate, satterthwaite
 from layerwise.measure.stats.statistics import Numbers, holm
 from layerwise.plan import EdgeCut, LayerWeights
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, PARADIGM, RANDOM
+from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, RANDOM
 
 DRAWS = 20
 """Times that equally many edges are removed at random."""
@@ -121,12 +121,14 @@ def _accuracies(
     by_paradigm: dict[str, list[int]] = {}
     for at, pair in enumerate(pairs):
         by_paradigm.setdefault(pair.paradigm, []).append(at)
-    results = [
-        paradigm_result([pairs[at] for at in members], preferred(margins[members])) for members in by_paradigm.values()
+    paradigms = [
+        row
+        for members in by_paradigm.values()
+        for row in paradigm_rows(EDGES, [pairs[at] for at in members], preferred(margins[members]))
     ]
-    for row in accuracy_rows(EDGES, "", None, results):
-        if row.metric == "accuracy" and row.kind != PARADIGM and row.task in groups:
-            yield replace(row, arm=None, kind=None, **of)
+    for row in mean_accuracies(pairs, paradigms):
+        if row.task in groups:
+            yield replace(row, kind=None, **of)
 
 
 def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> SampleEstimate[Numbers]:

@@ -8,8 +8,8 @@ several are averaged with equal weight, as in BLiMP (`interval`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,34 +23,13 @@ from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
 from layerwise.measure.stats.seeds import mean_of_rows
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import PARADIGM, PHENOMENON
-from layerwise.stack.placement import release_freed
+from layerwise.results.vocabulary import ALL, PARADIGM, PHENOMENON
 
 CHANCE = 0.5
 TIES, SKIPPED = "ties", "skipped"
 
 Preferences = NDArray[np.float64]
 """One number a pair: 1 right, 0.5 undecided, 0 wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class ParadigmResult:
-    """How a model judged the pairs of one paradigm: `right`, `tied` and `wrong` of them; `skipped` were too long."""
-
-    paradigm: str
-    phenomenon: str
-    right: int
-    tied: int
-    wrong: int
-    skipped: int = 0
-
-    @property
-    def pairs(self) -> int:
-        return self.right + self.tied + self.wrong
-
-    @property
-    def accuracy(self) -> float:
-        return (self.right + 0.5 * self.tied) / self.pairs
 
 
 def margins(
@@ -92,108 +71,53 @@ def preferred(margins: Numbers) -> Preferences:
     return 0.5 + 0.5 * np.sign(margins)
 
 
-def paradigm_result(pairs: Sequence[MinimalPair], judgements: Preferences) -> ParadigmResult:
-    """The judgements of one paradigm, counted. Raises `MeasureError` when not one of its pairs was judged."""
-    right, tied, wrong = (int((judgements == value).sum()) for value in (1.0, 0.5, 0.0))
-    if not right + tied + wrong:
+def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgements: Preferences, **model: Any) -> list[Score]:
+    """Return the accuracy, the share of ties and any skipped pairs of one paradigm; `model` names its columns.
+
+    Raises `MeasureError` if every pair was skipped.
+    """
+    judged = judgements[~np.isnan(judgements)]
+    if not judged.size:
         raise MeasureError(
             f"every pair of {pairs[0].paradigm!r} is longer than the model's positions; leave the suite out, or take "
             "a model with more positions"
         )
-    skipped = int(np.isnan(judgements).sum())
-    return ParadigmResult(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
-
-
-def judge_paradigms(
-    scorer: SentenceScorer,
-    pairs: PairSet,
-    done: Collection[str] = (),
-    *,
-    temperature: float = 1.0,
-    too_long: TooLong = "refuse",
-    progress: Callable[[str, float], None] | None = None,
-) -> Iterator[ParadigmResult]:
-    """Yield the result of each paradigm that is not `done`; `progress` receives its name and the share of the suite."""
-    paradigms = pairs.paradigms()
-    release_freed()
-    for number, (name, members) in enumerate(paradigms.items()):
-        if name in done:
-            continue
-
-        def report_progress(share: float, name: str = name, number: int = number) -> None:
-            if progress is not None:
-                progress(name, (number + share) / len(paradigms))
-
-        judged = preferences(scorer, members, temperature=temperature, too_long=too_long, progress=report_progress)
-        result = paradigm_result(members, judged)
-        release_freed()
-        yield result
-
-
-def suite_rows(
-    pairs: PairSet,
-    results: Mapping[str, ParadigmResult],
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    arm: str,
-    seed: int | None,
-    temperature: float = 1.0,
-) -> list[Score]:
-    """Return the rows of a model on a suite: accuracies, chance, temperature and coverage (see the module)."""
-    measured = {"chance": CHANCE, "temperature": temperature, **coverage(tokenizer, pairs)}
-    return [
-        *accuracy_rows(pairs.suite, arm, seed, [results[name] for name in pairs.paradigms()]),
-        *(Score(pairs.suite, metric, value, arm=arm, seed=seed) for metric, value in measured.items()),
+    of: dict[str, Any] = {"task": pairs[0].paradigm, "kind": PARADIGM, **model}
+    accuracy = Score(suite, "accuracy", float(judged.mean()), documents=judged.size, **of)
+    rows = [
+        _mean_accuracy([accuracy]),
+        Score(suite, TIES, float((judged == 0.5).mean()), documents=judged.size, **of),
     ]
-
-
-def accuracy_rows(suite: str, arm: str, seed: int | None, verdicts: Sequence[ParadigmResult]) -> list[Score]:
-    model = {"arm": arm, "seed": seed}
-    phenomena: dict[str, list[ParadigmResult]] = {}
-    for each in verdicts:
-        phenomena.setdefault(each.phenomenon, []).append(each)
-    rows = [_accuracy(suite, list(verdicts), **model)]
-    for name, members in phenomena.items():
-        rows.append(_accuracy(suite, members, task=name, kind=PHENOMENON, **model))
-    return [*rows, *(row for each in verdicts for row in paradigm_rows(suite, arm, seed, each))]
-
-
-def paradigm_rows(suite: str, arm: str, seed: int | None, result: ParadigmResult) -> list[Score]:
-    """Return the accuracy, share of ties and any skipped pairs of a paradigm; `stored_result` reads them back."""
-    of: dict[str, Any] = {"task": result.paradigm, "kind": PARADIGM, "arm": arm, "seed": seed}
-    pairs = result.pairs
-    rows = [_accuracy(suite, [result], **of), Score(suite, TIES, result.tied / pairs, documents=pairs, **of)]
-    if result.skipped:
-        rows.append(Score(suite, SKIPPED, float(result.skipped), **of))
+    if skipped := len(judgements) - judged.size:
+        rows.append(Score(suite, SKIPPED, float(skipped), **of))
     return rows
 
 
-def stored_result(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> ParadigmResult | None:
-    """The verdict on `pairs`, those of one paradigm, in the rows of one model; `None` where it is not there."""
-    by_metric = {row.metric: row for row in rows if (row.kind, row.task) == (PARADIGM, pairs[0].paradigm)}
-    accuracy, ties = by_metric.get("accuracy"), by_metric.get(TIES)
-    if accuracy is None or ties is None or accuracy.documents is None:
-        return None
-    tied = round(ties.value * accuracy.documents)
-    right = round(accuracy.value * accuracy.documents - tied / 2)
-    skipped = round(by_metric[SKIPPED].value) if SKIPPED in by_metric else 0
-    wrong = accuracy.documents - tied - right
-    return ParadigmResult(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
+def mean_accuracies(pairs: Sequence[MinimalPair], paradigms: Sequence[Score]) -> list[Score]:
+    """Return the mean accuracy overall and of each phenomenon from the rows of paradigms."""
+    accuracies = [row for row in paradigms if row.metric == "accuracy"]
+    phenomena = {pair.paradigm: pair.phenomenon for pair in pairs}
+    means = [_mean_accuracy(accuracies, task=ALL, kind=None)]
+    for name in dict.fromkeys(phenomena[row.task] for row in accuracies):
+        own = [row for row in accuracies if phenomena[row.task] == name]
+        means.append(_mean_accuracy(own, task=name, kind=PHENOMENON))
+    return means
 
 
-def _accuracy(suite: str, members: Sequence[ParadigmResult], **of: Any) -> Score:
-    value = float(np.mean([each.accuracy for each in members]))
-    low, high = interval(members)
-    return Score(suite, "accuracy", value, low, high, documents=sum(each.pairs for each in members), **of)
+def _mean_accuracy(rows: Sequence[Score], **columns: Any) -> Score:
+    low, high = interval(rows)
+    value, documents = float(np.mean([row.value for row in rows])), sum(row.documents or 0 for row in rows)
+    return replace(rows[0], value=value, low=low, high=high, documents=documents, **columns)
 
 
-def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
+def interval(accuracies: Sequence[Score]) -> tuple[float, float]:
     """Return the 95 % interval of the mean accuracy of paradigms (Zou and Donner 2008), from their Wilson intervals.
 
     low = mean - sqrt(sum_k (accuracy_k - low_k)^2) / n        high = mean + sqrt(sum_k (high_k - accuracy_k)^2) / n
     """
-    shares, lows, highs = np.array([wilson(each.accuracy * each.pairs, each.pairs).row() for each in verdicts]).T
-    mean, count = float(shares.mean()), len(verdicts)
+    counted = [(row.value, row.documents or 0) for row in accuracies]
+    shares, lows, highs = np.array([wilson(value * pairs, pairs).row() for value, pairs in counted]).T
+    mean, count = float(shares.mean()), len(accuracies)
     below, above = np.square(shares - lows).sum(), np.square(highs - shares).sum()
     return mean - float(np.sqrt(below)) / count, mean + float(np.sqrt(above)) / count
 
