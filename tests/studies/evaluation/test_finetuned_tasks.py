@@ -12,6 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.errors import CheckpointError, TrainError
+from layerwise.measure.language.task_summary import task_rows
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
@@ -24,7 +25,6 @@ from layerwise.studies.evaluate.finetuned_tasks import (
     averaged,
     described,
     fine_tuned,
-    rows_of,
     run_task,
 )
 from layerwise.train import fine_tuning
@@ -56,7 +56,8 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def benchmark(
     location: Path, task: ClassificationTask, settings: FineTuningConfig, seed: int, **options: Any
 ) -> list[Score]:
-    return rows_of(*fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **HOW, **options))
+    used, outcome = fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **HOW, **options)
+    return task_rows(used, outcome.labels, outcome.predictions)
 
 
 def _found(rows: list[Score], name: str, metric: str, against: str | None = None) -> Score:
@@ -275,8 +276,8 @@ def test_a_limit_is_said_in_the_note() -> None:
 
 
 def test_a_single_fine_tuning_keeps_the_interval_over_examples() -> None:
-    outcome = FineTuningResult((1, 0, 1, 1), (1, 0, 0, 1), 0.5, 1e-3, 1, 0.1)
-    pieces = [replace(row, arm="name", seed=0, tuning_seed=0) for row in rows_of(planted(), outcome)]
+    scores = task_rows(planted(), (1, 0, 0, 1), (1, 0, 1, 1))
+    pieces = [replace(row, arm="name", seed=0, tuning_seed=0) for row in scores]
     rows = averaged([[pieces]])
     one, *means = (_found(rows, name, "accuracy") for name in ("name/0.0", "name/0", "name"))
     assert [replace(mean, seed=0, tuning_seed=0) for mean in means] == [one, one]

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from layerwise.measure.stats.task_metrics import (
     metric_of,
 )
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ALL, NORMALISED
+from layerwise.results.vocabulary import ALL, CHANCE, NORMALISED
 
 MEAN, MEDIAN = "mean", "median"
 """The metrics over several tasks, of the task `ALL`."""
@@ -110,26 +111,28 @@ def _over(rows: Sequence[Score], metric: str, value: float, low: float | None, h
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TaskScore:
-    """A metric with its interval over test examples, and `chance`: what always giving one answer would score."""
-
-    value: float
-    low: float
-    high: float
-    chance: float
-
-
 def task_value(task: ClassificationTask, metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
     if task.is_regression:
         return correlation_of(metric)(labels, answers)
     return float(metric_of(metric)(confusion_matrix(labels, answers, len(task.labels))))
 
 
-def task_score(task: ClassificationTask, metric: str, labels: Sequence[float], answers: Sequence[float]) -> TaskScore:
-    """Return the metric with its interval; `chance` always gives the commonest training label (any in regression)."""
-    value = task_value(task, metric, labels, answers)
-    if task.is_regression:
-        return TaskScore(value, *correlation_interval(metric, value, len(labels)), 0.0)
-    counts = confusion_matrix(labels, answers, len(task.labels))
-    return TaskScore(value, *interval(metric, counts), guessed(metric, counts, task.commonest))
+def task_rows(task: ClassificationTask, labels: Sequence[float], answers: Sequence[float]) -> list[Score]:
+    """Return each metric with its interval over test examples, and what always giving one answer would score.
+
+    That answer is the commonest training label; in a regression, any.
+    """
+    rows = []
+    for metric in task.metrics:
+        value = task_value(task, metric, labels, answers)
+        if task.is_regression:
+            (low, high), chance = correlation_interval(metric, value, len(labels)), 0.0
+        else:
+            counts = confusion_matrix(labels, answers, len(task.labels))
+            (low, high), chance = interval(metric, counts), guessed(metric, counts, task.commonest)
+        of: dict[str, Any] = {"task": task.name, "documents": len(labels)}
+        rows += [
+            Score(task.measure, metric, value, low, high, **of),
+            Score(task.measure, metric, chance, against=CHANCE, **of),
+        ]
+    return rows

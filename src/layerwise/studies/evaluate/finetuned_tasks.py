@@ -29,7 +29,7 @@ from layerwise.measure.language.task_summary import (
     chance_scale,
     normalised_rows,
     summary_rows,
-    task_score,
+    task_rows,
 )
 from layerwise.measure.stats.seeds import mean_of_rows
 from layerwise.plan import Member, Plan
@@ -95,7 +95,7 @@ def run_task(
             )
             columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "tuning_seed": seed}
             columns |= {} if plan is None else {"plan": str(plan)}
-            pieces.append([replace(row, **columns) for row in rows_of(used, outcome)])
+            pieces.append([replace(row, **columns) for row in task_rows(used, outcome.labels, outcome.predictions)])
             curves += [replace(row, **columns) for row in _curve_rows(used, outcome)]
         rows.append(pieces)
     own = averaged(rows)
@@ -148,18 +148,6 @@ def fine_tuned(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())
     return task, outcome
-
-
-def rows_of(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:
-    examples = len(outcome.labels)
-    rows = []
-    for metric in task.metrics:
-        own = task_score(task, metric, outcome.labels, outcome.predictions)
-        rows += [
-            Score(task.measure, metric, own.value, own.low, own.high, task=task.name, documents=examples),
-            Score(task.measure, metric, own.chance, task=task.name, against=CHANCE, documents=examples),
-        ]
-    return rows
 
 
 def _curve_rows(task: ClassificationTask, outcome: FineTuningResult) -> list[Score]:

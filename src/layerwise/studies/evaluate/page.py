@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -98,15 +98,6 @@ def families(data: ReportData) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.family for each in data.plans if each.family not in (GIVEN, "identity")))
 
 
-def strategies(data: ReportData, named: Sequence[str] = ()) -> tuple[str, ...]:
-    kept = (each for each in data.plans if each.family != "identity" and (not named or each.family in named))
-    return tuple(dict.fromkeys(record.strategy for record in kept))
-
-
-def _trained(data: ReportData) -> str | None:
-    return next((record.plan for record in data.plans if record.family == "identity"), None)
-
-
 @dataclass(frozen=True, slots=True)
 class Taught:
     """One suite of one arm under plans: its rows of the arm itself, and the plans of the run."""
@@ -119,10 +110,11 @@ class Taught:
 
     @classmethod
     def every(cls, data: ReportData) -> Iterator[Taught]:
+        trained = next((record.plan for record in data.plans if record.family == "identity"), None)
         for suite, of in data.rows.where(measure=FINE_TUNED, plan=PRESENT).by("measure").items():
             for arm in of.axis("arm"):
                 rows = data.rows.where(measure=suite, arm=arm, seed=None, tuning_seed=None)
-                yield cls(suite, arm, rows, data.plans, _trained(data))
+                yield cls(suite, arm, rows, data.plans, trained)
 
     def has(self, view: View) -> bool:
         task, metric, condition = view
@@ -189,7 +181,8 @@ def curves(data: ReportData, suite: str) -> Iterator[Score]:
 
 
 def _curve_mark(data: ReportData, suite: str) -> Lines:
-    colours = series_slots(strategies(data))
+    strategies = dict.fromkeys(each.strategy for each in data.plans if each.family != "identity")
+    colours = series_slots(tuple(strategies))
     return Lines(
         name=f"{PLANS}-{suite}",
         title=f"{TASKS[suite]} by the number of layers affected",
