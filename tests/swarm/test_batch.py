@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ from torch import Tensor
 
 from contracts.specimen import EOS, VOCABULARY
 from layerwise.stack import Stack
+from layerwise.swarm.calls import Calling
 from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
 from layerwise.swarm.decoding.head import BatchedHead
-from layerwise.swarm.hop_queue import HopQueue
 from layerwise.swarm.messages import (
-    Done,
     Gone,
     Hop,
     Message,
@@ -28,8 +26,10 @@ from layerwise.swarm.messages import (
     Reply,
     Response,
 )
+from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.batch import batches
 from layerwise.swarm.nodes.node import Node, local_node
+from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.wire import to_tensor
 from swarm.driver import llama, options, passes_of, prompts
 
@@ -49,7 +49,7 @@ def texts(stack: Stack) -> list[list[Pass]]:
 
 
 def _hop(text: int, given: Pass) -> Hop:
-    return Hop(f"text-{text}", given.index, VISITS, given, fresh=given.index == 0)
+    return Hop(f"text-{text}", given.index, VISITS, given)
 
 
 def _node(stack: Stack, texts: Sequence[Sequence[Pass]]) -> Node:
@@ -125,70 +125,55 @@ def test_what_runs_together_is_one_token_of_different_requests(texts: list[list[
 
 
 class _Kept:
-    def __init__(self) -> None:
-        self.calls: list[tuple[list[int], asyncio.Future[Sequence[Response]]]] = []
+    is_over = False
 
-    async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
+    def __init__(self) -> None:
+        self.calls: list[tuple[Sequence[Hop], asyncio.Future[Sequence[Response]]]] = []
+
+    async def call(self, node: str, messages: Sequence[Hop]) -> Sequence[Response]:
         answer: asyncio.Future[Sequence[Response]] = asyncio.get_running_loop().create_future()
-        self.calls.append(([each.number for each in messages if isinstance(each, Hop)], answer))
+        self.calls.append((messages, answer))
         return await answer
 
     @property
-    def sent(self) -> list[list[int]]:
-        return [numbers for numbers, _ in self.calls]
+    def sent(self) -> list[list[str]]:
+        return [[hop.request for hop in hops] for hops, _ in self.calls]
 
     def answer(self, call: int) -> None:
-        numbers, answer = self.calls[call]
-        answer.set_result([Done(f"{number}") for number in numbers])
+        hops, answer = self.calls[call]
+        answer.set_result([Gone("node", hop.request) for hop in hops])
 
 
 async def _settled() -> None:
-    for _ in range(5):
+    for _ in range(9):
         await asyncio.sleep(0)
 
 
 def test_what_gathers_while_a_node_is_at_work_is_sent_together(texts: list[list[Pass]]) -> None:
     async def main() -> None:
-        kept = _Kept()
-        queue = HopQueue("node", kept.call, count())
-        small = [replace(_hop(0, texts[0][1]), number=number) for number in range(6)]
-        prompt = replace(_hop(1, texts[1][0]), number=10)
-        first = [queue.put(hop) for hop in small[:2]]
+        kept, records = _Kept(), NodeRecords(asyncio.get_running_loop().time)
+        records.join("node", [])
+        calling = Calling(kept, records, SwarmSettings(), texts[0][0])  # type: ignore[arg-type]
+
+        def sent(name: str, given: Pass) -> asyncio.Task[Any]:
+            return calling.begin(calling.hop("node", Hop(name, 0, VISITS, given), lambda: False))
+
+        first = [sent(name, texts[0][1]) for name in "ab"]
         await _settled()
-        later = [queue.put(hop) for hop in (small[2], prompt, small[3], small[4])]
-        check = queue.put(small[5], at_once=True)
-        later[2].answer.cancel()
+        assert kept.sent == [["a", "b"]]
+        later = [sent("c", texts[0][1]), sent("prompt", texts[1][0]), *(sent(name, texts[0][1]) for name in "de")]
         await _settled()
-        assert kept.sent == [[0, 1], [5]]
+        later[2].cancel()
+        await _settled()
         kept.answer(0)
         await _settled()
-        assert [each.answer.result() for each in first] == [Done("0"), Done("1")]
-        assert kept.sent[2:] == [[2, 4]]
-        kept.answer(2)
-        await _settled()
-        assert kept.sent[3:] == [[10]]
-        assert [each.order for each in (*first, check, *later)] == [0, 0, 1, 2, 3, -1, 2]
-
-    asyncio.run(main())
-
-
-def test_a_call_that_nobody_waits_for_makes_way_and_one_that_fails_is_an_answer(texts: list[list[Pass]]) -> None:
-    async def main() -> None:
-        kept = _Kept()
-        queue = HopQueue("node", kept.call, count())
-        hops = [replace(_hop(0, texts[0][1]), number=number) for number in range(3)]
-        first = [queue.put(hop) for hop in hops[:2]]
-        await _settled()
-        last = queue.put(hops[2])
-        first[0].answer.cancel()
-        await _settled()
-        assert kept.sent == [[0, 1]]
-        first[1].answer.cancel()
-        await _settled()
-        assert kept.sent == [[0, 1], [2]]
+        assert [task.result() for task in first] == [Gone("node", name) for name in "ab"]
+        assert kept.sent[1:] == [["c", "e"]]
         kept.calls[1][1].set_exception(OSError("no way"))
         await _settled()
-        assert last.answer.result() == Gone("node", "no way")
+        assert later[0].result() == Gone("node", "no way")
+        assert kept.sent[2:] == [["prompt"]]
+        await calling.close()
 
     asyncio.run(main())
 

@@ -1,12 +1,13 @@
 """A thousand drawn schedules of faults: no request is lost, and answers name what the whole model would not write."""
 
-from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import pytest
 
-from layerwise.swarm.messages import Hop, Message, Response
+from layerwise.stack import Capture
 from layerwise.swarm.nodes.local import Fault, Schedule
-from layerwise.swarm.nodes.node import Node
+from layerwise.swarm.request import SwarmRequest
 from swarm.chaos import Trial, violations
 from tier import by_tier
 
@@ -38,17 +39,16 @@ def test_a_schedule_is_the_same_for_the_same_seed() -> None:
     assert first.run()[1] == again.run()[1]
 
 
-def test_a_swarm_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_swarm_that_forgets_a_token_when_it_starts_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), health_seconds=3.0)
     assert not violations(trial)
-    handle = Node.handle_all
+    restart = SwarmRequest.restart
 
-    def forgetful(self: Node, messages: Sequence[Message]) -> Sequence[Response]:
-        answers = handle(self, messages)
-        for message in messages:
-            if isinstance(message, Hop) and message.fresh and message.given.index:
-                self._requests[message.request].forget(message.visits, message.given.index + 1)
-        return answers
+    def forgetful(self: SwarmRequest) -> Capture:
+        recapture: Any = self.recapture
+        ids, inputs = recapture.args
+        self.recapture = partial(recapture.func, ids[:, 1:], {**inputs, "attention_mask": None})
+        return restart(self)
 
-    monkeypatch.setattr(Node, "handle_all", forgetful)
+    monkeypatch.setattr(SwarmRequest, "restart", forgetful)
     assert violations(trial)

@@ -32,7 +32,7 @@ from layerwise.swarm.messages import (
 )
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
-from layerwise.swarm.wire import Calls, encode, joined, selected, to_array, to_tensor
+from layerwise.swarm.wire import Calls, encode, selected, to_array, to_tensor
 from swarm.driver import llama, passes_of, prompts
 
 VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
@@ -55,20 +55,21 @@ def node(stack: Stack) -> Node:
     return node
 
 
-def _hop(number: int, given: Pass, fresh: bool = False, **others: object) -> Hop:
-    return replace(Hop("request", number, VISITS, given, fresh), **others)  # type: ignore[arg-type]
+def _hop(number: int, given: Pass, **others: object) -> Hop:
+    return replace(Hop("request", number, VISITS, given), **others)  # type: ignore[arg-type]
 
 
-def test_a_replay_leaves_what_the_hops_left_that_it_repeats(node: Node, passes: list[Pass], stack: Stack) -> None:
-    """All tokens but the last are replayed at once on a new node."""
-    states = [_state(node.handle(_hop(index, each, fresh=index == 0))) for index, each in enumerate(passes)]
+def test_a_pass_of_all_tokens_leaves_what_the_passes_left_that_it_repeats(
+    node: Node, passes: list[Pass], stack: Stack
+) -> None:
+    states = [_state(node.handle(_hop(index, each))) for index, each in enumerate(passes)]
     captured = stack.capture_pass({"input_ids": prompts(1, 8)[0][:, :7], "use_cache": True, **_empty_cache(stack)})
-    whole = Pass(1, joined([each.state for each in passes[:2]]), encode(captured.calls, [1, 2]))
+    both = to_array(torch.cat([to_tensor(each.state) for each in passes[:2]], dim=1))
     other = Node("other")
     other.handle(load_message(stack, [0, 1, 2]))
-    replayed = _state(other.handle(_hop(5, whole, fresh=True)))
-    torch.testing.assert_close(replayed, torch.cat(states[:2], dim=1))
-    torch.testing.assert_close(_state(other.handle(_hop(6, passes[2]))), states[2])
+    again = _state(other.handle(_hop(5, Pass(0, both, encode(captured.calls, [1, 2])))))
+    torch.testing.assert_close(again, torch.cat(states[:2], dim=1))
+    torch.testing.assert_close(_state(other.handle(_hop(6, replace(passes[2], index=1)))), states[2])
 
 
 def _state(answer: Response) -> torch.Tensor:
@@ -81,16 +82,16 @@ def _empty_cache(stack: Stack) -> dict[str, Any]:
 
 
 def test_a_hop_that_comes_twice_runs_once(node: Node, passes: list[Pass]) -> None:
-    node.handle(_hop(1, passes[0], fresh=True))
+    node.handle(_hop(1, passes[0]))
     second = node.handle(_hop(2, passes[1]))
     assert node.handle(_hop(2, passes[1])) == second
     assert isinstance(node.handle(_hop(3, passes[2])), Reply)
-    late = node.handle(_hop(1, passes[0], fresh=True))
+    late = node.handle(_hop(1, passes[0]))
     assert late == Refused("node", "has run hop 3 of this request; hop 1 came after it")
 
 
 def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: list[Pass]) -> None:
-    node.handle(_hop(1, passes[0], fresh=True))
+    node.handle(_hop(1, passes[0]))
     answer = node.handle(_hop(2, passes[2]))
     assert isinstance(answer, Refused)
     assert "holds 1 of 1, 1 of 2 passes and was sent pass 2" in answer.reason
@@ -105,7 +106,7 @@ def test_caches_have_a_bound_in_bytes_and_a_lease(
 ) -> None:
     one = Node("node")
     one.handle(load_message(stack, [1, 2]))
-    one.handle(_hop(1, passes[0], fresh=True))
+    one.handle(_hop(1, passes[0]))
     each = one.bytes
     assert each == sum(layer.keys.nbytes + layer.values.nbytes for layer in _cache(one, "request").layers[1:3])
     one.handle(Release("request"))
@@ -114,12 +115,12 @@ def test_caches_have_a_bound_in_bytes_and_a_lease(
     node = Node("node", most_bytes=3 * each)
     node.handle(load_message(stack, [1, 2]))
     for name in ("a", "b", "c", "a", "d"):
-        node.handle(replace(_hop(1 + (name == "d"), passes[0], fresh=True), request=name))
+        node.handle(replace(_hop(1 + (name == "d"), passes[0]), request=name))
     assert list(node._requests) == ["c", "a", "d"]
     assert node.bytes == 3 * each
     clock = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: clock + LEASE_SECONDS + 1)
-    node.handle(replace(_hop(1, passes[0], fresh=True), request="e"))
+    node.handle(replace(_hop(1, passes[0]), request="e"))
     assert list(node._requests) == ["e"]
     assert node.bytes == each
 
@@ -129,18 +130,18 @@ def _cache(node: Node, request: str) -> Any:
 
 
 def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: list[Pass]) -> None:
-    answer = node.handle(_hop(1, passes[0], fresh=True, visits=(RemoteVisit(4, RemoteLayer(4)),)))
+    answer = node.handle(_hop(1, passes[0], visits=(RemoteVisit(4, RemoteLayer(4)),)))
     assert answer == Refused("node", "does not hold layer 4", lacks_layers=True)
 
 
 def test_what_goes_wrong_is_an_answer(node: Node, passes: list[Pass]) -> None:
     short = replace(passes[0], state=Array("float32", (1, 2, 4), bytes(32)))
-    assert isinstance(node.handle(_hop(1, short, fresh=True)), Refused)
+    assert isinstance(node.handle(_hop(1, short)), Refused)
     cut = replace(passes[0], state=replace(passes[0].state, data=b""))
-    answer = node.handle(_hop(2, cut, fresh=True))
+    answer = node.handle(_hop(2, cut))
     assert isinstance(answer, Refused)
     assert "0 came" in answer.reason
-    assert isinstance(node.handle(_hop(3, passes[0], fresh=True)), Reply)
+    assert isinstance(node.handle(_hop(3, passes[0])), Reply)
 
 
 def test_a_message_names_no_other_code(stack: Stack) -> None:

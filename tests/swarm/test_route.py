@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,27 +32,24 @@ def visits_of(count: int) -> tuple[RemoteVisit, ...]:
     return tuple(RemoteVisit(number, RemoteLayer(number)) for number in range(count))
 
 
-Extra = Mapping[tuple[str, RemoteVisit], float]
-
-
-def seconds_of(run: Sequence[tuple[RemoteVisit, Offer]], extra: Extra) -> float:
+def seconds_of(run: Sequence[tuple[RemoteVisit, Offer]]) -> float:
     total, before = 0.0, None
-    for visit, offer in run:
+    for _, offer in run:
         if offer is not before:
             total += offer.hop_seconds + offer.waiting * len(offer.layers) * offer.layer_seconds
-        total += offer.layer_seconds + extra.get((offer.node, visit), 0.0)
+        total += offer.layer_seconds
         before = offer
     return total
 
 
-def seconds_of_legs(legs: Sequence[Leg], offers: Sequence[Offer], extra: Extra) -> float:
+def seconds_of_legs(legs: Sequence[Leg], offers: Sequence[Offer]) -> float:
     by_name = {offer.node: offer for offer in offers}
-    return seconds_of([(visit, by_name[leg.node]) for leg in legs for visit in leg.visits], extra)
+    return seconds_of([(visit, by_name[leg.node]) for leg in legs for visit in leg.visits])
 
 
-def brute_force(visits: Sequence[RemoteVisit], offers: Sequence[Offer], extra: Extra) -> float | None:
+def brute_force(visits: Sequence[RemoteVisit], offers: Sequence[Offer]) -> float | None:
     choices = [[(visit, each) for each in offers if visit.layer in each.layers] for visit in visits]
-    return min((seconds_of(run, extra) for run in itertools.product(*choices)), default=None)
+    return min((seconds_of(run) for run in itertools.product(*choices)), default=None)
 
 
 def drawn_offers(chance: random.Random, layers: Sequence[RemoteLayer], nodes: int, replicas: int) -> tuple[Offer, ...]:
@@ -69,26 +66,25 @@ def drawn_offers(chance: random.Random, layers: Sequence[RemoteLayer], nodes: in
 
 
 @st.composite
-def problems(draw: st.DrawFn, most: int = 4) -> tuple[tuple[RemoteVisit, ...], tuple[Offer, ...], Extra]:
+def problems(draw: st.DrawFn, most: int = 4) -> tuple[tuple[RemoteVisit, ...], tuple[Offer, ...]]:
     chance = random.Random(draw(st.integers(0, 10**6)))
     visits = visits_of(draw(st.integers(0, most)))
     layers = [visit.layer for visit in visits if chance.random() < 0.9]
     offers = drawn_offers(chance, layers, nodes=draw(st.integers(2, 4)), replicas=draw(st.integers(1, 2)))
-    extra = {(offer.node, visit): chance.uniform(0, 2) for offer in offers for visit in visits if chance.random() < 0.2}
-    return visits, offers, extra
+    return visits, offers
 
 
 @given(problems())
 def test_any_route_is_the_fastest_and_runs_every_visit_in_order(problem: tuple) -> None:
-    visits, offers, extra = problem
-    legs = cheapest(visits, offers, extra)
-    least = brute_force(visits, offers, extra)
+    visits, offers = problem
+    legs = cheapest(visits, offers)
+    least = brute_force(visits, offers)
     if least is None:
         held = frozenset().union(*(offer.layers for offer in offers))
         assert legs == Uncovered(tuple(each for each in visits if each.layer not in held))
         return
     assert not isinstance(legs, Uncovered)
-    assert seconds_of_legs(legs, offers, extra) == pytest.approx(least, rel=1e-9, abs=1e-9)
+    assert seconds_of_legs(legs, offers) == pytest.approx(least, rel=1e-9, abs=1e-9)
     assert tuple(visit for leg in legs for visit in leg.visits) == visits
     by_name = {offer.node: offer for offer in offers}
     assert all(visit.layer in by_name[leg.node].layers for leg in legs for visit in leg.visits)
@@ -97,11 +93,11 @@ def test_any_route_is_the_fastest_and_runs_every_visit_in_order(problem: tuple) 
 
 @given(problems(most=12))
 def test_a_node_more_never_makes_the_route_slower(problem: tuple) -> None:
-    visits, offers, extra = problem
-    more, fewer = (cheapest(visits, each, extra) for each in (offers, offers[1:]))
+    visits, offers = problem
+    more, fewer = (cheapest(visits, each) for each in (offers, offers[1:]))
     if not isinstance(fewer, Uncovered):
         assert not isinstance(more, Uncovered)
-        assert seconds_of_legs(more, offers, extra) <= seconds_of_legs(fewer, offers, extra) + 1e-9
+        assert seconds_of_legs(more, offers) <= seconds_of_legs(fewer, offers) + 1e-9
 
 
 def test_waiting_hops_make_a_node_slower() -> None:
@@ -252,7 +248,6 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
         for name, value in (("hop_floor", 0.0), ("first_deadline", -1.0), ("first_deadline", math.inf))
     ),
     (SwarmSettings, {"spot_share": 2.0}, "spot_share is 2.0; give a share from 0 to 1"),
-    (SwarmSettings, {"history_bytes": 0}, "history_bytes is 0; give a number from 1"),
     *(
         (ServeSettings, {name: value}, name)
         for name, value in (("port", 70_000), ("temperature", 3.0), ("most_running", 0), ("body_seconds", -1.0))

@@ -179,15 +179,6 @@ def test_images_are_classified_as_in_one_process(vision: Stack) -> None:
     assert torch.equal(found, logits)
 
 
-def test_a_history_that_is_too_long_begins_again_with_the_tokens(demo: Stack) -> None:
-    schedule = Schedule((Fault("node-1", "die", 0.3),))
-    with gather(demo, 8, 2, schedule=schedule, settings=SwarmSettings(history_bytes=5_000)) as swarm:
-        answer = swarm.generate(IDS, max_new_tokens=20, do_sample=False)
-        assert not events(swarm, ["replayed"])
-        assert events(swarm, ["lost"])
-    assert list(answer.tokens) == _generated(demo, "0-11", tokens=20)
-
-
 def test_a_router_whose_layers_are_on_the_disk_sends_them_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,96 +1,105 @@
-"""Comparing a node's answer with those of its replicas, and finding out who is wrong."""
+"""Spot checks: some answers of a node are computed again by another node, and the router's own layers decide.
+
+They find faults (memory, weights, versions), not a malicious node that knows which answers are compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
 from dataclasses import replace
-from itertools import count
-
-import torch
-from torch import Tensor
 
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.messages import Array, Hop, Release, Reply
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.trust import ROUTER, Judgement, is_compared, judge, relative_difference, tolerance
+from layerwise.swarm.request import SwarmRequest
+from layerwise.swarm.trust import agree
 from layerwise.swarm.wire import to_tensor
 
-MOST_REPLICAS = 2
+ROUTER = ""
+"""The name under which the router's own layers answer."""
+
+FIRST_OF = 8
+"""Of so many requests of a node the first pass of one is compared, its first request included."""
 
 
-class ReplicaComparison:
-    """Which hops are compared (a `share` of them, none with 0); a node that is proved wrong is quarantined."""
+class Restart(Exception):
+    """All tokens of a request have to be computed again."""
 
-    def __init__(self, calling: Calling, share: float, seed: int, referee: Node | None) -> None:
-        self.referee = referee
-        self.calling = calling
-        self.members = calling.members
-        self.share, self.seed = share, seed
-        self._numbers = count()
 
-    def chooses(self, node: str, *, begins: bool) -> bool:
-        """Whether the next answer of a node is compared; `begins`: it is the node's first of a request."""
-        if not self.share:
-            return False
-        record = self.members[node]
-        chosen = is_compared(node, record.answers, record.requests if begins else None, self.share, self.seed)
-        record.answers += 1
-        record.requests += begins
-        return chosen
+class SpotChecks:
+    """Compares answers of a `share` of requests from the first pass to the last, and quarantines nodes that are wrong.
 
-    async def wrong(self, node: str, hop: Hop, whole: Hop, reply: Reply) -> frozenset[str]:
-        """Quarantine and return the nodes that a comparison of the answer to `hop` proves wrong.
+    Args:
+        calling: The nodes.
+        share: Share of a node's requests that are compared; with 0 nothing is.
+        seed: Seed of the choice.
+        referee: The router's own layers.
+    """
 
-        Others compute `whole`, all tokens up to those of the hop. Where two answers differ, or agree on zeros, more are
-        asked.
-        """
-        answers: list[tuple[str, Tensor]] = [(node, _wide(reply.state))]
-        others = self.members.holders([visit.layer for visit in hop.visits], node)[:MOST_REPLICAS]
-        given = hop.given.state
-        eps = torch.finfo(getattr(torch, given.dtype)).eps
-        tolerated = tolerance(given.shape[-1], len(hop.visits), eps)
-        judgement = Judgement(frozenset(), frozenset())
-        for other in (*others, node) if others else ():
-            answer = await self._again(other, whole, reply.state.shape[-2])
-            if answer is None:
-                continue
-            answers.append((other, answer))
-            judgement = _judged(answers, tolerated)
-            if judgement.right:
-                break
-        agreed_on_zeros = node in judgement.right and not answers[0][1].any()
-        if (not judgement.right or agreed_on_zeros) and self.referee is not None:
-            judgement = self._refereed(self.referee, whole, answers, tolerated, reply.state.shape[-2])
-        against = f"that of {' and '.join(sorted(judgement.right))}" if judgement.right else "its own or the router's"
+    def __init__(self, calling: Calling, share: float, seed: int, referee: Node) -> None:
+        self.calling, self.members = calling, calling.members
+        self.share, self.seed, self.referee = share, seed, referee
+
+    async def find_wrong(self, request: SwarmRequest, node: str, hop: Hop, reply: Reply) -> frozenset[str]:
+        """Return the nodes that were wrong about `hop`. Raises `Restart` if that takes all tokens so far."""
+        hop = replace(hop, number=reply.number)
+        if hop.given.index:
+            checker = request.checkers.get(hop.visits)
+            if checker is None:
+                return frozenset()
+            other = await self._ask(checker, hop)
+            if other is None:
+                raise Restart
+        else:
+            number = self.members[node].requests
+            self.members[node].requests += 1
+            is_whole = request.is_refereed or random.Random(f"{self.seed} {request.request}").random() < self.share
+            if not self.share or (number % FIRST_OF and not is_whole):
+                return frozenset()
+            checker, other = await self._ask_any(request, node, hop)
+            if is_whole:
+                request.checkers[hop.visits] = checker
+        agrees = _is_same(hop, reply.state, other)
+        if agrees and (checker == ROUTER or any(reply.state.data)):  # two may be broken alike, and return zeros
+            return frozenset()
+        if checker == ROUTER:
+            wrong = {node}
+        elif hop.given.index:
+            request.is_refereed = True
+            raise Restart
+        else:
+            own = self._own(hop)
+            wrong = {name for name, state in ((node, reply.state), (checker, other)) if not _is_same(hop, state, own)}
         what = f"layers {hop.visits[0].layer.name} to {hop.visits[-1].layer.name}"
-        for name in sorted(judgement.wrong):
-            reason = f"{name}: its answer to {what} contradicts {against}"
+        for name in sorted(wrong):
+            reason = f"{name}: its answer to {what} contradicts the router's own layers"
             self.members.change(name, "quarantined", "quarantined", reason)
-        return judgement.wrong
+        return frozenset(wrong)
 
-    def _refereed(
-        self, referee: Node, whole: Hop, answers: list[tuple[str, Tensor]], tolerated: float, tokens: int
-    ) -> Judgement:
-        renamed = self._renamed(whole)
-        own = referee.handle(renamed)
-        referee.handle(Release(renamed.request))
-        if not isinstance(own, Reply):
-            return Judgement(frozenset(), frozenset())
-        return _judged([*answers, (ROUTER, _wide(own.state)[..., -tokens:, :])], tolerated)
+    def release(self, request: SwarmRequest) -> None:
+        self.referee.handle(Release(request.key))
 
-    def _renamed(self, whole: Hop) -> Hop:
-        return replace(whole, request=f"{whole.request}/compared-{next(self._numbers)}", number=0, fresh=True)
+    async def _ask_any(self, request: SwarmRequest, node: str, hop: Hop) -> tuple[str, Array]:
+        layers = [visit.layer for visit in hop.visits]
+        for other in [] if request.is_refereed else self.members.holders(layers, node):
+            request.touched.add(other)
+            answer = await self._ask(other, hop)
+            if answer is not None:
+                return other, answer
+        return ROUTER, self._own(hop)
 
-    async def _again(self, node: str, whole: Hop, tokens: int) -> Tensor | None:
-        response = await self.calling.once(node, self._renamed(whole), leaves=True)
-        return _wide(response.state)[..., -tokens:, :] if isinstance(response, Reply) else None
+    async def _ask(self, checker: str, hop: Hop) -> Array | None:
+        if checker == ROUTER:
+            return self._own(hop)
+        response = await self.calling.hop(checker, hop, lambda: True)
+        return response.state if isinstance(response, Reply) else None
+
+    def _own(self, hop: Hop) -> Array:
+        response = self.referee.handle(hop)
+        if not isinstance(response, Reply):
+            raise RuntimeError(f"the router's own layers did not answer: {response}")
+        return response.state
 
 
-def _judged(answers: Sequence[tuple[str, Tensor]], tolerated: float) -> Judgement:
-    differences = [[relative_difference(left, right) for _, right in answers] for _, left in answers]
-    return judge([name for name, _ in answers], differences, tolerated)
-
-
-def _wide(array: Array) -> Tensor:
-    state = to_tensor(array)
-    return state.to(torch.promote_types(state.dtype, torch.float32))
+def _is_same(hop: Hop, one: Array, other: Array) -> bool:
+    return agree(to_tensor(one), to_tensor(other), len(hop.visits))

@@ -33,7 +33,7 @@ class HealthChecks:
         while True:
             await asyncio.sleep(calling.settings.health_seconds)
             for member in calling.members:
-                if not member.waiting and member.name not in self._filling:
+                if member.began is None and member.name not in self._filling:
                     calling.begin(self._check(member))
             await self._reassign_missing(asyncio.get_running_loop().time())
 

@@ -78,7 +78,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A node's part of forward pass `index` (0: the prompt); in a replay the state has all tokens up to it."""
+    """A node's part of forward pass `index`; pass 0 has all tokens so far, and clears the caches of its visits."""
 
     index: int
     state: Array
@@ -87,9 +87,8 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Run `visits` in order on the state of the pass `given`.
+    """Run `visits` in order on the state of the pass `given`; their caches must hold exactly the earlier passes.
 
-    With `fresh` the node first clears its caches of these visits; otherwise they must hold exactly the earlier passes.
     `number` counts the hops of a request, so that a node drops repeated and outdated ones.
     """
 
@@ -97,7 +96,6 @@ class Hop:
     number: int
     visits: tuple[RemoteVisit, ...]
     given: Pass
-    fresh: bool = False
 
     @property
     def work(self) -> int:

@@ -6,7 +6,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from math import inf
 from statistics import median
 
 from layerwise.swarm.answer import Event, NodeState, NodeView
@@ -31,10 +30,9 @@ MOST_SERVED = 100
 class NodeRecord:
     """One node: its layers, its state, the durations of its hops, and the checks of its answers.
 
-    `owed` maps calls under way to their start and work. `heard` and `before` are the times of the last two answers,
-    `last` and `answered` the last and the greatest call number answered. `process` is the process that answers.
-    `answers` and `requests` count what a `ReplicaComparison` has seen; `served` are the last requests that used its
-    answers.
+    `began` and `work` are those of the call under way, if there is one, and `waiting` counts the hops that wait for
+    an answer. `process` is the process that answers.
+    `requests` counts those of which it ran the first pass; `served` are the last ones that used its answers.
     """
 
     name: str
@@ -42,39 +40,19 @@ class NodeRecord:
     latencies: Latencies
     state: NodeState = "live"
     reason: str = ""
-    owed: dict[int, tuple[float, int]] = field(default_factory=dict)
-    heard: float = -inf
-    before: float = -inf
-    last: int = -1
-    answered: int = -1
-    probed: float = 0.0
+    began: float | None = None
+    work: int = 1
+    waiting: int = 0
     process: str = ""
     hops: int = 0
     failures: int = 0
-    answers: int = 0
     requests: int = 0
     served: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_SERVED))
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
-    @property
-    def waiting(self) -> int:
-        return len(self.owed)
-
-    @property
-    def oldest_work(self) -> int:
-        return next((work for _, work in self.owed.values()), 1)
-
     def silent(self, now: float) -> float:
-        return now - max(self.heard, next(began for began, _ in self.owed.values())) if self.owed else 0.0
-
-    def hear(self, number: int, order: int, now: float) -> float:
-        """Note that hop `number` was answered, whose call was this one in `order`; the seconds since it was made, or
-        since the answer before it. Hops of one call took the same time."""
-        if order != self.last:
-            self.before, self.last = self.heard, order
-        self.heard, self.answered, self.probed = now, max(self.answered, order), 0.0
-        return now - max(self.before, self.owed.pop(number)[0])
+        return 0.0 if self.began is None else now - self.began
 
     def observe(self, seconds: float, reply: Reply, hop: Hop) -> None:
         """Note the duration of a hop, of its layers, and its process; a new process starts without a history."""
@@ -83,7 +61,7 @@ class NodeRecord:
         self.overhead.append(max(seconds - reply.seconds, 0.0))
         self.per_layer.append(reply.seconds / len(hop.visits))
         if self.process and self.process != reply.process:
-            self.answers = 0
+            self.requests = 0
             self.served.clear()
             if self.state == "quarantined":
                 self.state, self.reason = "suspected", "a new process, which is yet to show that it computes"

@@ -5,9 +5,8 @@ Hops that wait at a node count as visits to all its layers, so that a busy node 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -44,20 +43,14 @@ class Uncovered:
     visits: tuple[RemoteVisit, ...]
 
 
-Replay: TypeAlias = Mapping[tuple[str, RemoteVisit], float]
-"""The seconds that a node without a request's history needs to replay it before it can run a visit."""
-
-
-def cheapest(
-    visits: Sequence[RemoteVisit], offers: Collection[Offer], replay: Replay | None = None
-) -> tuple[Leg, ...] | Uncovered:
+def cheapest(visits: Sequence[RemoteVisit], offers: Collection[Offer]) -> tuple[Leg, ...] | Uncovered:
     """Return the legs of the fastest route through `visits`, by dynamic programming over (visit, last node)."""
     nodes = sorted(offers, key=lambda offer: offer.node)
     seconds = np.full((len(visits), len(nodes)), np.inf)
     for column, offer in enumerate(nodes):
         for row, visit in enumerate(visits):
             if visit.layer in offer.layers:
-                seconds[row, column] = offer.layer_seconds + (replay or {}).get((offer.node, visit), 0.0)
+                seconds[row, column] = offer.layer_seconds
     covered = np.isfinite(seconds).any(axis=1)
     if not covered.all():
         return Uncovered(tuple(visit for visit, has_node in zip(visits, covered, strict=True) if not has_node))

@@ -1,14 +1,13 @@
-"""The router sends the states of a request from node to node, and reroutes the rest when a node fails.
+"""The router sends the states of a request from node to node.
 
-The node that takes over replays the earlier passes. A late node is replaced only if another is free. Without a replica
-of a layer the plan continues without it, down to the quorum.
+When a node fails, the nodes that are left compute all tokens so far again, in one pass. A late node is replaced only if
+another is free. Without a replica of a layer the plan continues without it, down to the quorum.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from weakref import WeakSet
 
 import torch
@@ -20,26 +19,18 @@ from layerwise.stack import Capture
 from layerwise.stack.executors.state import Merger, follow
 from layerwise.swarm.answer import Expected
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.comparison import ReplicaComparison
+from layerwise.swarm.comparison import Restart, SpotChecks
 from layerwise.swarm.live_plan import cut_at_seams
-from layerwise.swarm.messages import Array, Hop, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.messages import Array, Hop, Pass, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.node_records import NodeRecord
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.request import RecordedPass, SwarmRequest
-from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest
+from layerwise.swarm.request import SwarmRequest
+from layerwise.swarm.route import Leg, Uncovered, cheapest
 from layerwise.swarm.settings import Quorum
-from layerwise.swarm.wire import encode, parted, to_array, to_tensor
+from layerwise.swarm.wire import encode, selected, to_array, to_tensor
 
 MOST_FAILURES = 3
 """Hops of one pass that a node may fail before the pass goes on without it."""
-
-
-class _Lost(Exception):
-    def __init__(self, layers: Collection[RemoteLayer]) -> None:
-        self.layers = frozenset(layers)
-
-
-class _BeginAgain(Exception):
-    """All tokens so far are to be computed again."""
 
 
 class Router:
@@ -51,14 +42,14 @@ class Router:
         calling: Calling,
         quorum: Quorum,
         expected: Callable[[frozenset[int]], Expected],
-        referee: Node | None = None,
+        referee: Node,
     ) -> None:
         self.calling = calling
         self.members = calling.members
         self.settings = settings = calling.settings
         self.quorum = quorum
         self.expected = expected
-        self.comparison = ReplicaComparison(calling, settings.spot_share, settings.seed, referee)
+        self.checks = SpotChecks(calling, settings.spot_share, settings.seed, referee)
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
 
     async def forward(self, session: SwarmRequest, captured: Capture) -> Tensor:
@@ -66,192 +57,111 @@ class Router:
         self.sessions.add(session)
         tokens = captured.state.shape[1] if captured.state.ndim > 2 else None
         self._rejoin(session)
-        captured = self._anew(session) if session.doubtful else captured
         while True:
-            record = RecordedPass(len(session.passes), encode(captured.calls, session.numbers))
+            if session.must_restart:
+                if session.index:
+                    text = f"{session.tokens} new tokens and the prompt are computed again"
+                    self.members.note("replayed", text, request=session.request)
+                captured = session.restart()
             try:
-                final = await self._walk(session, record, to_array(captured.state))
-                if not session.doubtful:
-                    break
-            except _BeginAgain:
-                pass
-            captured = self._anew(session)
-        session.remember(record, self.settings.history_bytes)
+                final = await self._walk(session, captured)
+            except Restart:
+                session.must_restart = True
+            if not session.must_restart:
+                break
+        session.index += 1
+        session.written.append(session.live)
         session.failures.clear()
         state = to_tensor(final, captured.state.device)
         return state if tokens is None else state[:, -tokens:]
 
     def release(self, session: SwarmRequest) -> None:
         """Tell every node that was sent a part of the request to forget it; nobody waits for that."""
+        self.checks.release(session)
         for node in sorted(session.touched):
             self.calling.begin(self.calling.release(node, session.key))
 
-    def _anew(self, session: SwarmRequest) -> Capture:
-        session.begin_again()
-        return session.recapture()
-
     # -- one pass -------------------------------------------------------------------------------------------------
 
-    async def _walk(self, session: SwarmRequest, record: RecordedPass, entering: Array) -> Array:
-        state, after, groups = entering, None, list[Merger]()
+    async def _walk(self, session: SwarmRequest, captured: Capture) -> Array:
+        arguments = encode(captured.calls, session.numbers)
+        state, after, groups = to_array(captured.state), -1, list[Merger]()
         while True:
-            position = self._position(session, after)
-            if position == len(session.live.visits):
-                break
-            try:
-                leg = self._leg(session, record, position)
-            except _Lost as lost:
-                self._lose(session, lost.layers)
-                if self.settings.on_loss == "recompute" and not session.one_pass:
-                    raise _BeginAgain from lost
-                if groups:  # what a group merges is another thing now
-                    state, after, groups = entering, None, []
+            visits = session.live.visits
+            position = next((number for number, visit in enumerate(visits) if visit.slot > after), None)
+            if position is None:
+                return state
+            leg = self._leg(session, position, in_group=bool(groups))
+            if leg is None:
                 continue
-            record.enter(after, leg.visits[0].slot, state)
-            reached = await self._hop(session, record, leg, state)
-            if reached is None:
-                continue
-            state = _folded(session, position, leg, state, reached, groups)
-            after = leg.visits[-1].slot
-        record.enter(after, len(session.requested.steps()) - 1, state)
-        return state
+            given = Pass(session.index, state, selected(arguments, [visit.layer.number for visit in leg.visits]))
+            reached = await self._hop(session, leg.node, Hop(session.key, 0, leg.visits, given))
+            if reached is not None:
+                state = _folded(session, position, leg, state, reached, groups)
+                after = leg.visits[-1].slot
 
-    @staticmethod
-    def _position(session: SwarmRequest, after: int | None) -> int:
-        if after is None:
-            return 0
-        later = (number for number, visit in enumerate(session.live.visits) if visit.slot > after)
-        return next(later, len(session.live.visits))
-
-    def _leg(self, session: SwarmRequest, record: RecordedPass, position: int) -> Leg:
-        leg = session.leg_at(position)
-        if leg is not None and self._holds(leg):
+    def _leg(self, session: SwarmRequest, position: int, *, in_group: bool) -> Leg | None:
+        """Return what to run next, or None once lost layers have left the plan. Raises `Restart` if that takes one."""
+        visits = session.live.visits[position:]
+        leg = next((leg for leg in session.legs if leg.visits[0] == visits[0]), None)
+        if leg is not None and leg.node not in session.failures and self._holds(leg):
             return leg
-        session.legs = self._route(session, record, position)
-        return session.legs[0]
+        if session.index:
+            lost = {visit.layer for visit in leg.visits} if leg is not None else set()
+            is_clean = not in_group and not self.settings.replacements and self.settings.on_loss == "keep"
+            if not is_clean or not lost or lost & self.members.live_layers():
+                raise Restart
+            self._lose(session, lost)
+            return None
+        offers = [member.offer(asyncio.get_running_loop().time()) for member in self._usable(session, visits)]
+        route = cheapest(visits, offers)
+        if isinstance(route, Uncovered):
+            self._lose(session, {visit.layer for visit in route.visits})
+            if in_group or self.settings.on_loss == "recompute":  # what came before may have run a lost layer
+                raise Restart
+            return None
+        before = (leg for leg in session.legs if leg.visits[-1].slot < visits[0].slot)
+        route = cut_at_seams(route, session.live)
+        session.legs = (*before, *route)
+        return route[0]
 
     def _holds(self, leg: Leg) -> bool:
         member = self.members[leg.node]
         return member.state == "live" and all(visit.layer in member.layers for visit in leg.visits)
 
-    def _route(self, session: SwarmRequest, record: RecordedPass, position: int) -> tuple[Leg, ...]:
-        visits = session.live.visits[position:]
-        offers = self._offers(session, visits)
-        replay = {
-            (offer.node, visit): record.index * offer.layer_seconds
-            for offer in offers
-            for visit in visits
-            if record.index and session.warm.get((offer.node, visit), 0) != record.index
-        }
-        route = cheapest(visits, offers, replay)
-        if isinstance(route, Uncovered):
-            raise _Lost({visit.layer for visit in route.visits})
-        return cut_at_seams(route, session.live)
-
-    def _offers(self, session: SwarmRequest, visits: Sequence[RemoteVisit]) -> list[Offer]:
-        needed = {visit.layer for visit in visits}
+    def _usable(self, session: SwarmRequest, visits: Sequence[RemoteVisit]) -> list[NodeRecord]:
         without = frozenset(session.failures)
-        if not needed <= self.members.live_layers(without):
-            without = _worn(session)
-        now = asyncio.get_running_loop().time()
-        return [member.offer(now) for member in self.members.live(without)]
+        if not {visit.layer for visit in visits} <= self.members.live_layers(without):
+            without = _exhausted_nodes(session)
+        return self.members.live(without)
 
     # -- one hop --------------------------------------------------------------------------------------------------
 
-    async def _hop(self, session: SwarmRequest, record: RecordedPass, leg: Leg, state: Array) -> Array | None:
-        again = bool(record.index) and session.seen(leg) != record.index
-        states = [state]
-        if again:
-            earlier = await self._entered(session, record, leg)
-            if earlier is None:
-                return None
-            states = [*earlier, state]
-        hop = Hop(session.key, 0, leg.visits, session.replay(record, leg.visits, states), again or record.index == 0)
-        response = await self._called(session, record, leg, hop)
-        if response is None:
-            return None
-        if again:
-            text = f"{leg.node} ran the {len(states) - 1} passes before on {_named(leg.visits)}"
-            self.members.note("replayed", text, node=leg.node, request=session.request)
-        if not await self._believed(session, record, hop, response):
-            return None
-        self._uses(session, response.node)
-        return parted(response.state, _tokens(states))[-1]
+    async def _hop(self, session: SwarmRequest, node: str, hop: Hop) -> Array | None:
+        def may_leave() -> bool:
+            others = self.members.live_layers({node, *session.failures})
+            return {visit.layer for visit in hop.visits} <= others
 
-    def _uses(self, session: SwarmRequest, node: str) -> None:
+        session.touched.add(node)
+        response = await self.calling.hop(node, hop, may_leave, session.request)
+        if not isinstance(response, Reply):
+            session.failures[node] += 1
+            return None
+        wrong = await self.checks.find_wrong(session, node, hop, response)
+        for each in wrong:
+            for other in self.sessions:
+                other.doubt(each)
+        if node in wrong:
+            return None
         if node not in session.used:
             session.used[node] = session.tokens
             self.members[node].served.append(session.request)
-
-    async def _called(self, session: SwarmRequest, record: RecordedPass, leg: Leg, hop: Hop) -> Reply | None:
-        def may_leave() -> bool:
-            others = self.members.live({leg.node, *session.failures})
-            return {visit.layer for visit in leg.visits} <= frozenset().union(*(each.layers for each in others))
-
-        session.touched.add(leg.node)
-        response = await self.calling.hop(leg.node, hop, may_leave, session.request)
-        if isinstance(response, Reply):
-            session.warm.update({(response.node, visit): record.index + 1 for visit in leg.visits})
-            session.touched.add(response.node)
-            return response
-        session.forget_node(leg.node)
-        session.failures[leg.node] += 1
-        return None
-
-    async def _believed(self, session: SwarmRequest, record: RecordedPass, hop: Hop, reply: Reply) -> bool:
-        """Compare an answer if it is due. Raises `_BeginAgain` if earlier answers of the node may be wrong."""
-        if not self.comparison.chooses(reply.node, begins=record.index == 0):
-            return True
-        whole = hop
-        if not hop.fresh:
-            known = self._known(session, hop.visits[0].slot)
-            if not session.history_whole or known is None:
-                return True
-            whole = replace(hop, given=session.replay(record, hop.visits, [*known, hop.given.state]))
-        wrong = await self.comparison.wrong(reply.node, hop, whole, reply)
-        for node in wrong:
-            for other in self.sessions:
-                other.doubt(node)
-        if session.doubtful:
-            raise _BeginAgain
-        return reply.node not in wrong
-
-    async def _entered(self, session: SwarmRequest, record: RecordedPass, leg: Leg) -> list[Array] | None:
-        """The states that entered `leg` in all earlier passes, recomputed where missing; `None` if a node fails."""
-        if not session.history_whole:
-            raise _BeginAgain
-        slot = leg.visits[0].slot
-        known = self._known(session, slot)
-        if known is not None:
-            return known
-        position = session.live.visits.index(leg.visits[0])
-        before = next((each for each in session.legs if each.visits[-1] == session.live.visits[position - 1]), None)
-        if before is None:  # what led here was routed before; the states have to be made from the tokens
-            raise _BeginAgain
-        states = await self._entered(session, record, before)
-        entered = record.entered(before.visits[0].slot, session.missing_slots())
-        if states is None or entered is None:
-            return None
-        states = [*states, entered]
-        hop = Hop(session.key, 0, before.visits, session.replay(record, before.visits, states), fresh=True)
-        response = await self._called(session, record, before, hop)
-        if response is None:
-            return None
-        self._uses(session, response.node)
-        earlier = parted(response.state, _tokens(states))[:-1]
-        for each, state in zip(session.passes, earlier, strict=True):
-            each.entering[slot] = state
-        return earlier
-
-    @staticmethod
-    def _known(session: SwarmRequest, slot: int) -> list[Array] | None:
-        known = [each.entered(slot, session.missing_slots()) for each in session.passes]
-        return None if None in known else [state for state in known if state is not None]
+        return response.state
 
     # -- loss and return ------------------------------------------------------------------------------------------
 
-    def _lose(self, session: SwarmRequest, lost: frozenset[RemoteLayer]) -> None:
-        live = self.members.live_layers(_worn(session))
+    def _lose(self, session: SwarmRequest, lost: Collection[RemoteLayer]) -> None:
+        live = self.members.live_layers(_exhausted_nodes(session))
         missing = set(session.live.missing)
         for layer in session.layers:
             if session.replaced.get(layer, layer) not in lost:
@@ -267,14 +177,14 @@ class Router:
     def _rejoin(self, session: SwarmRequest) -> None:
         live = self.members.live_layers()
         back = {layer for layer in (*session.live.missing, *session.replaced) if layer in live}
-        if not back or not session.history_whole:
+        if not back:
             return
         for layer in back:
             session.replaced.pop(layer, None)
         self._settle(session, session.live.missing - back)
         names = ", ".join(layer.name for layer in sorted(back))
         self.members.note("returned", f"layer {names} runs again", request=session.request)
-        session.doubtful |= bool(session.passes) and self.settings.on_loss == "recompute"
+        session.must_restart |= session.index > 0
 
     def _settle(self, session: SwarmRequest, missing: frozenset[RemoteLayer]) -> None:
         numbers = frozenset(layer.number for layer in missing)
@@ -290,7 +200,7 @@ class Router:
             self.members.note("degraded", f"goes on without layer {names}", request=session.request)
 
 
-def _worn(session: SwarmRequest) -> frozenset[str]:
+def _exhausted_nodes(session: SwarmRequest) -> frozenset[str]:
     return frozenset(node for node, failures in session.failures.items() if failures >= MOST_FAILURES)
 
 
@@ -303,12 +213,3 @@ def _folded(
     step = Step(first.layer, opens=first.opens, closes=last.closes)
     with torch.no_grad():
         return to_array(follow(step, to_tensor(state), to_tensor(reached), groups))
-
-
-def _tokens(states: Sequence[Array]) -> list[int]:
-    return [state.shape[-2] for state in states]
-
-
-def _named(visits: Sequence[RemoteVisit]) -> str:
-    names = [visit.name for visit in visits]
-    return f"layer {names[0]}" if len(names) == 1 else f"layers {names[0]} to {names[-1]}"

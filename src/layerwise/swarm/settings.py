@@ -84,9 +84,9 @@ class SwarmSettings:
     Without a `quorum` half of the layers must be left. `replacements` are the names of models whose layers may stand in
     for lost ones of the same number. A node is given `first_deadline` seconds for each of its first hops, and
     `hop_floor` at least later on.
-    `spot_share` of the hops are computed a second time elsewhere before they are believed: with 1, all of them.
-    `history_bytes` bounds what is kept of each request for a replay. `health_seconds` lie between two checks of a
-    node; what a node held that has been away for `balance_after` seconds, other nodes are sent.
+    A `spot_share` of the requests are computed a second time elsewhere, token by token, before they are believed: with
+    1, all of them. `health_seconds` lie between two checks of a node; what a node held that has been away for
+    `balance_after` seconds, other nodes are sent.
     """
 
     on_loss: OnLoss = "keep"
@@ -95,7 +95,6 @@ class SwarmSettings:
     first_deadline: float = 10.0
     hop_floor: float = 0.5
     spot_share: float = 0.01
-    history_bytes: int = 256 * 2**20
     health_seconds: float = 2.0
     balance_after: float = 30.0
     seed: int = 0
@@ -106,8 +105,6 @@ class SwarmSettings:
                 raise SwarmError(f"{name} is {getattr(self, name)!r}; give a number of seconds above 0")
         if not 0 <= self.spot_share <= 1:
             raise SwarmError(f"spot_share is {self.spot_share!r}; give a share from 0 to 1")
-        if self.history_bytes < 1:
-            raise SwarmError(f"history_bytes is {self.history_bytes!r}; give a number from 1")
 
     def quorum_of(self, depth: int) -> Quorum:
         """The quorum of a plan with so many layers. Raises `SwarmError` for one that it never meets."""

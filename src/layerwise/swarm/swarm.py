@@ -225,9 +225,10 @@ class Swarm:
 
     async def single_pass(self, inputs: Mapping[str, Any], *, request: str | None = None) -> tuple[Tensor, Answer]:
         """The main output of one forward pass, and by which layers it was made."""
-        async with self._session(request, one_pass=True) as session:
+        async with self._session(request) as session:
             with torch.inference_mode():
                 captured = self.stack.capture(**inputs)
+            session.recapture = lambda: captured
             state = await self.router.forward(session, captured)
             with torch.inference_mode():
                 output = main_tensor(self.stack.finish(state, captured.inputs))
@@ -314,13 +315,13 @@ class Swarm:
         return session.spans(cost, self.settings.on_loss == "recompute")
 
     @asynccontextmanager
-    async def _session(self, request: str | None, *, one_pass: bool = False) -> AsyncIterator[SwarmRequest]:
+    async def _session(self, request: str | None) -> AsyncIterator[SwarmRequest]:
         if self._watching is None:
             self._watching = asyncio.get_running_loop().create_task(self.health.watch())
         name = request or f"request-{next(self._names)}"
         if name in self._running:
             raise SwarmError(f"request {name} is under way already; give each request a name of its own")
-        session = SwarmRequest.of(name, self.plan, one_pass=one_pass)
+        session = SwarmRequest.of(name, self.plan)
         self._running[name] = session
         try:
             yield session

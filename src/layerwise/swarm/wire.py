@@ -59,16 +59,6 @@ def to_tensor(array: Array, device: torch.device | str = "cpu") -> Tensor:
     return made if device == "cpu" or device == _CPU else made.to(device)
 
 
-def joined(states: Sequence[Array]) -> Array:
-    return states[0] if len(states) == 1 else to_array(torch.cat([to_tensor(each) for each in states], dim=-2))
-
-
-def parted(state: Array, tokens: Sequence[int]) -> list[Array]:
-    if len(tokens) == 1:
-        return [state]
-    return [to_array(each) for each in torch.split(to_tensor(state), list(tokens), dim=-2)]
-
-
 @cache
 def _dtype(name: str) -> torch.dtype:
     dtype = getattr(torch, name, None)

@@ -33,7 +33,7 @@ async def decode(
         captured = decoding.capture(ids)
         session.recapture = partial(decoding.recapture, ids, ready.inputs)
         if captured.state.shape[-2] >= ids.shape[1]:  # also of a model that leaves its cache empty
-            session.begin_again()
+            session.index = 0
         state = await router.forward(session, captured)
         outputs = await head.outputs(state, captured.inputs)
         with torch.inference_mode():

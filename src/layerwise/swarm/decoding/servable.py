@@ -60,7 +60,7 @@ def refuse_unlike(stack: Stack, node: Node) -> None:
 
     def state(request: str, number: int, index: int, captured: Capture) -> Tensor:
         given = Pass(index, to_array(captured.state), encode(captured.calls, layers))
-        reply = node.handle(Hop(request, number, visits, given, fresh=not index or number > 1))
+        reply = node.handle(Hop(request, number, visits, given))
         if isinstance(reply, Reply):
             return to_tensor(reply.state)[:, -1]
         raise UnsupportedModel(f"the layers of {type(stack.model).__name__} cannot run on a node: {reply}")
@@ -72,7 +72,7 @@ def refuse_unlike(stack: Stack, node: Node) -> None:
     with torch.inference_mode():
         one.passed(stack.finish_pass(first.state, first.inputs), first.state)
     apart = state("one", 1, 1, one.capture(ids))
-    whole = state("one", 2, 1, one.recapture(ids, one.ready.inputs))
+    whole = state("one", 2, 0, one.recapture(ids, one.ready.inputs))
     for request in ("one", "other"):
         node.handle(Release(request))
     if not agree(apart, whole, len(layers)):

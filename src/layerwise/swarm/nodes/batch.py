@@ -35,7 +35,7 @@ def batches(messages: Sequence[Message]) -> list[list[int]]:
 
 
 def is_one_token(hop: Hop) -> bool:
-    return not hop.fresh and hop.given.state.shape[:-1] == (1, 1)
+    return hop.given.index > 0 and hop.given.state.shape[:-1] == (1, 1)
 
 
 def _kind(message: Message) -> Kind | None:

@@ -109,12 +109,12 @@ class _Request:
             own.cache = next(shared, None) or new_cache(kind)
         return own.cache
 
-    def forget(self, visits: Iterable[RemoteVisit], passes: int = 0) -> None:
+    def forget(self, visits: Iterable[RemoteVisit]) -> None:
         for visit in visits:
             own = self.visited[visit]
             if type(own.cache) is DynamicCache:
                 own.cache.layers[visit.layer.number].reset()
-            own.cache, own.passes, own.tokens = None, passes, 0
+            own.cache, own.passes, own.tokens = None, 0, 0
 
 
 _Ready: TypeAlias = tuple[Hop, _Request]
@@ -188,8 +188,8 @@ class Node:
         for each in visited:
             each.hop = hop.number
         first = hop.given.index
-        if hop.fresh:
-            request.forget(hop.visits, first)
+        if not first:
+            request.forget(hop.visits)
         if any(each.passes != first for each in visited):
             counts = [(each.passes, visit.name) for each, visit in zip(visited, hop.visits, strict=True)]
             wrong = ", ".join(f"{count} of {name}" for count, name in counts if count != first)
@@ -250,7 +250,7 @@ class Node:
             own.passes, own.tokens = index + 1, own.tokens + tokens
         reply = Reply(self.name, hop.request, hop.number, index, to_array(state), seconds, self.process)
         request.last = reply
-        if (hop.fresh or index % MEASURED_EVERY == 0) and hop.request in self._requests:
+        if index % MEASURED_EVERY == 0 and hop.request in self._requests:
             self.bytes += request.measure()
         while self.bytes > self.most_bytes and len(self._requests) > 1:
             self._release(next(iter(self._requests)))
