@@ -152,13 +152,13 @@ def test_a_share_of_requests_is_compared_token_by_token_and_the_first_pass_of_ev
     share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: dict[str, list[int]] = {}
-    ask = SpotChecks._ask
+    ask = SpotChecks._run_checker
 
     async def counted(self: SpotChecks, checker: str, hop: Hop) -> Array | None:
         compared.setdefault(hop.request.partition("/")[0], []).append(hop.given.index)
         return await ask(self, checker, hop)
 
-    monkeypatch.setattr(SpotChecks, "_ask", counted)
+    monkeypatch.setattr(SpotChecks, "_run_checker", counted)
     ids, _ = prompts(1)
     names = [f"request-{number}" for number in range(24)]
     with gather(llama(), 2, 2, schedule=Schedule(), settings=SwarmSettings(spot_share=share)) as swarm:

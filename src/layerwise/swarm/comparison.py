@@ -47,7 +47,7 @@ class SpotChecks:
             checker = request.checkers.get(hop.visits)
             if checker is None:
                 return frozenset()
-            other = await self._ask(checker, hop)
+            other = await self._run_checker(checker, hop)
             if other is None:
                 raise Restart
         else:
@@ -56,7 +56,7 @@ class SpotChecks:
             is_whole = request.is_refereed or random.Random(f"{self.seed} {request.request}").random() < self.share
             if not self.share or (number % FIRST_OF and not is_whole):
                 return frozenset()
-            checker, other = await self._ask_any(request, node, hop)
+            checker, other = await self._find_checker(request, node, hop)
             if is_whole:
                 request.checkers[hop.visits] = checker
         agrees = _is_same(hop, reply.state, other)
@@ -79,16 +79,16 @@ class SpotChecks:
     def release(self, request: SwarmRequest) -> None:
         self.referee.handle(Release(request.key))
 
-    async def _ask_any(self, request: SwarmRequest, node: str, hop: Hop) -> tuple[str, Array]:
+    async def _find_checker(self, request: SwarmRequest, node: str, hop: Hop) -> tuple[str, Array]:
         layers = [visit.layer for visit in hop.visits]
         for other in [] if request.is_refereed else self.members.holders(layers, node):
             request.touched.add(other)
-            answer = await self._ask(other, hop)
+            answer = await self._run_checker(other, hop)
             if answer is not None:
                 return other, answer
         return ROUTER, self._own(hop)
 
-    async def _ask(self, checker: str, hop: Hop) -> Array | None:
+    async def _run_checker(self, checker: str, hop: Hop) -> Array | None:
         if checker == ROUTER:
             return self._own(hop)
         response = await self.calling.hop(checker, hop, lambda: True)
