@@ -24,7 +24,7 @@ from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.supply import Supply
 from layerwise.swarm.swarm import Swarm
-from layerwise.swarm.wire import encode, to_array
+from layerwise.swarm.wire import encode
 
 NEW_TOKENS = 6
 
@@ -86,7 +86,7 @@ def passes_of(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
     made = []
     for index, end in enumerate(range(length, ids.shape[1] + 1)):
         captured = reading.capture(ids[:, :end])
-        made.append(Pass(index, to_array(captured.state), encode(captured.calls, [1, 2])))
+        made.append(encode(captured, [1, 2], index))
         with torch.inference_mode():
             reading.passed(stack.finish_pass(captured.state, captured.inputs), captured.state)
     return made

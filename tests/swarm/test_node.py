@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicCache
 
 from layerwise.errors import SwarmError
 from layerwise.stack import Stack
-from layerwise.stack.executors.capture import Call
+from layerwise.stack.executors.capture import Call, Capture
 from layerwise.swarm.messages import (
     Array,
     Done,
@@ -32,7 +32,7 @@ from layerwise.swarm.messages import (
 )
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
-from layerwise.swarm.wire import Calls, encode, selected, to_array, to_tensor
+from layerwise.swarm.wire import Calls, encode, to_array, to_tensor
 from swarm.driver import llama, passes_of, prompts
 
 VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
@@ -67,7 +67,7 @@ def test_a_pass_of_all_tokens_leaves_what_the_passes_left_that_it_repeats(
     both = to_array(torch.cat([to_tensor(each.state) for each in passes[:2]], dim=1))
     other = Node("other")
     other.handle(load_message(stack, [0, 1, 2]))
-    again = _state(other.handle(_hop(5, Pass(0, both, encode(captured.calls, [1, 2])))))
+    again = _state(other.handle(_hop(5, encode(captured, [1, 2], state=both))))
     torch.testing.assert_close(again, torch.cat(states[:2], dim=1))
     torch.testing.assert_close(_state(other.handle(_hop(6, replace(passes[2], index=1)))), states[2])
 
@@ -204,72 +204,51 @@ def test_bytes_that_do_not_fit_are_refused(array: Array, words: str) -> None:
         to_tensor(array)
 
 
-def _calls(state: Tensor) -> tuple[Call, ...]:
+def _captured(state: Tensor) -> Capture:
     rotary = (normal(1, 3, 4), normal(1, 3, 4))
     masks = [None, torch.ones(1, 1, 3, 3, dtype=torch.bool)]
-    cache = DynamicCache()
-    return tuple(
-        Call(
-            (state, masks[layer % 2]),
-            {
-                "position_embeddings": rotary,
-                "past_key_values": cache,
-                "use_cache": True,
-                "extra": {"scale": 2.0, "n": [1, None]},
-            },
-        )
-        for layer in range(4)
-    )
+    others = {
+        "position_embeddings": rotary,
+        "past_key_values": DynamicCache(),
+        "use_cache": True,
+        "extra": {"scale": 2.0, "n": [1, None]},
+    }
+    return Capture(state, tuple(Call((state, masks[layer % 2]), others) for layer in range(4)), {})
 
 
 def test_calls_arrive_as_they_left() -> None:
     """The node's cache takes the place of the router's, and tensors are sent once."""
     state, cache = normal(1, 3, 8), DynamicCache()
-    calls = _calls(state)
-    arguments = encode(calls, [0, 1, 3])
-    assert len(arguments.arrays) == 3
+    captured = _captured(state)
+    given = encode(captured, [3, 0, 1], 2)
+    assert len(given.arrays) == 3
+    assert len(encode(captured, [0]).arrays) == 2
+    assert given.calls[0] == given.calls[2] != given.calls[1]
     kinds: list[str] = []
-    arrived = Calls(selected(arguments, [3, 0]), "cpu")
-    for layer in (3, 0):
-        args, kwargs, key = arrived.of(layer, lambda kind: kinds.append(kind) or cache)
+    arrived = Calls(given, "cpu")
+    for visit, layer in enumerate((3, 0)):
+        args, kwargs, key = arrived.of(visit, lambda kind: kinds.append(kind) or cache)
         assert key == 0
         assert (args[1] is None) == (layer == 0)
         assert kwargs["past_key_values"] is cache
         assert kwargs["use_cache"] is True
         assert kwargs["extra"] == {"scale": 2.0, "n": [1, None]}
         for sent, received in zip(
-            calls[layer].kwargs["position_embeddings"], kwargs["position_embeddings"], strict=True
+            captured.calls[layer].kwargs["position_embeddings"], kwargs["position_embeddings"], strict=True
         ):
             assert torch.equal(sent, received)
     assert kinds == ["transformers.cache_utils:DynamicCache"] * 2
-    assert [array is None for array in selected(arguments, [0]).arrays].count(False) == 2
-    assert selected(arguments, [0, 1, 3]) is arguments
 
 
 def test_an_object_cannot_be_sent() -> None:
-    call = Call((normal(1, 2, 4), object()), {})
+    state = normal(1, 2, 4)
     with pytest.raises(SwarmError, match="called with a object, which is neither a tensor nor plain data"):
-        encode([call], [0])
-
-
-def test_layers_that_are_called_alike_share_one_call() -> None:
-    state = normal(1, 3, 8)
-    one, other = _calls(state)[:2]
-    arguments = encode([one, other, one, other], range(4))
-    assert (arguments.forms, len(arguments.calls)) == ((0, 1, 0, 1), 2)
-    assert selected(arguments, [2, 0]).calls == arguments.calls[:1]
-
-
-def test_a_tensor_that_did_not_come_is_named() -> None:
-    arguments = selected(encode(_calls(normal(1, 3, 8)), [0, 1]), [0])
-    without = replace(arguments, arrays=(None,) * len(arguments.arrays))
-    with pytest.raises(SwarmError, match="tensor 0 of a call was not sent with it"):
-        Calls(without, "cpu").of(0, lambda kind: None)
+        encode(Capture(state, (Call((state, object()), {}),), {}), [0])
 
 
 def test_a_message_arrives_as_it_left_and_nothing_else_is_made_of_bytes() -> None:
     state = normal(1, 3, 8)
-    sent = Pass(0, to_array(state), encode(_calls(state), [0, 1]))
+    sent = encode(_captured(state), [0, 1])
     message = Hop("request", 3, (RemoteVisit(0, RemoteLayer(4, "a"), "mlp"), RemoteVisit(1, RemoteLayer(5))), sent)
     packed = pack([message, Release("request")])
     assert unpack(packed) == [message, Release("request")]

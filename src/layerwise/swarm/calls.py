@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from layerwise.errors import SwarmError
+from layerwise.stack import Capture
 from layerwise.swarm.messages import (
     Corrupt,
     Done,
@@ -25,7 +26,6 @@ from layerwise.swarm.messages import (
     Gone,
     Hop,
     Late,
-    Pass,
     Release,
     RemoteVisit,
     Reply,
@@ -35,7 +35,7 @@ from layerwise.swarm.messages import (
 from layerwise.swarm.node_records import NodeRecord, NodeRecords
 from layerwise.swarm.nodes.batch import is_one_token
 from layerwise.swarm.settings import SwarmSettings
-from layerwise.swarm.wire import selected, to_tensor
+from layerwise.swarm.wire import encode, to_tensor
 
 MOST_TOGETHER = 64
 
@@ -56,7 +56,7 @@ class Calling:
     """Sends messages to nodes and keeps account of how each answers. With the `sample`, a small pass through all
     layers, a node shows that it computes."""
 
-    def __init__(self, transport: Transport, members: NodeRecords, settings: SwarmSettings, sample: Pass) -> None:
+    def __init__(self, transport: Transport, members: NodeRecords, settings: SwarmSettings, sample: Capture) -> None:
         self.transport = transport
         self.members = members
         self.settings = settings
@@ -78,8 +78,7 @@ class Calling:
         visits = tuple(RemoteVisit(slot, layer) for slot, layer in enumerate(sorted(member.layers)) if not layer.source)
         if not visits:
             return None
-        arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
-        given = Pass(0, self._sample.state, arguments)
+        given = encode(self._sample, [visit.layer.number for visit in visits])
         hop = Hop(f"check-{secrets.token_hex(8)}", next(self._numbers), visits, given)
         clock = asyncio.get_running_loop().time
         began, patience = clock(), member.latencies.patience(hop.work)

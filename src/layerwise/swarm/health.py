@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from layerwise.errors import SwarmError
-from layerwise.stack import Stack
+from layerwise.stack import Capture, Stack
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.messages import Pass, Refused
+from layerwise.swarm.messages import Refused
 from layerwise.swarm.node_records import NodeRecord
 from layerwise.swarm.supply import Supply
-from layerwise.swarm.wire import encode, to_array
+from layerwise.swarm.wire import encode
 
 
 class HealthChecks:
@@ -71,10 +71,11 @@ def smallest_inputs(stack: Stack) -> dict[str, Any]:
     return {name: value[:1] for name, value in inputs.items()}
 
 
-def sample_pass(stack: Stack, layers: Sequence[int]) -> Pass:
+def sample_pass(stack: Stack, layers: Sequence[int]) -> Capture:
     """A small pass, with which nodes show that they compute. Raises `UnsupportedModel` for what cannot be sent."""
     with torch.inference_mode():
         inputs = smallest_inputs(stack)
         stack.capture(**inputs)
         captured = stack.capture_pass(inputs)
-        return Pass(0, to_array(captured.state), encode(captured.calls, dict.fromkeys(layers)))
+    encode(captured, layers)
+    return captured

@@ -59,30 +59,17 @@ class RemoteVisit:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
-    """The arguments of the blocks beside the state: layer `layers[n]` is called as `calls[forms[n]]` says.
-
-    A call is MessagePack, in which `{"tensor": 3}` stands for `arrays[3]` and `{"cache": "module:class"}` for the
-    node's cache of that class (see `layerwise.swarm.wire`). Unneeded arrays are `None`.
-    """
-
-    arrays: tuple[Array | None, ...]
-    layers: tuple[int, ...]
-    forms: tuple[int, ...]
-    calls: tuple[bytes, ...]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(len(array.data) for array in self.arrays if array is not None) + sum(map(len, self.calls))
-
-
-@dataclass(frozen=True, slots=True)
 class Pass:
-    """A node's part of forward pass `index`; pass 0 has all tokens so far, and clears the caches of its visits."""
+    """A node's part of forward pass `index`; pass 0 has all tokens so far, and clears the caches of its visits.
+
+    `calls` are the arguments of the blocks beside the state, one call per visit: MessagePack, in which `{"tensor": 3}`
+    is `arrays[3]` and `{"cache": "module:class"}` the node's cache of that class (see `layerwise.swarm.wire`).
+    """
 
     index: int
     state: Array
-    arguments: Arguments
+    arrays: tuple[Array, ...]
+    calls: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ from layerwise.swarm.answer import Expected
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.comparison import Restart, SpotChecks
 from layerwise.swarm.live_plan import cut_at_seams
-from layerwise.swarm.messages import Array, Hop, Pass, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.messages import Array, Hop, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.node_records import NodeRecord
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.route import Leg, Uncovered, cheapest
 from layerwise.swarm.settings import Quorum
-from layerwise.swarm.wire import encode, selected, to_array, to_tensor
+from layerwise.swarm.wire import encode, to_array, to_tensor
 
 MOST_FAILURES = 3
 """Hops of one pass that a node may fail before the pass goes on without it."""
@@ -84,7 +84,6 @@ class Router:
     # -- one pass -------------------------------------------------------------------------------------------------
 
     async def _walk(self, session: SwarmRequest, captured: Capture) -> Array:
-        arguments = encode(captured.calls, session.numbers)
         state, after, groups = to_array(captured.state), -1, list[Merger]()
         while True:
             visits = session.live.visits
@@ -94,7 +93,7 @@ class Router:
             leg = self._leg(session, position, in_group=bool(groups))
             if leg is None:
                 continue
-            given = Pass(session.index, state, selected(arguments, [visit.layer.number for visit in leg.visits]))
+            given = encode(captured, [visit.layer.number for visit in leg.visits], session.index, state)
             reached = await self._hop(session, leg.node, Hop(session.key, 0, leg.visits, given))
             if reached is not None:
                 state = _folded(session, position, leg, state, reached, groups)

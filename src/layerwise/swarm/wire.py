@@ -6,7 +6,7 @@ blocks. Shared tensors are sent once; the cache stays on the node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
@@ -18,9 +18,9 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from layerwise.errors import SwarmError
-from layerwise.stack.executors.capture import Call
+from layerwise.stack import Capture
 from layerwise.stack.executors.state import read_state
-from layerwise.swarm.messages import Arguments, Array
+from layerwise.swarm.messages import Array, Pass
 
 _CPU = torch.device("cpu")
 
@@ -67,15 +67,18 @@ def _dtype(name: str) -> torch.dtype:
     return dtype
 
 
-def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
-    """Encode the arguments of `layers` beside the state. Raises `SwarmError` for arguments that are not plain data."""
+def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Array | None = None) -> Pass:
+    """Encode pass `index` through `layers` on `state` (default: the captured one).
+
+    Raises `SwarmError` for arguments that are not plain data.
+    """
     arrays: list[Array] = []
     indices: dict[int, int] = {}
 
-    def encoded(value: Any, state: Tensor) -> Any:
+    def encoded(value: Any, own: Tensor) -> Any:
         if value is None or type(value) in _LITERALS:
             return value
-        if value is state:
+        if value is own:
             return {_STATE: True}
         if isinstance(value, Tensor):
             if id(value) not in indices:
@@ -85,33 +88,27 @@ def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
         if isinstance(value, Cache):
             return {_CACHE: f"{type(value).__module__}:{type(value).__qualname__}"}
         if isinstance(value, tuple):
-            return {_TUPLE: [encoded(item, state) for item in value]}
+            return {_TUPLE: [encoded(item, own) for item in value]}
         if isinstance(value, list):
-            return [encoded(item, state) for item in value]
+            return [encoded(item, own) for item in value]
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-            return {_DICT: {name: encoded(item, state) for name, item in value.items()}}
+            return {_DICT: {name: encoded(item, own) for name, item in value.items()}}
         raise SwarmError(
             f"a block is called with a {type(value).__name__}, which is neither a tensor nor plain data and cannot be "
             "sent to another machine"
         )
 
-    chosen = tuple(layers)
-    numbers: dict[tuple[Any, ...], int] = {}
-    plain: list[bytes] = []
-    forms: list[int] = []
-    for layer in chosen:
-        call = calls[layer]
-        form = numbers.setdefault(_identity(call), len(plain))
-        if form == len(plain):
-            state = read_state(call.args, call.kwargs)
-            items = [encoded(item, state) for item in call.args]
-            plain.append(_ENCODER.encode([items, {name: encoded(value, state) for name, value in call.kwargs.items()}]))
-        forms.append(form)
-    return Arguments(tuple(arrays), chosen, tuple(forms), tuple(plain))
-
-
-def _identity(call: Call) -> tuple[Any, ...]:
-    return (*map(id, call.args), *call.kwargs, *map(id, call.kwargs.values()))
+    made: dict[tuple[Any, ...], bytes] = {}
+    calls: list[bytes] = []
+    for layer in layers:
+        call = captured.calls[layer]
+        same = (*map(id, call.args), *call.kwargs, *map(id, call.kwargs.values()))
+        if same not in made:
+            own = read_state(call.args, call.kwargs)
+            items = [encoded(item, own) for item in call.args]
+            made[same] = _ENCODER.encode([items, {name: encoded(value, own) for name, value in call.kwargs.items()}])
+        calls.append(made[same])
+    return Pass(index, to_array(captured.state) if state is None else state, tuple(arrays), tuple(calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,61 +130,25 @@ def _form(call: bytes) -> _Form:
     return _Form(tuple(args), kwargs, states[0], caches)
 
 
-def selected(arguments: Arguments, layers: Iterable[int]) -> Arguments:
-    wanted = tuple(dict.fromkeys(layers))
-    if wanted == arguments.layers:
-        return arguments
-    forms = tuple(arguments.forms[arguments.layers.index(layer)] for layer in wanted)
-    used = {form: number for number, form in enumerate(dict.fromkeys(forms))}
-    if len(used) == len(arguments.calls):
-        return Arguments(arguments.arrays, wanted, forms, arguments.calls)
-    calls = tuple(arguments.calls[form] for form in used)
-    needed = frozenset().union(*map(_tensors_of, calls))
-    arrays = tuple(array if index in needed else None for index, array in enumerate(arguments.arrays))
-    return Arguments(arrays, wanted, tuple(used[form] for form in forms), calls)
-
-
-@lru_cache(maxsize=4096)
-def _tensors_of(call: bytes) -> frozenset[int]:
-    numbers: set[int] = set()
-
-    def read(value: Any) -> None:
-        if isinstance(value, list):
-            for item in value:
-                read(item)
-        elif isinstance(value, dict):
-            ((kind, content),) = value.items()
-            if kind == _TENSOR:
-                numbers.add(content)
-            elif kind == _TUPLE:
-                read(content)
-            elif kind == _DICT:
-                read(list(content.values()))
-
-    args, kwargs = _DECODER.decode(call)
-    read([*args, *kwargs.values()])
-    return frozenset(numbers)
-
-
 class Calls:
     """The calls of a pass on a node: its tensors are made once, however many layers use them."""
 
-    def __init__(self, arguments: Arguments, device: torch.device | str) -> None:
-        self._arguments = arguments
+    def __init__(self, given: Pass, device: torch.device | str) -> None:
+        self._given = given
         self._device = device
         self._tensors: dict[int, Tensor] = {}
-        self._made: dict[int, tuple[list[Any], dict[str, Any]]] = {}
+        self._made: dict[bytes, tuple[list[Any], dict[str, Any]]] = {}
 
-    def of(self, layer: int, cache: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any], int | str]:
-        """The arguments of `layer`, and the position or keyword of its state; `cache` makes the cache of a class."""
-        number = self._arguments.forms[self._arguments.layers.index(layer)]
-        form = _form(self._arguments.calls[number])
-        if number not in self._made:
-            self._made[number] = (
+    def of(self, visit: int, cache: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any], int | str]:
+        """The arguments of a visit, and the position or keyword of its state; `cache` makes the cache of a class."""
+        call = self._given.calls[visit]
+        form = _form(call)
+        if call not in self._made:
+            self._made[call] = (
                 [self._decoded(value) for value in form.args],
                 {name: self._decoded(value) for name, value in form.kwargs.items()},
             )
-        args, kwargs = self._made[number]
+        args, kwargs = self._made[call]
         args, kwargs = args.copy(), kwargs.copy()
         for key, kind in form.caches:
             if isinstance(key, int):
@@ -212,8 +173,5 @@ class Calls:
 
     def _tensor(self, index: int) -> Tensor:
         if index not in self._tensors:
-            array = self._arguments.arrays[index]
-            if array is None:
-                raise SwarmError(f"tensor {index} of a call was not sent with it")
-            self._tensors[index] = to_tensor(array, self._device)
+            self._tensors[index] = to_tensor(self._given.arrays[index], self._device)
         return self._tensors[index]

@@ -14,11 +14,11 @@ from layerwise.stack import Capture, Stack
 from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
 from layerwise.swarm.health import sample_pass, smallest_inputs
 from layerwise.swarm.live_plan import layers_of
-from layerwise.swarm.messages import Hop, Pass, Release, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.messages import Hop, Release, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.node import Node, local_node
 from layerwise.swarm.settings import Quorum, SwarmSettings
 from layerwise.swarm.trust import agree
-from layerwise.swarm.wire import encode, to_array, to_tensor
+from layerwise.swarm.wire import encode, to_tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Servable:
     """A model whose layers can run elsewhere: a small pass through them, a node of the router's own layers, and the
     quorum of its plan."""
 
-    sample: Pass
+    sample: Capture
     referee: Node
     quorum: Quorum
 
@@ -59,8 +59,7 @@ def refuse_unlike(stack: Stack, node: Node) -> None:
     options = {"max_new_tokens": 2, "do_sample": False}
 
     def state(request: str, number: int, index: int, captured: Capture) -> Tensor:
-        given = Pass(index, to_array(captured.state), encode(captured.calls, layers))
-        reply = node.handle(Hop(request, number, visits, given))
+        reply = node.handle(Hop(request, number, visits, encode(captured, layers, index)))
         if isinstance(reply, Reply):
             return to_tensor(reply.state)[:, -1]
         raise UnsupportedModel(f"the layers of {type(stack.model).__name__} cannot run on a node: {reply}")

@@ -41,38 +41,35 @@ def is_one_token(hop: Hop) -> bool:
 def _kind(message: Message) -> Kind | None:
     if not isinstance(message, Hop) or not is_one_token(message):
         return None
-    arguments = message.given.arguments
-    return message.visits, arguments.layers, arguments.forms, arguments.calls
+    return message.visits, message.given.calls
 
 
 class BatchedCalls(Calls):
     """The calls of several passes as those of one batch; all say the same but for their tensors and caches."""
 
     def __init__(self, passes: Sequence[Pass], device: torch.device | str) -> None:
-        super().__init__(passes[0].arguments, device)
-        self._all = [each.arguments.arrays for each in passes]
+        super().__init__(passes[0], device)
+        self._all = [each.arrays for each in passes]
 
     def of_batch(
-        self, layer: int, caches: Sequence[Callable[[str], Any]]
+        self, visit: int, layer: int, caches: Sequence[Callable[[str], Any]]
     ) -> tuple[list[Any], dict[str, Any], int | str]:
         if len(caches) == 1:
-            return self.of(layer, caches[0])
+            return self.of(visit, caches[0])
         made: list[CacheBatch] = []
 
         def joined(kind: str) -> CacheBatch:
             made.append(CacheBatch([cache(kind) for cache in caches]))
             return made[-1]
 
-        args, kwargs, key = self.of(layer, joined)
+        args, kwargs, key = self.of(visit, joined)
         if made and kwargs.get(MASK, self) is None:
             kwargs[MASK] = made[0].mask(layer, self._device)
         return args, kwargs, key
 
     def _tensor(self, index: int) -> Tensor:
         if index not in self._tensors:
-            arrays = [each[index] for each in self._all]
-            tensors = [to_tensor(each) for each in arrays if each is not None]
-            self._tensors[index] = batched(tensors).to(self._device)
+            self._tensors[index] = batched([to_tensor(each[index]) for each in self._all]).to(self._device)
         return self._tensors[index]
 
 

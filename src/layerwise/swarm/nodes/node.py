@@ -211,7 +211,7 @@ class Node:
         by_length = sorted(ready, key=lambda each: each[1].visited[visits[0]].tokens)
         shortest, longest = by_length[0], by_length[-1]
         tokens = [each.visited[visits[0]].tokens for _, each in (shortest, longest)]
-        kind = visits, shortest[0].given.arguments.calls, tokens[0] == tokens[1]
+        kind = visits, shortest[0].given.calls, tokens[0] == tokens[1]
         if kind not in self._batched:
             batch = self._tried([shortest, longest])
             alone = [*self._tried([shortest]), *self._tried([longest])]
@@ -261,10 +261,10 @@ class Node:
     ) -> tuple[Sequence[Tensor], float]:
         calls = BatchedCalls(passes, self.device)
         prepared = []
-        for visit in visits:
+        for number, visit in enumerate(visits):
             held = self._held[visit.layer]
             caches = [partial(request.cache, visit, held.new_cache) for request in requests]
-            args, kwargs, key = calls.of_batch(visit.layer.number, caches)
+            args, kwargs, key = calls.of_batch(number, visit.layer.number, caches)
             prepared.append((held, visit.sublayer, args, kwargs, key))
         state = batched([to_tensor(given.state, self.device) for given in passes])
         started = time.perf_counter()

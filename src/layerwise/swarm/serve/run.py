@@ -144,8 +144,6 @@ async def serve(
 def _server(app: FastAPI, settings: ServeSettings) -> Server:
     import uvicorn
 
-    from layerwise.swarm.serve.connections import bounded_connections
-
     class Quiet(uvicorn.Server):
         """Leaves signals to `run`."""
 
@@ -159,10 +157,11 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
         access_log=False,
         lifespan="off",
         loop="asyncio",
-        http=bounded_connections(settings),
+        http="h11",
         ws="none",
         proxy_headers=False,
         server_header=False,
+        limit_concurrency=settings.most_connections + 1,  # uvicorn counts the one that asks, too
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=int(settings.drain_seconds) + _BACKSTOP,
     )

@@ -26,10 +26,8 @@ class ServeSettings:
     `most_image_pixels`     of an image, checked before it is decoded
     `most_running`          requests that are answered at a time
     `most_queued`           requests that wait for one of these to end; one more is refused with 429
-    `most_connections`      connections of any kind; beyond it one is closed that has no request
-    `most_of_address`       the same, of one address
+    `most_connections`      open connections; while there are more, requests are answered with 503
     `most_viewers`          live pages that are open
-    `header_seconds`        within which the header of a request has arrived
     `body_seconds`          within which a request has arrived whole
     `request_seconds`       within which it is answered whole, its wait included; else 504
     `ready_seconds`         that `/health` waits for a token
@@ -49,9 +47,7 @@ class ServeSettings:
     most_running: int = 64
     most_queued: int = 64
     most_connections: int = 1024
-    most_of_address: int = 256
     most_viewers: int = 16
-    header_seconds: float = 10.0
     body_seconds: float = 30.0
     request_seconds: float = 600.0
     ready_seconds: float = 5.0
