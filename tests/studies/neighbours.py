@@ -15,8 +15,8 @@ class Neighbours:
         self.count = count or 2
         Neighbours.carried_out = []
 
-    def map(self, opens: str, shared: Any, pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        assert opens == cluster.OPENS
+    def map(self, opens: object, shared: Any, pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        assert opens is cluster.open_model
         Neighbours.opened += 1
         function = cluster.open_model(copied(shared))
         for number, piece in reversed(list(enumerate(pieces))):

@@ -36,17 +36,13 @@ def gather(
 
     Raises `SwarmError` if the cluster has no room, and `UnsupportedModel` for layers that cannot run elsewhere.
     """
-    supply = _supply(stack, nodes, replicas, plan)
-    if address is None:
-        return _in_process(stack, supply, settings, estimate, schedule)
-    servable = Servable.of(stack, supply.plan, settings or SwarmSettings())  # before any node is started
-    transport = RayTransport(tuple(supply.placement), address)
-    swarm = Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
-    try:
-        swarm.run(swarm.fill())
-    except BaseException:
-        swarm.shut_down()
-        raise
+    swarm = _without_layers(stack, nodes, replicas, address, plan, settings, estimate, schedule)
+    if address is not None:
+        try:
+            swarm.run(swarm.fill())
+        except BaseException:
+            swarm.shut_down()
+            raise
     return swarm
 
 
@@ -60,38 +56,40 @@ async def gathered(
     settings: SwarmSettings | None = None,
     estimate: LossEstimate | None = None,
 ) -> Swarm:
-    supply = _supply(stack, nodes, replicas, plan)
-    if address is None:
-        return _in_process(stack, supply, settings, estimate)
-    servable = Servable.of(stack, supply.plan, settings or SwarmSettings())  # before any node is started
-    transport = await asyncio.to_thread(RayTransport, tuple(supply.placement), address)
-    try:
-        swarm = Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
-        await swarm.fill()
-    except BaseException:
-        await transport.close()
-        raise
+    swarm = await asyncio.to_thread(
+        _without_layers, stack, nodes, replicas, address, plan, settings, estimate, schedule=None
+    )
+    if address is not None:
+        try:
+            await swarm.fill()
+        except BaseException:
+            await swarm.close()
+            raise
     return swarm
 
 
-def _in_process(
+def _without_layers(
     stack: Stack,
-    supply: Supply,
+    nodes: int,
+    replicas: int,
+    address: str | None,
+    plan: Plan | str | None,
     settings: SwarmSettings | None,
     estimate: LossEstimate | None,
-    schedule: Schedule | None = None,
+    schedule: Schedule | None,
 ) -> Swarm:
-    halves = supply.plan.has_sublayers()
-    members = {name: local_node(name, stack, supply.held(name), halves=halves) for name in supply.placement}
-    transport = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
-    loop = None if schedule is None else VirtualLoop
-    swarm = Swarm(stack, transport, supply, settings, estimate=estimate, loop_factory=loop)
-    for name in members:
-        swarm.members.join(name, supply.held(name))
-    return swarm
-
-
-def _supply(stack: Stack, nodes: int, replicas: int, plan: Plan | str | None) -> Supply:
     wanted = Plan.identity(stack.depth) if plan is None else Plan.parse(plan)
     stack.check(wanted)
-    return Supply(stack, wanted, [f"node-{number}" for number in range(nodes)], replicas)
+    supply = Supply(stack, wanted, [f"node-{number}" for number in range(nodes)], replicas)
+    if address is not None:
+        servable = Servable.of(stack, wanted, settings or SwarmSettings())  # before any node is started
+        transport = RayTransport(tuple(supply.placement), address)
+        return Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
+    held = {name: supply.held(name) for name in supply.placement}
+    members = {name: local_node(name, stack, own, halves=wanted.has_sublayers()) for name, own in held.items()}
+    local = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
+    loop = None if schedule is None else VirtualLoop
+    swarm = Swarm(stack, local, supply, settings, estimate=estimate, loop_factory=loop)
+    for name, own in held.items():
+        swarm.members.join(name, own)
+    return swarm

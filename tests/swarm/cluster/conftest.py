@@ -18,11 +18,9 @@ def ray() -> Iterator[None]:
 
 
 @pytest.fixture
-def trials(ray: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def trials(ray: None) -> None:
     from ray import cloudpickle
 
-    from layerwise.swarm.cluster import tasks
     from swarm.cluster import trial
 
     cloudpickle.register_pickle_by_value(trial)
-    monkeypatch.setattr(tasks, "carry_out", trial.carry_out)

@@ -9,6 +9,7 @@ import pytest
 
 from layerwise.errors import PlanError, SwarmError
 from layerwise.swarm.cluster.tasks import MAX_RETRIES, RayTasks
+from swarm.cluster import trial
 from swarm.cluster.processes import descendants
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("trials")]
@@ -23,39 +24,39 @@ def two(ray: None) -> Iterator[RayTasks]:
 
 def test_every_piece_comes_back(two: RayTasks) -> None:
     shared = {"times": 10}
-    assert dict(two.map("doubling", shared, [0, 1, 2, 3, 4])) == {number: 10 * number for number in range(5)}
-    assert dict(two.map("doubling", {"times": 3}, [7])) == {0: 21}
-    assert dict(two.map("doubling", shared, [])) == {}
+    assert dict(two.map(trial.doubling, shared, [0, 1, 2, 3, 4])) == {number: 10 * number for number in range(5)}
+    assert dict(two.map(trial.doubling, {"times": 3}, [7])) == {0: 21}
+    assert dict(two.map(trial.doubling, shared, [])) == {}
 
 
 def test_what_is_shared_is_sent_once(two: RayTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     put, sent = two._ray.put, list[Any]()
     monkeypatch.setattr(two._ray, "put", lambda value: sent.append(value) or put(value))
     shared: dict[str, Any] = {"times": 2, "bytes": b"\0" * 1_000_000}
-    assert dict(two.map("doubling", shared, [1, 2, 3])) == {0: 2, 1: 4, 2: 6}
+    assert dict(two.map(trial.doubling, shared, [1, 2, 3])) == {0: 2, 1: 4, 2: 6}
     assert sent == [shared]
 
 
 def test_a_piece_whose_process_dies_is_begun_again(two: RayTasks, tmp_path: Path) -> None:
     pieces = [("a", 0), ("b", 2), ("c", 0)]
-    assert dict(two.map("fatal", {"folder": str(tmp_path)}, pieces)) == {0: "a", 1: "b", 2: "c"}
+    assert dict(two.map(trial.fatal, {"folder": str(tmp_path)}, pieces)) == {0: "a", 1: "b", 2: "c"}
 
 
 def test_a_piece_that_ends_its_processes_ends_the_work(two: RayTasks, tmp_path: Path) -> None:
     with pytest.raises(SwarmError, match=rf"ended its processes {MAX_RETRIES + 1} times .* Give every process more"):
-        list(two.map("fatal", {"folder": str(tmp_path)}, [("bad", 99)]))
+        list(two.map(trial.fatal, {"folder": str(tmp_path)}, [("bad", 99)]))
     assert len(list((tmp_path / "bad").iterdir())) == MAX_RETRIES + 1
-    assert dict(two.map("doubling", {"times": 2}, [4])) == {0: 8}
+    assert dict(two.map(trial.doubling, {"times": 2}, [4])) == {0: 8}
 
 
 def test_an_error_of_a_piece_is_raised_as_what_it_is(two: RayTasks) -> None:
     with pytest.raises(PlanError, match="a plan has no layer"):
-        list(two.map("refusing", {}, ["plan"]))
+        list(two.map(trial.refusing, {}, ["plan"]))
     with pytest.raises(SwarmError, match="ZeroDivisionError: one by zero"):
-        list(two.map("refusing", {}, ["other"]))
+        list(two.map(trial.refusing, {}, ["other"]))
     with pytest.raises(PlanError, match="nothing is there"):
-        list(two.map("unopened", {}, [1]))
-    assert dict(two.map("doubling", {"times": 2}, [4])) == {0: 8}
+        list(two.map(trial.unopened, {}, [1]))
+    assert dict(two.map(trial.doubling, {"times": 2}, [4])) == {0: 8}
 
 
 def test_a_cluster_of_this_machine_has_no_process_that_nothing_asks(two: RayTasks) -> None:

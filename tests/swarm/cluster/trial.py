@@ -1,25 +1,13 @@
-"""Tasks that carry out the functions of this module, some of which end their process."""
+"""Functions for Ray tasks, some of which end their process."""
 
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from layerwise.errors import PlanError
-from layerwise.swarm.cluster.tasks import DONE, ending
-
-
-def carry_out(
-    folder: str, paths: tuple[str, ...], key: str, opens: str, shared: Sequence[Any], piece: Any
-) -> tuple[Any, ...]:
-    import ray
-
-    try:
-        return DONE, FUNCTIONS[opens](ray.get(shared[0]))(piece)
-    except Exception as error:
-        return ending(error)
 
 
 def doubling(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -50,8 +38,3 @@ def refusing(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 def unopened(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
     raise PlanError("nothing is there")
-
-
-FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], Callable[[Any], Any]]] = {
-    each.__name__: each for each in (doubling, fatal, refusing, unopened)
-}

@@ -156,30 +156,3 @@ def test_a_body_whose_end_is_said_twice_is_refused_and_the_connection_closed() -
             answer += part
     assert answer.startswith(b"HTTP/1.1 400")
     assert answer.count(b"HTTP/1.1") == 1
-
-
-def test_of_a_prompt_that_is_too_long_the_beginning_is_looked_at() -> None:
-    service, read = FakeSwarm(max_length=100), []
-    tokenizer = service.tokenizer
-
-    class Counting:
-        def __call__(self, text: str, **options: object) -> object:
-            read.append(len(text))
-            return tokenizer(text, **options)
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(tokenizer, name)
-
-        __len__ = tokenizer.__len__
-
-    service.tokenizer = Counting()
-    with client(service) as http:
-        for path, body in (
-            ("completions", {"prompt": "a" * 1_000_000}),
-            ("chat/completions", {"messages": [{"role": "user", "content": "a" * 1_000_000}]}),
-        ):
-            answer = http.post(f"/v1/{path}", json=body)
-            assert answer.status_code == 400
-            assert answer.json()["error"]["code"] == "context_length_exceeded"
-            assert "the prompt has more than 100" in answer.json()["error"]["message"]
-        assert max(read) == 1600

@@ -26,8 +26,6 @@ from layerwise.stack.load import weight_hash
 from layerwise.swarm.cluster.connection import check_address, require_ray
 from layerwise.swarm.cluster.tasks import RayTasks, available_processors
 
-OPENS = "layerwise.studies.sweep.cluster:open_model"
-
 
 @dataclass(frozen=True)
 class SharedModel:
@@ -68,7 +66,7 @@ class SweepTasks:
 
     def map(self, pieces: Sequence[SweepPiece]) -> Iterator[tuple[int, list[FinalState]]]:
         """Compute pieces, and yield each with its number as it is done."""
-        return self._started().map(OPENS, self._shared, pieces)
+        return self._started().map(open_model, self._shared, pieces)
 
     def close(self) -> None:
         """Leave the cluster, or end it if it was started here."""

@@ -16,12 +16,6 @@ from layerwise.swarm.serve.state import Service
 COMPLETION_TOKENS = 16
 """New tokens of a completion that names no number, as in OpenAI's API; a chat then has as many as there is room for."""
 
-LIKELY_CHARACTERS = 16
-"""Characters of a token that few texts have more of: of a longer text so much of the beginning is counted first."""
-
-CUT_TOKENS = 16
-"""Tokens more that a text may have because it was cut in the middle of a word."""
-
 NEXT_TURN = "\nuser:"
 """Where the answer to a chat ends in the form for models without a chat template."""
 
@@ -46,8 +40,7 @@ async def completion_prompt(service: Service, settings: ServeSettings, body: Com
                 param="prompt",
             )
         (prompt,) = prompt
-    most = service.max_length
-    ids = await encoded(service.tokenizer, prompt, "prompt", most) if isinstance(prompt, str) else tuple(prompt)
+    ids = await encoded(service.tokenizer, prompt) if isinstance(prompt, str) else tuple(prompt)
     known = len(service.tokenizer)
     unknown = next((each for each in ids if each >= known), None)
     if unknown is not None:
@@ -60,7 +53,7 @@ async def completion_prompt(service: Service, settings: ServeSettings, body: Com
 async def chat_prompt(service: Service, settings: ServeSettings, body: ChatBody) -> Prompt:
     tokenizer = service.tokenizer
     if not getattr(tokenizer, "chat_template", None):
-        ids = await encoded(tokenizer, plain_chat(body.messages), "messages", service.max_length)
+        ids = await encoded(tokenizer, plain_chat(body.messages))
         return _prompt(service, settings, body, ids, "messages", None, (NEXT_TURN,))
     messages = [{"role": each.role, "content": each.text} for each in body.messages]
     try:
@@ -71,7 +64,7 @@ async def chat_prompt(service: Service, settings: ServeSettings, body: ChatBody)
         message = f"the model's chat template refuses these messages: {str(error)[:200]}"
         raise Refusal(400, "invalid_value", message, param="messages") from error
     # The template has written the special tokens.
-    ids = await encoded(tokenizer, text, "messages", service.max_length, special=False)
+    ids = await encoded(tokenizer, text, special=False)
     return _prompt(service, settings, body, ids, "messages", None)
 
 
@@ -84,31 +77,14 @@ def plain_chat(messages: Sequence[ChatMessage]) -> str:
     return "".join(f"{each.role}: {each.text}\n" for each in messages) + "assistant:"
 
 
-async def encoded(
-    tokenizer: Any, text: str, param: str, most: int | None = None, *, special: bool = True
-) -> tuple[int, ...]:
-    """Encode a text in a thread. Raises `Refusal` if its beginning already has more than `most` tokens."""
+async def encoded(tokenizer: Any, text: str, *, special: bool = True) -> tuple[int, ...]:
+    """Encode a text in a thread. Raises `Refusal` for half a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise Refusal(400, "invalid_value", "the prompt has half a surrogate pair; write whole characters") from error
-
-    def made(part: str) -> tuple[int, ...]:
-        return tuple(tokenizer(part, add_special_tokens=special)["input_ids"])
-
-    size = 0 if most is None else LIKELY_CHARACTERS * most
-    while most is not None and size < len(text):
-        count = len(await asyncio.to_thread(made, text[:size]))
-        if count > most + CUT_TOKENS:
-            raise _too_long(most, f"more than {most}", None, param)
-        size *= 4
-    return await asyncio.to_thread(made, text)
-
-
-def _too_long(most: int, has: str, wanted: int | None, param: str) -> Refusal:
-    new = f" with {wanted} new ones to follow" if wanted else ""
-    message = f"this model's maximum context length is {most} tokens, and the prompt has {has}{new}; shorten either"
-    return Refusal(400, "context_length_exceeded", message, param=param)
+    made = await asyncio.to_thread(tokenizer, text, add_special_tokens=special)
+    return tuple(made["input_ids"])
 
 
 def _prompt(
@@ -130,7 +106,12 @@ def _prompt(
     if service.max_length is not None:
         room = service.max_length - len(ids)
         if room < max(wanted or 0, 1):
-            raise _too_long(service.max_length, str(len(ids)), wanted, param)
+            new = f" with {wanted} new ones to follow" if wanted else ""
+            message = (
+                f"this model's maximum context length is {service.max_length} tokens, and the prompt has "
+                f"{len(ids)}{new}; shorten either"
+            )
+            raise Refusal(400, "context_length_exceeded", message, param=param)
         most = min(most, room)
     count = wanted if wanted is not None else min(most, default or most)
     return Prompt(ids, body.decoding(count, settings.temperature, stops))

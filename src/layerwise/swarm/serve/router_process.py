@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 
 from PIL import Image
 
+from layerwise import errors
 from layerwise.errors import LayerwiseError, SwarmError
 from layerwise.swarm.answer import Answer, Decoding, Event, Overview, PromptScores, TokenSpan, continued
 from layerwise.swarm.cluster.connection import FOLDER
-from layerwise.swarm.cluster.tasks import REFUSED, raised
 from layerwise.swarm.node_records import MOST_EVENTS
 from layerwise.swarm.serve.router_messages import (
     CHANNEL,
@@ -369,4 +369,5 @@ def _of_session(leader: int) -> list[int]:
 
 
 def _error(report: Failed) -> Exception:
-    return raised((REFUSED, report.kind, report.message)) if report.kind else RuntimeError(report.message)
+    kind: type[Exception] = getattr(errors, report.kind, LayerwiseError) if report.kind else RuntimeError
+    return kind(report.message)
