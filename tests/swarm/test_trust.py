@@ -37,7 +37,7 @@ def _requests_until_found(swarm: Swarm, seed: int) -> int | None:
 def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -> None:
     fault = Fault("node-1", "wrong", 0.0, wrongness="zeros" if wrongness == "zeros" else "noise")
     schedule = Schedule(() if wrongness == "another layer" else (fault,), seed=seed)
-    with gather(llama(), 2 * replicas, replicas, schedule=schedule, settings=SwarmSettings(seed=seed)) as swarm:
+    with gather(llama(), 2 * replicas, replicas, schedule=schedule) as swarm:
         if wrongness == "another layer":
             transport = swarm._transport
             assert isinstance(transport, LocalTransport)
@@ -114,9 +114,7 @@ def test_quarantine_ends_with_the_process() -> None:
 
 def test_an_honest_node_is_never_quarantined() -> None:
     for seed in range(by_tier(fast=1, nightly=100)):
-        with gather(
-            llama(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed), settings=SwarmSettings(seed=seed)
-        ) as swarm:
+        with gather(llama(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed)) as swarm:
             assert _requests_until_found(swarm, seed) is None
 
 
@@ -127,7 +125,7 @@ def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, r
     """No wrong output of a pass is returned, whether a replica or the router detects it."""
     stack, (ids, _) = llama(), prompts(1, seed=seed)
     schedule = Schedule((Fault("node-0", "wrong", 0.0, wrongness=wrongness),), seed=seed)
-    settings = SwarmSettings(spot_share=1.0, seed=seed, quorum=Quorum(layers=1))
+    settings = SwarmSettings(spot_share=1.0, quorum=Quorum(layers=1))
     with gather(stack, replicas + 1, replicas, schedule=schedule, settings=settings) as swarm:
         logits, answer = swarm.outputs(input_ids=ids)
         assert _quarantined(swarm) == ["node-0"]
@@ -160,7 +158,7 @@ def test_a_share_of_requests_is_compared_token_by_token_and_the_first_pass_of_ev
 
     monkeypatch.setattr(SpotChecks, "_run_checker", counted)
     ids, _ = prompts(1)
-    names = [f"request-{number}" for number in range(24)]
+    names = [f"text-{number}" for number in range(24)]
     with gather(llama(), 2, 2, schedule=Schedule(), settings=SwarmSettings(spot_share=share)) as swarm:
         for name in names:
             swarm.generate(ids, request=name, max_new_tokens=3, min_new_tokens=3, do_sample=False)

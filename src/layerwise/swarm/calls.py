@@ -20,12 +20,12 @@ import torch
 from layerwise.errors import SwarmError
 from layerwise.stack import Capture
 from layerwise.swarm.messages import (
-    Corrupt,
     Done,
     Failure,
     Gone,
     Hop,
     Late,
+    Refused,
     Release,
     RemoteVisit,
     Reply,
@@ -122,9 +122,9 @@ class Calling:
                 member.observe(seconds, response, hop)
                 self.members.latencies.record(seconds, hop.work)
                 return response
-            response = Corrupt(member.name, flaw)
+            response = Refused(member.name, flaw)
         elif isinstance(response, Done):
-            response = Corrupt(member.name, "answered a hop as if it were no hop")
+            response = Refused(member.name, "answered a hop as if it were no hop")
         member.failures += 1
         if isinstance(response, Gone):
             self.members.change(member.name, "gone", "lost", f"{member.name} is gone: {response.reason}")

@@ -32,13 +32,12 @@ class SpotChecks:
     Args:
         calling: The nodes.
         share: Share of a node's requests that are compared; with 0 nothing is.
-        seed: Seed of the choice.
         referee: The router's own layers.
     """
 
-    def __init__(self, calling: Calling, share: float, seed: int, referee: Node) -> None:
+    def __init__(self, calling: Calling, share: float, referee: Node) -> None:
         self.calling, self.members = calling, calling.members
-        self.share, self.seed, self.referee = share, seed, referee
+        self.share, self.referee = share, referee
 
     async def find_wrong(self, request: SwarmRequest, node: str, hop: Hop, reply: Reply) -> frozenset[str]:
         """Return the nodes that were wrong about `hop`. Raises `Restart` if that takes all tokens so far."""
@@ -53,7 +52,7 @@ class SpotChecks:
         else:
             number = self.members[node].requests
             self.members[node].requests += 1
-            is_whole = request.is_refereed or random.Random(f"{self.seed} {request.request}").random() < self.share
+            is_whole = request.is_refereed or random.Random(request.request).random() < self.share
             if not self.share or (number % FIRST_OF and not is_whole):
                 return frozenset()
             checker, other = await self._find_checker(request, node, hop)

@@ -4,7 +4,7 @@
     LoadLayers    keep these layers, with these weights         ->  Done | Refused
     Release       forget what a request left in the caches      ->  Done
 
-A call can also end as `Gone`, `Late` or `Corrupt`. Messages travel as MessagePack, since unpickling can run any code.
+A call can also end as `Gone` or `Late`. Messages travel as MessagePack, since unpickling can run any code.
 """
 
 from __future__ import annotations
@@ -154,23 +154,15 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node answered that it cannot do what it was asked, and why; `lacks_layers`: it does not hold some of them."""
+    """The node cannot do what it was asked, or its answer is not one to it; `lacks_layers`: it does not hold some."""
 
     node: str
     reason: str
     lacks_layers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Corrupt:
-    """The answer is not one that the node can have meant: other bytes, another request, numbers that are not finite."""
-
-    node: str
-    reason: str
-
-
 Message: TypeAlias = Hop | LoadLayers | Release
-Failure: TypeAlias = Gone | Late | Refused | Corrupt
+Failure: TypeAlias = Gone | Late | Refused
 Response: TypeAlias = Reply | Done | Failure
 
 
@@ -191,7 +183,7 @@ _NAMED: Final = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]])
 
 _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
     kind.__name__: msgspec.msgpack.Decoder(kind)
-    for kind in (Hop, LoadLayers, Release, Reply, Done, Gone, Late, Refused, Corrupt)
+    for kind in (Hop, LoadLayers, Release, Reply, Done, Gone, Late, Refused)
 }
 
 

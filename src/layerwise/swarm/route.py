@@ -30,8 +30,6 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """What one hop runs."""
-
     node: str
     visits: tuple[RemoteVisit, ...]
 

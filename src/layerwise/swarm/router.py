@@ -49,7 +49,7 @@ class Router:
         self.settings = settings = calling.settings
         self.quorum = quorum
         self.expected = expected
-        self.checks = SpotChecks(calling, settings.spot_share, settings.seed, referee)
+        self.checks = SpotChecks(calling, settings.spot_share, referee)
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
 
     async def forward(self, session: SwarmRequest, captured: Capture) -> Tensor:

@@ -97,7 +97,6 @@ class SwarmSettings:
     spot_share: float = 0.01
     health_seconds: float = 2.0
     balance_after: float = 30.0
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("first_deadline", "hop_floor", "health_seconds"):

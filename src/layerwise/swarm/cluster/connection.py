@@ -124,7 +124,7 @@ class Connection:
     def _set(self, name: str, value: str) -> None:
         if name not in os.environ:
             os.environ[name] = value
-            self._restore.append(partial(_unset, name))
+            self._restore.append(lambda: _unset(name))
 
     def _hush(self) -> None:
         self._replace("worker", "print_to_stdstream", lambda usual: _silent)

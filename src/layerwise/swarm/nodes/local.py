@@ -120,8 +120,7 @@ class LocalTransport:
             for message, response in zip(messages, responses, strict=True)
         ]
 
-    async def close(self) -> None:
-        """Nothing was started, so nothing is stopped."""
+    async def close(self) -> None: ...
 
     def _seconds(self, node: str, messages: Sequence[Message], chance: random.Random, now: float) -> float:
         schedule = self.schedule
@@ -179,5 +178,4 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        """The virtual time, in seconds."""
         return self._jumping.now

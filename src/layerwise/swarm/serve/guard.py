@@ -26,8 +26,6 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class RequestGuard:
-    """ASGI middleware around the whole application."""
-
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app, self._settings = app, settings
 

@@ -24,8 +24,6 @@ class Generate(msgspec.Struct, tag=True, frozen=True):
 
 
 class ScorePrompt(msgspec.Struct, tag=True, frozen=True):
-    """Say how likely the tokens of a prompt are."""
-
     request: str
     ids: tuple[int, ...]
 
@@ -39,14 +37,10 @@ class Classify(msgspec.Struct, tag=True, frozen=True):
 
 
 class CheckReady(msgspec.Struct, tag=True, frozen=True):
-    """Say whether a token can be made."""
-
     request: str
 
 
 class Cancel(msgspec.Struct, tag=True, frozen=True):
-    """Nobody waits for this request any more."""
-
     request: str
 
 
@@ -76,16 +70,12 @@ class Answered(msgspec.Struct, tag=True, frozen=True):
 
 
 class Scored(msgspec.Struct, tag=True, frozen=True):
-    """A prompt was scored."""
-
     request: str
     scores: PromptScores
     answer: Answer
 
 
 class ReadyReport(msgspec.Struct, tag=True, frozen=True):
-    """Whether a token can be made, and else why not."""
-
     request: str
     ready: bool
     reason: str
@@ -101,8 +91,6 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
 
 
 class Seen(msgspec.Struct, tag=True, frozen=True):
-    """The swarm at this moment."""
-
     overview: Overview
 
 

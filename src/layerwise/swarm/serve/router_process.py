@@ -246,7 +246,6 @@ class RouterProcess:
         return report.probabilities, report.answer
 
     async def ready(self) -> tuple[bool, str]:
-        """Whether a token can be made; else why not."""
         if self._router is None:
             return False, f"the router is started again: {self._reason}"
         report = await self._answered(CheckReady(f"probe-{next(self._numbers)}"), ReadyReport)

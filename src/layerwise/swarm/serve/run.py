@@ -145,8 +145,6 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
     import uvicorn
 
     class Quiet(uvicorn.Server):
-        """Leaves signals to `run`."""
-
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield

@@ -51,8 +51,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class StreamOptions(BaseModel):
-    """What a stream has beside its text."""
-
     model_config = ConfigDict(strict=True, extra="ignore")
 
     include_usage: bool = False
@@ -153,8 +151,6 @@ class TextPart(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """Who speaks, and what."""
-
     model_config = ConfigDict(strict=True, extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -166,8 +162,6 @@ class ChatMessage(BaseModel):
 
 
 class ChatBody(GenerationBody):
-    """Messages that the model answers."""
-
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
 

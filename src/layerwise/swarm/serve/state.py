@@ -50,9 +50,7 @@ class Service(Protocol):
 
     async def classify(self, pixels: Any, /, *, request: str) -> tuple[Sequence[float], Answer]: ...
 
-    async def ready(self) -> tuple[bool, str]:
-        """Whether a token can be made; else why not."""
-        ...
+    async def ready(self) -> tuple[bool, str]: ...
 
     def overview(self) -> Overview: ...
 
@@ -158,8 +156,6 @@ class Readiness:
 
 
 class ServerState:
-    """One served model."""
-
     def __init__(self, service: Service, settings: ServeSettings) -> None:
         self.service, self.settings = service, settings
         self.admission = Admission(settings.most_running, settings.most_queued)
