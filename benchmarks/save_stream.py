@@ -98,14 +98,14 @@ def measured(command: Sequence[str]) -> tuple[float, float, int]:
 WRITING = """
 import sys, time
 from layerwise.checkpoint import save, stream
-start, spent = stream.without_torch, [0.0, 0.0]
+start, spent = stream.visit_config, [0.0, 0.0]
 def timed(*task):
     begin = time.perf_counter(), time.process_time()
     result = start(*task)
     spent[0] += time.perf_counter() - begin[0]
     spent[1] += time.process_time() - begin[1]
     return result
-stream.without_torch = timed
+stream.visit_config = timed
 save(sys.argv[4], "0-1", sys.argv[5], prove=False)  # imports what is imported late
 spent[:] = 0.0, 0.0
 begin = time.perf_counter(), time.process_time()

@@ -18,12 +18,11 @@ from contracts.specimen import Specimen, build, inputs
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import expectation, proof, save, stream
-from layerwise.checkpoint.config_process import without_torch
 from layerwise.checkpoint.folder import Writing
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_config import visit_config
 from layerwise.checkpoint.stored_model import StoredModel
-from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
+from layerwise.errors import ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from tier import first_fast
@@ -31,12 +30,6 @@ from tier import first_fast
 KINDS = ("llama", "mixtral", "vit", "bert", "gemma3_text")
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "without_torch", visit_config)
-
-
-@pytest.mark.usefixtures("quick")
 @every_type(fast=KINDS[:2], slow=KINDS[2:])
 @pytest.mark.parametrize("text", first_fast(["4 0*2 3 1", "0-3"]))
 def test_streamed_files_are_those_of_the_way_through_memory(one: Specimen, text: str, tmp_path: Path) -> None:
@@ -65,21 +58,6 @@ def test_logits_are_compared_and_the_tokenizer_goes_along(home: Path, tmp_path: 
     assert loaded.num_parameters() == origin.parameters
 
 
-@pytest.mark.slow
-def test_the_configuration_is_the_same_without_torch(home: Path, tmp_path: Path) -> None:
-    model = build(next(one for one in SUPPORTED if one.model_type == "gemma3_text"))
-    for settings in (json.loads((home / "config.json").read_text()), json.loads(model.config.to_json_string())):
-        depth = settings["num_hidden_layers"]
-        task = (settings, {"model.layers.": depth}, (4, 0, 0, 2), None)
-        assert without_torch(*task) == visit_config(*task)
-    asked_of_the_package = ({"model_type": "layoutlm", "num_hidden_layers": 3}, {"encoder.layer.": 3}, (2, 0), None)
-    assert without_torch(*asked_of_the_package) == visit_config(*asked_of_the_package)
-    refused = ({"model_type": "nothing"}, {"h.": 2}, (0,), None)
-    with pytest.raises(CheckpointError, match="no configuration of its own for models of type nothing"):
-        without_torch(*refused)
-
-
-@pytest.mark.usefixtures("quick")
 def test_several_models_of_one_form_are_streamed(models: dict[str, Path], tmp_path: Path) -> None:
     origin = save(models, "a:0-2 b:3 5", tmp_path / "m", prove=False)
     assert origin.models == {"shell": str(models["a"]), "a": str(models["a"]), "b": str(models["b"])}
@@ -89,7 +67,6 @@ def test_several_models_of_one_form_are_streamed(models: dict[str, Path], tmp_pa
     assert not torch.equal(written[key.format(4)], b[key.format(5)])
 
 
-@pytest.mark.usefixtures("quick")
 def test_shards_are_read_and_written(home: Path, tmp_path: Path) -> None:
     AutoModelForCausalLM.from_pretrained(home).save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
     assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
@@ -100,7 +77,6 @@ def test_shards_are_read_and_written(home: Path, tmp_path: Path) -> None:
     assert all(torch.equal(one[name], many[name]) for name in one | many)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("opened", [str, load])
 def test_tied_weights_are_written_once(tmp_path: Path, opened: Callable[[str], Any]) -> None:
     model = tiny_llama()
@@ -208,7 +184,6 @@ def settings_of(folder: Path, file: str = "config.json") -> Any:
     return json.loads((folder / file).read_text())
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("name", "text", "count", "unwritten"),
     [
@@ -242,7 +217,6 @@ def test_tensors_that_the_class_ignores_are_named_where_the_model_was_built(
     assert (written["mtp_num_hidden_layers"], written["use_mtp"]) == (0, False)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("opened", [str, load])
 def test_layers_that_generation_names_are_those_of_the_plan(
     home: Path, opened: Callable[[str], Any], tmp_path: Path
@@ -284,7 +258,6 @@ def test_of_two_parts_with_as_many_layers_the_one_that_the_path_names() -> None:
         assert depths == [text, vision]
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_proof_is_what_suits_the_size_and_the_settings(home: Path, tmp_path: Path) -> None:
     sizes = (stream.PROVED_SIZE - 1, stream.PROVED_SIZE)
     hosts = [cast(StoredModel, SimpleNamespace(size=size, quantised=False)) for size in sizes]
@@ -321,7 +294,6 @@ def test_without_inputs_to_make_up_keys_are_compared(
         save(home, "0 1", tmp_path / "o", prove=True)
 
 
-@pytest.mark.usefixtures("quick")
 def test_no_progress_bar_is_shown(home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     transformers.utils.logging.enable_progress_bar()
     save(home, "0 1", tmp_path / "streamed")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, write_record, written_layers
-from layerwise.checkpoint.config_process import without_torch
 from layerwise.checkpoint.folder import Origin, Proof, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import (
     LayerNames,
@@ -117,7 +116,7 @@ def _resolved(
 ) -> tuple[VisitConfig, LayerNames, Proof, str | None]:
     task = (host.settings, layer_groups(host.tensors), plan.order())
     try:
-        config = without_torch(*task, layers) if proof == "none" else visit_config(*task, layers)
+        config = visit_config(*task, layers)
     except UnresolvedNames:
         from layerwise.checkpoint.expectation import blocks_path
 
