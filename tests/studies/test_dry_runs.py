@@ -40,7 +40,8 @@ SAID = {
         "from layer 3, 16.7 % of the steps: trains 3, embedding false",
         "█ learns",
         "uniform in 40 steps of 64 tokens",
-        "(equal flops), text read ",
+        "(equal flops)",
+        "while they learn, the layers read it 0.",
     ),
     f"train growth {PHASED} --schedules importance,ramp --frontier --seeds 3 --learning-rates 1e-3,4e-3 --steps 8": (
         "18 trainings: uniform, ramp, uniform@0.8, uniform@1.18, uniform@1.4, importance; 3 seeds each",

@@ -1,6 +1,7 @@
 """A trainer and the order of its data."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState, set_seed
+from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 
 from layerwise.data.splits import Example, Examples, Splits
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
-from layerwise.train.data_order import Epochs, LengthGroupedSampler, ReproducibleDataset
+from layerwise.train.data_order import LengthGroupedSampler, ReproducibleDataset
 from layerwise.train.trainer import PlanTrainer
 from tier import first_fast
 from train.tiny_models import (
@@ -328,14 +329,14 @@ def test_workers_that_live_on_learn_of_the_epoch() -> None:
         assert _equal(list(read), _pixels(examples, *range(24)))
 
 
-def test_the_trainer_turns_the_epochs() -> None:
-    examples = ReproducibleDataset(tiny_digits("crop").train, seed=4)
-    turn = Epochs(examples)
-    for epoch in (None, 0.0, 1.0, 2.5):
-        turn.on_epoch_begin(None, TrainerState(epoch=epoch), None)
-        known = _pixels(examples, *range(24))
-        examples.set_epoch(int(epoch or 0))
-        assert _equal(_pixels(examples, *range(24)), known)
+def test_the_trainer_turns_the_epochs(tmp_path: Path) -> None:
+    splits = tiny_digits("crop")
+    examples = ReproducibleDataset(splits.train, seed=4)
+    trainer = trainer_of(tiny_vit(), replace(splits, train=examples), Fixed(), tmp_path, max_steps=7)
+    seen: list[int] = []
+    trainer.data_collator = lambda batch: seen.append(examples.epoch) or splits.collate(batch)
+    trainer.train()
+    assert seen[:7] == [0] * 6 + [1], "24 examples are six batches"
 
 
 class _Texts(Examples):

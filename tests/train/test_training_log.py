@@ -18,7 +18,7 @@ from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer, positions
 from layerwise.train.training import Base, train, trainer_of
-from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step, seconds_of_step, seconds_of_steps
+from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step, seconds_of_step
 from train.kinds import Noted, Stopped, watched
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -179,20 +179,15 @@ def making(seen: Seen, steps: int) -> Any:
     return make
 
 
-def test_steps_are_timed_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    seen = Seen()
-    taken = seconds_of_steps(making(seen, STEPS), [20, 3, 7])
-    assert seen.steps == list(taken) == [0, 20, 3, 7]
-    assert min(taken.values()) > 0
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("steps", [2, STEPS])
-def test_the_second_step_has_a_price_since_the_first_warms_up(steps: int) -> None:
+def test_the_second_step_has_a_price_since_the_first_warms_up(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     seen = Seen()
     assert seconds_of_step(making(seen, steps)) > 0
     assert seen.steps == [0, 1]
+    assert not list(tmp_path.iterdir())
 
 
 def test_batches_of_chosen_steps_are_those_of_the_training() -> None:

@@ -11,11 +11,9 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import cycle, islice
 from random import Random
-from typing import Any
 
 import torch
 from torch.utils.data import Sampler
-from transformers import TrainerCallback
 
 from layerwise.data.splits import Example, Examples
 
@@ -24,7 +22,7 @@ _POOL = 50
 
 
 class ReproducibleDataset(Examples):
-    """`examples`, each drawn by (seed, epoch, number) alone; `set_epoch` sets the epoch."""
+    """`examples`, each drawn by (seed, epoch, number) alone; the Trainer sets the epoch with `set_epoch`."""
 
     def __init__(self, examples: Examples, seed: int) -> None:
         self.examples = examples
@@ -91,13 +89,3 @@ class LengthGroupedSampler(Sampler[int]):
         rest = batches.pop() if len(row) % batch else []  # a batch that is not full must stay the last
         chance.shuffle(batches)
         return (number for batch in (*batches, rest) for number in batch)
-
-
-class Epochs(TrainerCallback):
-    """Tells the examples of a training which epoch begins."""
-
-    def __init__(self, examples: ReproducibleDataset) -> None:
-        self.examples = examples
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.examples.set_epoch(int(state.epoch or 0.0))

@@ -21,7 +21,7 @@ from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack
 from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
 from layerwise.train.checkpoint_dir import run_training
-from layerwise.train.data_order import Epochs, LengthGroupedSampler, ReproducibleDataset
+from layerwise.train.data_order import LengthGroupedSampler, ReproducibleDataset
 from layerwise.train.phases.runner import GrowthTrainer, growth_runner
 from layerwise.train.precision import ARGUMENTS
 from layerwise.train.recipe import Recipe
@@ -92,7 +92,6 @@ def trainer_of(
         "data_collator": splits.collate,
         "train_dataset": examples,
         "eval_dataset": splits.validation,
-        "callbacks": [Epochs(examples)],
         "progress": progress,
         "compiled": blocks if recipe.settings.compiled else (),
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -155,45 +155,15 @@ MakeTrainer = Callable[[Path, Mapping[str, Any]], Any]
 """Gives the Trainer of a training into a folder, with further `TrainingArguments` that win over its own."""
 
 
-def seconds_of_steps(make: MakeTrainer, steps: Iterable[int]) -> dict[int, float]:
-    """Return the seconds of a training's first step, a warm-up, and of the next `steps`; the training has more."""
-    timed = TimedSteps(iter(steps))
+def seconds_of_step(make: MakeTrainer, steps: int = 1) -> float:
+    """Return the median seconds of the next `steps` after the first one, a warm-up, of a training that is discarded."""
     with TemporaryDirectory(prefix="layerwise-") as name:
-        trainer = make(Path(name), QUIET)
-        trainer.add_callback(timed)
+        trainer = make(Path(name), {**QUIET, "max_steps": 1 + steps, "logging_steps": 1 + steps})
         trainer.train()
+        seconds: float = trainer.figures()["step_seconds"]
         del trainer
     gc.collect()  # a Trainer and its model refer to each other
-    return dict(zip(timed.visited, timed.taken, strict=True))
-
-
-def seconds_of_step(make: MakeTrainer) -> float:
-    return list(seconds_of_steps(make, [1]).values())[-1]
-
-
-class TimedSteps(TrainerCallback):
-    """Takes a Trainer from its first step to each of those that `following` gives, and keeps the seconds of each."""
-
-    def __init__(self, following: Iterator[int]) -> None:
-        self.following = following
-        self.before = 0.0
-        self.visited: list[int] = []
-        self.taken: list[float] = []
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not self.taken:
-            self.before = time.perf_counter()
-        self.visited.append(state.global_step)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        now = time.perf_counter()
-        self.taken.append(now - self.before)
-        self.before = now
-        step = next(self.following, None)
-        if step is None:
-            control.should_training_stop = True
-        else:
-            state.global_step = step  # the Trainer has added one to the step that ended
+    return seconds
 
 
 _TERA = 1e12

@@ -23,10 +23,11 @@ from layerwise.plan.schedule.cost import (
     embedding_share,
     flops_per_token,
     head_share,
+    layer_epochs,
     layer_shares,
     phase_shares,
 )
-from layerwise.plan.schedule.presets import published
+from layerwise.plan.schedule.presets import lisa, published, ramp
 
 COSTS = st.floats(0.01, 100)
 
@@ -160,6 +161,13 @@ def test_budgets_that_cannot_be_filled(schedule: GrowthSchedule, depth: int, bud
 def test_costs_that_are_none(wrong: Any) -> None:
     with pytest.raises(PlanError, match="cost"):
         ModelCost(*wrong)
+
+
+def test_the_published_core_learns_longest_and_chance_is_taken_at_its_mean() -> None:
+    learned = layer_epochs(published(12), epochs=125.0)
+    assert learned == pytest.approx((35, 35, 35, 35, 45, 45, 15, 35, 55, 55, 35, 15))
+    assert layer_epochs(lisa(12), epochs=60.0) == pytest.approx([10.0] * 12)
+    assert layer_epochs(ramp(2), epochs=100.0) == pytest.approx([87.5, 75.0])
 
 
 STRONG, WEAK, NOTHING, HARMFUL = (

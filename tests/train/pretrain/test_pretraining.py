@@ -173,10 +173,10 @@ def test_a_training_by_another_algorithm_is_refused(
 @pytest.mark.slow
 def test_a_training_of_seconds_keeps_its_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed = replace(RECIPE, seconds=6.0)
-    monkeypatch.setattr(trainer, "seconds_of_steps", lambda _, steps: dict.fromkeys([0, *steps], 1.0))
+    monkeypatch.setattr(trainer, "seconds_of_step", lambda *_: 1.0)
     with watched(Noted(), 5), pytest.raises(Stopped):
         run(tmp_path, timed)
-    monkeypatch.setattr(trainer, "seconds_of_steps", lambda _, steps: dict.fromkeys([0, *steps], 0.1))
+    monkeypatch.setattr(trainer, "seconds_of_step", lambda *_: 0.1)
     assert run(tmp_path, timed).steps == 6
 
 

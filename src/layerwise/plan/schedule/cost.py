@@ -158,3 +158,18 @@ def _share_when_frozen(embedding: bool, below: int, others: int, drawn: int) -> 
         return PASSES
     nothing_below = math.comb(others - below, drawn) / math.comb(others, drawn)
     return PASSES - (PASSES - RUNS) * nothing_below
+
+
+def layer_epochs(schedule: GrowthSchedule, epochs: float) -> tuple[float, ...]:
+    """Return how often every layer reads the text while it learns, in a training that reads it `epochs` times.
+
+    >>> layer_epochs(GrowthSchedule("half", 2, (Phase("a", 0.5, (0,)), Phase("b", 0.5, (0, 1), sample=1))), epochs=4.0)
+    (3.0, 1.0)
+    """
+    learned = [0.0] * schedule.depth
+    for phase in schedule.phases:
+        drawn = 1.0 if phase.sample is None else phase.sample / len(phase.trains)
+        for layer, chance in zip(phase.running(schedule.depth), phase.dropped(0.5, schedule.depth), strict=True):
+            if layer in phase.trains:
+                learned[layer] += epochs * phase.share * drawn * (1 - chance)
+    return tuple(learned)

@@ -102,30 +102,28 @@ def _judge_gain(
     gain, learned = gains
     position, from_learning = gain.locate(finding.margin), learned and learned.locate(finding.margin)
     unsettled = _describe_untrained(data, vocab.BACKBONE, position == "below", vocab.LAYER_WEIGHTS)
-    if not gain.has_interval:
-        verdict, answer = Verdict.INCONCLUSIVE, MORE_SEEDS
-    elif unsettled:
-        verdict, answer = Verdict.INCONCLUSIVE, unsettled
-    elif position == "within":
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No: the backbone does as well."
-    elif position == "below":
-        verdict, answer = Verdict.CONTRADICTED, "No: the backbone does better."
-    elif position == "open":
-        needed = describe_data_needed(gain, finding.margin, "the seeds")
-        verdict, answer = Verdict.INCONCLUSIVE, f"The interval allows both answers.{needed}"
-    elif from_learning == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes: and the gain is lost if the weights keep their initial values."
-    elif from_learning in ("within", "below"):
-        verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "No more than the null: weights that keep their initial values gain as much."
-    else:
-        verdict = Verdict.INCONCLUSIVE
-        answer = "It gains, but whether by learning its weights needs elc-frozen with an interval."
+    needed = describe_data_needed(gain, finding.margin, "the seeds")
+    unlearned = "No more than the null: weights that keep their initial values gain as much."
+    unknown = "It gains, but whether by learning its weights needs elc-frozen with an interval."
+    verdict, answer = _first_of(
+        (not gain.has_interval, Verdict.INCONCLUSIVE, MORE_SEEDS),
+        (unsettled, Verdict.INCONCLUSIVE, unsettled),
+        (position == "within", Verdict.NO_BETTER_THAN_NULL, "No: the backbone does as well."),
+        (position == "below", Verdict.CONTRADICTED, "No: the backbone does better."),
+        (position == "open", Verdict.INCONCLUSIVE, f"The interval allows both answers.{needed}"),
+        (
+            from_learning == "above",
+            Verdict.SUPPORTED,
+            "Yes: and the gain is lost if the weights keep their initial values.",
+        ),
+        (from_learning in ("within", "below"), Verdict.NO_BETTER_THAN_NULL, unlearned),
+        (True, Verdict.INCONCLUSIVE, unknown),
+    )
     scale = 100.0 if points else 1.0
     if learned is not None:
-        frozen = _clip(learned) if points else learned
+        frozen = learned.clip(-1.0, 1.0) if points else learned
         answer += f" On frozen weights the gain is {format_estimate(frozen.scale(scale), signed=True)}."
-    estimate = (_clip(gain) if points else gain).scale(scale)
+    estimate = (gain.clip(-1.0, 1.0) if points else gain).scale(scale)
     return replace(finding, answer=answer, verdict=verdict, estimate=estimate, margin=scale * finding.margin)
 
 
@@ -138,21 +136,16 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
     equal, learned = (Estimate.read(rows[metric]) for metric in ("above_equal", "learned"))
     above, moved = equal.locate(MIN_MASS), learned.locate(MIN_MASS)
     unsettled = _describe_untrained(data, arm, above == "below", arm)
-    if not (equal.has_interval and learned.has_interval):
-        verdict, answer = Verdict.INCONCLUSIVE, MORE_SEEDS
-    elif unsettled:
-        verdict, answer = Verdict.INCONCLUSIVE, unsettled
-    elif above == "within":
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: equal shares give them as much."
-    elif above == "below":
-        verdict, answer = Verdict.CONTRADICTED, "No: they carry less than equal shares would give them."
-    elif above == "above" and moved in ("within", "below"):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: the weights began so."
-    elif above == "above" and moved == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes: training moved the weight there."
-    else:
-        needed = describe_data_needed(learned, MIN_MASS, "the seeds")
-        verdict, answer = Verdict.INCONCLUSIVE, f"The intervals allow both answers.{needed}"
+    needed = describe_data_needed(learned, MIN_MASS, "the seeds")
+    verdict, answer = _first_of(
+        (not (equal.has_interval and learned.has_interval), Verdict.INCONCLUSIVE, MORE_SEEDS),
+        (unsettled, Verdict.INCONCLUSIVE, unsettled),
+        (above == "within", Verdict.NO_BETTER_THAN_NULL, "No more than the null: equal shares give them as much."),
+        (above == "below", Verdict.CONTRADICTED, "No: they carry less than equal shares would give them."),
+        ("open" in (above, moved), Verdict.INCONCLUSIVE, f"The intervals allow both answers.{needed}"),
+        (moved == "above", Verdict.SUPPORTED, "Yes: training moved the weight there."),
+        (True, Verdict.NO_BETTER_THAN_NULL, "No more than the null: the weights began so."),
+    )
     percent = format_estimate(equal.scale(100.0), signed=True)
     return Finding(
         "Do layers read mostly the embedding and the layer before them?",
@@ -182,17 +175,15 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
     position, as_they_are = beyond.locate(MIN_CORRELATION), raw.locate(MIN_CORRELATION)
     is_nothing = position in ("within", "below")
     unsettled = _describe_untrained(data, arm, is_nothing and as_they_are != "above", arm)
-    if unsettled:
-        verdict, answer = Verdict.INCONCLUSIVE, unsettled
-    elif position == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes: they are alike beyond the start that they share."
-    elif is_nothing and as_they_are == "above":
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: only the start that they share is alike."
-    elif is_nothing:
-        verdict, answer = Verdict.CONTRADICTED, "No: each training learns other weights."
-    else:
-        needed = describe_data_needed(beyond, MIN_CORRELATION, "the pairs of seeds")
-        verdict, answer = Verdict.INCONCLUSIVE, f"The band of the permutations allows both answers.{needed}"
+    needed = describe_data_needed(beyond, MIN_CORRELATION, "the pairs of seeds")
+    only_start = "No more than the null: only the start that they share is alike."
+    verdict, answer = _first_of(
+        (unsettled, Verdict.INCONCLUSIVE, unsettled),
+        (position == "above", Verdict.SUPPORTED, "Yes: they are alike beyond the start that they share."),
+        (is_nothing and as_they_are == "above", Verdict.NO_BETTER_THAN_NULL, only_start),
+        (is_nothing, Verdict.CONTRADICTED, "No: each training learns other weights."),
+        (True, Verdict.INCONCLUSIVE, f"The band of the permutations allows both answers.{needed}"),
+    )
     count = counted(len(seeds(data, arm)), "seed")
     return Finding(
         "Does every training learn the same layer weights?",
@@ -222,16 +213,15 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
         return None
     moved = learned.locate(MIN_DISTANCE)
     unsettled = _describe_untrained(data, arm, distance.is_below(MIN_DISTANCE), arm)
-    if unsettled:
-        verdict, answer = Verdict.INCONCLUSIVE, unsettled
-    elif distance.is_below(MIN_DISTANCE):
-        verdict, answer = Verdict.CONTRADICTED, "No: the weights are equal shares, within the margin."
-    elif distance.is_above(MIN_DISTANCE) and moved == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes: training moved the weights away from equal shares."
-    elif distance.is_above(MIN_DISTANCE) and moved != "open":
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: the weights began as far from equal."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, "The intervals allow both answers."
+    is_open = not distance.is_above(MIN_DISTANCE) or moved == "open"
+    began_so = "No more than the null: the weights began as far from equal."
+    verdict, answer = _first_of(
+        (unsettled, Verdict.INCONCLUSIVE, unsettled),
+        (distance.is_below(MIN_DISTANCE), Verdict.CONTRADICTED, "No: the weights are equal shares, within the margin."),
+        (is_open, Verdict.INCONCLUSIVE, "The intervals allow both answers."),
+        (moved == "above", Verdict.SUPPORTED, "Yes: training moved the weights away from equal shares."),
+        (True, Verdict.NO_BETTER_THAN_NULL, began_so),
+    )
     return Finding(
         "Do layers learn to prefer some layers over others?",
         f"{answer} Training changed the distance of {arm} by {format_estimate(learned, signed=True)}.",
@@ -243,6 +233,11 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
         f" above its value at the start. {LEARNED}",
         Published(PAPER, "Not all layers are equally important.", "heat maps, no number", "title and heat maps"),
     )
+
+
+def _first_of(*cases: tuple[bool | str, Verdict, str]) -> tuple[Verdict, str]:
+    """Return the verdict and the answer of the first case that holds."""
+    return next((verdict, answer) for holds, verdict, answer in cases if holds)
 
 
 def _find_arm(arms: tuple[str, ...]) -> str:
@@ -270,10 +265,6 @@ def _read_above_chance(rows: Rows, arm: str, condition: str | None) -> Estimate 
     value, half = score.value - band.value, WIDENED * (band.high - band.low) / 2
     low, high = max(-1.0 - band.value, value - half), min(1.0 - band.value, value + half)
     return Estimate(value, low, high, mde=POWER * half)
-
-
-def _clip(estimate: Estimate) -> Estimate:
-    return replace(estimate, low=max(-1.0, estimate.low), high=min(1.0, estimate.high))
 
 
 ELC_FINDINGS = (

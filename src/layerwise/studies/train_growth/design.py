@@ -21,7 +21,7 @@ from layerwise.plan.schedule import (
     share_of_uniform,
     steps_for,
 )
-from layerwise.plan.schedule.cost import phase_shares
+from layerwise.plan.schedule.cost import layer_epochs, phase_shares
 from layerwise.results.training_record import MODEL
 from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
 from layerwise.studies.train_growth.task import GrowthTask
@@ -190,7 +190,9 @@ class GrowthDesign:
             yield f"{phase.name}: steps {first:,} to {end - 1:,}, each {share:.0%} of the operations of a uniform step"
         operations = share_of_uniform(schedule, task.cost) * self._flops(steps)
         epochs = steps * arm.settings.batch_size / task.windows
-        yield f"cost: {steps:,} steps, {operations:.3g} operations (equal {self.match}), text read {epochs:.2f} times"
+        yield f"cost: {steps:,} steps, {operations:.3g} operations (equal {self.match})"
+        learned = ", ".join(f"{each:.2f}" for each in layer_epochs(schedule, epochs))
+        yield f"text: read {epochs:.2f} times; while they learn, the layers read it {learned} times"
 
     def _flops(self, steps: int) -> float:
         per_token = flops_per_token(preset(UNIFORM, self.task.stack.depth).phases[0], self.task.cost)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -38,7 +37,7 @@ from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase, rate_a
 from layerwise.train.pretrain.lamb import lamb
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.sharding import with_units
-from layerwise.train.training_log import MakeTrainer, Progress, gradient_norms, seconds_of_steps
+from layerwise.train.training_log import MakeTrainer, Progress, gradient_norms, seconds_of_step
 from layerwise.train.validation import DividedValidation
 
 _TIMED = 4
@@ -208,20 +207,17 @@ def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[s
 
 
 def _timed_steps(seconds: float, phases: Sequence[CurriculumPhase], make: MakeTrainer) -> int:
-    few = [range(phase.first, min(phase.first + 1 + _TIMED, phase.end)) for phase in phases]
-    steps = [step for each in few for step in each]
-
-    def trial(folder: Path, quiet: Mapping[str, Any]) -> PretrainingTrainer:
+    def trial(folder: Path, quiet: Mapping[str, Any], phase: CurriculumPhase) -> PretrainingTrainer:
         trainer: PretrainingTrainer = make(folder, quiet)
-        trainer.batches.steps = steps
+        trainer.batches.steps = [min(phase.first + step, phase.end - 1) for step in range(1 + _TIMED)]
         trainer.pace.progress = None  # nobody is told of steps that are no part of the training
         return trainer
 
-    taken = seconds_of_steps(trial, steps[1:])
-    shares = [(phase.end - phase.first) / phases[-1].end for phase in phases]
-    paces = [median([taken[step] for step in each[1:] or each]) for each in few]
-    fit = steps_that_fit(seconds, list(zip(shares, paces, strict=True)))
-    return int(broadcast_object_list([fit])[0])
+    paces = [
+        ((phase.end - phase.first) / phases[-1].end, seconds_of_step(partial(trial, phase=phase), _TIMED))
+        for phase in phases
+    ]
+    return int(broadcast_object_list([steps_that_fit(seconds, paces)])[0])
 
 
 def steps_that_fit(seconds: float, paces: Sequence[tuple[float, float]]) -> int:
