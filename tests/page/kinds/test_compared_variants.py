@@ -3,9 +3,8 @@
 import pytest
 
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import CONVERGENCE, DATA_SHARE, STUDY, TOKENS, TUNING_CONVERGENCE
+from layerwise.results.vocabulary import CONVERGENCE, DATA_SHARE, STUDY, TOKENS
 from layerwise.studies.train_elc import page_compared as page
-from page import planted
 from page.planted import of
 
 PAIR = {"arm": "elc", "against": "ltg"}
@@ -33,30 +32,10 @@ def test_accuracies_are_in_points() -> None:
     assert "+2.10 points [+1.00, +3.20]" in finding.answer
 
 
-def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none() -> None:
-    never = [
-        Score(TUNING_CONVERGENCE, "censored", 0.33, task="rte", arm="ltg", unit=cost) for cost in ("steps", "seconds")
-    ]
-    known = of(*planted.PRETRAINING.rows.where(measure=TUNING_CONVERGENCE), *never)
-    text = next(page.tuning_findings(known)).answer
-    assert "weights in both: steps at most ×0.80" in text
-    assert "weights in pretraining only: steps not known, as neither always reaches it" in text
-
-
-@pytest.mark.parametrize(
-    ("censored", "words"),
-    [
-        ((), "elc ×0.90 [0.80, 1.02] (not distinguishable, p 0.20)"),
-        (("elc",), "elc at least ×0.90 (33 % of the trainings of elc never reach it)"),
-        (("ltg",), "elc at most ×0.90 (33 % of the trainings of ltg never reach it)"),
-        (("elc", "ltg"), "elc not known, as neither always reaches it"),
-    ],
-)
-def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], words: str) -> None:
-    rows = [Score(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, unit="steps", **PAIR)]
-    rows += [Score(CONVERGENCE, "censored", 0.33, arm=arm, unit="steps") for arm in censored]
-    (finding,) = page.convergence_findings(of(*rows, Score(CONVERGENCE, "loss", 4.2)))
-    assert finding.answer == f"Times those of the backbone: {words}."
+def test_ratios_of_costs_are_read_by_their_intervals() -> None:
+    ratio = Score(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, unit="steps", **PAIR)
+    (finding,) = page.convergence_findings(of(ratio, Score(CONVERGENCE, "loss", 4.2)))
+    assert finding.answer == "Times those of the backbone: elc ×0.90 [0.80, 1.02] (not distinguishable, p 0.20)."
     assert (finding.verdict, finding.question[-33:]) == ("inconclusive", "(validation loss 4.200 or above)?")
 
 

@@ -36,22 +36,10 @@ def uniform(depth: int) -> GrowthSchedule:
 
 
 def published(depth: int) -> GrowthSchedule:
-    """The six phases of the founding paper of layer heterogeneity, on a model of any depth.
+    """Return the six phases of the founding paper of layer heterogeneity, for a model of any depth.
 
-    Its full text could not be had, and digests of it leave much open; a faithful copy is not possible.
-
-    *Known*: the names and the order of the phases; of 30 layers the critical core 8-11 and the anti-layers 14 and 17;
-    of 12 layers gastrulation trains layers 4-5 for 30 epochs, neurulation 1-2 for 20, organogenesis 8-9 for 20, growth
-    7-10, connective the "redundant" layers, with "anti-layers" kept random and scaled by 0.9, maturation everything,
-    for 15 epochs; what a phase does not train is frozen.
-
-    *Chosen here*: the lengths of growth and connective (20 epochs each, as their neighbours); which layer plays what
-    beyond that (`published_roles`); that embedding and head learn throughout; and one learning rate curve over
-    all phases, with the optimiser's moments kept. The rates, the optimiser and its warm-ups are not known.
-
-    Freezing saves a third of a layer at most, and nothing of the embedding rests here: with layers alike and a light
-    head, a step costs 0.8 of one in which everything learns (`layerwise.plan.schedule.cost`), and not the 0.46 of the
-    paper's headline.
+    Its full text could not be had: docs/papers/heterogeneity.md lists what is known of the phases and what was chosen
+    here. With layers alike and a light head, a step costs 0.8 of one in which everything learns, not 0.46 as published.
 
     >>> print(*(f"{phase.name} {phase.share:g} {phase.trains}" for phase in published(12).phases[:5]), sep="\\n")
     gastrulation 0.24 (4, 5)
@@ -231,17 +219,9 @@ def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
         anti           learns in maturation alone; before, it is given new random weights and damped: "anti-layers"
         last           learns in maturation alone
 
-    The founding paper names its layers twice. Of 30 layers it measured the core (8-11) and the anti-layers (14 and 17);
-    of 12 layers it trained phases that a digest lists. Those are kept: a model of 30 layers has the first places, one
-    of 12 the second ones. What neither names is chosen here. Of 12 layers, the redundant ones are 0 and 3, the
-    anti-layer is 6 (the one that the phases leave free nearest to 14 and 17 of 30), and layer 11 waits for maturation,
-    as a digest says. Of 30, neurulation, organogenesis and growth are where they are of 12, layers that lie between the
-    named ones are redundant, and the last three wait.
-
-    In a model of another depth every layer plays the role of the one at its relative position in 30. A role that this
-    leaves without a layer takes the nearest one of a role that has several; from 8 layers on, every role has a layer
-    and every layer one role. In a shallower model there are fewer layers than places: a layer has the roles of all of
-    the 12 that fall on it, and there may be no anti-layer.
+    Of 12 and of 30 layers they are the paper's, with gaps filled (docs/papers/heterogeneity.md). In another depth every
+    layer plays the role of the one at its relative position in 30; from 8 layers on every role has a layer, the nearest
+    one of a role with several. In a shallower model a layer has the roles of all of the 12 that fall on it.
 
     >>> {role: layers for role, layers in published_roles(8).items() if role in ("core", "anti")}
     {'core': (2,), 'anti': (4,)}

@@ -143,8 +143,7 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
     target = run.one(metric="loss", arm=None)
     reach = "" if target is None else f" (validation loss {fixed(target.value, 3)} or above)"
     for cost, ratios in run.where(metric="ratio").by("unit").items():
-        censored = run.where(metric="censored", unit=cost)
-        words = [_describe_ratio(data, ratio, censored) for ratio in ratios]
+        words = [_describe_ratio(data, ratio) for ratio in ratios]
         shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         question = f"How many {cost} to the loss that an arm and the backbone both reach{reach}?"
         answer = f"Times those of {reference(data) or 'the backbone'}: {shown}."
@@ -160,8 +159,7 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
         ratios = run.where(metric="ratio", task=task, arm=arm, against=vocab.BACKBONE)
         if ratios.one(unit=vocab.STEPS) is None:
             continue
-        censored = run.where(metric="censored", task=targets.axis("task") if task == vocab.ALL else task)
-        words = [_describe_ratio(data, ratio, censored.where(unit=ratio.unit)) for ratio in ratios]
+        words = [_describe_ratio(data, ratio) for ratio in ratios]
         costs = ", ".join(f"{ratio.unit} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         clauses.append(f"weights in {when if when == 'both' else f'{when} only'}: {costs}")
         settled_of += [known for _, known in words]
@@ -174,15 +172,7 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
         yield Finding("Do layer weights make fine-tuning sooner?", answer, settle(all(settled_of)))
 
 
-def _describe_ratio(data: ReportData, ratio: Score, censored: Rows) -> tuple[str, bool]:
-    never = [str(name) for name in (ratio.arm, ratio.against) if censored.where(arm=name)]
-    if len(never) > 1:
-        return "not known, as neither always reaches it", False
-    if never:
-        own = censored.where(arm=never[0])
-        share = f"{fixed(100 * own[0].value, 0)} % of the" if len(own) == 1 and own[0].task == ratio.task else "some"
-        side = "at least" if never[0] == ratio.arm else "at most"
-        return f"{side} ×{fixed(ratio.value, 2)} ({share} trainings of {never[0]} never reach it)", False
+def _describe_ratio(data: ReportData, ratio: Score) -> tuple[str, bool]:
     known = is_resolved(ratio, data.level)
     p = "" if ratio.p_adjusted is None else f", p {adjusted_p(ratio)}"
     return f"×{NUMBER.text(ratio)}" + ("" if known else f" (not distinguishable{p})"), known
@@ -207,9 +197,8 @@ def _cost_table(name: str, measure: str) -> Pivot:
             Column(f"× {cost}", "ratio", where={"unit": cost}),
         )
     )
-    never = Column("share that never reaches it", "censored", where={"unit": vocab.STEPS})
     rows = {"task": "task", "arm": "arm"} if measure == vocab.TUNING_CONVERGENCE else {"arm": "arm"}
-    return Pivot(name=name, derive=costs, rows=rows, columns=(*columns, never), folded=True, terminal=False)
+    return Pivot(name=name, derive=costs, rows=rows, columns=tuple(columns), folded=True, terminal=False)
 
 
 COMPARED = Section(

@@ -1,12 +1,11 @@
 """How soon a training reaches a loss: steps and seconds over seeds, compared with a reference of the same seeds.
 
-The validation losses are made monotone and read off in the logarithm of the cost (`layerwise.train.cost.frontier`). A
-training that never reaches the target counts with all that it spent, a lower bound without an interval; one that is
-below it at its first evaluation counts with that cost, an upper bound. Rows of measure `convergence` (condition `steps`
-or `seconds`): `cost`, `censored` (the share of seeds that never got there), `ratio` to another arm, and `loss`, the
-target. By default an arm and the reference are compared at the lowest loss that every training of both reaches, so that
-two equal arms are treated alike. Fine-tunings give rows of measure `tuning_convergence`, task by task, with `score` in
-place of `loss`.
+An arm and the reference are compared at the lowest loss that every training of both reaches, so that two equal arms are
+treated alike. The validation losses are made monotone and read off in the logarithm of the cost
+(`layerwise.train.cost.frontier`); a training that is below the target at its first evaluation counts with that cost, an
+upper bound without an interval. Rows of measure `convergence` (unit `steps` or `seconds`): `cost`, `ratio` to
+another arm, and `loss`, the target. Fine-tunings give rows of measure `tuning_convergence`, task by task, with `score`
+in place of `loss`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from statistics import fmean
 
 import numpy as np
 
-from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.variants import find_share
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds
 from layerwise.measure.stats.statistics import holm_by_key
@@ -46,23 +44,16 @@ class ValidationCurve:
     losses: tuple[float, ...]
     step_seconds: float | None = None
 
-    def __post_init__(self) -> None:
-        if not self.steps or len(self.steps) != len(self.losses) or min(self.steps) < 1:
-            raise MeasureError(
-                f"a curve of losses has one for each of its steps, which are 1 or more; found {len(self.steps)} steps "
-                f"and {len(self.losses)} losses"
-            )
-
     @property
     def lowest(self) -> float:
         return descending(self.losses)[-1]
 
     def reached(self, target: float) -> Reached:
-        """The steps to the target; where it was never reached, all that were taken, and the first where it was sooner.
+        """Return the steps to the target.
 
         >>> curve = ValidationCurve((10, 100), (4.0, 2.0))
-        >>> round(curve.reached(3.0).cost, 3), curve.reached(1.0), curve.reached(5.0)
-        (31.623, Reached(cost=100.0, censored='never'), Reached(cost=10.0, censored='sooner'))
+        >>> round(curve.reached(3.0).cost, 3), curve.reached(5.0)
+        (31.623, Reached(cost=10.0, censored='sooner'))
         """
         points = [CostPoint(loss, {"steps": float(step)}) for step, loss in zip(self.steps, self.losses, strict=True)]
         return cost_to_loss(points, target, "steps")
@@ -76,14 +67,11 @@ def common_target(*arms: Mapping[int, ValidationCurve]) -> float:
     return max(curve.lowest for arm in arms for curve in arm.values())
 
 
-def convergence_rows(curves: Curves, reference: str, target: float | None = None) -> list[Score]:
-    """Return the rows of all arms to a target, by default the `common_target` of each with the reference.
-
-    There are none without the reference.
-    """
+def convergence_rows(curves: Curves, reference: str) -> list[Score]:
+    """Return the rows of all arms; there are none without the reference."""
     if not curves.get(reference):
         return []
-    goals = _goals(curves, reference, target)
+    goals = _goals(curves, reference)
     rows = [Score(CONVERGENCE, "loss", goals[reference])]
     rows += [
         Score(CONVERGENCE, "loss", goal, arm=arm, against=reference)
@@ -95,15 +83,16 @@ def convergence_rows(curves: Curves, reference: str, target: float | None = None
         for arm, goal in goals.items():
             own, base = (spent_to(curves[name], cost, goal) for name in (arm, reference))
             if own:
-                rows += arm_rows(arm, cost, own)
+                values = [each.cost for each in own.values()]
+                low, high = over_seeds(values) if _are_exact(own) else (None, None)
+                rows.append(Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, unit=cost))
                 pairs[arm] = own, base
         rows += ratio_rows(pairs, reference, cost)
     return rows
 
 
-def _goals(curves: Curves, reference: str, target: float | None) -> dict[str, float]:
-    known = {arm: of for arm, of in curves.items() if of}
-    return {arm: common_target(of, curves[reference]) if target is None else target for arm, of in known.items()}
+def _goals(curves: Curves, reference: str) -> dict[str, float]:
+    return {arm: common_target(of, curves[reference]) for arm, of in curves.items() if of}
 
 
 Spent = Mapping[int, Reached]
@@ -119,15 +108,6 @@ def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) ->
         for seed, curve in curves.items()
         if curve.step_seconds is not None
     }
-
-
-def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
-    values, never = [each.cost for each in spent.values()], [each.censored == "never" for each in spent.values()]
-    low, high = over_seeds(values) if _are_exact(spent) else (None, None)
-    rows = [Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, unit=cost)]
-    if any(never):
-        rows.append(Score(CONVERGENCE, "censored", float(np.mean(never)), arm=arm, unit=cost))
-    return rows
 
 
 def _are_exact(spent: Spent) -> bool:
@@ -169,22 +149,21 @@ def score_curve(points: Mapping[int, float], step_seconds: float | None = None) 
     return ValidationCurve(steps, tuple(1 - points[step] for step in steps), step_seconds)
 
 
-def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str, target: float | None = None) -> list[Score]:
+def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str) -> list[Score]:
     """The rows of all tasks, of the curves by task, arm and seed; none of a task that the reference has no curve of."""
     rows: list[Score] = []
-    goal = None if target is None else 1 - target
     compared = {task: arms for task, arms in curves.items() if arms.get(reference)}
     for task, arms in compared.items():
-        for row in convergence_rows(arms, reference, goal):
+        for row in convergence_rows(arms, reference):
             if row.metric == "loss":
                 row = replace(row, metric="score", value=1 - row.value)
             rows.append(replace(row, measure=TUNING_CONVERGENCE, task=task))
-    return [*rows, *_over_tasks(compared, reference, goal)] if len(compared) > 1 else rows
+    return [*rows, *_over_tasks(compared, reference)] if len(compared) > 1 else rows
 
 
-def _over_tasks(curves: Mapping[str, Curves], reference: str, target: float | None) -> Iterator[Score]:
+def _over_tasks(curves: Mapping[str, Curves], reference: str) -> Iterator[Score]:
     arms = [arm for arm in next(iter(curves.values())) if all(of.get(arm) for of in curves.values())]
-    goals = {task: _goals(of, reference, target) for task, of in curves.items()}
+    goals = {task: _goals(of, reference) for task, of in curves.items()}
     for cost in COSTS:
         spent: dict[str, tuple[Spent, Spent]] = {}
         for arm in arms:
@@ -199,14 +178,14 @@ def _over_tasks(curves: Mapping[str, Curves], reference: str, target: float | No
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:
+    """Return the geometric mean of what every seed spent on the tasks."""
     seeds = sorted(set.intersection(*(set(of) for of in tasks)))
-    return {seed: _geometric_mean([of[seed] for of in tasks]) for seed in seeds}
-
-
-def _geometric_mean(costs: Sequence[Reached]) -> Reached:
-    kinds = {each.censored for each in costs}
-    censored: Censored = "never" if "never" in kinds else "sooner" if "sooner" in kinds else "exact"
-    return Reached(exp(fmean(log(each.cost) for each in costs)), censored)
+    means: dict[int, Reached] = {}
+    for seed in seeds:
+        own = [of[seed] for of in tasks]
+        censored: Censored = "exact" if all(each.censored == "exact" for each in own) else "sooner"
+        means[seed] = Reached(exp(fmean(log(each.cost) for each in own)), censored)
+    return means
 
 
 def pretraining_convergence(rows: Iterable[Score]) -> list[Score]:
