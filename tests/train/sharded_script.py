@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 
 from layerwise.plan.samplers import Drop, SeededSampler, Shuffle
 from layerwise.stack import Stack, load
-from layerwise.train.pretrain.lamb import Lamb, lamb
+from layerwise.train.pretrain.lamb import Lamb
 from train.tiny_models import tiny_digits, tiny_vit
 
 DEPTH = 4
@@ -65,7 +65,7 @@ def _compare(whole: Any, sharded: Any, plan: str) -> None:
 
 
 def optimiser(model: nn.Module) -> Lamb:
-    return lamb(model.named_parameters(), learning_rate=0.1, betas=(0.9, 0.98), epsilon=1e-6, weight_decay=0.4)
+    return Lamb(model.named_parameters(), learning_rate=0.1, betas=(0.9, 0.98), epsilon=1e-6, weight_decay=0.4)
 
 
 def stepped(model: Any, own: Lamb, step: int) -> None:

@@ -2,18 +2,16 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import replace
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from layerwise.errors import PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, node_layout
-from layerwise.train import methods
 from layerwise.train.methods import (
-    COMPARED,
     METHODS,
     READ_BY,
     LayerMixingOptions,
@@ -22,7 +20,7 @@ from layerwise.train.methods import (
     PredictionOptions,
     recipe,
 )
-from layerwise.train.recipe import VARIANTS, Recipe, Settings, Variant, retrained
+from layerwise.train.recipe import Recipe, Settings, Variant
 
 DEPTH = 12
 
@@ -33,35 +31,26 @@ def test_the_settings_are_the_papers() -> None:
     assert (paper.batch_size, paper.epochs, paper.precision) == (128, 20.0, "float32")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_is_a_frozen_recipe_under_its_own_name(method: str) -> None:
-    found = recipe(method, Options(Settings()), DEPTH)
-    assert found.arm == method
-    with pytest.raises(FrozenInstanceError):
-        found.arm = "another"  # type: ignore[misc]
-    assert json.loads(json.dumps(found.to_json()))["arm"] == method
-    found.sampler.draw(DEPTH, Random(0)).check(DEPTH)
-
-
 @pytest.mark.parametrize(
     ("method", "training", "validation", "variant"),
     [
-        ("baseline", Fixed(), Fixed(), "plain"),
-        ("sequential", Fixed(), Fixed(), "plain"),
-        ("layershuffle", Shuffle(), Shuffle(), "plain"),
-        ("layershuffle-position", Shuffle(), Shuffle(), "position"),
-        ("layershuffle-predict", Shuffle(), Shuffle(), "predict"),
-        ("layerdrop", Drop(0.2), Fixed(), "plain"),
-        ("layerdrop-scratch", Drop(0.2), Fixed(), "plain"),
-        ("layershuffle-layerdrop", Drop(0.2, of=Shuffle()), Shuffle(), "plain"),
-        ("failout", Failout(((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)), 0.2), Fixed(), "plain"),
-        ("wiring-softmax", Fixed(), Fixed(), "wiring"),
-        ("wiring-identity", Fixed(), Fixed(), "wiring"),
+        ("baseline", Fixed(), Fixed(), Variant()),
+        ("sequential", Fixed(), Fixed(), Variant()),
+        ("layershuffle", Shuffle(), Shuffle(), Variant()),
+        ("layershuffle-position", Shuffle(), Shuffle(), PositionOptions()),
+        ("layershuffle-predict", Shuffle(), Shuffle(), PredictionOptions()),
+        ("layerdrop", Drop(0.2), Fixed(), Variant()),
+        ("layerdrop-scratch", Drop(0.2), Fixed(), Variant()),
+        ("layershuffle-layerdrop", Drop(0.2, of=Shuffle()), Shuffle(), Variant()),
+        ("failout", Failout(((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)), 0.2), Fixed(), Variant()),
+        ("wiring-softmax", Fixed(), Fixed(), LayerMixingOptions("softmax", "biased")),
+        ("wiring-identity", Fixed(), Fixed(), LayerMixingOptions("free")),
+        ("retrained-3", Fixed(Plan.of((2, 6, 10))), Fixed(Plan.of((2, 6, 10))), Variant()),
     ],
 )
-def test_methods_are_as_published(method: str, training: Sampler, validation: Sampler, variant: str) -> None:
+def test_methods_are_as_published(method: str, training: Sampler, validation: Sampler, variant: Variant) -> None:
     found = recipe(method, Options(Settings()), DEPTH)
-    assert (found.sampler, found.validation, found.variant.NAME) == (training, validation, variant)
+    assert (found.arm, found.sampler, found.validation, found.variant) == (method, training, validation, variant)
     assert found.from_scratch == (method == "layerdrop-scratch")
 
 
@@ -82,21 +71,6 @@ def test_a_number_of_steps_is_exact_as_epochs(per_epoch: int) -> None:
     assert Settings(epochs=1.5 / per_epoch, batch_size=2).steps(2 * per_epoch) == 2
 
 
-def test_wirings_are_as_published_and_not_what_layershuffle_is_compared_with() -> None:
-    softmax, identity = (recipe(f"wiring-{name}", Options(Settings()), DEPTH) for name in ("softmax", "identity"))
-    assert softmax.variant == LayerMixingOptions("softmax", "biased")
-    assert identity.variant == LayerMixingOptions("free")
-    assert not any(name.startswith("wiring") for name in COMPARED)
-    assert len(COMPARED) == 8
-
-
-def test_a_recipe_is_written_with_the_options_of_its_variant_alone() -> None:
-    plain, wired = (recipe(name, Options(), DEPTH).to_json() for name in ("layershuffle", "wiring-softmax"))
-    assert (plain["variant"], plain["options"]) == ("plain", {})
-    assert wired["variant"] == "wiring"
-    assert wired["options"] == {"kind": "softmax", "initialisation": "biased", "rate": 10.0}
-
-
 GIVEN: dict[str, dict[str, Any]] = {
     "drop_rate": {"drop_rate": 0.5},
     "max_shift": {"max_shift": 2},
@@ -115,27 +89,6 @@ def test_a_method_reads_the_options_that_it_registered(option: str) -> None:
         changes = recipe(method, Options(), DEPTH) != recipe(method, Options(**GIVEN[option]), DEPTH)
         is_drawn = recipe(method, Options(), DEPTH).sampler != Fixed()
         assert changes == (method in READ_BY[option]) or (option == "drop_sync" and not is_drawn)
-
-
-def test_a_new_method_is_one_registration(monkeypatch: pytest.MonkeyPatch) -> None:
-    @dataclass(frozen=True, slots=True)
-    class Noise(Variant):
-        NAME: ClassVar[str] = "noise"
-        scale: float = 0.1
-
-    def noisy(options: Options, depth: int) -> Recipe:
-        return Recipe("noisy", options.settings, variant=options.variant(Noise))
-
-    monkeypatch.setitem(methods.METHODS, "noisy", methods.Method(noisy))  # type: ignore[arg-type]
-    monkeypatch.delitem(VARIANTS, "noise")
-    made = recipe("noisy", Options(variants=(Noise(0.5),)), DEPTH).to_json()
-    assert (made["variant"], made["options"]) == ("noise", {"scale": 0.5})
-
-
-def test_a_retrained_model_is_trained_and_chosen_with_its_layers_alone() -> None:
-    found = retrained(Settings(), (0, 4, 8))
-    assert found.arm == "retrained-3"
-    assert found.sampler == found.validation == Fixed(Plan.of((0, 4, 8)))
 
 
 POSITIVE = ("epochs", "batch_size", "gradient_accumulation_steps", "learning_rate", "evals", "from_scratch_factor")

@@ -292,24 +292,12 @@ def test_an_example_depends_on_seed_epoch_and_number_alone() -> None:
     assert _equal(_pixels(examples, *range(24)), first)
 
 
-def test_examples_of_an_epoch_are_drawn_apart() -> None:
-    whole = tiny_digits("crop").train
-    shared = torch.utils.data.Subset(whole, [0] * 24)
-    assert len({tuple(pixels.flatten().tolist()) for pixels in _pixels(ReproducibleDataset(shared, 0), *range(24))}) > 4
-
-
 def test_a_batch_is_its_examples_and_the_global_generator_stays_where_it_was() -> None:
     examples = ReproducibleDataset(tiny_digits("crop").train, seed=4)
     before = torch.get_rng_state()
     batch = examples.__getitems__([5, 2])
     assert _equal([example["pixel_values"] for example in batch], _pixels(examples, 5, 2))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_without_augmentation_the_examples_are_as_they_are() -> None:
-    plain = tiny_digits().train
-    assert _equal(_pixels(ReproducibleDataset(plain, 0), 0, 7), [plain[0]["pixel_values"], plain[7]["pixel_values"]])
-    assert len(ReproducibleDataset(plain, 0)) == 24
 
 
 def test_workers_that_live_on_learn_of_the_epoch() -> None:

@@ -21,8 +21,8 @@ from layerwise.stack import load
 from layerwise.train import training
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.load_trained import open_trained
-from layerwise.train.methods import Options, PredictionOptions, recipe
-from layerwise.train.recipe import Recipe, Settings, Variant
+from layerwise.train.methods import Options, recipe
+from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.training import Base, train
 from rounding import realigned
@@ -73,16 +73,6 @@ def test_a_training_that_was_killed_before_its_model_was_written_takes_no_furthe
     assert (tmp_path / f"checkpoint-{steps}").is_dir()
     assert steps % 3 != 0
     assert run().steps == steps == len(noted.losses)
-
-
-def test_what_a_training_is_names_its_base_its_data_its_recipe_and_its_seed() -> None:
-    chosen, splits = recipe("layershuffle", Options(SETTINGS), DEPTH), tiny_digits()
-    assert training.training_config(_base(), splits, chosen, 3) == {
-        "base": "tiny_vit",
-        "data": splits.digest,
-        "recipe": chosen.to_json(),
-        "seed": 3,
-    }
 
 
 @MODELS
@@ -188,15 +178,6 @@ def test_layers_from_scratch_begin_from_other_weights(tmp_path: Path) -> None:
     )
     assert scratch == again
     assert refined[0] != scratch[0]
-
-
-@pytest.mark.slow
-def test_options_of_the_prediction_reach_the_training(tmp_path: Path) -> None:
-    base = recipe("layershuffle-predict", Options(replace(SETTINGS, epochs=1)), DEPTH)
-    mean = replace(base, variant=PredictionOptions(total="mean"))
-    every = {"sum": base, "mean": mean, "plain": replace(base, variant=Variant())}
-    total, averaged, task = (_losses(chosen, tmp_path / name)[0] for name, chosen in every.items())
-    assert averaged - task == pytest.approx((total - task) / DEPTH, rel=1e-4)
 
 
 def test_texts_are_read_beside_texts_of_like_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

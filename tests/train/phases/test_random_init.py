@@ -20,7 +20,7 @@ from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.errors import CheckpointError, DataError, ModelError
 from layerwise.stack import load
 from layerwise.stack.checks.checkpoint_files import open_config
-from layerwise.train.phases.random_init import has_weights, published, random_model, tiny
+from layerwise.train.phases.random_init import has_weights, published, random_model
 from layerwise.train.phases.runner import find_embeddings_and_head
 from train.tiny_models import tied_llama, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -50,23 +50,11 @@ def test_the_seed_decides_the_weights() -> None:
     assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
 
 
-def test_it_is_called_as_it_was_and_reads_with_its_tokenizer() -> None:
-    stack = random_model(config(), SPELLER, "baby", device="cpu").open()
-    assert (stack.source.name, stack.depth, stack.tokenizer) == ("baby", 3, SPELLER)
-    assert stack.dtype == torch.float32
-
-
 def test_the_digest_is_of_the_configuration_and_the_vocabulary() -> None:
     own = random_model(config(), SPELLER, "baby").weights
     assert random_model(config(), SPELLER, "another name").weights == own
     assert random_model(config(num_hidden_layers=4), SPELLER, "baby").weights != own
     assert random_model(config(), train_bytepair(["a dog ran away"] * 9, 270), "baby").weights != own
-
-
-def test_the_tiny_one_has_twelve_layers_and_a_head_of_its_own() -> None:
-    found = tiny(SPELLER)
-    assert (found.num_hidden_layers, found.vocab_size, found.tie_word_embeddings) == (12, len(SPELLER), False)
-    assert (found.bos_token_id, found.pad_token_id) == (0, 1)
 
 
 def test_the_published_one_has_twelve_layers_and_the_weights_that_are_known() -> None:

@@ -481,14 +481,6 @@ def test_a_sampler_beside_a_schedule_is_refused() -> None:
         Recipe("any", SETTINGS, Drop(0.5), variant=growth)
 
 
-def test_a_recipe_with_a_schedule_is_written_down() -> None:
-    written = recipe_of(EVENTFUL).to_json()
-    assert GrowthSchedule.from_json(written["options"]["schedule"]) == EVENTFUL
-    assert (written["options"]["steps"], written["variant"], written["arm"]) == (STEPS, "growth", "eventful")
-    assert written["options"]["cost"] == {"layers": [3.0, 3.0, 3.0], "embedding": 0.0, "head": 1.0}
-    assert recipe("sequential", Options(SETTINGS), DEPTH).to_json()["variant"] == "plain"
-
-
 def test_a_rate_that_is_no_curve_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match="phases multiply a curve over the steps"):
         run(EVENTFUL, tmp_path, lr_scheduler_type="reduce_lr_on_plateau")

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from layerwise.errors import TrainError
-
 ALGORITHM = "LAMB of arXiv 1904.00962, algorithm 2"
 """The name of the optimizer in the record of a training."""
 
@@ -35,26 +33,29 @@ class Lamb(torch.optim.Optimizer):
     `trust_ratio` is false: the update is then Adam's (Kingma and Ba 2015, algorithm 1), with the decay, if any, of
     AdamW (Loshchilov and Hutter 2019). A tensor without a gradient stays as it is, and its t does not advance.
 
-    A group may have its own `lr`, `betas`, `eps`, `weight_decay` and `trust_ratio`. Raises `TrainError` for settings
-    that no training can have, and for sparse gradients.
-
     Source: You et al. 2020, arXiv 1904.00962, algorithm 2, with the identity for phi.
     """
 
     def __init__(
         self,
-        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        named: Iterable[tuple[str, nn.Parameter]],
         *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.0,
-        trust_ratio: bool = True,
+        learning_rate: float,
+        betas: tuple[float, float],
+        epsilon: float,
+        weight_decay: float,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "trust_ratio": trust_ratio}
-        super().__init__(params, defaults)
-        for group in self.param_groups:
-            _check(group)
+        learned = [(name, parameter) for name, parameter in named if parameter.requires_grad]
+        groups: list[dict[str, Any]] = [
+            {
+                "params": [parameter for name, parameter in learned if is_plain(name) == plain],
+                "weight_decay": 0.0 if plain else weight_decay,
+                "trust_ratio": not plain,
+            }
+            for plain in (False, True)
+        ]
+        defaults = {"lr": learning_rate, "betas": betas, "eps": epsilon}
+        super().__init__([group for group in groups if group["params"]], defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -70,11 +71,6 @@ class Lamb(torch.optim.Optimizer):
         return loss
 
     def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        if gradient.is_sparse:
-            raise TrainError(
-                f"LAMB has met a sparse gradient of shape {tuple(gradient.shape)}, and needs whole ones; "
-                "make the embedding with sparse=False"
-            )
         state = self.state[parameter]
         if not state:
             state["step"] = torch.tensor(0.0, device="cpu")
@@ -97,30 +93,6 @@ def _trust_ratio(parameter: Tensor, update: Tensor) -> Tensor:
     return torch.where((norm > 0) & (of_update > 0), norm / of_update, 1.0)
 
 
-def _check(group: dict[str, Any]) -> None:
-    for name, key in (("learning rate", "lr"), ("epsilon", "eps"), ("weight decay", "weight_decay")):
-        if not 0 <= group[key] < float("inf"):
-            raise TrainError(f"the {name} is {group[key]}; write a number from 0 on")
-    if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
-        raise TrainError(f"the betas are {group['betas']}; write two numbers from 0 to below 1")
-
-
-def parameter_groups(named: Iterable[tuple[str, nn.Parameter]], weight_decay: float) -> list[dict[str, Any]]:
-    learned = [(name, parameter) for name, parameter in named if parameter.requires_grad]
-    return [
-        {
-            "params": [parameter for name, parameter in learned if not is_plain(name)],
-            "weight_decay": weight_decay,
-            "trust_ratio": True,
-        },
-        {
-            "params": [parameter for name, parameter in learned if is_plain(name)],
-            "weight_decay": 0.0,
-            "trust_ratio": False,
-        },
-    ]
-
-
 def is_plain(name: str) -> bool:
     """Whether the parameter of this name is updated by plain Adam.
 
@@ -128,15 +100,3 @@ def is_plain(name: str) -> bool:
     (True, False)
     """
     return any(part in word for word in name.lower().split(".") for part in PLAIN)
-
-
-def lamb(
-    named: Iterable[tuple[str, nn.Parameter]],
-    *,
-    learning_rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
-    weight_decay: float,
-) -> Lamb:
-    groups = [group for group in parameter_groups(named, weight_decay) if group["params"]]
-    return Lamb(groups, lr=learning_rate, betas=betas, eps=epsilon)

@@ -34,7 +34,7 @@ from layerwise.train.arguments import MeasuredArguments, common_arguments, steps
 from layerwise.train.checkpoint_dir import last_checkpoint, run_training
 from layerwise.train.precision import ARGUMENTS
 from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase, rate_at
-from layerwise.train.pretrain.lamb import lamb
+from layerwise.train.pretrain.lamb import Lamb
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.sharding import with_units
 from layerwise.train.training_log import MakeTrainer, Progress, gradient_norms, seconds_of_step
@@ -164,7 +164,7 @@ class PretrainingTrainer(DividedValidation):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
-            self.optimizer = lamb(
+            self.optimizer = Lamb(
                 (self.model if model is None else model).named_parameters(),
                 learning_rate=self.recipe.learning_rate,
                 betas=self.recipe.betas,
