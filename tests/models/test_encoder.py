@@ -142,14 +142,6 @@ def test_states_that_nobody_reads_any_more_are_let_go(monkeypatch: pytest.Monkey
     assert torch.allclose(found, expected, atol=1e-12)
 
 
-def test_negligible_weights_are_let_go_on_demand_but_never_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = random_model("zero", negligible=1.0)
-    kept = kept_sources(model, monkeypatch)
-    weights = model.layer_weights()
-    best = weights.argmax(dim=1).tolist()
-    assert kept == [tuple(sorted({best[1], best[2]} & {0, 1})), (best[2],), ()]
-
-
 def test_a_reloaded_encoder_has_its_buckets_and_its_weights(tmp_path: Path) -> None:
     model = ElcModel(small_config("denseformer")).eval()
     model.save_pretrained(tmp_path)

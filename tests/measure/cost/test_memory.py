@@ -44,7 +44,6 @@ def test_layers_that_read_all_before_them_keep_all_states(variant: str, states: 
             num_hidden_layers=DEPTH,
             num_attention_heads=2,
             variant=variant,
-            negligible=0.0,
             max_position_embeddings=16,
             position_buckets=4,
         )

@@ -146,8 +146,7 @@ class ElcConfig(PreTrainedConfig):
     the longest sequence the model takes.
     `missing_sources` says what a layer does about the states of layers that a plan leaves out: `renormalise` spreads
     their weight over those present, `keep` leaves the others' weights as they are, `inherit` gives it to the state
-    before; by default weights of a softmax are renormalised and free ones inherited. In evaluation, states whose
-    weights for all layers to come are at most `negligible` are let go; 0 lets go what is not read at all.
+    before; by default weights of a softmax are renormalised and free ones inherited.
 
     Raises `ModelError` for an unknown variant or initialisation, and for shapes that do not divide.
 
@@ -172,7 +171,6 @@ class ElcConfig(PreTrainedConfig):
     classifier_dropout: float = 0.2
     layer_norm_eps: float = 1e-7
     missing_sources: str | None = None
-    negligible: float = 0.0
     pad_token_id: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | None = None

@@ -60,15 +60,14 @@ def convert_elc(
     *,
     variant: str,
     heads: int | None = None,
-    longest: int | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     pad_token_id: int | None = None,
 ) -> ElcForMaskedLM:
     """The model of a published checkpoint's tensors, in evaluation mode, computing what the published file computed.
 
-    `variant` is the file that the checkpoint was trained with. `heads` is by default the width divided by 64, `longest`
-    (the longest sequence) that of the position indices in the checkpoint, or 512 where it has none. The padding id is
-    the tokenizer's, or `pad_token_id`. The names of the published tensors may begin with `module.`.
+    `variant` is the file that the checkpoint was trained with. `heads` is by default the width divided by 64. The
+    longest sequence is that of the position indices in the checkpoint, or 512 where it has none. The padding id is the
+    tokenizer's, or `pad_token_id`. The names of the published tensors may begin with `module.`.
 
         model = convert_elc(load_file("model.safetensors"), variant="elc-base", tokenizer=tokenizer)
 
@@ -76,7 +75,7 @@ def convert_elc(
     `ModelError` with the near matches for an unknown variant. Source: the model files of Charpentier and Samuel 2023.
     """
     given = {name.removeprefix("module."): tensor for name, tensor in state_dict.items()}
-    config = _configuration(given, variant, heads, longest)
+    config = _configuration(given, variant, heads)
     config.pad_token_id = _padding(tokenizer, config.vocab_size) if tokenizer is not None else pad_token_id
     _check_buckets(given, config)
     renamed = {_renamed(name): tensor for name, tensor in given.items() if not name.endswith(_DISTANCES)}
@@ -116,7 +115,7 @@ def read_checkpoint(file: Path) -> dict[str, Tensor]:
     return content
 
 
-def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None, longest: int | None) -> ElcConfig:
+def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None) -> ElcConfig:
     if find_variant(variant).mixture == "free":
         raise CheckpointError(f"no checkpoint of {variant} was published in this form; give the variant it belongs to")
     numbers = [int(match[1]) for name in given if (match := _LAYER.fullmatch(name))]
@@ -139,7 +138,7 @@ def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None,
         num_attention_heads=heads or width // HEAD_WIDTH,
         intermediate_size=given[up].shape[0] // 2,
         position_buckets=(given[_POSITIONS].shape[0] + 1) // 2,
-        max_position_embeddings=longest or (512 if distances is None else distances.shape[0]),
+        max_position_embeddings=512 if distances is None else distances.shape[0],
     )
 
 
@@ -208,6 +207,5 @@ def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
                 stored.long(), table[positions[:, None] - positions + length - 1]
             ):
                 raise CheckpointError(
-                    f"{name} has other distance buckets than {config.position_buckets} for up to {length} tokens give; "
-                    "name the longest sequence with longest=..."
+                    f"{name} has other distance buckets than {config.position_buckets} for up to {length} tokens give"
                 )

@@ -18,6 +18,7 @@ from layerwise.errors import ModelError
 from layerwise.models.elc.attention import SelfAttention, bucket, bucket_table, padded
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.layers import DeepLinear, Layer, MixingLayer, MixingWeights
+from layerwise.plan import LayerWeights
 from layerwise.stack.history.depth_history import DepthHistory
 
 
@@ -186,13 +187,13 @@ class ElcModel(ElcPreTrainedModel):
             for layer in self.layers:
                 hidden = layer(hidden, *context)
             return hidden
-        record = DepthHistory.of(hidden)
-        still_read = None if self._every_state_is_kept() else self._still_read()
-        for index, layer in enumerate(cast(Iterable[MixingLayer], self.layers)):
+        record, last_readers = DepthHistory.of(hidden), self._last_readers()
+        for layer in cast(Iterable[MixingLayer], self.layers):
             hidden = layer(hidden, *context, record=record)
             record = record.then(layer.number, hidden)
-            if still_read is not None:
-                record = record.select(still_read[index])
+            if last_readers is not None:
+                needed = [source for source in record.sources if (last_readers[source] or 0) > layer.number]
+                record = record.select(needed)
         if self.output_weights is None:
             return hidden
         return record.read(self.output_weights(), self.config.missing)
@@ -204,42 +205,17 @@ class ElcModel(ElcPreTrainedModel):
         readers = [layer.layer_weights for layer in cast(Iterable[MixingLayer], self.layers)]
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
-    def _every_state_is_kept(self) -> bool:
-        if self.training or torch.compiler.is_compiling():
-            return True
-        scalars = [reader.scalars for reader in self.readers()]
-        if any(hasattr(each, "full_tensor") for each in scalars):
-            return True
-        return torch.is_grad_enabled() and any(each.requires_grad for each in scalars)
-
-    @torch.no_grad()
-    def _still_read(self) -> list[frozenset[int]]:
-        layers = list(cast(Iterable[MixingLayer], self.layers))
-        readers = [reader() for reader in self.readers()]
-        weights = torch.cat(readers).tolist()
-        left = {0}
-        needed = []
-        for index, reader in enumerate(readers):
-            own, weights = weights[: len(reader)], weights[len(reader) :]
-            needed.append(self._needed(own, left))
-            left |= {layers[index].number + 1} if index < len(layers) else set()
-        later: frozenset[int] = frozenset()
-        readers_left = []
-        for sources in reversed(needed):
-            readers_left.append(later)
-            later |= sources
-        return readers_left[::-1][: len(layers)]
-
-    def _needed(self, weights: list[float], left: set[int]) -> frozenset[int]:
-        sizes = dict.fromkeys(sorted(source for source in left if source < len(weights)), 0.0)
-        for source, weight in enumerate(weights):
-            if source in sizes:
-                sizes[source] += abs(weight)
-            elif self.config.missing == "inherit":
-                sizes[max(heir for heir in sizes if heir < source)] += abs(weight)
-        # However small they are, a reader's largest is read.
-        least = min(self.config.negligible, math.nextafter(max(sizes.values()), 0))
-        return frozenset(source for source, size in sizes.items() if size > least)
+    def _last_readers(self) -> tuple[int | None, ...] | None:
+        """Return the last reader of every state, or None if all states are kept: in training, and in other orders."""
+        readers = self.readers()
+        scalars = [reader.scalars for reader in readers]
+        learns = torch.is_grad_enabled() and any(each.requires_grad for each in scalars)
+        is_sharded = any(hasattr(each, "full_tensor") for each in scalars)
+        in_order = [reader.sources for reader in readers] == list(range(1, len(readers) + 1))
+        if self.training or learns or is_sharded or not in_order or torch.compiler.is_compiling():
+            return None
+        weights = cast(Tensor, self.layer_weights())
+        return LayerWeights.of(weights.tolist(), weights.shape[1] - 1).last_readers()
 
 
 def _readable(attention_mask: Tensor | None) -> Tensor | None:
