@@ -217,9 +217,11 @@ def test_a_trained_wiring_is_saved_and_opened_again(method: str, tmp_path: Path)
     train(Base(lambda: load(tiny_vit()), "weights"), tiny_digits(), chosen, 0, tmp_path, arguments={"use_cpu": True})
     model = tmp_path / "model"
     opened = open_trained(model)
-    assert layer_mixing.of(opened.stack.model) is opened.wiring
-    assert (opened.wiring.raw != LayerMixing(3, chosen.variant).raw).any()
-    assert saved_edges(model) == opened.wiring.edges()
+    wired = layer_mixing.of(opened.stack.model)
+    assert isinstance(wired, LayerMixing)
+    assert wired is opened.added
+    assert (wired.raw != LayerMixing(3, chosen.variant).raw).any()
+    assert saved_edges(model) == wired.edges()
     with pytest.raises(UnsupportedModel, match="learned weights of what each layer reads"):
         load(model)
     again = open_trained(model)

@@ -37,11 +37,6 @@ class Trained:
     def prediction(self) -> PositionPrediction | None:
         return self.added if isinstance(self.added, PositionPrediction) else None
 
-    @property
-    def wiring(self) -> LayerMixing | None:
-        """The learned layer weights, for models that have them."""
-        return self.added if isinstance(self.added, LayerMixing) else None
-
 
 def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Trained:
     """Open the model in `folder` as it was trained, with the module that its recipe's variant adds.

@@ -15,7 +15,7 @@ from layerwise.page.arms import in_reading_order
 from layerwise.page.data import ReportData
 from layerwise.page.show import ABSENT
 from layerwise.page.text.number_format import between, tidy
-from layerwise.page.text.wording import counted, listed, sentence
+from layerwise.page.text.wording import counted
 from layerwise.page.trained import over_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
@@ -188,23 +188,6 @@ def how_read(data: ReportData, arm: str) -> str:
     if count > 1:
         return f"read off its trainings of {count} lengths, each decayed to its end"
     return "read off the course of its loss, whose rate has not come down yet"
-
-
-def nulls_in_words(data: ReportData) -> str:
-    """Return the table of token pairs, and uniform with its warm-up, as a sentence; empty if neither was measured."""
-    uniform, pairs = held_out(data, UNIFORM), token_pairs(data)
-    parts = [] if uniform is None else [f"uniform{_warmup(data)} ends at {tidy(uniform.value)} nats per token"]
-    parts += [] if pairs is None else [f"a table of token pairs at {tidy(pairs.value)}"]
-    return sentence(listed(parts)) if parts else ""
-
-
-def _warmup(data: ReportData) -> str:
-    tried = next((tuning for tuning in tunings(data, vocab.WARMUP) if tuning.arm == vocab.UNIFORM_TRAINING), None)
-    if tried is None:
-        return " (its warm-up not tuned)"
-    tested = listed([f"{share:g}" for share in tried.losses])
-    end = ", the end of them" if tried.at_end else ""
-    return f" (its warm-up {tried.chosen:g} of the steps, of {tested} tried{end})"
 
 
 def percents(score: Score) -> str:

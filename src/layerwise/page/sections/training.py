@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from statistics import fmean
@@ -51,7 +50,7 @@ class LossByStep(Mark):
             seeds += [_curve(arm, slots.get(arm, 0), dict(sorted(own.items())), name) for name, own in named.items()]
             if len({(row.share, row.kept) for row in own}) == 1:
                 means.append(_mean(arm, slots.get(arm, 0), named))
-        y = {"title": LOSSES[rows[0].metric], "type": "log", **_ticks([row.value for row in rows])}
+        y = {"title": LOSSES[rows[0].metric], "type": "log"}
         return framed(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
 
 
@@ -182,26 +181,6 @@ def mean_curve(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
     """
     steps = sorted({step for losses in seeds.values() for step in losses})
     return {step: fmean(losses[step] for losses in seeds.values() if step in losses) for step in steps}
-
-
-def _ticks(losses: Sequence[float]) -> dict[str, object]:
-    """Place ticks at 1, 2 and 5 times powers of ten, or at whole multiples if those would be fewer than three.
-
-    >>> _ticks([0.3, 2.0])["ticktext"], _ticks([4.1, 8.7])["ticktext"]
-    (['0.2', '0.5', '1', '2'], ['3', '4', '5', '6', '7', '8'])
-    """
-    positive = [loss for loss in losses if loss > 0.0]
-    if not positive:
-        return {}
-    powers = range(math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive))) + 1)
-    spanned = [tick for tick in _multiples(powers, (1, 2, 5)) if min(positive) <= tick <= max(positive)]
-    ticks = _multiples(powers, (1, 2, 5) if len(spanned) > 2 or max(positive) > 4 * min(positive) else range(1, 10))
-    shown = [tick for tick in ticks if min(positive) / 2 <= tick <= max(positive)]
-    return {"tickmode": "array", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}
-
-
-def _multiples(powers: Iterable[int], digits: Iterable[int]) -> list[float]:
-    return [digit * 10.0**power for power in powers for digit in tuple(digits)]
 
 
 def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:

@@ -16,7 +16,7 @@ from layerwise.page.text.number_format import tidy
 from layerwise.page.text.wording import counted, listed, sentence
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS
+from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS, WARMUP
 
 EFFECTS: Mapping[Effect, str] = {
     "better": "the {arm} schedule is better than uniform training: {number}",
@@ -161,13 +161,13 @@ def _learned(data: ReportData) -> Finding | None:
 
 
 def _tuned(data: ReportData) -> Finding | None:
-    swept = growth.tunings(data)
-    if not swept:
+    rates, warmups = growth.tunings(data), growth.tunings(data, WARMUP)
+    if not rates and not warmups:
         return None
-    answer = "; ".join(map(_tuning, swept))
-    several = any(score.low is not None for tuning in swept for score in tuning.losses.values())
+    parts = [*map(_tuning, rates), *(f"the warm-up of {_tuning(each)}" for each in warmups)]
+    several = any(score.low is not None for tuning in (*rates, *warmups) for score in tuning.losses.values())
     who = "Several seeds chose" if several else "One seed chose, so no interval"
-    return Finding("Was the learning rate tuned?", f"{answer}. {who}.")
+    return Finding("Was the learning rate tuned?", f"{'; '.join(parts)}. {who}.")
 
 
 def _tuning(tuning: growth.Tuning) -> str:

@@ -157,10 +157,6 @@ def _verdict(data: ReportData) -> Iterator[Finding | str]:
 
 
 def _readings(data: ReportData) -> Iterator[str]:
-    arm = growth.headline_arm(data)
-    if arm is not None:
-        yield f"What {arm} needs is {growth.how_read(data, arm)}."
-    yield from filter(None, (growth.nulls_in_words(data),))
     if all(training.arm != vocab.UNIFORM_TRAINING for training in growth.lengths(data)):
         yield "Uniform was trained for one length, or not at all: there is no frontier to compare the others with."
 
