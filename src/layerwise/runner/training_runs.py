@@ -227,7 +227,6 @@ def training_manifest(
     seed: int = 0,
     settings: Mapping[str, object] | None = None,
 ) -> Manifest:
-    """The provenance of trainings from a base of hash `weights`; methods and seeds can be added later."""
     return described(
         stack,
         weights,
@@ -244,7 +243,6 @@ def training_manifest(
 
 
 def manifest_of_trainings(folder: Path) -> Manifest:
-    """The manifest of a run of `layerwise train robust`. Raises `RunError` for a run of another kind."""
     with Run.open(folder) as run:
         manifest = run.manifest
     if FAMILY not in manifest.families:

@@ -94,7 +94,6 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
         return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
 
     def carry_out(self, session: TaskSession) -> list[TrainingRecord]:
-        """Train what is missing; raises what `train` does."""
         self.refuse(session.folder)
         for training in self.due(session.folder):
             record = self._trained(training, session.folder, session.reporter)
@@ -131,7 +130,6 @@ class TrainingsUnit(FolderTrainings[Recipe]):
         return training_config(self.base, self.splits, training.recipe, training.seed)
 
     def train(self, training: RecipeTraining, folder: Path, progress: Progress) -> TrainingRecord:
-        """Train, or read what there is; raises what `layerwise.train.training.train` does."""
         return train(
             self.base, self.splits, training.recipe, training.seed, folder, progress=progress, arguments=self.arguments
         )
@@ -164,8 +162,6 @@ class KeptEvaluation:
 
 @dataclass(frozen=True)
 class EvaluationsUnit(Task[dict[str, Survey]]):
-    """Evaluations by name."""
-
     evaluations: Sequence[KeptEvaluation]
 
     def carry_out(self, session: TaskSession) -> dict[str, Survey]:

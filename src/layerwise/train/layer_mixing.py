@@ -83,7 +83,6 @@ class LayerMixing(nn.Module):
         self.kept.copy_(kept)
 
     def read(self, alpha: Tensor, reader: int, record: DepthHistory) -> Tensor:
-        """What `reader` reads of a record, by the rows of `alpha`."""
         if reader == 0:
             return record.states[0]
         weights = alpha[reader, : reader + 1].to(record.states[0].dtype)

@@ -27,8 +27,6 @@ from layerwise.train.methods import PositionOptions, PredictionOptions
 
 
 class PositionEncoding(nn.Module):
-    """What gives `depth` layers of a stream of `width` features their position."""
-
     def __init__(self, depth: int, width: int, options: PositionOptions) -> None:
         super().__init__()
         wide = width + options.features
@@ -41,7 +39,6 @@ class PositionEncoding(nn.Module):
         self.dropout = nn.Dropout(options.dropout)
 
     def forward(self, state: Tensor, layer: int, position: int) -> Tensor:
-        """The state (batch, seq, width) as `layer` reads it at `position`."""
         table = self.tables[layer % len(self.tables)]
         embedding = table[position].to(state.dtype).expand(*state.shape[:-1], -1)
         mixed = self.projections[layer](self.norms[layer](torch.cat((state, embedding), dim=-1)))

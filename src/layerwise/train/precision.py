@@ -31,7 +31,6 @@ def default_precision(device: str) -> Precision:
 
 
 def trains_in_bfloat16(device: str) -> bool:
-    """Return whether the device is an accelerator that has instructions for bfloat16."""
     from layerwise.stack.load import resolve_device
     from layerwise.stack.rounding import has_bfloat16
 

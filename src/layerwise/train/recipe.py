@@ -122,7 +122,6 @@ class Variant:
         VARIANTS[cls.NAME] = cls
 
     def attach(self, stack: Stack) -> nn.Module | None:
-        """Make what the variant adds part of the model of `stack`; returns it."""
         module: nn.Module | None = None if self.ATTACHED_BY is None else _named(self.ATTACHED_BY)(stack, self)
         return module
 

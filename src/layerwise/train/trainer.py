@@ -65,7 +65,6 @@ class PlanTrainer(DividedValidation):
         return super()._get_train_sampler(train_dataset) if self.order is None else self.order
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
-        """The parent's optimiser; layer weights leave its groups for one of their own."""
         first = self.optimizer is None
         optimizer = super().create_optimizer(*args, **kwargs)
         if not isinstance(self.added, LayerMixing) or not first:
@@ -90,7 +89,6 @@ class PlanTrainer(DividedValidation):
         return 6 * positions(getattr(self.stack.model, "config", None), inputs) * (around + visited)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""
         plan = self.draws.at(*self._next_index())
         self._plans.append(plan)
         with self.stack.under(plan, single_pass=True):
@@ -125,7 +123,6 @@ class PlanTrainer(DividedValidation):
         return (value[0] + extra, value[1]) if return_outputs else value + extra
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The parent's validation; its batches begin to count anew."""
         self._batch = 0
         return super().evaluate(*args, **kwargs)
 

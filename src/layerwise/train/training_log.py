@@ -127,7 +127,6 @@ class Pace(TrainerCallback):
 
 
 def seconds_a_step(history: Sequence[dict[str, Any]], first: int, end: int) -> float | None:
-    """The median of what was noted of the steps from `first` up to `end`; `None` where none was noted."""
     noted = [entry for entry in history if "step_seconds" in entry and first < int(entry["step"]) <= end]
     return median(float(entry["step_seconds"]) for entry in noted) if noted else None
 

@@ -51,7 +51,6 @@ class DividedValidation(MeasuredTrainer):
     _losses: list[float]
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """The parent's batches; on several processes their rows of this one."""
         examples = self.eval_dataset if eval_dataset is None else eval_dataset
         if self.args.world_size == 1 or self.compute_metrics is not None or isinstance(examples, str | dict):
             return super().get_eval_dataloader(eval_dataset)
@@ -67,7 +66,6 @@ class DividedValidation(MeasuredTrainer):
         )
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """The parent's; the loss of divided batches is the mean over their examples."""
         self._losses = []
         try:
             output: Any = super().evaluation_loop(*args, **kwargs)

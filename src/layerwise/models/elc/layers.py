@@ -64,7 +64,6 @@ class MixingWeights(nn.Module):
             self.register_buffer("scalars", torch.ones(1), persistent=False)
 
     def forward(self) -> Tensor:
-        """The weights in effect, (sources,)."""
         return self.scalars.softmax(dim=0) if self.softmax else self.scalars
 
     def beginning(self) -> Tensor:
@@ -87,7 +86,6 @@ class Layer(GradientCheckpointingLayer):
         self.feed_forward = FeedForward(config, number)
 
     def forward(self, states: Tensor, *context: Tensor | None) -> Tensor:
-        """From states (batch, seq, width) to the next; `context` are the other arguments of `SelfAttention`."""
         return self.transform(states, *context)
 
     def transform(self, states: Tensor, *context: Tensor | None) -> Tensor:

@@ -84,7 +84,6 @@ def arms(data: ReportData) -> tuple[str, ...]:
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
-    """Return what was trained for a share of the budget, uniform first, by share."""
     known = {Training(str(row.arm), row.share) for row in data.rows.where(measure=vocab.HELD_OUT, share=PRESENT)}
     return tuple(sorted(known, key=lambda each: (each.arm != vocab.UNIFORM_TRAINING, each.arm, each.share)))
 
@@ -100,7 +99,6 @@ def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
 
 
 def figure(data: ReportData, metric: str, training: Training) -> Score | None:
-    """Return a figure of a training, such as its steps, as the mean over seeds."""
     length = {"step": None, "share": training.share, "phase": None}
     rows = data.rows.where(measure=vocab.TRAINING, metric=metric, arm=training.arm, **length)
     return over_seeds(rows) if rows else None
@@ -123,7 +121,6 @@ def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tunin
 
 
 def compared_rows(data: ReportData, training: Training, **columns: Any) -> Rows:
-    """Return the rows of a training compared with uniform."""
     own = {"arm": training.arm, "share": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
     return data.rows.where(measure=vocab.GROWTH, **own)
 

@@ -79,7 +79,6 @@ SEGMENTS = 4_096
 
 
 def evaluate_pretrained(session: TaskSession, pretrainings: Pretrainings) -> None:
-    """Store the rows of every finished model and the comparisons of the variants."""
     run, reporter = session.run, session.reporter
     models = finished_models(run.folder)
     rows = _held_out_rows(models, pretrainings, run, reporter)

@@ -114,8 +114,6 @@ def readers(rows: Iterable[Score]) -> Iterator[Score]:
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementLevels(Levels):
-    """Every arm's agreement in each row, over the grey band of its null."""
-
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         measured = rows.where(against=None)
         marks = [Level(arm, _in_rows(own), slots.get(arm, 0)) for arm, own in measured.by("arm").items()]

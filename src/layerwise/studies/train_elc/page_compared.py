@@ -42,7 +42,6 @@ def question_name(task: str) -> str:
 
 
 def quantity(task: str) -> Show:
-    """Return how a value or a difference of a question is written: nats per token, or points."""
     return NATS if task == vocab.MASKED_LM else POINTS
 
 

@@ -50,7 +50,6 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     @property
     def recipes(self) -> tuple[PretrainingRecipe, ...]:
-        """The recipe of every arm."""
         return tuple(dict.fromkeys(each.recipe for each in self.trainings))
 
     @property
@@ -80,14 +79,12 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         return divided
 
     def find_models(self, folder: Path) -> dict[str, Path]:
-        """Return the models in a run by variant and seed."""
         return {each.label: folder / each.folder / MODEL for each in self.trainings}
 
     def training_config(self, training: FolderTraining[PretrainingRecipe]) -> dict[str, Any]:
         return training_config(self.tokenizer, self.text, training.recipe, training.seed)
 
     def train(self, training: FolderTraining[PretrainingRecipe], folder: Path, progress: Progress) -> TrainingRecord:
-        """Pretrain, or read what there is; raises what `pretrain` does."""
         return pretrain(
             self.tokenizer,
             self.text,
@@ -118,7 +115,6 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         return f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else ""
 
     def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
-        """The provenance of the run; variants and seeds can be added to it later."""
         recipe, text = self.recipes[0], self.text
         content = json.dumps([recipe.size, sorted(self.tokenizer.get_vocab().items())])
         return Manifest(

@@ -118,11 +118,9 @@ class GrowthDesign:
         return GrowthArm(at_length(share, name), schedule, settings, dict.fromkeys(self.seeds, steps))
 
     def find_models(self, folder: Path) -> dict[str, Path]:
-        """Return the models in a run folder by variant and seed."""
         return {f"{name}/{seed}": folder / name / f"seed-{seed}" / MODEL for name in self.names for seed in self.seeds}
 
     def recipe(self) -> dict[str, object]:
-        """Return the plain values that name the run folder."""
         return self.task.shared_recipe(budget=self.budget, match=self.match, rates=self.rates, warmups=self.warmups)
 
     def certain_trainings(self, schedules: Mapping[str, GrowthSchedule]) -> TrainingsUnit:
@@ -140,7 +138,6 @@ class GrowthDesign:
         return self.arms(schedules, lambda _: self.task.settings, self._longest_unknown())
 
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:
-        """Raise the errors of the model and the text before anything is trained."""
         task = self.task
         for arm in self.known_arms(schedules):
             name = arm.name if arm.name.startswith(UNIFORM) else f"{arm.name}, for the cost of {UNIFORM},"

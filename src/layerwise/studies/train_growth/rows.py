@@ -84,11 +84,9 @@ class FinishedArm:
         return self.records[min(self.records)].steps
 
     def seconds_per_step(self, *seeds: int) -> float | None:
-        """Return the median over trainings; None if none was timed."""
         return _median("step_seconds", [self.records[seed] for seed in seeds or self.records])
 
     def phase_seconds(self, *seeds: int) -> dict[str, float]:
-        """Return the seconds per step of every phase that was timed."""
         records = [self.records[seed] for seed in seeds or self.records]
         timed = {phase.name: _median(f"step_seconds {phase.name}", records) for phase in self.schedule.phases}
         return {name: seconds for name, seconds in timed.items() if seconds is not None}

@@ -68,7 +68,6 @@ def build_known(
 
 
 def discard(folder: Path) -> None:
-    """Remove the trainings of a run folder and the schedule that was measured."""
     discard_trainings(folder)
     (folder / SCHEDULE).unlink(missing_ok=True)
 
@@ -76,7 +75,6 @@ def discard(folder: Path) -> None:
 def build_named_controls(
     schedule: GrowthSchedule, names: Sequence[str], seed: int
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
-    """Return those of `importance` and its controls that are among `names`, and notes on them."""
     built, notes = build_controls(schedule, seed), []
     if PERMUTED in names and PERMUTED not in built:
         notes.append(f"{IMPORTANCE} gives every layer the same role, so it has no control that differs from it")
@@ -107,7 +105,6 @@ def measure_importance(
 
 
 def write_results(study: Study, task: GrowthTask, sweep: LearningRateSweep, notes: Sequence[str]) -> None:
-    """Write the rows of all finished trainings of the run."""
     finished = finished_arms(study.folder)
     scores, ends = compute_scores(study, task, finished)
     compared, unread = compare_variants(finished, ends, task.cost)

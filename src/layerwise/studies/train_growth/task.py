@@ -111,7 +111,6 @@ class GrowthTask:
         return TrainingsUnit(self.base, self.stack, self.splits, trainings, self.arguments)
 
     def manifest(self, seed: int) -> Manifest:
-        """The provenance of a run; arms and seeds can be added later."""
         splits = self.splits
         windows: Sequence[Any] = getattr(splits.test, "windows", ())
         return described(

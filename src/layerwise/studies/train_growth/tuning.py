@@ -34,7 +34,6 @@ class LearningRateSweep:
         self.warmups: dict[str, dict[float, float]] = {}
 
     def tune(self, schedules: Mapping[str, GrowthSchedule]) -> None:
-        """Try the rates, further ones while the best is at an end, then the warm-ups at the best rate."""
         self.losses |= {name: {} for name in schedules}
         due = dict.fromkeys(schedules, self.design.rates)
         for _ in range(1 + BEYOND):
@@ -69,7 +68,6 @@ class LearningRateSweep:
         )
 
     def rows(self) -> Iterator[Score]:
-        """Yield the validation losses of what was tried, and what was chosen, where there was a choice."""
         for setting, of in ((LEARNING_RATE, self.losses), (WARMUP, self.warmups)):
             for name, tried in of.items():
                 if len(tried) > 1:

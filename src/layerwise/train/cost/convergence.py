@@ -189,7 +189,6 @@ def _pooled(tasks: Sequence[Spent]) -> Spent:
 
 
 def pretraining_convergence(rows: Iterable[Score]) -> list[Score]:
-    """Return steps and seconds to one validation loss, from rows of measure `training`."""
     trained = Rows(rows).where(measure=TRAINING)
     seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
     curves: dict[str, dict[int, ValidationCurve]] = {}
@@ -203,7 +202,6 @@ def pretraining_convergence(rows: Iterable[Score]) -> list[Score]:
 
 
 def fine_tuning_convergence(rows: Iterable[Score]) -> list[Score]:
-    """Return steps and seconds to one selection score, from rows of measure `learning_curve`."""
     learned = Rows(rows).where(measure=LEARNING_CURVE, plan=None)
     seconds = {(row.task, row.arm, row.seed): row.value for row in learned.where(metric="step_seconds")}
     curves: dict[str, dict[str, dict[int, ValidationCurve]]] = {}

@@ -45,8 +45,6 @@ _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_except
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A model without a checkpoint: its name, the tokens that are learned for it, and its configuration."""
-
     name: str
     vocabulary: int
     config: Callable[[PreTrainedTokenizerBase], PreTrainedConfig]
@@ -76,7 +74,6 @@ def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
 
 
 def published(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
-    """Twelve layers of width 256 and 4,096 embeddings, 9.57 million weights, whatever the vocabulary of `tokenizer`."""
     return LlamaConfig(
         vocab_size=4096,
         hidden_size=256,

@@ -181,8 +181,6 @@ class GrowthRunner(TrainerCallback):
 
 
 class GrowthTrainer(PlanTrainer):
-    """A `PlanTrainer` whose plans, rates and floating-point operations are those of `runner`."""
-
     optimizer: Any
     lr_scheduler: Any
 
@@ -213,7 +211,6 @@ class GrowthTrainer(PlanTrainer):
         return lambda step: self.runner.step_schedule.factor(step, curve)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The parent's validation, of all layers that the phase of the last step has."""
         plan = self.runner.step_schedule.whole(max(0, self.state.global_step - 1))
         self.validation = SeededSampler(Fixed(plan), self.stack.depth, 0)
         return super().evaluate(*args, **kwargs)

@@ -59,7 +59,6 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update every tensor that has a gradient; returns what `closure` returns, which is run first."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

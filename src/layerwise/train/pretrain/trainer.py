@@ -230,7 +230,6 @@ def steps_that_fit(seconds: float, paces: Sequence[tuple[float, float]]) -> int:
 
 
 def promised_steps(folder: Path) -> int | None:
-    """The steps of the training that the last checkpoint in `folder` is of; `None` without one."""
     checkpoint = last_checkpoint(folder)
     if checkpoint is None:
         return None
