@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.splits import Splits
+from layerwise.data.splits import Examples, Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
@@ -112,7 +112,7 @@ class GrowthTask:
 
     def manifest(self, seed: int) -> Manifest:
         splits = self.splits
-        windows: Sequence[Any] = getattr(splits.test, "windows", ())
+        windows = windows_of(splits.test).windows
         return described(
             self.stack,
             self.base.weights,
@@ -226,10 +226,14 @@ def _splits(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], len
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
     splits = splits_of(stack.tokenizer, name, parts, length=length, positions=positions, objective=objective_of(stack))
-    train, validation = splits.train, splits.validation
-    assert isinstance(train, TokenWindows), "a text is cut into windows"
-    assert isinstance(validation, TokenWindows), "a text is cut into windows"
+    train = windows_of(splits.train)
     kept = whole(train, length)
     tokens = sum(len(window.ids) for window in train.windows)
     left_out = 1 - length * len(kept) / tokens
-    return replace(splits, train=kept, validation=evenly_spaced(validation, VALIDATION_WINDOWS)), left_out
+    validation = evenly_spaced(windows_of(splits.validation), VALIDATION_WINDOWS)
+    return replace(splits, train=kept, validation=validation), left_out
+
+
+def windows_of(examples: Examples) -> TokenWindows:
+    assert isinstance(examples, TokenWindows), "a text is cut into windows"
+    return examples
