@@ -39,8 +39,8 @@ Owner = tuple[str, str]
 def held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:
     """Return the nats/token of the model in `folder` on held-out documents; `columns` identify the model."""
     stack, windows = load(folder, device=device), _test_windows(splits)
-    found = evaluate(stack, Plan.identity(stack.depth), windows, splits.collate, batch_size=BATCH)
-    return _over_documents(HELD_OUT, _owners(windows), found.nll, found.scored, **columns)
+    outcome = evaluate(stack, Plan.identity(stack.depth), windows, splits.collate, batch_size=BATCH)
+    return _over_documents(HELD_OUT, _owners(windows), outcome.nll, outcome.scored, **columns)
 
 
 def null_rows(splits: Splits) -> list[Score]:
