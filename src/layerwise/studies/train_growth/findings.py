@@ -112,10 +112,7 @@ def _at_equal_steps(data: ReportData, arm: str) -> Compared | None:
 
 
 def baseline(data: ReportData) -> Verdict | None:
-    """Return whether uniform training ends below the bigram baseline; None without a baseline.
-
-    Supported if its interval is below, contradicted if above, inconclusive otherwise.
-    """
+    """Return whether uniform training ends below the bigram baseline; None without one of them."""
     own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
     if own is None or null is None:
         return None

@@ -6,7 +6,7 @@ from math import log
 import pytest
 
 from layerwise.results.rows import Score
-from layerwise.studies.train_growth.published import COST_SAVED, LOSS_RATIO_PUBLISHED, TIME_SAVED_PUBLISHED
+from layerwise.studies.train_growth.published import COST, LOSS, TIME
 from layerwise.studies.train_growth.rows import loss_ratio_row, time_saved_row
 from layerwise.train.cost.frontier import CostPoint, saving_rows
 from page.claims.heterogeneity.planted_frontiers import frontiers
@@ -50,9 +50,9 @@ def known() -> list[Score]:
 
 test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not = simulated(
     {
-        "growth_cost": {SUPPORTED: (study(COST_SAVED),), CONTRADICTED: (study(0.0), study(-0.5))},  # never reached
-        "growth_loss": {SUPPORTED: (study(0.0, ratio=LOSS_RATIO_PUBLISHED),), CONTRADICTED: (study(0.0, ratio=1.0),)},
-        "growth_time": {SUPPORTED: (study(0.0, time=TIME_SAVED_PUBLISHED),), CONTRADICTED: (study(0.0, time=0.0),)},
+        "growth_cost": {SUPPORTED: (study(COST.margin),), CONTRADICTED: (study(0.0), study(-0.5))},  # never reached
+        "growth_loss": {SUPPORTED: (study(0.0, ratio=LOSS.margin),), CONTRADICTED: (study(0.0, ratio=1.0),)},
+        "growth_time": {SUPPORTED: (study(0.0, time=TIME.margin),), CONTRADICTED: (study(0.0, time=0.0),)},
     },
     least=1 - WRONG,
     runs=DRAWS,
