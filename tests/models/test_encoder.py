@@ -8,7 +8,7 @@ import torch
 import transformers
 from torch import Tensor
 from torch.nn import functional
-from transformers import Trainer, TrainingArguments, pipeline
+from transformers import Trainer, TrainingArguments
 
 import layerwise.models as models
 from contracts.tiers import NIGHTLY
@@ -18,7 +18,6 @@ from layerwise.stack.history.depth_history import DepthHistory
 from models.published import as_published, logits, padded_batch, random_model, randomise, small_config
 from rounding import realigned
 from tier import first_fast
-from tiny_tokenizers import word_tokenizer
 
 COMPILED = ("elc", "denseformer")
 """One mixture with softmax and one without; the exhaustive tier compiles every other variant."""
@@ -331,21 +330,6 @@ def test_the_vocabulary_can_grow() -> None:
     model.resize_token_embeddings(70)
     assert model.head.projection.weight is model.encoder.embedding.words.weight
     assert model(torch.full((1, 4), 69)).logits.shape == (1, 4, 70)
-
-
-def test_fill_mask(tmp_path: Path) -> None:
-    tokenizer = word_tokenizer([f"w{number}" for number in range(20)])
-    model = ElcForMaskedLM(small_config("elc", vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)).eval()
-    randomise(model)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    fill = pipeline("fill-mask", model=str(tmp_path), tokenizer=str(tmp_path), device="cpu")
-    answers = fill(["w1 [MASK] w3", "w1 w2 [MASK] w4 w5"], top_k=3)
-    encoded = tokenizer("w1 [MASK] w3", return_tensors="pt")
-    with torch.no_grad():
-        scores = model(**encoded).logits[0, 2].softmax(dim=0)
-    assert answers[0][0]["token"] == int(scores.argmax())
-    assert answers[0][0]["score"] == pytest.approx(float(scores.max()), rel=1e-5)
 
 
 class Sentences(torch.utils.data.Dataset[dict[str, Any]]):

@@ -5,23 +5,19 @@ import multiprocessing
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from transformers import TrainingArguments
 
 from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.errors import TrainError
 from layerwise.runner.training_options import resolve_precision
-from layerwise.train import arguments, fine_tuning, precision
-from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments
+from layerwise.train import precision
+from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, loader_arguments
 from layerwise.train.checkpoint_dir import existing_run, write_config
 from layerwise.train.fine_tuning import FineTuningConfig, _arguments, settings_for
-from layerwise.train.pretrain import trainer as pretraining
 from layerwise.train.pretrain.recipe import pretraining_recipe
 from layerwise.train.recipe import Recipe, Settings
-from layerwise.train.training import _arguments as training_arguments
 
 
 @pytest.mark.parametrize(
@@ -65,12 +61,6 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda: "fork")
 
 
-@pytest.fixture
-def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = lambda cpu: SimpleNamespace(device=SimpleNamespace(type="cpu" if cpu else "cuda"))  # noqa: E731
-    monkeypatch.setattr(arguments, "PartialState", there)
-
-
 @pytest.mark.usefixtures("cores")
 def test_an_accelerator_has_workers_and_a_processor_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = {"dataloader_num_workers": WORKERS, "dataloader_prefetch_factor": PREFETCHED}
@@ -83,26 +73,6 @@ def test_an_accelerator_has_workers_and_a_processor_has_none(monkeypatch: pytest
     assert loader_arguments("mps") == {"dataloader_pin_memory": False}
     assert loader_arguments("cuda", workers=0) == {"dataloader_pin_memory": True}
     assert loader_arguments("cpu", workers=2)["dataloader_num_workers"] == 2
-
-
-@pytest.mark.usefixtures("cores", "accelerator")
-def test_every_training_reads_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(**given: Any) -> list[TrainingArguments]:
-        recipe, given = Recipe("plain", Settings()), {"use_cpu": False, **given}
-        return [
-            training_arguments(recipe, 100, 0, tmp_path, given),
-            pretraining._arguments(pretraining_recipe("tiny"), 0, tmp_path, given),
-        ]
-
-    monkeypatch.setattr(arguments.MeasuredArguments, "__post_init__", lambda self: setattr(self, "_n_gpu", 0))
-    tuned = fine_tuning._arguments(str(tmp_path), FineTuningConfig(), 1e-3, 0, "auto", "accuracy", 10)
-    for each in [*made(), tuned]:
-        assert (each.dataloader_num_workers, each.dataloader_prefetch_factor) == (WORKERS, PREFETCHED)
-        assert each.dataloader_pin_memory
-    for each in made(dataloader_num_workers=0, dataloader_pin_memory=False):
-        assert (each.dataloader_num_workers, each.dataloader_prefetch_factor) == (0, None)
-        assert not each.dataloader_pin_memory
-    assert input_arguments({"use_cpu": True}) == {"dataloader_pin_memory": False}
 
 
 def test_a_tracker_that_is_not_installed_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,15 +80,6 @@ def test_tables_are_one_a_layer_or_one_for_all() -> None:
     assert each.projections[0].weight.shape == (WIDTH, WIDTH + FEATURES)
 
 
-def test_the_encoding_stands_beside_the_plain_parameters() -> None:
-    model = tiny_vit()
-    plain = [name for name, _ in model.named_parameters()]
-    encoding = position.attach_encoding(load(model), PositionOptions())
-    added = [name for name, _ in model.named_parameters() if name not in plain]
-    assert [name for name, _ in model.named_parameters() if name in plain] == plain
-    assert added == [f"layer_positions.{name}" for name, _ in encoding.named_parameters()]
-
-
 @pytest.mark.parametrize("single_pass", [True, False])
 def test_more_visits_than_learned_positions_are_refused(single_pass: bool) -> None:
     stack = load(tiny_vit())
