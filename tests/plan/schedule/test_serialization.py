@@ -187,7 +187,7 @@ def test_every_field_is_told() -> None:
         "all there is, for 6 layers:",
         "1. low, 25 % of the steps: trains 0 1, head false, present 0 1 3, rate 2, shape linear, warmup 0.1",
         "2. top, 25 % of the steps: trains 4, embedding false, optimizer drop, redraw 5",
-        "3. drawn, 25 % of the steps: trains 0-2, scale {2: 0.9, 3: 0.5}, copies {4 5: 0 1}, sample 1, every 20",
+        "3. drawn, 25 % of the steps: trains 0-2, scale {2: 0.9, 3: 0.5}, copies {4: 0, 5: 1}, sample 1, every 20",
         "4. dropped, 25 % of the steps: trains 0-5, shape constant, drop [0.0, 0.5]",
     ]
 

@@ -116,41 +116,12 @@ def _written(phase: Phase) -> dict[str, Any]:
         if key in content:
             content[key] = write_layers(content[key])
     if phase.scale:
-        content["scale"] = {write_layers(layers): factor for factor, layers in scaled_groups(phase.scale)}
+        content["scale"] = {str(layer): factor for layer, factor in phase.scale}
     if phase.copies:
-        runs = copied_runs(phase.copies)
-        content["copies"] = {write_layers(layers): write_layers(sources) for layers, sources in runs}
+        content["copies"] = {str(layer): str(source) for layer, source in phase.copies}
     if "drop" in content:
         content["drop"] = list(phase.drop)
     return content
-
-
-def scaled_groups(scale: Sequence[tuple[int, float]]) -> list[tuple[float, tuple[int, ...]]]:
-    """The factors, in the order in which they come first, each with its layers.
-
-    >>> scaled_groups([(3, 0.9), (4, 0.5), (5, 0.9)])
-    [(0.9, (3, 5)), (0.5, (4,))]
-    """
-    groups: dict[float, tuple[int, ...]] = {}
-    for layer, factor in scale:
-        groups[factor] = (*groups.get(factor, ()), layer)
-    return list(groups.items())
-
-
-def copied_runs(copies: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The layers that are copied into, and those they copy, in runs in which both go up by one.
-
-    >>> copied_runs([(2, 0), (3, 1), (4, 0)])
-    [((2, 3), (0, 1)), ((4,), (0,))]
-    """
-    runs: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-    for layer, source in copies:
-        layers, sources = runs[-1] if runs else ((), ())
-        if layers and (layers[-1], sources[-1]) == (layer - 1, source - 1):
-            runs[-1] = ((*layers, layer), (*sources, source))
-        else:
-            runs.append(((layer,), (source,)))
-    return runs
 
 
 # -- layers --------------------------------------------------------------------------------------------------------
