@@ -21,11 +21,13 @@ from layerwise.measure.gradients import attribution as gradients
 from layerwise.measure.gradients.attribution import FeatureShares
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.results.training_record import LogEntry, TrainingRecord
+from layerwise.runner.training_runs import training_rows
 from layerwise.studies.evaluate import attribution
 from layerwise.studies.evaluate.attribution import add_arms, mark_words, model_rows, shuffle_labels
 from layerwise.studies.train_elc import evaluation
 from layerwise.studies.train_elc.variants import draw_share, make_recipe
-from layerwise.train.cost.convergence import fine_tuning_convergence
+from layerwise.train.cost.convergence import fine_tuning_convergence, pretraining_convergence
 from layerwise.train.pretrain.recipe import new_model
 from row_names import named
 from tier import by_tier
@@ -96,6 +98,18 @@ def test_the_curves_of_fine_tuning_are_compared_by_arm_and_seed() -> None:
             rows.append(Score("learning_curve", "step_seconds", 0.5, **of))
     ratios = [row for row in fine_tuning_convergence(rows) if row.metric == "ratio"]
     assert {(named(row), row.unit) for row in ratios} == {("elc-kept - ltg", cost) for cost in ("steps", "seconds")}
+    assert all(row.value == pytest.approx(2) for row in ratios)
+
+
+def test_the_losses_that_trainings_note_are_compared_by_arm_and_seed() -> None:
+    records = {
+        (arm, seed): TrainingRecord(arm, seed, "", "", "", {}, 100, 1.0, 1, 9.0, 100, history, {"step_seconds": 0.5})
+        for arm, slower in (("ltg", 1), ("elc", 2))
+        for seed in range(2)
+        for history in [tuple(LogEntry(slower * n, "validation", loss) for n, loss in ((5, 6.0), (50, 5.0)))]
+    }
+    ratios = [row for row in pretraining_convergence(training_rows(records)) if row.metric == "ratio"]
+    assert {(named(row), row.unit) for row in ratios} == {("elc - ltg", cost) for cost in ("steps", "seconds")}
     assert all(row.value == pytest.approx(2) for row in ratios)
 
 
