@@ -18,9 +18,9 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.packing import FILL, PackedWindows, packed
-from layerwise.data.text.passages import EncodedPassage, Passage, encode
 from layerwise.data.text.tokens import Window, windows
 from layerwise.errors import DataError
+from layerwise.measure.language.pseudo_likelihood import EncodedPassage, Passage, encode_passages
 from layerwise.stack.max_length import keeps_texts_apart
 from rounding import unit
 from tiny_tokenizers import CharactersWithoutOffsets, character_tokenizer, word_tokenizer
@@ -337,7 +337,7 @@ def test_a_limit_reads_whole_windows_of_excerpts_of_long_texts_from_a_line_start
 
 def test_a_masked_model_reads_what_the_tokenizer_wraps_and_scores_the_rest() -> None:
     tokenizer = word_tokenizer(["b", "c"])
-    assert encode(tokenizer, [Passage("a b"), Passage("c")], "masked_token") == (
+    assert encode_passages(tokenizer, [Passage("a b"), Passage("c")], "masked_token") == (
         EncodedPassage((2, 5, 6, 3), (1, 2)),
         EncodedPassage((2, 7, 3), (1,)),
     )
@@ -346,22 +346,22 @@ def test_a_masked_model_reads_what_the_tokenizer_wraps_and_scores_the_rest() -> 
 def test_without_special_tokens_the_first_and_the_last_are_scored_too() -> None:
     tokenizer = character_tokenizer()
     ids = tuple(tokenizer("abc", add_special_tokens=False)["input_ids"])
-    assert encode(tokenizer, [Passage("abc")], "masked_token") == (EncodedPassage(ids, (0, 1, 2)),)
+    assert encode_passages(tokenizer, [Passage("abc")], "masked_token") == (EncodedPassage(ids, (0, 1, 2)),)
 
 
 def test_a_causal_model_reads_from_the_start_token_where_there_is_one() -> None:
     with_start, without = character_tokenizer(), character_tokenizer(start=False)
     ids = tuple(without("abc")["input_ids"])
-    assert encode(with_start, [Passage("abc")], "next_token") == (EncodedPassage((1, *ids), (1, 2, 3)),)
-    assert encode(without, [Passage("abc")], "next_token") == (EncodedPassage(ids, (1, 2)),)
+    assert encode_passages(with_start, [Passage("abc")], "next_token") == (EncodedPassage((1, *ids), (1, 2, 3)),)
+    assert encode_passages(without, [Passage("abc")], "next_token") == (EncodedPassage(ids, (1, 2)),)
     with pytest.raises(DataError, match="no token to score with this tokenizer, which has no start token"):
-        encode(without, [Passage("a")], "next_token")
+        encode_passages(without, [Passage("a")], "next_token")
 
 
 @pytest.mark.parametrize("objective", ["masked_token", "next_token"])
 def test_a_context_is_read_and_not_scored(objective: str) -> None:
     tokenizer = character_tokenizer()
-    whole, part = encode(tokenizer, [Passage("ab cd"), Passage("ab cd", 3)], objective)  # type: ignore[arg-type]
+    whole, part = encode_passages(tokenizer, [Passage("ab cd"), Passage("ab cd", 3)], objective)  # type: ignore[arg-type]
     assert whole.ids == part.ids
     assert part.scored == whole.scored[3:]
 
@@ -369,11 +369,13 @@ def test_a_context_is_read_and_not_scored(objective: str) -> None:
 def test_a_tokenizer_without_offsets_encodes_context_and_rest_apart() -> None:
     slow, fast = CharactersWithoutOffsets(), character_tokenizer()
     given = [Passage("ab cd", 3), Passage("abc")]
-    for one, other in zip(encode(slow, given, "next_token"), encode(fast, given, "next_token"), strict=True):
+    for one, other in zip(
+        encode_passages(slow, given, "next_token"), encode_passages(fast, given, "next_token"), strict=True
+    ):
         assert one.scored == other.scored
         assert len(one.ids) == len(other.ids)
 
 
 def test_a_text_without_tokens_is_named() -> None:
     with pytest.raises(DataError, match="the text '   ' leaves no token"):
-        encode(word_tokenizer([]), [Passage("   ")], "masked_token")
+        encode_passages(word_tokenizer([]), [Passage("   ")], "masked_token")

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from layerwise.data.splits import SPLITS, Examples, Splits, sample
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_division import divided
 from layerwise.data.vision.image_examples import ImageExamples
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
-from layerwise.data.vision.images import read_images
+from layerwise.data.vision.images import divide, read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 from tier import first_fast
@@ -149,7 +148,7 @@ def test_any_sample_is_of_many_classes(image_set: Path) -> None:
 
 def test_the_order_of_what_is_reported_is_drawn_from_the_seed() -> None:
     listed = set_of({"train": [5] * 6, "validation": [4] * 6})
-    orders = [[each.name for each in divided(listed, seed)[0]["test"]] for seed in (0, 0, 1)]
+    orders = [[each.name for each in divide(listed, seed)[0]["test"]] for seed in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2]) == sorted(each.name for each in listed.parts["validation"])
 
@@ -157,7 +156,7 @@ def test_the_order_of_what_is_reported_is_drawn_from_the_seed() -> None:
 def test_in_words() -> None:
     whole = set_of({"train": [20, 20], "validation": [3, 3], "test": [4, 4]})
     origins = {
-        parts: divided(set_of({split: [len(whole.parts[split]) // 2] * 2 for split in parts}), 0)[1]
+        parts: divide(set_of({split: [len(whole.parts[split]) // 2] * 2 for split in parts}), 0)[1]
         for parts in (("train", "validation", "test"), ("train", "validation"), ("train",))
     }
     assert list(origins.values()) == [
@@ -171,8 +170,8 @@ def test_in_words() -> None:
 def test_a_class_of_one_image_is_not_cut() -> None:
     one = set_of({"train": [5, 1], "validation": [2, 2]})
     with pytest.raises(DataError, match=r"'class 1' has 1 example\(s\), too few to split into 2"):
-        divided(one, 0)
-    assert len(divided(one, 0, "reported")[0]["train"]) == 6
+        divide(one, 0)
+    assert len(divide(one, 0, "reported")[0]["train"]) == 6
 
 
 def test_samples_of_uneven_classes_and_of_texts() -> None:

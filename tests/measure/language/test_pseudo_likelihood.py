@@ -21,10 +21,9 @@ from transformers import (
 )
 
 from conftest import tiny_llama
-from layerwise.data.text.passages import Passage, encode
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.language import pseudo_likelihood
-from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
+from layerwise.measure.language.pseudo_likelihood import Passage, SentenceScorer, encode_passages, log_likelihoods
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from tiny_tokenizers import character_tokenizer, word_tokenizer
 
@@ -141,7 +140,7 @@ def test_a_context_is_left_out_of_the_sum(speaker: SentenceScorer) -> None:
     whole, rest = log_likelihoods(speaker, [Passage(text), Passage(text, len("the name "))])
     single = []
     for start, end in ((0, 3), (3, 8)):
-        line = encode(speaker.tokenizer, [Passage(text)], "masked_token")[0]
+        line = encode_passages(speaker.tokenizer, [Passage(text)], "masked_token")[0]
         for position in line.scored[start:end][: 2 if start == 0 else None]:
             ids = torch.tensor([line.ids])
             ids[0, position] = speaker.tokenizer.mask_token_id

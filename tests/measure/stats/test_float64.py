@@ -10,7 +10,6 @@ import torch
 from conftest import tiny_llama
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.data.splits import Splits
-from layerwise.data.text.passages import Passage
 from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import outputs_by_position
 from layerwise.measure.interventions.accuracy import evaluate
@@ -18,7 +17,7 @@ from layerwise.measure.interventions.predicted_weight_loss import predicted_weig
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
-from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
+from layerwise.measure.language.pseudo_likelihood import Passage, SentenceScorer, log_likelihoods
 from layerwise.measure.stats.float64 import exact, exact_on_cpu, wide
 from layerwise.plan import Plan
 from layerwise.results.rows import Score

@@ -1,5 +1,14 @@
 """Images: a folder, a dataset of the hub, or the digits, as the splits that a model is trained and judged on.
 
+    the set brings               train         select              report
+    train, validation and test   train         validation          test
+    train and validation         9/10 train    1/10 of train       validation, all of it
+    train and test               9/10 train    1/10 of train       test
+    train alone                  8/10          1/10                1/10
+
+Tenths are of each class, drawn from a seed. With `select_on="reported"`, as in most papers, nothing is cut from train
+for the selection, which uses the reported images.
+
 Every image is read once first, so that a damaged file is reported before training starts. Sets of up to
 `MOST_PIXELS_KEPT` are kept in the cache, decoded and resized. An image that occurs in two splits, byte for byte, stays
 in the one that reports (or else in the one that selects).
@@ -15,9 +24,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from layerwise.data.splits import SPLITS, Examples, Splits, digest, selecting_on_reported
+from layerwise.data.splits import (
+    SPLITS,
+    Examples,
+    Splits,
+    digest,
+    evenly_ordered,
+    limited,
+    selecting_on_reported,
+    stratified,
+)
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_division import SelectOn, divided
 from layerwise.data.vision.image_examples import Augmentation, ImageExamples
 from layerwise.data.vision.image_reading import ReadImages, read_all
 from layerwise.data.vision.image_sets import listed_images
@@ -27,6 +44,10 @@ from layerwise.errors import DataError
 
 MOST_PIXELS_KEPT = 2 * 2**30
 """Up to so many bytes of pixels are kept decoded: 14,000 images of 224 x 224, or 700,000 of 32 x 32."""
+
+SelectOn = Literal["held-out", "reported"]
+
+TENTH = 0.1
 
 _NAMED = 5
 
@@ -44,9 +65,9 @@ def read_images(
 ) -> Splits:
     """Read the images at `where`: a folder of class folders, a dataset of the hub or its folder, or `digits`.
 
-    They are divided as in `layerwise.data.vision.image_division`, drawn from `seed`. `limit` is per split, evenly over
-    the classes. Unreadable images raise, or are named in `Splits.skipped` with `unreadable="skip"`. `augmentation` is
-    for training only. `progress(done, total)` is called while images are read.
+    They are divided as the module says, drawn from `seed`. `limit` is per split, evenly over the classes. Unreadable
+    images raise, or are named in `Splits.skipped` with `unreadable="skip"`. `augmentation` is for training only.
+    `progress(done, total)` is called while images are read.
 
     Raises `DataError` for a path that does not exist or is a file, for images without classes, and for too few images.
     """
@@ -54,7 +75,7 @@ def read_images(
         splits = digits(augmentation, preprocessing, limit=limit, seed=seed)
         return selecting_on_reported(splits) if select_on == "reported" else splits
     listed = listed_images(where)
-    division, origin = divided(listed, seed, select_on, limit)
+    division, origin = divide(listed, seed, select_on, limit)
     pictures = [picture for part in division.values() for picture in part]
     is_small = len(pictures) * preprocessing.bytes <= MOST_PIXELS_KEPT
     reading = read_all(pictures, preprocessing if is_small else None, listed.fingerprint, progress)
@@ -86,6 +107,51 @@ def read_images(
         origin=origin,
     )
     return splits if selected_apart else selecting_on_reported(splits)
+
+
+def divide(
+    listed: ImageSet, seed: int, select_on: SelectOn = "held-out", limit: int | None = None
+) -> tuple[dict[str, tuple[ImageSource, ...]], str]:
+    """Return the images of each split, at most `limit` of each, and in words where they are from.
+
+    Held-out images are in an order drawn from `seed`, in which classes are spread evenly. There are none to select if
+    the reported images do. Raises `DataError` for a class too small to cut.
+    """
+    brought = listed.parts
+    reported = next((name for name in ("test", "validation") if name in brought), None)
+    selecting = "validation" if "validation" in brought and reported == "test" else None
+    to_cut = ["validation"] if selecting is None and select_on == "held-out" else []
+    to_cut += ["test"] if reported is None else []
+    cut = {"train": brought["train"]}
+    if to_cut:
+        shares = (1 - TENTH * len(to_cut), *(TENTH for _ in to_cut))
+        names = [listed.classes[picture.label] for picture in brought["train"]]
+        parts = stratified(names, shares, seed)
+        cut = {split: _take(brought["train"], part) for split, part in zip(("train", *to_cut), parts, strict=True)}
+    selected = () if select_on == "reported" else cut["validation"] if selecting is None else brought[selecting]
+    division = dict(
+        zip(SPLITS, (cut["train"], selected, cut["test"] if reported is None else brought[reported]), strict=True)
+    )
+    for split, part in division.items():
+        kept = _take(part, limited(_labels(part), limit, seed))
+        division[split] = kept if split == "train" else _take(kept, evenly_ordered(_labels(kept), seed))
+    return division, _describe(reported, selecting, select_on)
+
+
+def _describe(reported: str | None, selecting: str | None, select_on: str) -> str:
+    on = f"reported on all of its {reported} split" if reported else "reported on a tenth of its images"
+    if select_on == "reported":
+        return f"{on}, on which checkpoints are selected too"
+    own = f"on its {selecting} split" if selecting else "on a tenth that is cut from its training images"
+    return f"{on}; checkpoints are selected {own}"
+
+
+def _labels(pictures: Sequence[ImageSource]) -> list[int]:
+    return [picture.label for picture in pictures]
+
+
+def _take(pictures: Sequence[ImageSource], indices: Sequence[int]) -> tuple[ImageSource, ...]:
+    return tuple(pictures[index] for index in indices)
 
 
 def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ several are averaged with equal weight, as in BLiMP (`interval`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,15 +18,16 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
-from layerwise.data.text.passages import Passage, words
 from layerwise.errors import MeasureError
-from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong, log_likelihoods
+from layerwise.measure.language.pseudo_likelihood import Passage, SentenceScorer, TooLong, log_likelihoods
 from layerwise.measure.stats.seeds import mean_of_rows
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, PARADIGM, PHENOMENON
 
 CHANCE = 0.5
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
 TIES, SKIPPED = "ties", "skipped"
 
 Preferences = NDArray[np.float64]
@@ -144,6 +146,15 @@ def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, fl
         known += not unknown
         whole += tokens == 1 and not unknown
     return {"coverage": known / counted, "whole_words": whole / counted} if counted else {}
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    """The positions of the words of a text: runs of letters, digits and apostrophes within them.
+
+    >>> [text[a:b] for text in ["It doesn't."] for a, b in words(text)]
+    ['It', "doesn't"]
+    """
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[tuple[int, bool]]:

@@ -6,6 +6,8 @@ For temperature T (default 1), without length normalization (Wang and Cho 2019; 
     causal   sum_t log softmax(logits(w_<t) / T)[w_t], the first token after the start token where there is one
 
 A masked model runs on n copies of a sentence of n tokens; shared copies run once, copies of one length together.
+Special tokens are not scored (`special_tokens_mask`). For a masked model a text is wrapped as the tokenizer wraps it.
+For a causal one it follows the start token; without one, its first token is context.
 """
 
 from __future__ import annotations
@@ -21,9 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.text.passages import EncodedPassage, Passage, encode
 from layerwise.data.text.tokenizer import masking_id
-from layerwise.data.text.tokens import Objective
+from layerwise.data.text.tokens import Objective, encoded, wrapping
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.language.lm_head import LanguageModelHead, find_head_behind
 from layerwise.measure.stats.float64 import exact_on_cpu
@@ -41,6 +42,22 @@ ENTRIES = 1 << 25
 COPIES = 1 << 22  # tokens of masked copies that are held together: 100 MiB while equal ones are searched for
 
 _UNLIMITED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text; characters before `start` are context, which is read and not scored."""
+
+    text: str
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPassage:
+    """A passage in tokens: the ids that the model sees, and the positions among them that are scored."""
+
+    ids: tuple[int, ...]
+    scored: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +114,7 @@ def log_likelihoods(
     done. Raises `MeasureError` for non-finite logits, and `DataError` for passages that are too long and for unknown
     tokens.
     """
-    lines = encode(scorer.tokenizer, passages, scorer.objective)
+    lines = encode_passages(scorer.tokenizer, passages, scorer.objective)
     kept = _within(lines, passages, scorer.positions, too_long)
     _check_vocabulary(kept, scorer.vocabulary)
     score = _masked if scorer.objective == "masked_token" else _causal
@@ -113,6 +130,28 @@ def log_likelihoods(
     if np.isnan([by_line[line] for line in kept]).any() or np.isinf(values).any():
         raise MeasureError("some sentences have a likelihood that is not finite; run the model in float32")
     return values
+
+
+def encode_passages(
+    tokenizer: PreTrainedTokenizerBase, passages: Sequence[Passage], objective: Objective
+) -> tuple[EncodedPassage, ...]:
+    """Encode passages; a token that reaches past the context is scored. Raises `DataError` if none of a passage is."""
+    fills_in = objective == "masked_token"
+    texts = [(passage.text, passage.start) for passage in passages]
+    pieces = encoded(tokenizer, texts, wrapped=fills_in)
+    before = () if fills_in else wrapping(tokenizer, objective)[0]
+    lines = []
+    for passage, (ids, scored) in zip(passages, pieces, strict=True):
+        moved = tuple(position + len(before) for position in scored)
+        line = EncodedPassage((*before, *ids), moved if fills_in else tuple(each for each in moved if each))
+        if not line.scored:
+            raise DataError(
+                f"the text {passage.text!r} leaves no token to score with this tokenizer"
+                + ("" if before or fills_in else ", which has no start token")
+                + "; leave it out, or give a longer one"
+            )
+        lines.append(line)
+    return tuple(lines)
 
 
 def _within(
