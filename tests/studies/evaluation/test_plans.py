@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cli.command import layerwise
 from layerwise.data.suites import generated
@@ -38,7 +36,7 @@ from layerwise.studies.evaluate.finetuned_tasks import (
     run_task,
     store_summary,
 )
-from layerwise.studies.evaluate.minutes import chosen_limit, limit_within, resolutions
+from layerwise.studies.evaluate.minutes import chosen_limit, resolutions
 from layerwise.studies.evaluate.steps import aggregate_lines
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
@@ -180,23 +178,9 @@ def test_models_of_several_depths_share_no_plans(tmp_path: Path) -> None:
         check_one_depth([model, deeper])
 
 
-sizes = st.lists(st.integers(1, 40), min_size=1, max_size=6)
-
-
 def suite(counts: Sequence[int], name: str = "p") -> PairSet:
     pairs = [MinimalPair("a", "b", f"{name}{at}", "", "") for at, count in enumerate(counts) for _ in range(count)]
     return PairSet(name, name, tuple(pairs))
-
-
-@given(sizes, st.floats(0, 300))
-def test_the_limit_is_the_largest_that_fits(counts: list[int], pairs: float) -> None:
-    limit = limit_within(pairs, counts)
-
-    def scored(limit: int) -> int:
-        return sum(min(limit, count) for count in counts)
-
-    assert limit == 0 or scored(limit) <= pairs
-    assert limit == max(counts) or scored(limit + 1) > pairs
 
 
 class Clock:

@@ -8,6 +8,7 @@ The number is stored as a row of the run, so that a repeated command scores the 
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -69,22 +70,6 @@ def limit_pairs(
     return limited
 
 
-def limit_within(pairs: float, sizes: Sequence[int]) -> int:
-    """Return the most pairs per paradigm, of the given `sizes`, such that all together are at most `pairs`.
-
-    >>> [limit_within(most, [4, 1]) for most in (1.5, 2.0, 4.2, 60.0)]
-    [0, 1, 3, 4]
-    """
-    limit = 0
-    while limit < max(sizes) and _scored(sizes, limit + 1) <= pairs:
-        limit += 1
-    return limit
-
-
-def _scored(sizes: Sequence[int], limit: int) -> int:
-    return sum(min(limit, size) for size in sizes)
-
-
 def chosen_limit(
     minutes: float,
     scorer: Callable[[], SentenceScorer],
@@ -108,17 +93,17 @@ def chosen_limit(
     of_pair = models * timed_twice(score) / len(chosen)
     before = time.monotonic() - began + (models - 1) * opening
     sizes = [len(members) for each in suites for members in each.paradigms().values()]
-    limit = limit_within((60 * minutes * USED - before) / of_pair, sizes)
-    if not limit:
+    scored = [sum(min(limit, size) for size in sizes) for limit in range(max(sizes) + 1)]
+    limit = bisect_right(scored, (60 * minutes * USED - before) / of_pair) - 1
+    if limit < 1:
         needed = before + of_pair * len(sizes)
         raise OptionError(
             f"--minutes {minutes:g} is too little: a pair of each of {len(sizes):,} paradigms takes about "
             f"{duration(needed)}; give --minutes {int(needed / 60 / USED) + 1}, or fewer suites"
         )
-    scored = _scored(sizes, limit)
     return limit, (
-        f"pairs: {scored:,} of {sum(sizes):,}, for about {duration(scored * of_pair)} (--minutes {minutes:g}); "
-        f"--limit {limit} scores the same again"
+        f"pairs: {scored[limit]:,} of {sum(sizes):,}, for about {duration(scored[limit] * of_pair)} "
+        f"(--minutes {minutes:g}); --limit {limit} scores the same again"
     )
 
 
