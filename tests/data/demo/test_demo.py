@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.data.demo import python_stdlib, skills
+from layerwise.data.demo import corpus, python_stdlib, skills
 from layerwise.data.demo.corpus import demo_corpus, demo_text_splits
 from layerwise.data.demo.skills import Example, examples
 from layerwise.data.text.language_modelling import TokenWindows
@@ -115,18 +115,18 @@ def test_unreadable_files_are_passed_over_and_a_python_without_sources_is_refuse
 
 
 def test_the_corpus_has_held_out_text_and_every_skill_scored_on_its_answers() -> None:
-    corpus = demo_corpus(texts=10, characters=200, questions=3)
-    assert Counter(each.task for each in corpus.documents) == {"stdlib": 10, **dict.fromkeys(skills.TASKS, 3)}
+    found = demo_corpus(texts=10, characters=200, questions=3)
+    assert Counter(each.task for each in found.documents) == {"stdlib": 10, **dict.fromkeys(skills.TASKS, 3)}
     heldout = {
         f"stdlib/{kind}/{each.module}": each.text
         for kind in python_stdlib.KINDS
         for each in python_stdlib.documents("heldout", kind)
     }
     asked = [each for task in skills.TASKS for each in examples(task, "heldout", 3)]
-    assert [(each.prompt, each.answer) for each in corpus.documents if each.task != "stdlib"] == [
+    assert [(each.prompt, each.answer) for each in found.documents if each.task != "stdlib"] == [
         (each.prompt, each.answer) for each in asked
     ]
-    for document in corpus.documents[:10]:
+    for document in found.documents[:10]:
         assert document.answer_start is None
         assert len(document.text) <= 200
         assert document.text in heldout[document.id]
@@ -135,9 +135,11 @@ def test_the_corpus_has_held_out_text_and_every_skill_scored_on_its_answers() ->
 
 
 @pytest.mark.slow
-def test_the_demo_reports_on_what_it_has_not_seen() -> None:
+def test_the_demo_reports_on_what_it_has_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "DEMO_TEXTS", 10)
+    monkeypatch.setattr(corpus, "DEMO_QUESTIONS", 10)
     tokenizer = character_tokenizer()
-    found = demo_text_splits(tokenizer, texts=10, questions=10, length=600)
+    found = demo_text_splits(tokenizer, length=600)
     counts = []
     for part, split in zip((found.train, found.validation, found.test), ("train", "train", "heldout"), strict=True):
         assert isinstance(part, TokenWindows)

@@ -40,21 +40,14 @@ def demo_corpus(
     return Corpus(f"demo-{split}", (*sorted(chosen, key=lambda each: each.id), *answer_tasks))
 
 
-def demo_text_splits(
-    tokenizer: PreTrainedTokenizerBase,
-    seed: int = 0,
-    *,
-    length: int = 256,
-    texts: int = DEMO_TEXTS,
-    questions: int = DEMO_QUESTIONS,
-) -> Splits:
+def demo_text_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, length: int = 256) -> Splits:
     """Split the demo's text and skills: 9 of 10 training documents train, the rest select, the held-out half reports.
 
-    `texts` excerpts and `questions` of each skill are drawn from `seed`; the reported set is always `demo_corpus()`.
+    Training documents are drawn from `seed`; the reported set is always `demo_corpus()`.
     """
     from layerwise.data.text.language_modelling import splits_of  # torch, which documents alone do not need
 
-    seen = demo_corpus("train", texts=texts, questions=questions, seed=seed)
+    seen = demo_corpus("train", texts=DEMO_TEXTS, questions=DEMO_QUESTIONS, seed=seed)
     train, validation = divided(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
     return splits_of(tokenizer, "demo", parts, length=length)
