@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from layerwise.page.data import ReportData, computed_once
 from layerwise.page.show import SIGNED
@@ -79,9 +80,6 @@ class PlanZones:
         """Return the first and last state of the longest zone, the middle of the depth; the first of equal ones."""
         return max(self.ranges, key=lambda zone: (zone[1] - zone[0], -zone[0]))
 
-    def part(self, zone: tuple[int, int]) -> str:
-        return "beginning" if zone < self.longest else "middle" if zone == self.longest else "ending"
-
     @property
     def beginning(self) -> int:
         return self.longest[0] - 1
@@ -126,17 +124,8 @@ def _of_plan(plan: str, rows: Rows) -> PlanZones:
 
 
 Bound = Literal["value", "low", "high"]
-Matrix = tuple[tuple[float | None, ...], ...]
+Matrix = NDArray[np.float64]
 SMALLEST_ZONE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """A run of hidden states first..last (0 is the embedding) and its contrast, in units of the similarity."""
-
-    first: int
-    last: int
-    contrast: float
 
 
 def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
@@ -152,7 +141,7 @@ def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
 def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
     """Return the similarity of every pair of states, or a bound of it, or None if most pairs are missing.
 
-    A pair without a row, or without the interval for a bound, is `None`; the diagonal is 1.
+    A pair without a row, or without the interval for a bound, is NaN; the diagonal is 1.
     """
     rows = data.rows.where(measure=SIMILARITY, metric=metric, layer=PRESENT, other=PRESENT)
     values = {
@@ -162,70 +151,51 @@ def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | No
     size = 1 + max((max(pair) for pair in values), default=-1)
     if len(values) < max(1, size * (size - 1) // 2):
         return None
-    return tuple(tuple(values.get((row, column)) for column in range(size)) for row in range(size))
+    similarity = np.full((size, size), np.nan)
+    for pair, value in values.items():
+        similarity[pair] = np.nan if value is None else value
+    return similarity
 
 
-class Runs:
-    """Mean similarities of runs of neighboring states, inside and with all others, without the embedding.
+def mean_similarities(values: Matrix, first: int, last: int) -> tuple[float, float]:
+    """Return the mean similarity inside a run of states and with the others; NaN without pairs.
 
-    Block sums are exact: prefix sums of integers, in the smallest unit whose sums fit 64 bits.
+    >>> values = np.array([[1, 0, 0, 0], [0, 1, 0.9, 0.5], [0, 0.9, 1, 0.5], [0, 0.5, 0.5, 1]])
+    >>> mean_similarities(values, 1, 2)
+    (0.9, 0.5)
     """
+    own = np.where(np.eye(len(values), dtype=bool), np.nan, values)[first : last + 1, 1:]
+    parts = own[:, first - 1 : last], np.delete(own, slice(first - 1, last), axis=1)
+    inside, outside = (float(part[~np.isnan(part)].mean()) if not np.isnan(part).all() else np.nan for part in parts)
+    return inside, outside
 
-    def __init__(self, values: Matrix) -> None:
-        self.size = len(values)
-        numbers = np.array(values, dtype=float)
-        known = ~np.isnan(numbers) & ~np.eye(self.size, dtype=bool)
-        numbers = np.where(known, numbers, 0.0)
-        _, bits = math.frexp(float(np.abs(numbers).max(initial=1.0)) * self.size**2)
-        self.unit = 2.0 ** (62 - bits)
-        whole = np.rint(numbers * self.unit).astype(np.int64)
-        self.sums, self.counts = (
-            np.pad(each.cumsum(0).cumsum(1), ((1, 0), (1, 0))) for each in (whole, known.astype(np.int64))
-        )
 
-    def means(self, first: int, lasts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means inside the run from `first` to each of `lasts` and with the others; NaN without pairs."""
+def contrast(values: Matrix, first: int, last: int) -> float:
+    """Return how much more alike the states of a run are than the run and the others; 0 if that is unknown."""
+    inside, outside = mean_similarities(values, first, last)
+    return 0.0 if math.isnan(inside - outside) else inside - outside
 
-        def sum_blocks(sums: np.ndarray, left: np.ndarray | int, right: np.ndarray | int) -> np.ndarray:
-            return sums[lasts + 1, right] - sums[first, right] - sums[lasts + 1, left] + sums[first, left]
 
-        alike, pairs = (sum_blocks(each, first, lasts + 1) for each in (self.sums, self.counts))
-        whole, known = (sum_blocks(each, 1, self.size) for each in (self.sums, self.counts))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return alike / self.unit / pairs, (whole - alike) / self.unit / (known - pairs)
+def find_clearest_zone(values: Matrix) -> tuple[int, int] | None:
+    """Return the first and last state of the run with the greatest contrast, of three states or more and not of all."""
+    size = len(values)
+    ends = [
+        (first, last)
+        for first in range(1, size)
+        for last in range(first + SMALLEST_ZONE - 1, min(size, first + size - 2))
+    ]
+    # Sums of equal similarities differ in their last bits.
+    return max(ends, key=lambda run: round(contrast(values, *run), 9), default=None)
 
-    def contrasts(self, first: int, lasts: np.ndarray) -> np.ndarray:
-        """Return the mean inside each run minus that with the other states; 0 where there is nothing to compare."""
-        inside, outside = self.means(first, lasts)
-        return np.nan_to_num(inside - outside)
 
-    def contrast(self, first: int, last: int) -> float:
-        """How much more alike the states of a run are than the run and the others; 0 where there is nothing to compare.
+def bound_contrast(data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
+    """Return bounds of the contrast of a run: least similarity inside minus greatest outside, and the reverse.
 
-        >>> Runs(((1, 0, 0, 0), (0, 1, 0.9, 0.5), (0, 0.9, 1, 0.5), (0, 0.5, 0.5, 1))).contrast(1, 2)
-        0.4
-        """
-        return float(self.contrasts(first, np.array([last]))[0])
-
-    def clearest(self) -> Zone | None:
-        best: Zone | None = None
-        for first in range(1, self.size):
-            lasts = np.arange(first + SMALLEST_ZONE - 1, min(self.size, first + self.size - 2))
-            contrasts = self.contrasts(first, lasts)
-            if len(contrasts) and (best is None or contrasts.max() > best.contrast):
-                at = int(contrasts.argmax())
-                best = Zone(first, int(lasts[at]), float(contrasts[at]))
-        return best
-
-    @classmethod
-    def bounds(cls, data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
-        """Return bounds of the contrast of a run: least similarity inside minus greatest outside, and the reverse.
-
-        They hold for any correlation of errors. `None` if pairs have no intervals.
-        """
-        lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
-        if lows is None or highs is None:
-            return None
-        least, most = (cls(values).means(first, np.array([last])) for values in (lows, highs))
-        bounds = float(least[0][0] - most[1][0]), float(most[0][0] - least[1][0])
-        return None if math.isnan(sum(bounds)) else bounds
+    They hold for any correlation of errors. `None` if pairs have no intervals.
+    """
+    lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
+    if lows is None or highs is None:
+        return None
+    least, most = (mean_similarities(values, first, last) for values in (lows, highs))
+    bounds = least[0] - most[1], most[0] - least[1]
+    return None if math.isnan(sum(bounds)) else bounds

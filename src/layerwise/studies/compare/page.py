@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.zones import SIMILARITIES, PlanZones, Runs, matrix, mirrored, trained_zones
+from layerwise.page.derived.zones import SIMILARITIES, PlanZones, matrix, mirrored, trained_zones
 from layerwise.page.finding import Finding, Verdict
 from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
-from layerwise.page.marks import Bars, Heat, Lines
+from layerwise.page.marks import Heat, Lines
 from layerwise.page.published import judge_published
 from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
 from layerwise.page.text.table import Table
@@ -40,8 +40,7 @@ VERDICTS = {
 SAME: dict[str, str] = {COINCIDE: "supported", DIFFER: "contradicted", CURVES_OPEN: "inconclusive"}
 """The words that are badges, each with its kind."""
 CHANGES = {"leave_one_out": "Leave one layer out", "swap_adjacent": "Swap a layer with the next"}
-ZONE, PARTS = "zone", {"beginning": 2, "middle": 0, "ending": 1}
-"""The parts of the depth, each with its colour."""
+ZONE = "zone"
 
 
 def answer(data: ReportData) -> str:
@@ -143,9 +142,9 @@ def rules(data: ReportData) -> Iterator[str]:
             yield f"{question} {finding.published.statement} ({finding.published.section}) Rule: {finding.rule}"
 
 
-def _absent(rows: Callable[[ReportData], Iterable[Score]], words: str) -> Says:
+def _absent(list_measured: Callable[[ReportData], Collection[str | None]], words: str) -> Says:
     def facts(data: ReportData) -> Iterator[str]:
-        measured = Rows(rows(data)).axis("arm")
+        measured = list_measured(data)
         if without := [name for name in data.runs if name not in measured]:
             yield words.format(listed(without))
 
@@ -214,7 +213,7 @@ def _curves(data: ReportData) -> Iterator[Part]:
             Column("at", text=_where_paired(lambda row: f"{row.amount:.0f} %")),
         ),
     )
-    yield _absent(curves, "No curve was measured of {}.")
+    yield _absent(lambda data: Rows(curves(data)).axis("arm"), "No curve was measured of {}.")
     yield Says(curve_absences, terminal=False, small=True)
 
 
@@ -229,11 +228,12 @@ def layers(data: ReportData) -> Iterator[Score]:
 def similarities(data: ReportData) -> Iterator[Score]:
     for name, run in data.runs.items():
         for metric, words in SIMILARITIES.items():
-            if values := matrix(run, metric):
+            if matrix(run, metric) is not None:
                 rows = run.rows.where(measure=vocabulary.SIMILARITY, metric=metric)
                 yield from (replace(row, arm=name, condition=words) for row in mirrored(rows))
-                if zone := Runs(values).clearest():
-                    yield Score(ZONE, ZONE, 1.0, layer=zone.first, other=zone.last, arm=name, condition=words)
+                zones = trained_zones(run)
+                for first, last in zones.ranges if zones else ():
+                    yield Score(ZONE, ZONE, 1.0, layer=first, other=last, arm=name, condition=words)
 
 
 def _similarity(data: ReportData) -> Iterator[Part]:
@@ -251,21 +251,12 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         most=1.0,
         height=330,
     )
-    yield _absent(similarities, "Similarity was not measured in {}.")
+    yield _absent(lambda data: Rows(similarities(data)).axis("arm"), "Similarity was not measured in {}.")
 
 
 def partitions(data: ReportData) -> dict[str, PlanZones]:
     every = {name: trained_zones(run) for name, run in data.runs.items()}
     return {name: zones for name, zones in every.items() if zones is not None}
-
-
-def zones(data: ReportData) -> Iterator[Score]:
-    for part in PARTS:
-        for name, own in partitions(data).items():
-            for first, last in own.ranges:
-                if own.part((first, last)) == part:
-                    share = 100 / own.states * (last - first + 1)
-                    yield Score(ZONE, "share", share, arm=name, part=part, layer=first - 1, other=last - 1)
 
 
 def _partition(data: ReportData) -> Table:
@@ -274,7 +265,7 @@ def _partition(data: ReportData) -> Table:
         ranges = (f"{first - 1}–{last - 1}" if last > first else f"{last - 1}" for first, last in own.ranges)
         counts = (f"{count} ({100 * count / own.states:.0f} %)" for count in (own.beginning, own.middle, own.ending))
         body.append((name, f"{len(own.ranges)}", " | ".join(ranges), *counts, own.borders_in_words, own.shown_p))
-    head = ("model", "zones", "layers of each", *PARTS, "contrast of the borders", "p of more")
+    head = ("model", "zones", "layers of each", "beginning", "middle", "ending", "contrast of the borders", "p of more")
     return Table(head, tuple(body), numeric_from=3)
 
 
@@ -314,7 +305,7 @@ COMPARISON = Kind(
                     rooted=True,
                     bent=True,
                 ),
-                _absent(layers, "No single layer was changed in {}."),
+                _absent(lambda data: Rows(layers(data)).axis("arm"), "No single layer was changed in {}."),
             ),
         ),
         Section(
@@ -337,22 +328,10 @@ COMPARISON = Kind(
         Section(anchor="similarity", needs=lambda data: any(similarities(data)), parts=_similarity),
         Section(
             anchor="zones",
-            needs=lambda data: any(zones(data)),
+            needs=lambda data: bool(partitions(data)),
             parts=(
-                Bars(
-                    name="zones",
-                    derive=zones,
-                    x="arm",
-                    series="part",
-                    words=str,
-                    sideways=True,
-                    slots=PARTS,
-                    at="{}",
-                    show=Show(axis="relative depth (%)", span=(0.0, 100.0)),
-                    text=lambda row: f"{row.part}, layers {row.layer} to {row.other}",
-                ),
                 Tabled(name="divided", table=_partition),
-                _absent(zones, "Not divided, for want of 10 layers or of states: {}."),
+                _absent(partitions, "Not divided, for want of 10 layers or of states: {}."),
             ),
         ),
         Section(

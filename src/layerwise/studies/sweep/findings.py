@@ -14,7 +14,7 @@ from typing import Any
 from layerwise.page.data import ReportData, computed_once
 from layerwise.page.derived.curves import at_half, single
 from layerwise.page.derived.power import WANTED, needed_in_words
-from layerwise.page.derived.zones import Runs, matrix
+from layerwise.page.derived.zones import bound_contrast, contrast, find_clearest_zone, matrix
 from layerwise.page.finding import Finding, Verdict, describe_loss_change, settle
 from layerwise.page.show import SIGNED
 from layerwise.page.text.number_format import between, excludes_zero, in_perplexity, is_resolved, percent, tidy
@@ -180,24 +180,23 @@ def _sink(data: ReportData) -> Finding | None:
 
     Return None if it is no clearer than between tokens of different documents.
     """
-    names = ("cosine", "cosine_no_sink", "cosine_null")
-    with_sink, without, null = (Runs(values) if (values := matrix(data, name)) else None for name in names)
-    zone = with_sink.clearest() if with_sink else None
-    if zone is None or without is None or zone.contrast <= 0.0:
+    with_sink, without, null = (matrix(data, name) for name in ("cosine", "cosine_no_sink", "cosine_null"))
+    zone = None if with_sink is None else find_clearest_zone(with_sink)
+    if with_sink is None or without is None or zone is None or (whole := contrast(with_sink, *zone)) <= 0.0:
         return None
-    question, run = "Do the similarity zones survive without the sink token?", (zone.first, zone.last)
-    whole_bounds, left_bounds = (Runs.bounds(data, name, *run) for name in names[:2])
+    question = "Do the similarity zones survive without the sink token?"
+    whole_bounds, left_bounds = (bound_contrast(data, name, *zone) for name in ("cosine", "cosine_no_sink"))
     if whole_bounds is None or left_bounds is None:
         return Finding(question, BARE)
-    left, apart = without.contrast(*run), null.contrast(*run) if null else 0.0
+    left, apart = contrast(without, *zone), 0.0 if null is None else contrast(null, *zone)
     if whole_bounds[0] <= apart:
         return None
-    state, words = _survival(left / zone.contrast, whole_bounds, left_bounds)
-    beside = f"; between tokens of different documents it is {tidy(apart)}" if null else ""
+    state, words = _survival(left / whole, whole_bounds, left_bounds)
+    beside = "" if null is None else f"; between tokens of different documents it is {tidy(apart)}"
     answer = (
-        f"{words}. Of hidden states 1–{without.size - 1} the run {zone.first}–{zone.last} is the clearest zone; its"
-        f" cosine contrast with the others is {between(zone.contrast, *whole_bounds)} with the sink token and"
-        f" {between(left, *left_bounds)} without, {percent(left / zone.contrast)} of it{beside}. The sink token is one,"
+        f"{words}. Of hidden states 1–{len(without) - 1} the run {zone[0]}–{zone[1]} is the clearest zone; its"
+        f" cosine contrast with the others is {between(whole, *whole_bounds)} with the sink token and"
+        f" {between(left, *left_bounds)} without, {percent(left / whole)} of it{beside}. The sink token is one,"
         " mostly the first, whose state is huge and the same in all layers."
     )
     return Finding(question, answer, state)

@@ -168,7 +168,7 @@ def against(data: ReportData) -> Iterator[Score]:
 
 
 def alike(data: ReportData) -> Iterator[Score]:
-    measured = tuple(metric for metric in SIMILARITIES if matrix(data, metric))
+    measured = tuple(metric for metric in SIMILARITIES if matrix(data, metric) is not None)
     return mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured))
 
 
