@@ -74,7 +74,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
 
         return run
 
-    for name in ("measure_losses", "effects", "similarity_sums"):
+    for name in ("sweep", "effects", "similarity_sums"):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     monkeypatch.setattr(asking, "judged", counting("judged", asking.judged))
     monkeypatch.setattr(stack, "apply", counting("layer", stack.apply))
@@ -144,7 +144,7 @@ def test_similarity_can_be_asked_for_later(stack: Stack, corpus: Corpus, tmp_pat
     measure(stack, corpus, tmp_path / "run", {**SWEEP, "similarity": False})
     assert calls["similarity_sums"] == 0
     measure(stack, corpus, tmp_path / "run")
-    assert (calls["measure_losses"], calls["similarity_sums"]) == (1, 1)
+    assert (calls["sweep"], calls["similarity_sums"]) == (1, 1)
 
 
 def test_a_plan_that_is_not_finite_somewhere_has_no_effect(

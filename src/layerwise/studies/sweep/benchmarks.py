@@ -19,7 +19,7 @@ from typing import Any
 
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep
+from layerwise.measure.interventions.sweep import cost_estimate, plan_records
 from layerwise.measure.interventions.sweep_pieces import PieceRunner
 from layerwise.measure.language.benchmark_requests import (
     BenchmarkRequests,
@@ -39,6 +39,7 @@ from layerwise.runner.reporter import Reporter, duration
 from layerwise.runner.tasks import Task, TaskSession
 from layerwise.stack import Stack
 from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, Answers, Scaled, benchmark_contrasts
+from layerwise.studies.sweep.tasks import store_losses
 
 
 def load_benchmarks(
@@ -99,48 +100,24 @@ class BenchmarksTask(Task[list[str]]):
             MeasureError: If the original model cannot be judged.
         """
         run, reporter = session.run, session.reporter
-        failures = self._likelihoods(run, reporter, self.runner)
+        failures = self._likelihoods(run, reporter)
         judged_now = self._judge(run, reporter, failures)
         compared = any(score.condition == NORMALISED for score in run.store.scores(BENCHMARK))
         if judged_now or not (compared or run.store.notes(BENCHMARK)):
             self._compare(run, reporter)
         return failures
 
-    def _likelihoods(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
+    def _likelihoods(self, run: Run, reporter: Reporter) -> list[str]:
         data = self.requests.likelihoods
         due = None if data is None else cost_estimate(self.stack, self.plans, data, run.store.finished)
         if data is None or due is None or not due.head_tokens:
             return []
-        spent = CostMeter()
-
-        def progress(meter: CostMeter, due: CostEstimate) -> None:
-            nonlocal spent
-            spent = meter
-            left = meter.seconds_left(due)
-            left = None if left is None else left / (1 if runner is None else runner.count)
-            reporter.progress("benchmarks", meter.head_tokens / due.head_tokens, left)
-
-        failures = []
-        try:
-            sweep(
-                self.stack,
-                self.plans,
-                data,
-                sink=run.store.add_losses,
-                finished=run.store.finished,
-                progress=progress,
-                runner=runner,
-            )
-        except MeasureError as error:
-            full = str(self.plans[0])
-            if any(full not in run.store.finished(*cell) for cells in self.requests.cells.values() for cell in cells):
-                raise
-            failures.append(f"benchmarks: {error}")
+        spent, failures = store_losses("benchmarks", self.stack, self.plans, data, run, reporter, self.runner)
         reporter.log(
             f"benchmarks: {duration(spent.layer_seconds + spent.head_seconds)} in layers and heads; "
             f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations"
         )
-        return failures
+        return [f"benchmarks: {failure}" for failure in failures]
 
     def _judge(self, run: Run, reporter: Reporter, failures: list[str]) -> bool:
         store = run.store

@@ -17,8 +17,7 @@ from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.layers import core_of_sweep
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records
-from layerwise.measure.interventions.sweep import sweep as measure_losses
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep
 from layerwise.measure.interventions.sweep_pieces import PieceRunner
 from layerwise.measure.language.bigram import unigram_loss
 from layerwise.measure.language.continuations import continuations
@@ -90,7 +89,7 @@ class LossesTask(Task[list[str]]):
         return failures
 
     def _compute_effects(self, run: Run) -> None:
-        windows = [window for batch in self.text.batches for window in batch.windows]
+        windows = self.text.windows
         stored = list(run.store.text_losses())
         measured = Counter(row.plan for row in stored)
         losses = [row for row in stored if measured[row.plan] == len(windows)]
@@ -110,42 +109,16 @@ class LossesTask(Task[list[str]]):
         run.store.replace_scores(EFFECT, scores)
 
     def _measure(self, due: CostEstimate, run: Run, reporter: Reporter) -> list[str]:
-        spent, count = CostMeter(), 1 if self.runner is None else self.runner.count
-
-        def progress(meter: CostMeter, due: CostEstimate) -> None:
-            nonlocal spent
-            spent = meter
-            left, busy = meter.seconds_left(due), meter.layer_seconds + meter.head_seconds
-            share = busy / (busy + left) if left is not None and busy + left > 0 else 0.0
-            left = None if left is None else left / count
-            reporter.progress("sweep", 1.0 if meter.head_tokens >= due.head_tokens else share, left)
-
-        failures = []
         reading = None if self.stack.resident is None else self.stack.resident.count()
         start = time.perf_counter()
-        try:
-            measure_losses(
-                self.stack,
-                self.plans,
-                self.text,
-                sink=run.store.add_losses,
-                finished=run.store.finished,
-                progress=progress,
-                runner=self.runner,
-            )
-        except MeasureError as error:
-            original, windows = str(self.plans[0]), [window for batch in self.text.batches for window in batch.windows]
-            finished = run.store.finished
-            if not all(original in finished(each.task, each.document, each.index) for each in windows):
-                raise
-            failures = [str(error)]
+        spent, failures = store_losses("sweep", self.stack, self.plans, self.text, run, reporter, self.runner)
         seconds = time.perf_counter() - start
         if reading is not None:
             reporter.log(describe_readings(reading))
         uniform = [uniform_row(self.stack)] if self.text.objective is not None else []
         whole = cost_estimate(self.stack, self.plans, self.text)
         run.store.replace_scores("run", [size_row(self.stack), *uniform, *_cost_rows(whole, due, spent, seconds)])
-        busy = (spent.layer_seconds + spent.head_seconds) / seconds / count
+        busy = (spent.layer_seconds + spent.head_seconds) / seconds / (1 if self.runner is None else self.runner.count)
         reporter.log(
             f"sweep: {duration(seconds)}, {busy:.0%} of it in layers and heads; "
             f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations, "
@@ -219,6 +192,41 @@ class ContinuationsTask(Task[None]):
         for each in continuations(self.stack, plans, tuple(self.prompts), self.new_tokens, finished=finished):
             stored.append(each)
             run.store.replace_notes(CONTINUATION, [one.note().text for one in stored])
+
+
+def store_losses(
+    name: str,
+    stack: Stack,
+    plans: Sequence[Plan],
+    data: EvalData,
+    run: Run,
+    reporter: Reporter,
+    runner: PieceRunner | None,
+) -> tuple[CostMeter, list[str]]:
+    """Compute and store missing losses; return the cost, and a sentence if some plans have non-finite losses.
+
+    Raises:
+        MeasureError: If the original model, the first plan, has non-finite losses.
+    """
+    spent, count = CostMeter(), 1 if runner is None else runner.count
+    finished = run.store.finished
+
+    def progress(meter: CostMeter, due: CostEstimate) -> None:
+        nonlocal spent
+        spent = meter
+        left, busy = meter.seconds_left(due), meter.layer_seconds + meter.head_seconds
+        share = busy / (busy + left) if left is not None and busy + left > 0 else 0.0
+        left = None if left is None else left / count
+        reporter.progress(name, 1.0 if meter.head_tokens >= due.head_tokens else share, left)
+
+    try:
+        sink = run.store.add_losses
+        sweep(stack, plans, data, sink=sink, finished=finished, progress=progress, runner=runner)
+    except MeasureError as error:
+        if not all(str(plans[0]) in finished(*cell) for cell in data.cells):
+            raise
+        return spent, [str(error)]
+    return spent, []
 
 
 def add_similarity(cost: CostEstimate, stack: Stack, compared: int, text: EvalData) -> CostEstimate:
