@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
-from layerwise.measure.stats.statistics import Numbers, Seed, assess_effects, holm_by_key
+from layerwise.measure.stats.statistics import Seed, assess_effects, holm_by_key
 from layerwise.plan import Plan
 from layerwise.plan.quantised import quantised_layers
 from layerwise.results.rows import Loss, PlanRecord, Score
@@ -37,77 +38,45 @@ def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth:
     for record in compared:
         ((layer, _),) = quantised_layers(Plan.parse(record.plan))
         plans[record.family][record.strategy].setdefault(layer, []).append(record.plan)
-    whole = str(Plan.identity(depth))
     comparisons = sum(map(len, plans["bits"].values()))
-    rows = list(_alone(losses, whole, plans["bits"], plans["bits_noise"], seed, comparisons))
+    rows: list[Score] = []
+    for kind, by_layer in plans["bits"].items():
+        layers, whole = sorted(by_layer), str(Plan.identity(depth))
+        for metric, against, part in _list_quantities(losses, whole, by_layer, plans["bits_noise"].get(kind, {})):
+            drawn = Resampled.of([part], seed=seed)
+            tested: list[float | None] = [None] * len(layers)
+            if drawn.effects is not None:
+                own = part.numerators, part.denominators
+                tested = assess_effects(*own, seed=seed, comparisons=comparisons, strata=part.strata).p.tolist()
+            columns: dict[str, Any] = {"condition": kind, "against": against}
+            for number, (layer, p) in enumerate(zip(layers, tested, strict=True)):
+                rows.append(drawn.row(BITS, metric, itemgetter((..., number)), layer=layer, p=p, **columns))
+            if metric != STANDS_OUT:
+                over = replace(part, numerators=part.numerators.mean(axis=0, keepdims=True))
+                rows.append(Resampled.of([over], seed=seed).row(BITS, metric, first, **columns))
     for metric in {row.metric for row in rows}:
-        tested = {at: row.p for at, row in enumerate(rows) if row.metric == metric}
-        for at, adjusted in holm_by_key(tested).items():
+        of_metric = {at: row.p for at, row in enumerate(rows) if row.metric == metric}
+        for at, adjusted in holm_by_key(of_metric).items():
             rows[at] = replace(rows[at], p_adjusted=adjusted)
     return rows
 
 
-_Plans = Mapping[str, Mapping[int, Sequence[str]]]
-
-
-def _alone(
-    losses: Sequence[Loss], whole: str, bits: _Plans, noise: _Plans, seed: Seed, comparisons: int
-) -> Iterator[Score]:
-    for kind, by_layer in bits.items():
-        layers = sorted(by_layer)
-        part = arms(losses, whole, [by_layer[layer][0] for layer in layers])
-        if part is None:
-            continue
-        yield from _of_layers(DELTA, kind, layers, part, seed, comparisons)
-        yield from _standing_out(kind, layers, part, seed, comparisons)
-        drawn = noise.get(kind, {})
-        if not set(layers) <= set(drawn):
-            continue
-        both = arms(losses, whole, [plan for layer in layers for plan in (by_layer[layer][0], *drawn[layer])])
-        if both is not None:
-            rows = np.split(both.numerators, np.cumsum([1 + len(drawn[layer]) for layer in layers])[:-1])
-            beyond = np.stack([own[0] - own[1:].mean(axis=0) for own in rows])
-            yield from _of_layers(
-                EXCESS, kind, layers, replace(both, numerators=beyond), seed, comparisons, against=SAME_NORM_RANDOM
-            )
-
-
-def _of_layers(
-    metric: str,
-    kind: str,
-    layers: Sequence[int],
-    part: Part,
-    seed: Seed,
-    comparisons: int,
-    against: str | None = None,
-) -> Iterator[Score]:
-    yield from _rows(metric, kind, layers, part, seed, comparisons, against)
-    over = Resampled.of([replace(part, numerators=part.numerators.mean(axis=0, keepdims=True))], seed=seed)
-    yield over.row(BITS, metric, first, condition=kind, against=against)
-
-
-def _standing_out(kind: str, layers: Sequence[int], part: Part, seed: Seed, comparisons: int) -> Iterator[Score]:
-    if len(layers) < 2:
+def _list_quantities(
+    losses: Sequence[Loss], whole: str, bits: Mapping[int, Sequence[str]], noise: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[str, str | None, Part]]:
+    """Yield each quantity with what it is against, and its values by layer, (layers, units)."""
+    layers = sorted(bits)
+    part = arms(losses, whole, [bits[layer][0] for layer in layers])
+    if part is None:
         return
-    share = len(layers) / (len(layers) - 1)
-    apart = share * (part.numerators - part.numerators.mean(axis=0))
-    yield from _rows(STANDS_OUT, kind, layers, replace(part, numerators=apart), seed, comparisons, DELTA)
-
-
-def _rows(
-    metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed, comparisons: int, against: str | None
-) -> Iterator[Score]:
-    drawn = Resampled.of([part], seed=seed)
-    tested: list[float | None] = [None] * len(layers)
-    if drawn.effects is not None:
-        test = assess_effects(
-            part.numerators, part.denominators, seed=seed, comparisons=comparisons, strata=part.strata
-        )
-        tested = test.p.tolist()
-    for number, (layer, p) in enumerate(zip(layers, tested, strict=True)):
-        of = partial(_nth, number)
-        yield drawn.row(BITS, metric, of, condition=kind, layer=layer, against=against, p=p)
-
-
-def _nth(number: int, effects: Numbers) -> Numbers:
-    return effects[..., number]
+    yield DELTA, None, part
+    if len(layers) > 1:
+        share = len(layers) / (len(layers) - 1)
+        yield STANDS_OUT, DELTA, replace(part, numerators=share * (part.numerators - part.numerators.mean(axis=0)))
+    if not set(layers) <= set(noise):
+        return
+    both = arms(losses, whole, [plan for layer in layers for plan in (bits[layer][0], *noise[layer])])
+    if both is not None:
+        rows = np.split(both.numerators, np.cumsum([1 + len(noise[layer]) for layer in layers])[:-1])
+        beyond = np.stack([own[0] - own[1:].mean(axis=0) for own in rows])
+        yield EXCESS, SAME_NORM_RANDOM, replace(both, numerators=beyond)

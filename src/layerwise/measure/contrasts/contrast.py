@@ -62,7 +62,6 @@ class Part:
 
     @property
     def effects(self) -> Numbers:
-        """The effect of every arm, (arms,)."""
         return np.asarray(self.numerators.sum(axis=1) / self.denominators.sum())
 
     def of(self, indices: Iterable[int]) -> Part:
@@ -149,7 +148,6 @@ class Resampled:
         )
 
     def estimate(self, statistic: Statistic, level: float = 0.95) -> SampleEstimate[float] | None:
-        """Return the `statistic` of the effects with its interval at `level`, or None where nothing was resampled."""
         if self.effects is None:
             return None
         value, drawn = float(statistic(self.value)), np.asarray(statistic(self.effects), dtype=np.float64)

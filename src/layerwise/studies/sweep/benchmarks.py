@@ -80,7 +80,6 @@ class BenchmarksTask(Task[list[str]]):
     runner: PieceRunner | None = None
 
     def describe(self) -> Iterator[str]:
-        """Describe the work in sentences."""
         data = self.requests.likelihoods
         if data is not None:
             cost = cost_estimate(self.stack, self.plans, data)

@@ -194,7 +194,6 @@ SHALLOWEST = Question(
 
 
 def judge_middle_layers_share_space(data: ReportData) -> Finding | None:
-    """Compare states within the middle with those of the ends, as published and at equal distance between layers."""
     estimates = read_estimates(data, "same_space", "published", "beginning", "ending")
     if estimates is None:
         return None
@@ -216,7 +215,6 @@ def judge_middle_layers_share_space(data: ReportData) -> Finding | None:
 
 
 def judge_depth_has_three_zones(data: ReportData) -> Finding | None:
-    """Count the zones that random walks do not have; the contrast of the walks decides if there is only one."""
     rows, zones = read_contrasts(data, "three_zones"), trained_zones(data)
     if not {"zones", "beyond_walks"} <= set(rows):
         return None
@@ -241,7 +239,6 @@ def judge_depth_has_three_zones(data: ReportData) -> Finding | None:
 
 
 def judge_all_layers_needed(data: ReportData) -> Finding | None:
-    """Compare what a skipped layer costs in windows of up to a quarter of the depth and in the widest one."""
     estimates = read_estimates(data, "all_needed", "saved", "rise")
     if estimates is None:
         return _answer_left_out(data, "all_needed", ALL_NEEDED)
@@ -263,7 +260,6 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
 
 
 def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
-    """Compare repeating the center layer with skipping the layers that it replaces."""
     estimates = read_estimates(data, "same_function", "middle_repeat:skip", "middle_repeat")
     if estimates is None:
         return _answer_left_out(data, "same_function", SAME_FUNCTION)
@@ -287,7 +283,6 @@ def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
 
 
 def judge_order_matters(data: ReportData) -> Finding | None:
-    """Compare reverse and random order with the original order, and with skipping the same layers."""
     estimates = read_estimates(data, "any_order", *(f"skip:{order}" for order in ORDERS), *ORDERS)
     if estimates is None:
         return _answer_left_out(data, "any_order", ANY_ORDER)
@@ -314,7 +309,6 @@ def judge_order_matters(data: ReportData) -> Finding | None:
 
 
 def judge_orders_degrade_gracefully(data: ReportData) -> Finding | None:
-    """Look for abrupt steps in the cost of reverse and random order, and compare them with skipping at every size."""
     rows = data.rows.where(measure=CONTRAST, claim="graceful", task="all")
     steps, less = (
         {
@@ -357,7 +351,6 @@ def judge_orders_degrade_gracefully(data: ReportData) -> Finding | None:
 
 
 def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
-    """Compare layers side by side with skipped and with reversed ones."""
     estimates = read_estimates(data, "parallel", "skip:parallel", "parallel:reverse")
     if estimates is None:
         return _answer_left_out(data, "parallel", PARALLEL)
@@ -377,7 +370,6 @@ def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
 
 
 def judge_order_by_task(data: ReportData) -> Finding | None:
-    """Compare what order costs on reasoning and on text, then both relative to skipping the same layers."""
     rows = {row.metric: row for row in data.rows.where(measure=CONTRAST, claim="order_by_task", against=PRESENT)}
     less = Estimate.read_bounded(rows.get("order_less"))
     if less is None:
@@ -407,7 +399,6 @@ def judge_order_by_task(data: ReportData) -> Finding | None:
 
 
 def judge_looping_helps(data: ReportData) -> Finding | None:
-    """Compare three passes through parallel layers with one, and with one that has a gain of 3."""
     rows = read_contrasts(data, "looping")
     if "parallel:looped_parallel" not in rows:
         return _answer_left_out(data, "looping", LOOPING)
@@ -431,7 +422,6 @@ def judge_looping_helps(data: ReportData) -> Finding | None:
 
 
 def judge_more_layers_take_more_loops(data: ReportData) -> Finding | None:
-    """Fit the best loop count over the windows, and compare the best counts with the best gains in one pass."""
     rows = read_contrasts(data, LOOP_COUNT)
     if not {"slope", "at_end"} <= set(rows):
         return _answer_left_out(data, LOOP_COUNT, MORE_LOOPS)
@@ -461,7 +451,6 @@ def judge_more_layers_take_more_loops(data: ReportData) -> Finding | None:
 
 
 def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
-    """Count the pairs of strategies that are shown to rank as published, and the other way round."""
     rows = read_contrasts(data, "ranking")
     if not {"tau", *PAIRS, *PAINTERS_RANKING} <= set(rows):
         return _answer_left_out(data, "ranking", RANKING)
@@ -484,7 +473,6 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
 
 
 def judge_shallowest(data: ReportData) -> Finding | None:
-    """Compare the slopes of random order and looped parallel with those of the other strategies, in nats/token."""
     return compare_slopes(data, SHALLOWEST, "shallowest", "shallowest", "Nats/token per layer")
 
 

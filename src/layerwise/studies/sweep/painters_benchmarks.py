@@ -74,7 +74,6 @@ SHALLOWEST = Question(
 
 
 def judge_repeat_falls_to_chance(data: ReportData) -> Finding | None:
-    """Compare the score under repeated center layers with chance, and with skipping."""
     estimates = read_estimates(data, "repeat_at_chance", "middle_repeat", "skip")
     if estimates is None:
         return None
@@ -93,7 +92,6 @@ def judge_repeat_falls_to_chance(data: ReportData) -> Finding | None:
 
 
 def judge_benchmarks_fall_alike(data: ReportData) -> Finding | None:
-    """Compare how fast each benchmark falls under parallel layers with the mean of the others."""
     rows = data.rows.where(measure=CONTRAST, claim="fragile", metric=LOG_RATIO, condition="parallel")
     falls = {row.task: Estimate.read(row) for row in rows}
     if len(falls) < 2:
@@ -120,7 +118,6 @@ def judge_benchmarks_fall_alike(data: ReportData) -> Finding | None:
 
 
 def judge_order_by_benchmark(data: ReportData) -> Finding | None:
-    """Compare what order costs on reasoning and on semantic benchmarks, then both relative to skipping."""
     own = data.rows.where(measure=CONTRAST, claim="order_by_benchmark", against=PRESENT)
     rows = {row.metric: row for row in own}
     if "windows" not in rows:
@@ -149,7 +146,6 @@ def judge_order_by_benchmark(data: ReportData) -> Finding | None:
 
 
 def judge_shallowest_on_benchmarks(data: ReportData) -> Finding | None:
-    """Compare the slopes of random order and looped parallel with those of the other strategies, on benchmarks."""
     return compare_slopes(
         data, SHALLOWEST, "shallowest_on_benchmarks", "benchmark_fall", "Of the scale per tenth of the depth"
     )

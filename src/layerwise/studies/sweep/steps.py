@@ -68,7 +68,6 @@ class PreparedSweep:
 
     @property
     def text(self) -> EvalData:
-        """Return the text as it is scored."""
         return self.chosen.data
 
     @property
@@ -113,7 +112,6 @@ def prepare(
 
 
 def prepare_batches(stack: Stack, options: PlanChoice, batches: EvalData) -> PreparedSweep:
-    """Prepare a sweep on batches of the caller's own."""
     refuse_too_little(batches)
     return PreparedSweep(options, *list_plans(stack, options), ChosenText(batches, {}), BATCH_TOKENS, 0)
 
@@ -196,7 +194,6 @@ def describe_run(
     num_fewshot: int | None,
     seed: int,
 ) -> Manifest:
-    """Return the manifest of a sweep."""
     limit = (f"limit:{task_limit}",) if task_limit else ()
     shots = () if num_fewshot is None else (f"shots:{num_fewshot}",)
     settings: dict[str, object] = {"batch_tokens": prepared.batch_tokens}
@@ -215,7 +212,6 @@ def describe_run(
 
 
 def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) -> Iterator[str]:
-    """Describe the work in sentences; `workers` is the number of processes on a cluster."""
     plans, text = prepared.plans, prepared.text
     cost = cost_estimate(stack, plans, text)
     yield describe_model(stack)

@@ -65,7 +65,6 @@ class LossesTask(Task[list[str]]):
     runner: PieceRunner | None = None
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the passes of the losses that are missing."""
         due = cost_estimate(self.stack, self.plans, self.text, None if run is None else run.store.finished)
         if not due.head_tokens:
             return None
@@ -137,7 +136,6 @@ class SimilarityTask(Task[None]):
     seed: int
 
     def carry_out(self, session: TaskSession) -> None:
-        """Compute the similarity once, and the states of plans that have none."""
         run, reporter = session.run, session.reporter
         if not run.store.scores(SIMILARITY):
             reporter.log("similarity of the hidden states")
@@ -180,7 +178,6 @@ class ContinuationsTask(Task[None]):
     new_tokens: int
 
     def carry_out(self, session: TaskSession) -> None:
-        """Continue the prompts that have no continuation."""
         run, reporter = session.run, session.reporter
         stored = list(read_continuations(run.store.notes(CONTINUATION)))
         finished = {(each.plan, each.prompt) for each in stored}
@@ -230,7 +227,6 @@ def store_losses(
 
 
 def add_similarity(cost: CostEstimate, stack: Stack, compared: int, text: EvalData) -> CostEstimate:
-    """Add the passes of plans whose hidden states are compared."""
     tokens = compared * sum(batch.size for batch in text.batches)
     return replace(cost, layer_tokens=cost.layer_tokens + stack.depth * tokens)
 
