@@ -268,10 +268,7 @@ def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
         verdict = Verdict.CONTRADICTED
         answer = "Yes: repeating the center layer in place of the others does no harm."
     elif more.locate(ALIKE) == "below":
-        verdict, answer = (
-            Verdict.CONTRADICTED,
-            "In part: repeating the center layer costs less than skipping.",
-        )
+        verdict, answer = Verdict.CONTRADICTED, "In part: repeating the center layer costs less than skipping."
     elif more.locate(ALIKE) == "above":
         verdict, answer = Verdict.SUPPORTED, "No: repeating the center layer is worse than skipping the others."
     elif more.locate(ALIKE) == "within" and harm.locate(MIN_NATS) == "above":
@@ -296,10 +293,7 @@ def judge_order_matters(data: ReportData) -> Finding | None:
     elif worse := select(less, "below"):
         verdict, answer = Verdict.CONTRADICTED, f"More than presence: {worse} costs more than skipping."
     elif same := select(less, "within"):
-        verdict, answer = (
-            Verdict.NO_BETTER_THAN_NULL,
-            f"As much as presence: {same} costs what skipping does.",
-        )
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, f"As much as presence: {same} costs what skipping does."
     elif all(estimate.locate(ALIKE) == "above" for estimate in estimates):
         verdict, answer = Verdict.SUPPORTED, "Somewhat: another order costs something, and less than skipping."
     else:
