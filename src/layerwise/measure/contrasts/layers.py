@@ -84,17 +84,28 @@ def core(
 
     The published intervention needs its losses and those of random weights on every layer of the range.
     """
-    interventions = {"skip": skip, "average": average, "random": random}
-    columns = [(name, layer) for name, keys in interventions.items() for layer in keys]
-    plans = [interventions[name][layer] for name, layer in columns]
+    plans = [*skip.values(), *average.values(), *random.values()]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
+    ends = np.cumsum([len(skip), len(average)])
     ranges = core_ranges(len(skip))
+
+    def above_rest(effects: Numbers, intervention: int, layers: range) -> Numbers:
+        inside = [layer in layers for layer in (skip, average)[intervention]]
+        return excess(np.split(effects, ends, axis=-1)[intervention], inside, margin)
+
+    def over_random(effects: Numbers, layers: range) -> Numbers:
+        _, *parts = np.split(effects, ends, axis=-1)
+        own, null = (
+            part[..., [layer in layers for layer in keys]] for part, keys in zip(parts, (average, random), strict=True)
+        )
+        return np.asarray(np.median(SHARE * own - null, axis=-1))
+
     statistics: dict[tuple[str, range], Statistic] = {}
     for layers in ranges:
-        statistics["skip_excess", layers] = partial(_excess, columns, "skip", layers, margin)
+        statistics["skip_excess", layers] = partial(above_rest, intervention=0, layers=layers)
         if set(layers) <= set(average) & set(random):
-            statistics["average_excess", layers] = partial(_excess, columns, "average", layers, margin)
-            statistics["average_over_random", layers] = partial(_over_random, columns, layers)
+            statistics["average_excess", layers] = partial(above_rest, intervention=1, layers=layers)
+            statistics["average_over_random", layers] = partial(over_random, layers=layers)
     drawn, level = Resampled.of([Part.of_grid(grid, baseline, plans)], seed=seed), 1 - 0.05 / len(ranges)
     return [
         drawn.row(CORE, metric, statistic, level=level, power=REACHED, layer=layers[0], other=layers[-1])
@@ -130,40 +141,17 @@ def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
     return np.asarray(np.median(effects[..., mask], axis=-1) - np.maximum(FAR * rest, margin))
 
 
-Columns = Sequence[tuple[str, int]]
-"""What each effect is of: an intervention and a layer."""
-
-
-def _excess(columns: Columns, name: str, layers: range, margin: float, effects: Numbers) -> Numbers:
-    own = [at for at, (intervention, _) in enumerate(columns) if intervention == name]
-    return excess(effects[..., own], [columns[at][1] in layers for at in own], margin)
-
-
-def _over_random(columns: Columns, layers: range, effects: Numbers) -> Numbers:
-    average, random = (
-        effects[..., [at for at, (name, layer) in enumerate(columns) if name == wanted and layer in layers]]
-        for wanted in ("average", "random")
-    )
-    return np.asarray(np.median(SHARE * average - random, axis=-1))
-
-
 def importance_range(effects: ArmEffects, keys: Sequence[str]) -> list[Score]:
     """The rows of the range for the layers that `keys` skip; none where a loss is missing."""
     part = effects.part(keys)
     if part is None:
         return []
-    drawn = effects.resampled(part, range(len(keys)))
-    return drawn.rows(RANGE, {"range": _to_the_median, "published": _to_the_least})
 
+    def orders(effects: Numbers, base: Numbers) -> Numbers:
+        return np.asarray(np.log10(np.maximum(effects.max(axis=-1), _TINY)) - np.log10(np.maximum(base, _TINY)))
 
-def _to_the_median(effects: Numbers) -> Numbers:
-    return _orders(effects, np.maximum(np.median(effects, axis=-1), LEAST))
-
-
-def _to_the_least(effects: Numbers) -> Numbers:
-    return _orders(effects, np.abs(effects).min(axis=-1))
-
-
-def _orders(effects: Numbers, base: Numbers) -> Numbers:
-    largest = np.maximum(effects.max(axis=-1), _TINY)
-    return np.asarray(np.log10(largest) - np.log10(np.maximum(base, _TINY)))
+    statistics: dict[str, Statistic] = {
+        "range": lambda effects: orders(effects, np.maximum(np.median(effects, axis=-1), LEAST)),
+        "published": lambda effects: orders(effects, np.abs(effects).min(axis=-1)),
+    }
+    return effects.resampled(part, range(len(keys))).rows(RANGE, statistics)
