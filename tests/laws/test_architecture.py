@@ -150,7 +150,7 @@ def test_a_study_is_one_folder_and_one_line_of_the_catalogue(tmp_path: Path) -> 
 @pytest.mark.nightly
 def test_types_and_tests_hold_without_a_study(tmp_path: Path) -> None:
     repository = PACKAGE.parents[1]
-    for name in ("src", "tests", "tools", "docs"):
+    for name in ("src", "tests", "tools", "docs", "examples", "benchmarks"):
         shutil.copytree(repository / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in repository.glob("*.*"):
         if path.is_file():
@@ -160,7 +160,8 @@ def test_types_and_tests_hold_without_a_study(tmp_path: Path) -> None:
         shutil.rmtree(folder)
     others = ("laws", "cli", "page", "golden", "plan", "studies")
     tests = ("-m", "not slow and not nightly", "--deselect", "tests/laws/test_architecture.py")
-    for words in (["mypy"], ["pytest", "-x", *tests, *(f"tests/{name}" for name in others)]):
+    collected = ["pytest", "-q", "--collect-only", "tests"]
+    for words in (["mypy"], collected, ["pytest", "-x", *tests, *(f"tests/{name}" for name in others)]):
         ended = subprocess.run(
             [sys.executable, "-m", *words],
             cwd=tmp_path,

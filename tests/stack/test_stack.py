@@ -11,7 +11,6 @@ from conftest import tiny_llama
 from layerwise.errors import ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan, edits
 from layerwise.plan.explain import explain
-from layerwise.plan.lowering import cost
 from layerwise.plan.wiring import matrix
 from layerwise.stack import load, verify
 from stack.test_blocks import Residual
@@ -177,7 +176,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "verify": lambda plan: [(law.name, law.holds) for law in verify(LLAMA, plan)],
     "skip": lambda plan: edits.skip(plan, 1),
     "loop": lambda plan: edits.loop(plan, 1, 3, 2),
-    "cost": cost,
+    "cost": lambda plan: Plan.parse(plan).cost(),
     "matrix": matrix,
     "explain": explain,
 }

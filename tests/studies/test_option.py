@@ -49,6 +49,8 @@ SMALL: Verb = small.__verb__  # type: ignore[attr-defined]
         ({"share": 2.0**60}, "share must be at most 9,007,199,254,740,992"),
         ({"folder": 3}, "folder must be a string or a path, got 3."),
         ({"names": {"a": 1}}, "names must be a list"),
+        ({"names": ["a", ""]}, "names must not contain an empty string."),
+        ({"folder": "a\0b"}, "folder must not contain a null byte"),
         ({"choice": "lef"}, "choice must be one of left, right, got 'lef'. Did you mean left?"),
         ({"switch": 1}, "switch must be true or false"),
         ({"model": ""}, "model must not be empty."),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +16,15 @@ import layerwise
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import OptionError
 from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData
+from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.measure.stats.statistics import minimum_detectable_effect
+from layerwise.page.text.number_format import tidy
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST
 from layerwise.runner import text_length as module
-from layerwise.runner.opening import cut_text
-from layerwise.runner.reporter import Silent
+from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.text_length import MINUTES, USED, TextRequest, TimedText, choose_text, tokens_within
+from layerwise.runner.verb import current_call, verb
 from layerwise.stack import Stack
 from layerwise.studies.sweep.steps import DEFAULT_FAMILIES, FEWER_FAMILIES
 
@@ -77,13 +80,13 @@ CORPUS = Corpus.of([f"once there was text number {n} and it went on for a while 
 
 
 def cut(stack: Stack, corpus: Corpus = CORPUS) -> Callable[[int | None, int | None], EvalData]:
-    return partial(cut_text, stack, corpus, BATCH_TOKENS, 0)
+    return partial(tokenize, stack, corpus)
 
 
 def request(*, is_named: bool = True, **options: Any) -> TextRequest:
     values = {"minutes": None, "tokens": None, "max_length": None, "families": DEFAULT_FAMILIES, **options}
     named = {name: values[name] for name in ("minutes", "tokens", "max_length")}
-    return TextRequest(**named, is_named=is_named, verb="sweep", given=options, values=values)
+    return TextRequest(**named, is_named=is_named, verb="sweep", given=options, values=values, began=BEGAN)
 
 
 def timed(stack: Stack, a_token: float, fixed: float = 0.0) -> TimedText:
@@ -100,11 +103,11 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choose(stack: Stack, of: TimedText, **options: Any) -> module.ChosenText:
-    return choose_text(request(**options), [({}, of)], CORPUS, BEGAN)
+    return choose_text(request(**options), [({}, of)], CORPUS)
 
 
 def test_the_text_of_a_demo_is_read_whole_whatever_the_clock_says(stack: Stack) -> None:
-    own = choose_text(request(is_named=False), [({}, timed(stack, 1e9))], CORPUS, BEGAN)
+    own = choose_text(request(is_named=False), [({}, timed(stack, 1e9))], CORPUS)
     assert own.options == {}
     assert own.data.digest == choose(stack, timed(stack, 1.0), tokens="all").data.digest
 
@@ -120,6 +123,40 @@ def test_minutes_choose_tokens_at_the_pace(stack: Stack, clock: Callable[[float]
     again = cut(stack)(*own.amount(request(minutes=2.0)))
     assert again.digest == own.data.digest
     assert f"--tokens {own.options['tokens']}" in own.says[0]
+
+
+@pytest.mark.parametrize(("seconds", "compared", "share"), [(0.02, 4, 1.0), (0.02, 300, 0.5), (1e-6, 4, 1.0)])
+def test_minutes_say_which_effect_the_text_can_resolve(
+    stack: Stack, clock: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, compared: int, share: float
+) -> None:
+    monkeypatch.setattr(module, "measure_spread", lambda *_: 2.0)
+    of = replace(timed(stack, seconds), compared=compared, share=share)
+    own = choose(stack, of, minutes=2.0)
+    units = int(share * own.data.units)
+    error = 2.0 / (share * own.data.tokens) ** 0.5
+    least = float(minimum_detectable_effect(error, units, comparisons=compared))
+    assert f"this text can resolve an effect of about {tidy(least)} nats/token" in own.says[-1]
+    monkeypatch.setattr(module, "measure_spread", lambda *_: None)
+    assert not any("resolve" in text for text in choose(stack, of, minutes=2.0).says)
+
+
+def test_a_layer_that_does_nothing_spreads_nothing(stack: Stack) -> None:
+    data = cut(stack)(None, None)
+    assert module.measure_spread(stack, data)
+    for parameter in stack.blocks[stack.depth // 2].parameters():
+        torch.nn.init.zeros_(parameter)
+    assert module.measure_spread(stack, data) == 0.0
+
+
+def test_the_minutes_begin_when_a_verb_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    @verb("timed")
+    def begun(reporter: Reporter | None = None) -> float:
+        """Return when it began."""
+        return current_call().began
+
+    now = iter(range(9))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(now))
+    assert [begun(reporter=Silent()) for _ in range(2)] == [0, 1]
 
 
 def test_a_text_that_fits_is_read_whole(stack: Stack, clock: Callable[[float], None]) -> None:
@@ -171,12 +208,12 @@ def test_where_time_is_short_the_first_smaller_question_that_fits_is_answered_an
 ) -> None:
     fewer = [{"families": [*names]} for names in FEWER_FAMILIES]
     candidates = [({}, timed(stack, 1e2)), (fewer[0], timed(stack, 1e1)), (fewer[1], timed(stack, 0.1))]
-    own = choose_text(request(), candidates, CORPUS, BEGAN)
+    own = choose_text(request(), candidates, CORPUS)
     assert own.options["families"] == [*FEWER_FAMILIES[1]]
     assert 0.1 * own.data.tokens <= 60 * MINUTES * USED
     assert any("without the families painters, swap_adjacent" in text for text in own.says)
     enough = int(own.says[-1].rpartition(" ")[2])
-    own = choose_text(request(minutes=float(enough)), candidates, CORPUS, BEGAN)
+    own = choose_text(request(minutes=float(enough)), candidates, CORPUS)
     assert "families" not in own.options
 
 
@@ -190,7 +227,7 @@ def test_a_short_text_is_read_whole_without_a_clock(stack: Stack, monkeypatch: p
 def test_tokens_that_are_given_are_not_measured(count: int) -> None:
     asked: list[tuple[int | None, int | None]] = []
     of = TimedText(None, lambda *cut: asked.append(cut), None, 1)  # type: ignore[arg-type, func-returns-value]
-    choose_text(request(tokens=count), [({}, of)], CORPUS, 0.0)
+    choose_text(request(tokens=count), [({}, of)], CORPUS)
     assert asked == [(count, None)]
 
 

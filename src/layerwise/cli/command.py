@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from layerwise.errors import OptionError
-from layerwise.runner.argument import Argument, Trait, check_location, choices_of, parse_argument
+from layerwise.runner.argument import Argument, Trait, check_location, choices_of
 from layerwise.runner.terminal import Terminal
 from layerwise.runner.verb import Verb, VerbCall, from_command_line
 
@@ -52,7 +52,6 @@ def carry_out(call: VerbCall, *, quiet: bool, dry_run: bool) -> int:
 
 
 def describe_verb(verb: Verb, everything: bool = False) -> str:
-    """Return the description of a verb, and its examples as commands."""
     paragraphs = [" ".join(text.split()) for text in verb.help.split("\n\n")]
     examples = [f"layerwise {verb.name} {text}".rstrip() for text in verb.examples]
     rare = sum(Trait.RARE in each.marks for each in verb.listed.values())
@@ -76,7 +75,7 @@ def _list_parameters(verb: Verb, everything: bool) -> Iterator[inspect.Parameter
     for name, argument in verb.listed.items():
         kind = inspect.Parameter.POSITIONAL_ONLY if argument.is_positional else inspect.Parameter.KEYWORD_ONLY
         # The verb parses and checks values. `Any` keeps pydantic out, which cyclopts uses if something imported it.
-        hint: Any = bool | None if argument.is_switch else tuple[Any, ...] if argument.is_sequence else Any
+        hint: Any = bool | None if bool in argument.kinds else tuple[Any, ...] if argument.element else Any
         annotation: Any = Annotated[hint, _describe_parameter(argument, everything)]
         yield inspect.Parameter(name, kind, default=argument.default, annotation=annotation)
     for name, details in (("quiet", QUIET), *((("dry_run", DRY_RUN),) if verb.keeps_run else ())):
@@ -90,12 +89,11 @@ def _describe_parameter(argument: Argument, everything: bool) -> Parameter:
     is_rare = Trait.RARE in argument.marks
     heading: dict[str, Any] = {} if argument.is_positional else {"group": MORE_OPTIONS if is_rare else OPTIONS}
     shown = f" [choices: {', '.join(choices)}]" if choices and not lists_choices else ""
-    states_default = lists_choices or "default" in argument.help
-    is_switch = argument.is_switch
+    is_switch = bool in argument.kinds
     states_default = lists_choices or "default" in argument.help
 
     def convert(_: Any, tokens: Any) -> Any:
-        return parse_argument(argument, [token.value for token in tokens], argument.flag)
+        return argument.parse([token.value for token in tokens], argument.flag)
 
     return Parameter(
         name=argument.flag,
@@ -104,7 +102,7 @@ def _describe_parameter(argument: Argument, everything: bool) -> Parameter:
         **heading,
         negative=f"--no-{argument.name.replace('_', '-')}" if is_switch and argument.default is not False else (),
         converter=None if is_switch else convert,
-        n_tokens=1 if argument.is_sequence and not argument.is_positional else None,
+        n_tokens=1 if argument.element and not argument.is_positional else None,
         show_default=not states_default and _shown_default(argument.default),
         show=everything or not is_rare,
     )

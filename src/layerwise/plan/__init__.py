@@ -15,7 +15,7 @@ from layerwise.plan import edits, families, samplers
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
 from layerwise.plan.layer_weights import Edge, EdgeCut, LayerWeights
-from layerwise.plan.lowering import Close, Cost, Step, cost, lower
+from layerwise.plan.lowering import Close, Cost, Step
 from layerwise.plan.painters import Member
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer
@@ -39,11 +39,9 @@ __all__ = [
     "Step",
     "Sublayer",
     "Visit",
-    "cost",
     "edits",
     "families",
     "family",
-    "lower",
     "matrix",
     "parse",
     "picture",

@@ -92,11 +92,9 @@ class LayerWeights:
     # -- what it is ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many edges there are."""
         return sum(map(len, self.rows))
 
     def __iter__(self) -> Iterator[Edge]:
-        """The edges, reader by reader."""
         return (Edge(reader, source) for reader, row in enumerate(self.rows) for source, _ in row)
 
     @property

@@ -44,18 +44,15 @@ def lower(plan: Plan) -> list[Step]:
     """The steps of a plan; `Plan.steps` is this as a tuple."""
     steps: list[Step] = []
     for stage in plan.stages:
-        steps += _unroll_once(stage) * stage.times
+        match stage:
+            case Visit():
+                once = [Step(stage.layer, sublayer=stage.sublayer, source=stage.source)]
+            case Block():
+                once = lower(stage.plan)
+            case Group():
+                once = _unroll_group(stage)
+        steps += once * stage.times
     return steps
-
-
-def _unroll_once(stage: Stage) -> list[Step]:
-    match stage:
-        case Visit():
-            return [Step(stage.layer, sublayer=stage.sublayer, source=stage.source)]
-        case Block():
-            return lower(stage.plan)
-        case Group():
-            return _unroll_group(stage)
 
 
 def _unroll_group(group: Group) -> list[Step]:
@@ -87,25 +84,14 @@ class Cost:
     slots: int
 
 
-def cost(plan: Plan | str) -> Cost:
-    """The cost of a plan, without unrolling it.
-
-    >>> cost(Plan.parse("0-13 (14|15|16|17)*3 18-31"))
-    Cost(evaluations=40, stages=31, weights=32, slots=40)
-    """
-    plan = Plan.parse(plan)
-    return Cost(plan.evaluations, _stages(plan), len(plan.weights()), plan.evaluations)
-
-
-def _stages(plan: Plan) -> int:
-    return sum(stage.times * _stages_once(stage) for stage in plan.stages)
-
-
-def _stages_once(stage: Stage) -> int:
-    match stage:
+def count_stages(part: Plan | Stage) -> int:
+    """Return the number of sequential stages: a group counts its longest branch."""
+    match part:
+        case Plan():
+            return sum(map(count_stages, part.stages))
         case Visit():
-            return 1
+            return part.times
         case Block():
-            return _stages(stage.plan)
+            return part.times * count_stages(part.plan)
         case Group():
-            return max(map(_stages, stage.branches))
+            return part.times * max(map(count_stages, part.branches))

@@ -142,12 +142,10 @@ class Group:
 
     @property
     def evaluations(self) -> int:
-        """How many layer evaluations it unrolls to."""
         return self.times * sum(branch.evaluations for branch in self.branches)
 
     @property
     def nesting(self) -> int:
-        """How many groups and blocks lie inside one another."""
         return 1 + max(branch.nesting for branch in self.branches)
 
 
@@ -166,12 +164,10 @@ class Block:
 
     @property
     def evaluations(self) -> int:
-        """How many layer evaluations it unrolls to."""
         return self.times * self.plan.evaluations
 
     @property
     def nesting(self) -> int:
-        """How many groups and blocks lie inside one another."""
         return 1 + self.plan.nesting
 
 
@@ -255,7 +251,7 @@ class Plan:
         Step(layer=7, opens=0, closes=(None,), sublayer=None, source=None)
         Step(layer=8, opens=0, closes=(Reduction(rule='sum', gain=None),), sublayer=None, source=None)
         """
-        from layerwise.plan import lower
+        from layerwise.plan.lowering import lower
 
         return tuple(lower(self))
 
@@ -273,7 +269,7 @@ class Plan:
         >>> sorted(Plan.parse("a:0 b:0 a:0 b:1.mlp").weights())
         [('a', 0), ('b', 0), ('b', 1)]
         """
-        return frozenset(_visited(self))
+        return frozenset((step.source, step.layer) for step in self.steps())
 
     def sources(self) -> frozenset[str]:
         """The names of the models that it takes layers from, beside the model at hand; a type of GGUF is none.
@@ -331,9 +327,9 @@ class Plan:
 
     def cost(self) -> Cost:
         """Layer evaluations, sequential stages, distinct weights and KV slots (see `layerwise.plan.Cost`)."""
-        from layerwise.plan import cost
+        from layerwise.plan.lowering import Cost, count_stages
 
-        return cost(self)
+        return Cost(self.evaluations, count_stages(self), len(self.weights()), self.evaluations)
 
     def matrix(self) -> Matrix:
         """The wiring A: what each step reads of what came before it; see `layerwise.plan.wiring`."""
@@ -345,19 +341,6 @@ class Plan:
 @lru_cache(LAYER_LIMIT, typed=True)  # typed, since `True` is refused and equals 1
 def _whole_layer(layer: int) -> Visit:
     return Visit(layer)
-
-
-def _visited(plan: Plan) -> set[tuple[str | None, int]]:
-    weights: set[tuple[str | None, int]] = set()
-    for stage in plan.stages:
-        match stage:
-            case Visit():
-                weights.add((stage.source, stage.layer))
-            case Block():
-                weights |= _visited(stage.plan)
-            case Group():
-                weights = weights.union(*map(_visited, stage.branches))
-    return weights
 
 
 def _position_of_layer_from(depth: int, text: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+@cache
 def installed_versions() -> dict[str, str]:
     """Versions of what computes the rows, looked up without importing any of it.
 
@@ -42,6 +44,7 @@ def installed_versions() -> dict[str, str]:
     return versions
 
 
+@cache
 def this_hardware() -> dict[str, str]:
     return {
         "platform": platform.platform(),

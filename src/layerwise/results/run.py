@@ -44,12 +44,19 @@ else:
 
 
 class Lock:
-    """An exclusive lock on `path`, held until `release` or until the process ends.
+    """An exclusive lock on `path`, whose folder is made, held until `release` or until the process ends.
 
     Raises `RunError` if another process, named in the message, holds it or the lock is unavailable.
     """
 
     def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"Cannot make the run folder {path.parent} ({error.strerror}). Choose a folder on a disk that can be "
+                "written."
+            ) from error
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
@@ -128,7 +135,8 @@ class Run:
 
         Raises `RunError` if the folder holds a run and `overwrite` is not set, cannot be written, or is in use.
         """
-        folder, lock = _locked(folder)
+        folder = Path(folder)
+        lock = Lock(folder / LOCK)
         try:
             if overwrite:
                 _discard_rows(folder)
@@ -149,7 +157,8 @@ class Run:
         The manifest on disk is kept; raises `RunError` naming the first difference if `manifest` has another identity.
         Each call begins a new session in the store, with the command and versions of `manifest`.
         """
-        folder, lock = _locked(folder)
+        folder = Path(folder)
+        lock = Lock(folder / LOCK)
         try:
             if not (folder / MANIFEST).exists():
                 if (folder / DATABASE).exists():
@@ -235,17 +244,6 @@ def _noted(changes: tuple[str, ...], store: Store) -> tuple[str, ...]:
     if not set(changes) <= set(known):
         store.replace_notes(PROVENANCE, (*known, *changes))
     return changes
-
-
-def _locked(folder: Path | str) -> tuple[Path, Lock]:
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(
-            f"Cannot make the run folder {folder} ({error.strerror}). Choose a folder on a disk that can be written."
-        ) from error
-    return folder, Lock(folder / LOCK)
 
 
 def _discard_rows(folder: Path) -> None:

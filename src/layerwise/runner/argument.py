@@ -6,7 +6,7 @@ import inspect
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -74,7 +74,7 @@ class Trait(Enum):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a verb."""
+    """An argument of a verb; `kinds` are the types of a single value, `element` those of each of several values."""
 
     name: str
     hint: Any
@@ -85,6 +85,14 @@ class Argument:
     bounds: Range
     marks: frozenset[Trait]
     is_positional: bool
+    kinds: tuple[Any, ...] = field(init=False)
+    element: tuple[Any, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = alternatives(self.hint)
+        inside = next((get_args(kind)[0] for kind in kinds if is_sequence_hint(kind)), None)
+        object.__setattr__(self, "kinds", tuple(kind for kind in kinds if not is_sequence_hint(kind)))
+        object.__setattr__(self, "element", () if inside is None else alternatives(inside))
 
     @property
     def flag(self) -> str:
@@ -98,26 +106,76 @@ class Argument:
         """Return the placeholder of its value in help texts."""
         if self.metavar is not None:
             return self.metavar
-        kinds = alternatives(self.hint)
         names = ((int, "N"), (float, "X"), (Path, "PATH"))
         if choices_of(self.hint):
             return "CHOICE"
-        return next((text for kind, text in names if kind in kinds), "NAMES" if self.is_sequence else "TEXT")
+        return next((text for kind, text in names if kind in self.kinds), "NAMES" if self.element else "TEXT")
 
     @property
     def is_required(self) -> bool:
-        """Return whether it has no default."""
         return self.default is inspect.Parameter.empty
 
-    @property
-    def is_sequence(self) -> bool:
-        """Return whether it takes several values."""
-        return any(is_sequence_hint(kind) for kind in alternatives(self.hint))
+    def convert(self, value: Any) -> Any:
+        """Convert a value of Python, YAML or JSON: strings to paths, lists to tuples, whole numbers to floats."""
+        is_opened = Trait.OPENED in self.marks and not isinstance(value, str | Path)
+        if value is None or is_opened or Trait.PYTHON in self.marks:
+            return value
+        if self.element and isinstance(value, str):
+            value = (value,) if Trait.REPEATED in self.marks else split_commas(value)
+        if self.element and isinstance(value, list | tuple):
+            return tuple(_convert(each, self.element) for each in value)
+        return _convert(value, self.kinds)
 
-    @property
-    def is_switch(self) -> bool:
-        """Return whether it is on or off."""
-        return bool in alternatives(self.hint)
+    def check(self, value: Any, spelled: str) -> None:
+        """Check the type and the bounds of a converted value; `spelled` names the argument in messages.
+
+        Raises:
+            OptionError: If the value is not one that the argument takes.
+        """
+        if Trait.PYTHON in self.marks or (Trait.OPENED in self.marks and not isinstance(value, str)):
+            return
+        if value == "" and Trait.EMPTY not in self.marks:
+            raise OptionError(f"{spelled} must not be empty. Leave it out, or pass a value.")
+        is_several = bool(self.element) and isinstance(value, tuple)
+        kinds = self.element if is_several else self.kinds
+        if not all(any(_has_type(part, kind) for kind in kinds) for part in (value if is_several else (value,))):
+            near = get_close_matches(str(value), choices_of(self.hint), n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            raise OptionError(f"{spelled} must be {describe_type(self.hint)}, got {named(repr(value))}.{meant}")
+        for part in value if isinstance(value, tuple) else (value,):
+            if part == "" and Trait.EMPTY not in self.marks:
+                raise OptionError(f"{spelled} must not contain an empty string.")
+            if isinstance(part, int | float) and not isinstance(part, bool):
+                _check_bounds(spelled, part, self.bounds)
+            if isinstance(part, Path) or (Trait.LOCATION in self.marks and isinstance(part, str)):
+                check_location(spelled, part)
+
+    def parse(self, words: Sequence[str], spelled: str) -> Any:
+        """Parse the words that the command line gives.
+
+        Raises:
+            OptionError: If a word is not one that the argument takes.
+        """
+        if not self.element:
+            return self._parse_word(words[-1], self.kinds, spelled)
+        parts = tuple(words) if Trait.REPEATED in self.marks else split_commas(*words)
+        return tuple(self._parse_word(word, self.element, spelled) for word in parts)
+
+    def _parse_word(self, word: str, kinds: tuple[Any, ...], spelled: str) -> Any:
+        if word in choices_of(self.hint):
+            return word
+        if bool in kinds and word.lower() in ("true", "false"):
+            return word.lower() == "true"
+        for kind in (int, float):
+            if kind in kinds:
+                try:
+                    return kind(word)
+                except ValueError:
+                    continue
+        if Path in kinds and word:
+            check_location(spelled, word)
+            return Path(word)
+        return word
 
 
 def split_annotation(hint: Any) -> tuple[Any, list[Any]]:
@@ -139,29 +197,11 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def is_sequence_hint(kind: Any) -> bool:
-    """Return whether a type is a sequence or tuple of values."""
     return get_origin(kind) in (tuple, Sequence) or getattr(get_origin(kind), "__name__", "") == "Sequence"
 
 
 def choices_of(hint: Any) -> tuple[str, ...]:
-    """Return the values of the literal types in a hint."""
     return tuple(str(each) for kind in alternatives(hint) if get_origin(kind) is Literal for each in get_args(kind))
-
-
-def convert_argument(argument: Argument, value: Any) -> Any:
-    """Convert a value of Python, YAML or JSON: strings to paths, lists to tuples, whole numbers to floats."""
-    if Trait.PYTHON in argument.marks:
-        return value
-    if value is None or (Trait.OPENED in argument.marks and not isinstance(value, str | Path)):
-        return value
-    kinds = alternatives(argument.hint)
-    if argument.is_sequence:
-        if isinstance(value, str):
-            value = (value,) if Trait.REPEATED in argument.marks else split_commas(value)
-        if isinstance(value, list | tuple):
-            element = next(get_args(kind)[0] for kind in kinds if is_sequence_hint(kind))
-            return tuple(_convert(each, alternatives(element)) for each in value)
-    return _convert(value, kinds)
 
 
 def _convert(value: Any, kinds: tuple[Any, ...]) -> Any:
@@ -178,36 +218,9 @@ def _convert(value: Any, kinds: tuple[Any, ...]) -> Any:
     return value
 
 
-def check_argument(argument: Argument, value: Any, spelled: str) -> None:
-    """Check the type and the bounds of a converted value; `spelled` names the argument in messages.
-
-    Raises:
-        OptionError: If the value is not one that the argument takes.
-    """
-    if Trait.PYTHON in argument.marks or (Trait.OPENED in argument.marks and not isinstance(value, str)):
-        return
-    kinds = alternatives(argument.hint)
-    if value == "" and Trait.EMPTY not in argument.marks:
-        raise OptionError(f"{spelled} must not be empty. Leave it out, or pass a value.")
-    if not any(_has_type(value, kind) for kind in kinds):
-        near = get_close_matches(str(value), choices_of(argument.hint), n=1)
-        meant = f" Did you mean {near[0]}?" if near else ""
-        raise OptionError(f"{spelled} must be {describe_type(argument.hint)}, got {named(repr(value))}.{meant}")
-    for part in value if isinstance(value, tuple) else (value,):
-        if part == "" and Trait.EMPTY not in argument.marks:
-            raise OptionError(f"{spelled} must not contain an empty string.")
-        if isinstance(part, int | float) and not isinstance(part, bool):
-            _check_bounds(spelled, part, argument.bounds)
-        if isinstance(part, Path) or (Trait.LOCATION in argument.marks and isinstance(part, str)):
-            check_location(spelled, part)
-
-
 def _has_type(value: Any, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return value in get_args(kind)
-    if is_sequence_hint(kind):
-        inner = alternatives(get_args(kind)[0])
-        return isinstance(value, tuple) and all(any(_has_type(each, part) for part in inner) for each in value)
     if kind in (int, float) and isinstance(value, bool):
         return False
     return isinstance(value, (int, float) if kind is float else kind)
@@ -257,37 +270,6 @@ def check_location(spelled: str, location: str | Path) -> None:
         raise OptionError(
             f"{spelled} was given {named(str(location))}, which cannot be looked up ({reason})."
         ) from error
-
-
-def parse_argument(argument: Argument, words: Sequence[str], spelled: str) -> Any:
-    """Parse the words that the command line gives for an argument.
-
-    Raises:
-        OptionError: If a word is not one that the argument takes.
-    """
-    kinds = alternatives(argument.hint)
-    if argument.is_sequence:
-        element = alternatives(next(get_args(kind)[0] for kind in kinds if is_sequence_hint(kind)))
-        parts = tuple(words) if Trait.REPEATED in argument.marks else split_commas(*words)
-        return tuple(_parse(argument, word, element, spelled) for word in parts)
-    return _parse(argument, words[-1], kinds, spelled)
-
-
-def _parse(argument: Argument, word: str, kinds: tuple[Any, ...], spelled: str) -> Any:
-    if word in choices_of(argument.hint):
-        return word
-    if bool in kinds and word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    for kind in (int, float):
-        if kind in kinds:
-            try:
-                return kind(word)
-            except ValueError:
-                continue
-    if Path in kinds and word:
-        check_location(spelled, word)
-        return Path(word)
-    return word
 
 
 def split_commas(*texts: str) -> tuple[str, ...]:

@@ -52,5 +52,4 @@ DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
 def to_path(path: str | Path | None) -> Path | None:
-    """Return a path that was given as a string as a `Path`."""
     return None if path is None else Path(path)

@@ -20,7 +20,6 @@ from layerwise.bounded import Unreadable, decoded, read_bytes
 from layerwise.errors import LayerwiseError, OptionError, near_matches
 from layerwise.results import Run
 from layerwise.results.run import is_run
-from layerwise.runner.argument import parse_argument
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.verb import Verb, VerbCall, from_command_line, load_verb
 
@@ -52,7 +51,6 @@ class FileStage:
     runs: Path = Path("runs")
 
     def list_missing(self) -> tuple[str, ...]:
-        """Return the stages whose runs are missing."""
         return tuple(name for name in self.after if not is_run(self.runs / name))
 
 
@@ -105,7 +103,6 @@ class ExperimentFile:
         return replace(self, stages={name: each for name, each in self.stages.items() if not names or name in names})
 
     def load_verbs(self) -> dict[str, Verb]:
-        """Return the verb of every stage."""
         return {name: load_verb(str(each.get(VERB))) for name, each in self.stages.items()}
 
     def list_calls(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:
@@ -190,7 +187,7 @@ class ExperimentFile:
                 searched = [verbs[stage]] if dot and stage in verbs else verbs.values()
                 flags = {each for verb in searched for each in _list_flags(verb)}
                 raise OptionError(f"{self.name} has no option {flag[:60]!r}; {near_matches(flag, flags)}")
-            switches = {name for name, key in named.items() if verbs[name].arguments[key].is_switch}
+            switches = {name for name, key in named.items() if bool in verbs[name].arguments[key].kinds}
             if switches and not equals:
                 for name in switches:
                     results[name][named[name]] = not flag.startswith("--no-")
@@ -202,7 +199,7 @@ class ExperimentFile:
                 given[name].setdefault(key, []).append(text)
         for name, texts in given.items():
             for key, several in texts.items():
-                results[name][key] = parse_argument(verbs[name].arguments[key], several, f"--{key}")
+                results[name][key] = verbs[name].arguments[key].parse(several, f"--{key}")
         return results
 
     def _select_stages(self, named: Mapping[str, str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError, ModelError, TrainError
-from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest, Score
 from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
@@ -102,7 +102,7 @@ def _tokenizer_of(module: nn.Module, tokenizer: str | None) -> Any:
         return None
 
 
-def open_corpus(text: TextLike, model: str) -> Corpus:
+def open_corpus(text: TextLike, model: ModelLike) -> Corpus:
     """Open a corpus by path, make one of a list of strings, or return an opened one; `demo` has its own.
 
     Raises:
@@ -122,11 +122,6 @@ def open_corpus(text: TextLike, model: str) -> Corpus:
         "--text is required: pass a file or a folder (only demo has its own text). To evaluate an image model, run "
         "`layerwise robustness MODEL --images FOLDER`."
     )
-
-
-def cut_text(stack: Stack, corpus: Corpus, size: int, seed: int, tokens: int | None, length: int | None) -> EvalData:
-    """Return the corpus in windows, at most so many tokens."""
-    return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
 
 
 def divided_sentence(parts: Mapping[str, EvalData]) -> str:

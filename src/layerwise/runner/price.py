@@ -111,5 +111,5 @@ def typical_batch(data: EvalData) -> AnyBatch:
 
 def _run_batch(stack: Stack, batch: AnyBatch) -> None:
     with evaluating(stack.model), torch.inference_mode():
-        captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+        captured = stack.capture(**batch.inputs)
         window_losses(stack, stack.run(Plan.identity(stack.depth), captured), batch)

@@ -36,12 +36,7 @@ T = TypeVar("T")
 
 
 def has_no_rows(run: Run) -> bool:
-    """Return whether a run has no scores yet."""
     return not run.store.scores()
-
-
-def _do_nothing(folder: Path) -> None:
-    """Refuse and discard nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +65,8 @@ class RunDescription:
     tasks: Sequence[Task[Any]] = ()
     recipe: object = None
     folder: Path | None = None
-    refuse: Callable[[Path], None] = _do_nothing
-    discard: Callable[[Path], None] = _do_nothing
+    refuse: Callable[[Path], None] | None = None
+    discard: Callable[[Path], None] | None = None
     models: Callable[[Path], Mapping[str, Path]] = lambda _: {}
     results: Callable[[Run], Sequence[str]] = lambda _: ()
     is_empty: Callable[[Run], bool] = has_no_rows
@@ -126,34 +121,39 @@ def start_run(described: RunDescription) -> Iterator[Study]:
     if call.captured is not None:
         call.captured.append(described)
         raise StudyFinished(Path())
-    if not is_alone() and not described.on_several_processes:
-        raise TrainError(f"{call.verb.name} runs on one process. Start it without torchrun.")
-    use_own_accelerator()
-    folder = run_folder(call, described)
+    if not is_alone():
+        if not described.on_several_processes:
+            raise TrainError(f"{call.verb.name} runs on one process. Start it without torchrun.")
+        use_own_accelerator()
+    given: Path | None = call.options.get("run")
+    folder = described.folder or given or folder_of(described.manifest, described.recipe)
     if call.dry_run:
         _describe(call, described, folder)
         raise StudyFinished(folder)
     if not is_first_process():
         yield Study(folder, Silent())
         return
-    if not call.options.get("overwrite"):
+    overwrite = bool(call.options.get("overwrite"))
+    if described.refuse is not None and not overwrite:
         described.refuse(folder)
-    published = TrainedModels.to_push(call.options, described.models(folder) if call.options.get("push") else {})
+    published = TrainedModels.to_push(call.options, described.models(folder)) if call.options.get("push") else None
     refusal: MeasureError | None = None
-    with _interrupts_restored(), _begin(call, described, folder) as run:
-        _discard(call, described, folder)
+    with _closed_after(_begin(call, described, folder), call.reporter) as run:
+        if overwrite:
+            (folder / COMPLETE).unlink(missing_ok=True)
+            if described.discard is not None:
+                described.discard(folder)
         _announce(described, run, call.reporter)
         is_done = _is_complete(call, described, run)
         if not is_done:
             if described.is_estimated and (remaining := _remaining(described, folder, run)):
                 call.reporter.log(_describe_cost(call, remaining))
-            with _interruptible(run, call.reporter):
-                try:
-                    yield Study(folder, call.reporter, run)
-                except MeasureError as error:
-                    if described.is_empty(run):
-                        raise
-                    refusal = error
+            try:
+                yield Study(folder, call.reporter, run)
+            except MeasureError as error:
+                if described.is_empty(run):
+                    raise
+                refusal = error
             if refusal is None and is_alone() and described.stays_complete and described.folder is None:
                 write_whole(folder / COMPLETE, _digest(call, described))
         for text in described.results(run):
@@ -167,14 +167,7 @@ def start_run(described: RunDescription) -> Iterator[Study]:
         raise StudyFinished(folder)
 
 
-def run_folder(call: Invocation, described: RunDescription) -> Path:
-    """Return the run directory: the described one, the given one, or one named by the work."""
-    given: Path | None = call.options.get("run")
-    return described.folder or given or folder_of(described.manifest, described.recipe)
-
-
 def write_report(run: Run, reporter: Reporter) -> None:
-    """Print the summary of a run and write its page."""
     data = report_data(run)
     reporter.result(summary(data))
     pages.write(run.report, pages.render(data))
@@ -183,7 +176,7 @@ def write_report(run: Run, reporter: Reporter) -> None:
 
 def _describe(call: Invocation, described: RunDescription, folder: Path) -> None:
     overwrite = bool(call.options.get("overwrite"))
-    if not overwrite:
+    if described.refuse is not None and not overwrite:
         described.refuse(folder)
     for text in described.lines:
         call.reporter.result(text)
@@ -210,12 +203,6 @@ def _begin(call: Invocation, described: RunDescription, folder: Path) -> Run:
     if call.options.get("overwrite") and described.folder is None:
         return Run.create(folder, manifest, overwrite=True)
     return Run.resume_or_create(folder, manifest)
-
-
-def _discard(call: Invocation, described: RunDescription, folder: Path) -> None:
-    if call.options.get("overwrite"):
-        (folder / COMPLETE).unlink(missing_ok=True)
-        described.discard(folder)
 
 
 def _announce(described: RunDescription, run: Run, reporter: Reporter) -> None:
@@ -256,24 +243,20 @@ def _describe_cost(call: Invocation, remaining: Sequence[Remaining]) -> str:
 
 
 @contextmanager
-def _interrupts_restored() -> Iterator[None]:
+def _closed_after(run: Run, reporter: Reporter) -> Iterator[Run]:
     handler = signal.getsignal(signal.SIGINT)
     try:
-        yield
+        with run:
+            try:
+                yield run
+            except KeyboardInterrupt:
+                # Only the run is left to close; a second Ctrl-C would hinder that.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                reporter.log(
+                    f"stopped: {run.store.count_losses():,} rows, finished models and checkpoints are kept; run the "
+                    "same command again to resume"
+                )
+                raise
     finally:
         if signal.getsignal(signal.SIGINT) is not handler:
             signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def _interruptible(run: Run, reporter: Reporter) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        # Only the run is left to close; a second Ctrl-C would hinder that.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        reporter.log(
-            f"stopped: {run.store.count_losses():,} rows, finished models and checkpoints are kept; run the same "
-            "command again to resume"
-        )
-        raise

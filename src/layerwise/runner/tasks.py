@@ -38,7 +38,6 @@ class TaskSession:
 
     @property
     def run(self) -> Run:
-        """The run."""
         assert self.opened is not None, "the first process alone has the rows"
         return self.opened
 

@@ -2,6 +2,7 @@
 
     tokens = seconds / (seconds of a token in one pass * passes of the whole model)
 
+What such a text can show is said before it is read, by the spread of one layer's effect on a sample of it.
 The number is stored in the run, so that the same command reads the same text; `--tokens` reproduces it elsewhere.
 """
 
@@ -9,20 +10,24 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any, Literal
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.errors import LayerwiseError, OptionError
-from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.language.evaluation_data import CONTEXT, WINDOW, EvalData
+from layerwise.errors import LayerwiseError, MeasureError, OptionError, UnsupportedModel
+from layerwise.measure.interventions.sweep import CostEstimate, sweep
+from layerwise.measure.language.evaluation_data import CONTEXT, WINDOW, EvalData, sample
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import ALPHA
+from layerwise.measure.stats.statistics import ALPHA, minimum_detectable_effect
+from layerwise.page.text.number_format import tidy
+from layerwise.page.text.wording import counted
+from layerwise.plan import Plan, edits
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
 from layerwise.runner.price import count_tokens, is_within, time_passes
@@ -41,6 +46,9 @@ ROUNDS = 5
 """How often the amount of text is corrected: what is computed need not grow with it in proportion."""
 
 SMALL_TEXT = 4_000_000
+
+SAMPLED_TOKENS = 1024
+"""Tokens on which the effect of one layer is measured beforehand."""
 
 CHOSEN = ("tokens", "max_length", "parts", "families", "method", "width")
 """The options that are chosen where they are not given."""
@@ -100,6 +108,7 @@ class TextRequest:
         verb: Name of the verb.
         given: Options that are not their defaults.
         values: All options.
+        began: When the call began, on `time.monotonic`.
         is_shared: Whether several processes read the text.
     """
 
@@ -110,6 +119,7 @@ class TextRequest:
     verb: str
     given: Mapping[str, Any]
     values: Mapping[str, Any]
+    began: float
     is_shared: bool = False
 
     @classmethod
@@ -126,11 +136,8 @@ class TextRequest:
             verb=call.verb.name,
             given=call.verb.given(call.options),
             values=options,
+            began=call.began,
         )
-
-    @property
-    def limit(self) -> int | None:
-        return self.tokens if isinstance(self.tokens, int) else None
 
     def identify(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of `options` that an earlier run of the same call has too; an opened model has no name."""
@@ -142,11 +149,11 @@ Candidate = tuple[Mapping[str, Any], TimedText]
 """The options that differ from the request, and the text and its cost under them."""
 
 
-def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus, began: float) -> ChosenText:
-    """Return the text of the first candidate that the minutes since `began` allow, or that of an earlier run.
+def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus) -> ChosenText:
+    """Return the text of the first candidate that the minutes of the request allow, or that of an earlier run.
 
     Candidates are the request and smaller ones in its place, the costliest first. Text without a name is read whole
-    unless minutes are given; several processes read all of the text. `began` is on `time.monotonic`.
+    unless minutes are given; several processes read all of the text.
 
     Raises:
         OptionError: If minutes are given that are too few for the last candidate.
@@ -157,7 +164,9 @@ def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: C
     # Text without a name is the demo's, which is short, or one that a caller in Python has cut.
     is_whole = request.is_shared or (not request.is_named and request.minutes is None)
     if is_whole or request.tokens is not None:
-        return ChosenText(timed.cut(request.limit, request.max_length), {})
+        return ChosenText(
+            timed.cut(request.tokens if isinstance(request.tokens, int) else None, request.max_length), {}
+        )
     recorded = next(_find_recorded(request, timed), None)
     if recorded is not None:
         return recorded
@@ -165,42 +174,44 @@ def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: C
     if most <= SMALL_TEXT:
         whole = timed.cut(None, request.max_length)
         if is_within(timed.stack, timed.cost(whole), whole, 60 * USED * minutes):
-            return ChosenText(whole, {} if request.minutes is None else {"tokens": "all"})
+            if request.minutes is None:
+                return ChosenText(whole, {})
+            spread = measure_spread(timed.stack, whole)
+            return ChosenText(whole, {"tokens": "all"}, tuple(_describe_resolution(timed, whole, spread)))
         most = whole.tokens
-    return _fit_minutes(request, candidates, corpus, began, most)
+    return _fit_minutes(request, candidates, corpus, most)
 
 
-def _fit_minutes(
-    request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus, began: float, most: int
-) -> ChosenText:
+def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus, most: int) -> ChosenText:
     _, timed = candidates[0]
     minutes = request.minutes or MINUTES
     cut = _Cut.of(request, timed, corpus, most)
     pace = time_passes(timed.stack, cut.first)
+    spread = measure_spread(timed.stack, cut.first)
     needed = cut.read(pace, cut.least)[1]
     tokens, changed = None, candidates[0][0]
     for changed, smaller in candidates:  # noqa: B007  (the last one is used)
         cut = cut if smaller is timed else _Cut.of(request, smaller, corpus, most)
-        allowed = 60 * minutes * USED - (time.monotonic() - began)
+        allowed = 60 * minutes * USED - (time.monotonic() - request.began)
         tokens = tokens_within(allowed, partial(cut.read, pace), cut.least, most)
         if tokens is not None:
             break
     taken = cut.read(pace, cut.least)[1] if tokens is None else 0.0
     if tokens is None and request.minutes is not None:
-        least = _minutes(taken, began)
+        least = _minutes(taken, request)
         raise OptionError(
             f"--minutes {minutes:g} is too little: {cut.units} documents or windows of {cut.least // cut.units} "
             f"tokens, the least that anything is concluded from, take about {least:,}; give --minutes {least}, "
             "or measure less (fewer plans or parts)"
         )
     own = cut.chosen(tokens or cut.least, most)
-    says = [_sentence(request, own)]
+    says = [_sentence(request, own), *_describe_resolution(cut.timed, own.data, spread)]
     if tokens is None:
         says.append(
             f"this takes about {duration(taken)}: less text could not decide; fewer plans or parts take less time"
         )
     if changed:
-        says.append(_describe_smaller(request, changed, _minutes(needed, began)))
+        says.append(_describe_smaller(request, changed, _minutes(needed, request)))
     return replace(own, options={**own.options, **changed}, says=tuple(says), seconds=pace)
 
 
@@ -253,8 +264,38 @@ class _Cut:
         return ChosenText(self.timed.cut(None, given), {"minutes": options["minutes"], "tokens": "all"})
 
 
-def _minutes(seconds: float, began: float) -> int:
-    return math.ceil((seconds + time.monotonic() - began) / 60 / USED)
+def measure_spread(stack: Stack, data: EvalData) -> float | None:
+    """Return the standard deviation, for one token, of the loss change when the middle layer is skipped.
+
+    It is measured over the windows of a sample; None for a model that cannot run without that layer.
+    """
+    if stack.depth < 2:
+        return None
+    skipped = edits.skip(Plan.identity(stack.depth), stack.depth // 2)
+    try:
+        losses = sweep(stack, [skipped], sample(data, SAMPLED_TOKENS, 0))
+    except (MeasureError, UnsupportedModel):
+        return None
+    changes: defaultdict[tuple[str, str, int], float] = defaultdict(float)
+    for row in losses:
+        sign = 1 if row.plan == str(skipped) else -1
+        changes[row.task, row.document, row.window] += sign * row.nll / row.tokens
+    return stdev(changes.values()) * math.sqrt(mean(row.tokens for row in losses)) if len(changes) > 1 else None
+
+
+def _describe_resolution(timed: TimedText, data: EvalData, spread: float | None) -> Iterator[str]:
+    units = int(timed.share * data.units)
+    if spread is not None and units >= FEWEST_UNITS:
+        error = spread / math.sqrt(timed.share * data.tokens)
+        effect = float(minimum_detectable_effect(error, units, comparisons=timed.compared))
+        yield (
+            f"this text can resolve an effect of about {tidy(effect)} nats/token (80 % power, "
+            f"{counted(timed.compared, 'comparison')}; from layer {timed.stack.depth // 2} on a sample)"
+        )
+
+
+def _minutes(seconds: float, request: TextRequest) -> int:
+    return math.ceil((seconds + time.monotonic() - request.began) / 60 / USED)
 
 
 def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes: int) -> str:

@@ -40,16 +40,14 @@ class TrainedModels:
     overwrite: bool
 
     @classmethod
-    def to_push(cls, options: Mapping[str, Any], models: Mapping[str, Path]) -> TrainedModels | None:
-        """Return the models that the options push to the hub, or None if there are none.
+    def to_push(cls, options: Mapping[str, Any], models: Mapping[str, Path]) -> TrainedModels:
+        """Return the models that the options push to the hub.
 
         Raises:
             CheckpointError: If the hub would refuse one of the models.
         """
-        push, overwrite = options.get("push"), bool(options.get("overwrite"))
-        if push is None:
-            return None
-        folders = {repository_of(push, label, len(models)): path for label, path in models.items()}
+        overwrite = bool(options.get("overwrite"))
+        folders = {repository_of(options["push"], label, len(models)): path for label, path in models.items()}
         made = cls(folders, options.get("model"), bool(options.get("private")), overwrite)
         for name in made.due():
             hub.check_push(name, overwrite=overwrite)

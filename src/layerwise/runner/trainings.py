@@ -135,7 +135,6 @@ class TrainingsUnit(FolderTrainings[Recipe]):
         )
 
     def trial(self, recipe: Recipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
-        """The Trainer of a recipe with the seed 0."""
         return trainer_of(self.base, self.splits, recipe, 0, folder, arguments={**self.arguments, **quiet})
 
     def length(self, recipe: Recipe) -> int:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
@@ -31,8 +32,6 @@ from layerwise.runner.argument import (
     Metavar,
     Range,
     Trait,
-    check_argument,
-    convert_argument,
     split_annotation,
 )
 from layerwise.runner.reporter import Reporter
@@ -64,9 +63,8 @@ class Verb:
     examples: tuple[str, ...]
     arguments: Mapping[str, Argument]
 
-    @property
+    @cached_property
     def keeps_run(self) -> bool:
-        """Return whether results are stored in a run directory."""
         return {"run", "overwrite"} <= self.arguments.keys()
 
     def convert(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,9 +79,8 @@ class Verb:
                 raise OptionError(
                     f"there is no option {named(name)!r}; {near_matches(name, self.arguments, CONSEQUENTIAL)}"
                 )
-            argument = self.arguments[name]
-            values[name] = convert_argument(argument, value)
-            check_argument(argument, values[name], spell(name))
+            values[name] = self.arguments[name].convert(value)
+            self.arguments[name].check(values[name], spell(name))
         return values
 
     def given(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,12 +97,13 @@ class Verb:
         flags = {each.flag.removeprefix("--").replace("-", "_"): name for name, each in self.arguments.items()}
         return key if key in self.arguments else flags.get(key, key)
 
-    @property
+    @cached_property
     def variadic(self) -> str:
         """Return the name of the argument that takes all values by position, or an empty string."""
-        return _variadic(self.function)
+        parameters = inspect.signature(self.function).parameters.values()
+        return next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
 
-    @property
+    @cached_property
     def listed(self) -> dict[str, Argument]:
         """Return the arguments that the command line and YAML have."""
         return {name: each for name, each in self.arguments.items() if Trait.PYTHON not in each.marks}
@@ -141,7 +139,6 @@ class VerbCall:
     options: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> Any:
-        """Return the value of an option."""
         if name in self.options:
             return self.options[name]
         if name in self.verb.arguments:
@@ -149,18 +146,18 @@ class VerbCall:
         raise AttributeError(name)
 
     def call(self, reporter: Reporter | None = None) -> Any:
-        """Call the verb, and return its result."""
         options = dict(self.options)
         return self.verb.function(*options.pop(self.verb.variadic, ()), **options, reporter=reporter)
 
 
 @dataclass
 class Invocation:
-    """One call of a verb: who called it, and with which options."""
+    """One call of a verb: who called it, with which options, and when on `time.monotonic`."""
 
     verb: Verb
     options: Mapping[str, Any]
     reporter: Reporter
+    began: float
     dry_run: bool = False
     captured: list[Any] | None = None
 
@@ -189,7 +186,6 @@ _CALLER: ContextVar[Caller] = ContextVar("caller", default=_PYTHON)
 
 
 def current_call() -> Invocation:
-    """Return the call of the verb that is running."""
     return _CALL.get()
 
 
@@ -271,11 +267,11 @@ def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, An
     caller = _CALLER.get()
     if described.keeps_run:
         check_run_folder(values.get("run"))
-    token = _CALL.set(Invocation(described, values, reporter, caller.dry_run, caller.captured))
+    token = _CALL.set(Invocation(described, values, reporter, time.monotonic(), caller.dry_run, caller.captured))
     try:
-        return function(*values.pop(_variadic(function), ()), **values, reporter=reporter)
+        return function(*values.pop(described.variadic, ()), **values, reporter=reporter)
     except StudyFinished as finished:
-        result: R = _result_class(function)(finished.folder)
+        result: R = get_type_hints(function)["return"](finished.folder)
         return result
     finally:
         _CALL.reset(token)
@@ -291,17 +287,6 @@ def check_run_folder(folder: Path | None) -> None:
     first = next((path for path in candidates if path.exists()), None)
     if first is not None and not first.is_dir():
         raise RunError(f"--run must be a folder, got {folder} ({first} is not a folder). Choose another one.")
-
-
-def _variadic(function: Callable[..., Any]) -> str:
-    """Return the name of the parameter that takes all arguments by position, or an empty string."""
-    parameters = inspect.signature(function).parameters.values()
-    return next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
-
-
-def _result_class(function: Callable[..., Any]) -> Callable[[Path], Any]:
-    result: Callable[[Path], Any] = get_type_hints(function)["return"]
-    return result
 
 
 @contextmanager

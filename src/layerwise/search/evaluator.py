@@ -184,7 +184,7 @@ class GraphEvaluator:
     def _held(self, key: tuple[int, int], batch: AnyBatch, way: Sequence[Stage], depth: int) -> _Parent:
         before = self._parents.pop(key, None)
         if before is None:
-            captured = self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
+            captured = self.stack.capture(**batch.inputs)
             before = _Parent(captured, (), [captured.state])
         else:
             self._bytes -= before.bytes

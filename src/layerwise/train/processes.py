@@ -40,9 +40,7 @@ def is_alone() -> bool:
 
 
 def use_own_accelerator() -> None:
-    """Compute on the accelerator of this process where torchrun started several on a machine; otherwise nothing."""
-    if is_alone():
-        return
+    """Compute on the accelerator of this process where torchrun started several on a machine."""
     import torch
 
     if torch.cuda.is_available():

@@ -148,17 +148,14 @@ def test_every_trained_model_goes_to_its_repository_once(hub: FakeHub, tmp_path:
     options = {"push": "org/it", "private": True, "model": "org/vit"}
     for created in (names, []):
         hub.calls.clear()
-        made = TrainedModels.to_push(options, models)
-        assert made is not None
-        made.publish(Silent())
+        TrainedModels.to_push(options, models).publish(Silent())
         assert [call["repo_id"] for kind, call in hub.calls if kind == "create_repo"] == created
         assert all(call["private"] for kind, call in hub.calls if kind == "create_repo")
     assert "README.md" in hub.files[names[1]]
-    assert TrainedModels.to_push({}, models) is None
     hub.files["org/other-shuffled-1"] = {"config.json"}
     with pytest.raises(CheckpointError, match="has a model already"):
         TrainedModels.to_push({"push": "org/other"}, models)
-    assert TrainedModels.to_push({"push": "org/other", "overwrite": True}, models) is not None
+    assert TrainedModels.to_push({"push": "org/other", "overwrite": True}, models).due()
 
 
 def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

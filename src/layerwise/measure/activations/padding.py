@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
-from layerwise.stack import Capture, Stack
+from layerwise.stack import Stack
 
 
 def side_by_side(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
@@ -41,13 +41,9 @@ def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
 
 
 def counted_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor], Tensor]:
-    captured = captured_batch(stack, batch)
+    captured = stack.capture(**batch.inputs)
     states = list(stack.states(plan, captured))
     return states, counted_tokens(captured.inputs, states[0])
-
-
-def captured_batch(stack: Stack, batch: AnyBatch) -> Capture:
-    return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
 
 
 def token_mean(state: Tensor, counted: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from layerwise.data.batches import IGNORED, AnyBatch, LabelledBatch
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.padding import captured_batch, check_finite, counted_tokens, some_windows
+from layerwise.measure.activations.padding import check_finite, counted_tokens, some_windows
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats import statistics
@@ -72,7 +72,7 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
     Raises `MeasureError` for a state or a loss that is not finite.
     """
     with torch.no_grad():
-        captured = captured_batch(stack, batch)
+        captured = stack.capture(**batch.inputs)
     gates: dict[Gate, Tensor] = {}
     state = captured.state.detach().requires_grad_()
     states = [state]

@@ -18,7 +18,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.measure.activations.padding import captured_batch, check_finite, counted_tokens
+from layerwise.measure.activations.padding import check_finite, counted_tokens
 from layerwise.measure.interventions.sweep_pieces import state_bytes
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.language.loss import WindowLoss, window_losses
@@ -60,7 +60,7 @@ class BatchWalk:
     def __init__(self, stack: Stack, batch: AnyBatch, graph: Graph, half: frozenset[Window]) -> None:
         self.stack = stack
         self.batch = batch
-        self.captured = captured_batch(stack, batch)
+        self.captured = stack.capture(**batch.inputs)
         state = self.captured.state
         self.half = torch.tensor([window in half for window in batch.windows], device=state.device)
         self.counted = counted_tokens(self.captured.inputs, state)

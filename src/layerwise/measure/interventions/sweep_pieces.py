@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
-from layerwise.measure.activations.padding import captured_batch
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.plan import Plan
 from layerwise.stack import Stack
@@ -65,7 +64,7 @@ def final_states(
     and without gradients.
     """
     names = [graph.names() for _, graph in work]
-    captured = [(captured_batch(stack, batch), graph) for batch, graph in work]
+    captured = [(stack.capture(**batch.inputs), graph) for batch, graph in work]
     walk: GraphExecutor | StreamedExecutor
     ends: Iterable[tuple[int, int | None, Tensor | None]]
     if stack.resident is None:
@@ -111,7 +110,7 @@ def _first_before(
 def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
     if not batches:
         return []
-    first = captured_batch(stack, batches[0]).state
+    first = stack.capture(**batches[0].inputs).state
     return [first.numel() * first.element_size() * batch.size // batches[0].size for batch in batches]
 
 

@@ -73,9 +73,9 @@ class EvalData:
 def tokenize(
     stack: Stack,
     corpus: Corpus,
-    *,
-    length: int | None = None,
     tokens: int | None = None,
+    length: int | None = None,
+    *,
     batch_tokens: int = BATCH_TOKENS,
     seed: int = 0,
 ) -> EvalData:

@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import captured_batch
 from layerwise.measure.language.evaluation_data import EvalData, minibatches, sample, split
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.recovery.damage import generator
@@ -192,7 +191,7 @@ class RecoveryTraining:
     def _reached(self, batches: Sequence[AnyBatch], layer: int) -> list[_Point]:
         points = []
         for batch in batches:
-            captured = captured_batch(self._copy, batch)
+            captured = self._copy.capture(**batch.inputs)
             state = captured.state
             for earlier in range(layer):
                 state = self._copy.apply(earlier, state, captured)

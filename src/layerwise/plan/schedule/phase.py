@@ -107,7 +107,6 @@ class Phase:
     # -- what is refused ----------------------------------------------------------------------------------------
 
     def refuse(self, message: str) -> NoReturn:
-        """Raise `PlanError` with the name of the phase before the message."""
         raise PlanError(f"phase {self.name}: {message}")
 
     def _check_rate(self) -> None:

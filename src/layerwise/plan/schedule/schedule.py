@@ -205,7 +205,6 @@ def _recast(phase: Phase, player: Mapping[int, int]) -> Phase:
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of a thing: `1 layer`, `2 layers`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 

@@ -30,10 +30,6 @@ class _Answers:
     everyone: list[Entries] = field(default_factory=list)
     threads: dict[int, list[Entries]] = field(default_factory=dict)
 
-    def now(self) -> Entries | None:
-        own = None if is_compiling() else self.threads.get(get_ident())
-        return own[-1] if own else self.everyone[-1] if self.everyone else None
-
 
 @contextmanager
 def entries(
@@ -73,8 +69,11 @@ def own_blocks(blocks: BlockList) -> Entries:
 
 def _listed(blocks: BlockList) -> Entries:
     answers: _Answers | None = vars(blocks).get(_KEY)
-    now = None if answers is None else answers.now()
-    return own_blocks(blocks) if now is None else now
+    if answers is None:
+        return own_blocks(blocks)
+    mine = None if is_compiling() else answers.threads.get(get_ident())
+    listed = mine or answers.everyone
+    return listed[-1] if listed else own_blocks(blocks)
 
 
 def _walked(blocks: BlockList, count: int | None = None) -> Entries:

@@ -68,18 +68,14 @@ def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[Non
 
 def inspecting(model: nn.Module, path: str, name: str) -> AbstractContextManager[None]:
     """Within the context only this thread may change blocks. Raises `ModelError` during a plan or capture."""
-    return _counted(model, path, name, "examine its layers", "examinations")
-
-
-def capturing(model: nn.Module, path: str, name: str, wish: str) -> AbstractContextManager[None]:
-    """Within the context the calling thread runs the model step by step; raises `ModelError` while it runs a plan."""
-    return _counted(model, path, name, wish, "captures")
+    return capturing(model, path, name, "examine its layers", "examinations")
 
 
 @contextmanager
-def _counted(
-    model: nn.Module, path: str, name: str, wish: str, kind: Literal["captures", "examinations"]
+def capturing(
+    model: nn.Module, path: str, name: str, wish: str, kind: Literal["captures", "examinations"] = "captures"
 ) -> Iterator[None]:
+    """Within the context the calling thread runs the model step by step; raises `ModelError` while it runs a plan."""
     with _CHANGED:
         used = _free(model, path, name, wish, captures=kind == "examinations")
         for key in used:

@@ -76,21 +76,17 @@ def choose_text_of_parts(
     text: object,
     corpus: Corpus,
     batch_tokens: int | None,
-    began: float,
 ) -> ChosenText:
-    """Return as much text as the minutes since `began` allow for the first of the candidates that they allow."""
-
-    def cut(tokens: int | None, length: int | None) -> EvalData:
-        size = batch_tokens or BATCH_TOKENS
-        return tokenize(first.stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=first.seed)
+    """Return as much text as the minutes of the call allow for the first of the candidates that they allow."""
 
     def count(parts: tuple[str, ...], data: EvalData) -> CostEstimate:
         return count_passes(settle(parts=parts, text=data))
 
     first = settle(parts=candidates[0], text=None)
+    cut = partial(tokenize, first.stack, corpus, batch_tokens=batch_tokens or BATCH_TOKENS, seed=first.seed)
     changed = [{"parts": list(parts)} if number else {} for number, parts in enumerate(candidates)]
     texts = [TimedText(first.stack, cut, partial(count, parts), first.stack.depth) for parts in candidates]
-    return choose_text(TextRequest.of_call(text), list(zip(changed, texts, strict=True)), corpus, began)
+    return choose_text(TextRequest.of_call(text), list(zip(changed, texts, strict=True)), corpus)
 
 
 def describe_run(

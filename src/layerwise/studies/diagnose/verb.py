@@ -131,7 +131,6 @@ def diagnose(
         raise OptionError(f"The options of the recovery require {spell('parts')} recovery.")
     if curve_tokens != CURVE_TOKENS and CURVE_PARTS.isdisjoint(chosen_parts):
         raise OptionError(f"{spell('curve_tokens')} requires {spell('parts')} {' or '.join(sorted(CURVE_PARTS))}.")
-    import time
 
     from layerwise.measure.interventions.ablation import refuse_shallow
     from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS
@@ -140,7 +139,7 @@ def diagnose(
     from layerwise.studies.diagnose import steps
     from layerwise.studies.diagnose.context import PartSettings
 
-    began, reporter = time.monotonic(), reporter or Silent()
+    reporter = reporter or Silent()
     corpus = None if batches is not None else open_corpus(text, str(model))
     stack = open_stack(
         model,
@@ -173,7 +172,7 @@ def diagnose(
         assert corpus is not None, "there is a text if there are no batches"
         smaller = steps.smaller_parts(chosen_parts, has_recovery=has_recovery, has_curves=curve_tokens != CURVE_TOKENS)
         with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
-            chosen = steps.choose_text_of_parts(settle, [chosen_parts, *smaller], text, corpus, batch_tokens, began)
+            chosen = steps.choose_text_of_parts(settle, [chosen_parts, *smaller], text, corpus, batch_tokens)
     settings = settle(parts=tuple(chosen.options.get("parts", chosen_parts)), text=chosen.data)
     manifest = steps.describe_run(settings, batch_tokens, all_layers=all_layers, recovery_layers=recovery_layers)
     tasks = steps.plan_parts(settings, chosen.seconds)

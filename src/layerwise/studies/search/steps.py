@@ -28,7 +28,7 @@ from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.continuations import continuations
-from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, tokenize
 from layerwise.plan import Plan, families
 from layerwise.plan.checks import source_name
 from layerwise.plan.sublayer import SUBLAYERS
@@ -37,7 +37,7 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import CONTINUATION
 from layerwise.results.selection import PRESENT
 from layerwise.runner.call import CallUnit, ExpectedWork
-from layerwise.runner.opening import cut_text, divided_sentence, open_stack, provenance
+from layerwise.runner.opening import divided_sentence, open_stack, provenance
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.runner.tasks import Remaining
@@ -168,7 +168,6 @@ def prepare(
     setting: Setting,
     size: int | None,
     compares_in_bfloat16: bool,
-    began: float,
 ) -> PreparedSearch:
     """Choose the text and how it is searched, and divide it.
 
@@ -177,14 +176,14 @@ def prepare(
         DataError: If there is too little text.
     """
     seed, request = requested.seed, TextRequest.of_call(text)
-    cut = partial(cut_text, stack, corpus, size or BATCH_TOKENS, seed)
+    cut = partial(tokenize, stack, corpus, batch_tokens=size or BATCH_TOKENS, seed=seed)
     with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
-        chosen = _choose_text(stack, requested, cut, request, corpus, began)
+        chosen = _choose_text(stack, requested, cut, request, corpus)
     second = None
     if second_text is not None:
         other = read_corpus(second_text)
         with waiting(reporter, f"tokenizing {other.name}"):
-            second = cut_text(stack, other, size or BATCH_TOKENS, seed, *chosen.amount(request))
+            second = tokenize(stack, other, *chosen.amount(request), batch_tokens=size or BATCH_TOKENS, seed=seed)
     parts = divided_text(chosen.data, seed)
     return PreparedSearch(
         stack=stack,
@@ -204,14 +203,13 @@ def _choose_text(
     cut: Callable[[int | None, int | None], EvalData],
     request: TextRequest,
     corpus: Corpus,
-    began: float,
 ) -> ChosenText:
     space = space_of(stack, requested, PlanPrices.of(stack), requested.counted_budget())
     candidates = []
     for changed in _list_smaller(requested, stack):
         cost = partial(whole_search, stack, requested.settled(**changed), space)
         candidates.append((changed, TimedText(stack, cut, cost, 1, SHARES["report"], FEWEST)))
-    return choose_text(request, candidates, corpus, began)
+    return choose_text(request, candidates, corpus)
 
 
 def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any]]:

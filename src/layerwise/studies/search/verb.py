@@ -120,7 +120,6 @@ def search(
     for name, is_given in (("phase", phase != "prefill"), ("batch", batch != 1), ("context", context != CONTEXT)):
         if is_given and not is_timed:
             raise OptionError(f"{spell(name)} requires {spell('latency')}, or a {spell('budget')} of ms.")
-    import time
 
     from layerwise.measure.cost.pass_time import Setting
     from layerwise.runner.opening import open_corpus, open_stack, size_row
@@ -128,7 +127,7 @@ def search(
     from layerwise.studies.search import steps
     from layerwise.studies.search.losses import LossesUnit
 
-    began, reporter = time.monotonic(), reporter or Silent()
+    reporter = reporter or Silent()
     corpus = open_corpus(text, str(model))
     stack = open_stack(
         model,
@@ -152,7 +151,6 @@ def search(
         setting=Setting(phase, batch, context),
         size=batch_tokens,
         compares_in_bfloat16=dtype == "auto" and steps.may_use_bfloat16(stack),
-        began=began,
     )
     described = RunDescription(
         manifest=steps.describe_run(prepared, batch_tokens),

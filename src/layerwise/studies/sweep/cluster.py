@@ -83,32 +83,12 @@ class SweepTasks:
 
 
 @contextmanager
-def workers_on(
-    address: str | None,
-    workers: int | None,
-    shared: SharedModel,
-    accelerators: bool,
-    reporter: Reporter,
-) -> Iterator[SweepTasks | None]:
-    """Compute on a cluster within the context; without an address in this process."""
-    tasks = None if address is None else SweepTasks(address, workers, shared, accelerators, reporter)
-    try:
-        yield tasks
-    finally:
-        if tasks is not None:
-            tasks.close()
-
-
-@contextmanager
-def one_thread(address: str | None) -> Iterator[None]:
-    """Compute with one thread within the context if there is a cluster.
+def one_thread(address: str) -> Iterator[None]:
+    """Compute with one thread within the context, as every worker of the cluster does.
 
     Raises:
         SwarmError: Without Ray, and for an invalid address.
     """
-    if address is None:
-        yield
-        return
     check_address(address)
     require_ray()
     before = torch.get_num_threads()
@@ -119,10 +99,8 @@ def one_thread(address: str | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def planned_workers(address: str | None, workers: int | None) -> int | None:
-    """Return how many pieces are computed at a time; None if only a cluster knows."""
-    if address is None:
-        return None
+def planned_workers(address: str, workers: int | None) -> int | None:
+    """Return how many pieces are computed at a time; None if only the cluster knows."""
     return workers or (available_processors() if address == "local" else None)
 
 

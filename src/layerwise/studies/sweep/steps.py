@@ -18,14 +18,14 @@ from layerwise.measure.interventions.sweep import (
     streaming_of,
     with_identity,
 )
-from layerwise.measure.language.evaluation_data import BATCH_TOKENS, WINDOW, EvalData, refuse_too_little
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS, WINDOW, EvalData, refuse_too_little, tokenize
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats.effects import describe_test
 from layerwise.page.text.wording import counted
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
-from layerwise.runner.opening import cut_text, folder_of, provenance, task_digest
+from layerwise.runner.opening import folder_of, provenance, task_digest
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import describe_data, describe_model, describe_streaming
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
@@ -86,13 +86,12 @@ def prepare(
     size: int | None,
     similarity: bool,
     seed: int,
-    began: float,
 ) -> PreparedSweep:
     """Choose the plans, the text and the batch size; `size` is the number of tokens in a batch if it was given."""
     if size is None:
         plans = list_plans(stack, options)[2]
         size = BATCH_TOKENS if request.is_shared else batch_tokens(stack, plans, request.max_length or WINDOW)
-    cut = partial(cut_text, stack, corpus, size, seed)
+    cut = partial(tokenize, stack, corpus, batch_tokens=size, seed=seed)
     choices = [options]
     if options.families == DEFAULT_FAMILIES:
         choices += [replace(options, families=families) for families in FEWER_FAMILIES]
@@ -102,7 +101,7 @@ def prepare(
         cost = partial(_estimate_cost, stack, plans, _count_compared(stack, members) if similarity else 0)
         changes = {} if choice is options else {"families": list(choice.families)}
         candidates.append((changes, TimedText(stack, cut, cost, len(plans) - 1)))
-    chosen = choose_text(request, candidates, corpus, began)
+    chosen = choose_text(request, candidates, corpus)
     refuse_too_little(chosen.data)
     if "families" in chosen.options:
         options = replace(options, families=tuple(chosen.options["families"]))
@@ -130,7 +129,7 @@ def resume_batch_size(
     recorded = _read_batch_tokens(folder, manifest)
     if recorded in (None, prepared.batch_tokens) or values.get("overwrite"):
         return prepared
-    text = cut_text(stack, corpus, recorded, seed, *prepared.chosen.amount(request))
+    text = tokenize(stack, corpus, *prepared.chosen.amount(request), batch_tokens=recorded, seed=seed)
     return replace(prepared, batch_tokens=recorded, chosen=replace(prepared.chosen, data=text))
 
 

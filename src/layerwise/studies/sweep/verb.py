@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -161,9 +161,9 @@ def sweep(
     from layerwise.studies.sweep.benchmarks import BenchmarksTask, load_benchmarks
     from layerwise.studies.sweep.tasks import ContinuationsTask, LossesTask, SimilarityTask
 
-    began, reporter = time.monotonic(), reporter or Silent()
-    with cluster.one_thread(ray):
-        corpus = None if batches is not None else open_corpus(text, str(model))
+    reporter = reporter or Silent()
+    with nullcontext() if ray is None else cluster.one_thread(ray):
+        corpus = None if batches is not None else open_corpus(text, model)
         opening: dict[str, Any] = {
             "device": device,
             "dtype": dtype,
@@ -189,7 +189,6 @@ def sweep(
                     size=batch_tokens,
                     similarity=similarity,
                     seed=seed,
-                    began=began,
                 )
         describe = partial(
             steps.describe_run,
@@ -237,7 +236,7 @@ def sweep(
         description = RunDescription(
             manifest=manifest,
             lines=[
-                *steps.describe_work(stack, prepared, cluster.planned_workers(ray, workers)),
+                *steps.describe_work(stack, prepared, None if ray is None else cluster.planned_workers(ray, workers)),
                 *(benchmarks.describe() if benchmarks is not None else ()),
                 *(f"note: {note}" for note in prepared.left_out),
             ],
@@ -246,7 +245,9 @@ def sweep(
         )
         with start_run(description) as study:
             shared = cluster.SharedModel(model if isinstance(model, str | Path) else stack, opening, manifest)
-            with cluster.workers_on(ray, workers, shared, manifest.device == "cuda", reporter) as runner:
+            on_cuda = manifest.device == "cuda"
+            runner = None if ray is None else cluster.SweepTasks(ray, workers, shared, on_cuda, reporter)
+            with nullcontext() if runner is None else closing(runner):
                 failures = study.execute(replace(losses, runner=runner))
                 if has_states:
                     study.execute(similar)

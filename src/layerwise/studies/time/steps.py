@@ -22,7 +22,6 @@ TIME_ROUND = "time_round"
 
 
 def find_settings(stack: Stack, batch: int, context: int) -> tuple[Setting, ...]:
-    """Return the settings to time: a prompt, and the token after it if the model keeps a cache."""
     prefill, decode = (Setting(phase, batch, context) for phase in PHASES)
     try:
         with evaluating(stack.model), torch.inference_mode():
@@ -33,7 +32,6 @@ def find_settings(stack: Stack, batch: int, context: int) -> tuple[Setting, ...]
 
 
 def describe_settings(stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], rounds: int) -> list[str]:
-    """Describe the work in sentences."""
     lines = [f"{len(plans)} plans in turns, {rounds} rounds; {'; '.join(map(str, settings))}"]
     if len(settings) < len(PHASES):
         lines.append(f"{stack.source.name} keeps no cache, so it has no decode phase")
@@ -64,7 +62,6 @@ def describe_run(
 def plan_rounds(
     stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], *, rounds: int, graphs: bool, seed: int
 ) -> RoundsUnit[int]:
-    """Return the task that times all plans in every round."""
     time_plans = partial(round_times, stack, graphs=graphs, seed=seed)
 
     def time_one_round(number: int) -> Iterator[Score]:
