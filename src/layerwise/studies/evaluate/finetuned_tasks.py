@@ -264,24 +264,18 @@ def store_summary(
 
 
 def _scales(stored: Rows, tasks: Sequence[ClassificationTask]) -> dict[str, ChanceScale]:
-    scales = {}
-    for task in tasks:
-        of = stored.where(task=task.name, metric=task.metric)
-        trained, chance = of.one(against=None), of.one(against=CHANCE)
-        if trained is not None and chance is not None and (scale := chance_scale(trained, chance)) is not None:
-            scales[task.name] = scale
-    return scales
+    trained, chance = _find_scores(stored, tasks), _find_scores(stored, tasks, CHANCE)
+    scales = {name: chance_scale(row, chance[name]) for name, row in trained.items() if name in chance}
+    return {name: scale for name, scale in scales.items() if scale is not None}
 
 
 def _summarize(stored: Rows, tasks: Sequence[ClassificationTask], scales: Mapping[str, ChanceScale]) -> list[Score]:
-    scores, chances = (
-        {
-            task.name: row
-            for task in tasks
-            if (row := stored.one(task=task.name, metric=task.metric, against=against)) is not None
-        }
-        for against in (None, CHANCE)
-    )
+    scores = _find_scores(stored, tasks)
     if len(scores) < len(tasks):
         return []
-    return [*summary_rows(scores, chances), *normalised_rows(scores, scales)]
+    return [*summary_rows(scores, _find_scores(stored, tasks, CHANCE)), *normalised_rows(scores, scales)]
+
+
+def _find_scores(stored: Rows, tasks: Sequence[ClassificationTask], against: str | None = None) -> dict[str, Score]:
+    rows = {task.name: stored.one(task=task.name, metric=task.metric, against=against) for task in tasks}
+    return {name: row for name, row in rows.items() if row is not None}
