@@ -142,14 +142,7 @@ def _windows(
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
-    splits = splits_of(
-        stack.tokenizer,
-        division.name,
-        division.parts,
-        length=length,
-        positions=positions,
-        objective=objective_of(stack),
-    )
+    splits = splits_of(stack.tokenizer, division, length=length, positions=positions, objective=objective_of(stack))
     return splits, length
 
 

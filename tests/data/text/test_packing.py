@@ -15,6 +15,7 @@ from conftest import tiny_llama
 from layerwise.data.batches import IGNORED
 from layerwise.data.splits import SPLITS, Splits
 from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.division import Division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.packing import FILL, PackedWindows, packed
@@ -122,8 +123,8 @@ def documents(count: int, name: str = "text") -> tuple[Document, ...]:
     return tuple(Document(f"{name}/{n}", f"{name} number {n}") for n in range(count))
 
 
-def splits(given: tuple[Document, ...], length: int = 9) -> Splits:
-    return splits_of(TOKENIZER, "notes", dict.fromkeys(SPLITS, given), length=length)
+def splits(given: tuple[Document, ...], length: int = 9, **options: Any) -> Splits:
+    return splits_of(TOKENIZER, Division("notes", dict.fromkeys(SPLITS, given)), length=length, **options)
 
 
 def train(count: int, length: int) -> TokenWindows:
@@ -134,11 +135,12 @@ def train(count: int, length: int) -> TokenWindows:
 
 def test_documents_stay_in_their_parts_and_the_digest_knows_them() -> None:
     parts = {split: documents(4, split) for split in SPLITS}
-    found = splits_of(TOKENIZER, "mine", parts, length=8)
+    found = splits_of(TOKENIZER, Division("mine", parts), length=8)
     assert (found.name, found.pad_id) == ("mine", TOKENIZER.pad_token_id)
     for split in SPLITS:
         assert {each.document for each in getattr(found, split).windows} == {each.id for each in parts[split]}
-    swapped = splits_of(TOKENIZER, "mine", {**parts, "train": parts["test"], "test": parts["train"]}, length=8)
+    other = {**parts, "train": parts["test"], "test": parts["train"]}
+    swapped = splits_of(TOKENIZER, Division("mine", other), length=8)
     assert found.digest != swapped.digest
 
 
@@ -168,7 +170,7 @@ def test_a_model_of_transformers_computes_the_loss_of_the_scored_tokens() -> Non
 
 def test_masked_models_are_refused() -> None:
     with pytest.raises(DataError, match=r"\.\.\.ForCausalLM"):
-        splits_of(TOKENIZER, "x", dict.fromkeys(SPLITS, documents(3)), length=64, objective="masked_token")
+        splits(documents(3), objective="masked_token")
 
 
 @given(st.integers(2, 9), st.integers(1, 12))

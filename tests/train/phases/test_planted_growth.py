@@ -86,8 +86,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def splits() -> Splits:
-    text = corpus()
-    return splits_of(character_tokenizer(), text.name, division(text).parts, length=1 + LENGTH)
+    return splits_of(character_tokenizer(), division(corpus()), length=1 + LENGTH)
 
 
 def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from layerwise.data.demo import python_stdlib, skills
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.division import divided
+from layerwise.data.text.division import Division, divided
 from layerwise.data.text.documents import Document, excerpt
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def demo_text_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, lengt
     seen = demo_corpus("train", texts=DEMO_TEXTS, questions=DEMO_QUESTIONS, seed=seed)
     train, validation = divided(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
-    return splits_of(tokenizer, "demo", parts, length=length)
+    return splits_of(tokenizer, Division("demo", parts), length=length)
 
 
 def _excerpts(split: str, characters: int, draw: Random) -> list[Document]:

@@ -5,7 +5,7 @@ Each document is cut into windows as everywhere else (`layerwise.data.text.token
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.batches import labelled, row_of
 from layerwise.data.splits import Example, Examples, Splits, digest
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.documents import Document, joined
+from layerwise.data.text.division import Division
+from layerwise.data.text.documents import joined
 from layerwise.data.text.packing import packed
 from layerwise.data.text.tokenizer import masking_id
 from layerwise.data.text.tokens import Objective, Window, masked, windows
@@ -60,14 +61,13 @@ class MaskedWindows(Examples):
 
 def splits_of(
     tokenizer: PreTrainedTokenizerBase,
-    name: str,
-    parts: Mapping[str, Sequence[Document]],
+    text: Division,
     *,
     length: int,
     positions: int | None = None,
     objective: Objective = "next_token",
 ) -> Splits:
-    """Return divided documents, `parts` by the names in `SPLITS`, as windows of `length` tokens; joins parts of a text.
+    """Return the splits of a divided text as windows of `length` tokens; joins parts of a document.
 
     Raises `DataError` for a masked-token objective, and as `layerwise.data.text.tokens.windows` does.
     """
@@ -76,13 +76,12 @@ def splits_of(
             "texts are prepared for models that predict the next token, and this one fills in masked tokens: "
             "give a model of the ...ForCausalLM kind"
         )
-    return _cut(tokenizer, name, parts, lambda _, cut: TokenWindows(cut), length=length, positions=positions)
+    return _cut(tokenizer, text, lambda _, cut: TokenWindows(cut), length=length, positions=positions)
 
 
 def masked_splits_of(
     tokenizer: PreTrainedTokenizerBase,
-    name: str,
-    parts: Mapping[str, Sequence[Document]],
+    text: Division,
     *,
     length: int,
     positions: int | None = None,
@@ -95,8 +94,7 @@ def masked_splits_of(
     mask = masking_id(tokenizer)
     return _cut(
         tokenizer,
-        name,
-        parts,
+        text,
         lambda split, cut: MaskedWindows(cut, mask, redrawn=split == "train"),
         length=length,
         positions=positions,
@@ -107,23 +105,22 @@ def masked_splits_of(
 
 def _cut(
     tokenizer: PreTrainedTokenizerBase,
-    name: str,
-    parts: Mapping[str, Sequence[Document]],
+    text: Division,
     examples: Callable[[str, Sequence[Window]], Examples],
     **options: Any,
 ) -> Splits:
     cut = {
-        split: examples(split, windows(Corpus(name, joined(documents)), tokenizer, **options))
-        for split, documents in parts.items()
+        split: examples(split, windows(Corpus(text.name, joined(documents)), tokenizer, **options))
+        for split, documents in text.parts.items()
     }
     rows = (
         (split, document.task, f"{document.answer_start}/{document.text}".encode())
-        for split, documents in parts.items()
+        for split, documents in text.parts.items()
         for document in documents
     )
     pad = tokenizer.pad_token_id
     return Splits(
-        name, digest(rows), cut["train"], cut["validation"], cut["test"], pad_id=pad if isinstance(pad, int) else 0
+        text.name, digest(rows), cut["train"], cut["validation"], cut["test"], pad_id=pad if isinstance(pad, int) else 0
     )
 
 

@@ -215,6 +215,4 @@ def read_healing_splits(
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = data.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
-    return masked_splits_of(
-        stack.tokenizer, division.name, division.parts, length=length, positions=positions, seed=seed
-    )
+    return masked_splits_of(stack.tokenizer, division, length=length, positions=positions, seed=seed)

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.splits import Examples, Splits
 from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.division import Division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.tokenizer import load_tokenizer
@@ -178,7 +179,7 @@ def open_task(
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = data.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
-    splits, left_out = _splits(stack, division.name, division.parts, length)
+    splits, left_out = _splits(stack, division, length)
     pretrained = pretrained and not from_scratch
     usual = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
     return GrowthTask(
@@ -221,11 +222,11 @@ def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBa
         return None
 
 
-def _splits(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], length: int) -> tuple[Splits, float]:
+def _splits(stack: Stack, text: Division, length: int) -> tuple[Splits, float]:
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
-    splits = splits_of(stack.tokenizer, name, parts, length=length, positions=positions, objective=objective_of(stack))
+    splits = splits_of(stack.tokenizer, text, length=length, positions=positions, objective=objective_of(stack))
     train = windows_of(splits.train)
     kept = whole(train, length)
     tokens = sum(len(window.ids) for window in train.windows)
