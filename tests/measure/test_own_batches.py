@@ -92,7 +92,9 @@ def test_a_sweep_and_a_diagnosis_of_own_batches_equal_an_own_loop(
     assert ("own batches (by distance, not nats)" in page) == (metric is not None)
 
 
-def test_what_is_no_batch_is_refused_with_what_to_pass(net: Net, batches: list[dict[str, Tensor]]) -> None:
+def test_what_is_no_batch_is_refused_with_what_to_pass(
+    net: Net, batches: list[dict[str, Tensor]], tmp_path: Path
+) -> None:
     stack: Stack = layerwise.load(net)
     for given, message in (
         ([], "at least one batch, got none"),
@@ -103,7 +105,7 @@ def test_what_is_no_batch_is_refused_with_what_to_pass(net: Net, batches: list[d
     ):
         with pytest.raises(DataError, match=message):
             own_batches(stack, given)  # type: ignore[arg-type]
-    call = {"batches": batches, "reporter": Silent()}
+    call = {"batches": batches, "reporter": Silent(), "run": tmp_path / "run"}
     with pytest.raises(MeasureError, match=r"one number per row, shape \(20,\), got \(20, 3\)"):
         layerwise.sweep(stack, metric=lambda outputs, batch: outputs, families=("leave_one_out",), **call)
     with pytest.raises(MeasureError, match=r"parts must be some of deltas, .* got proxies"):
