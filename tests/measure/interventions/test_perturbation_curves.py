@@ -107,9 +107,9 @@ SET = (2, 3)
 
 
 def test_the_set_costs_little_one_by_one_and_has_two_layers_at_least() -> None:
-    assert redundant_layers({0: 2.0, 1: 0.1, 2: 0.05, 3: 0.01, 4: 0.3, 5: 1.0}) == (1, 2, 3)
-    assert redundant_layers({0: 2.0, 1: 0.9, 2: 0.5, 3: 0.6}) == (2, 3)
-    assert redundant_layers({0: 2.0, 1: -0.1, 2: 0.0, 3: 0.05}) == (1, 2), "two layers are always left"
+    assert redundant_layers({0: 2.0, 1: 0.1, 2: 0.05, 3: 0.01, 4: 0.3, 5: 1.0}, 4) == (1, 2, 3)
+    assert redundant_layers({0: 2.0, 1: 0.9, 2: 0.5, 3: 0.6}, 2) == (2, 3)
+    assert redundant_layers({0: 2.0, 1: -0.1, 2: 0.0, 3: 0.05}, 2) == (1, 2)
 
 
 def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, reading: EvalData) -> None:

@@ -25,7 +25,7 @@ from layerwise.stack import Stack, load
 from layerwise.studies.diagnose import parts as module
 from layerwise.studies.diagnose.context import TIMES, PartSettings
 from layerwise.studies.diagnose.part_names import DEFAULT_PARTS, RECOVERY_STEPS, WITHIN_MINUTES, order_parts
-from layerwise.studies.diagnose.steps import describe_run, describe_work, plan_parts, smaller_parts
+from layerwise.studies.diagnose.steps import PartTask, describe_run, describe_work, smaller_parts
 from measure.planted_models import own_text, planted
 from studies.test_runner import Recorder
 
@@ -71,7 +71,7 @@ def carried_out(
 ) -> tuple[list[Score], dict[str, list[str]]]:
     manifest = describe_run(settings, None, all_layers=False, recovery_layers=())
     with Run.resume_or_create(folder, manifest) as run:
-        for task in plan_parts(settings, None):
+        for task in (PartTask(part, settings) for part in settings.parts):
             task.carry_out(TaskSession(folder, reporter or Silent(), run))
         notes: dict[str, list[str]] = {}
         for note in run.store.notes():
@@ -188,7 +188,7 @@ def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: 
 
 def test_a_finished_part_is_not_carried_out_again(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
     settings = settle(stack, reading, ("ablation", "deltas"))
-    (ablation, deltas) = plan_parts(settings, None)
+    ablation, deltas = (PartTask(part, settings) for part in settings.parts)
     assert deltas.remaining(tmp_path, None) is None, "it compares weights alone"
     assert ablation.remaining(tmp_path, None) is not None
     carried_out(tmp_path / "run", settings)

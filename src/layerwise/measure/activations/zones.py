@@ -250,7 +250,7 @@ def _least(table: Numbers, count: int) -> tuple[Numbers, list[Numbers]]:
     for zone in range(1, count):
         through = np.full((many, states + 1), np.inf)
         begins = np.zeros((many, states + 1), dtype=int)
-        shortest = _shortest(zone, count)
+        shortest = 1 if zone in (0, count - 1) else 2
         for stop in range(zone, states + 1):
             starts = np.arange(0, stop - shortest + 1)
             if starts.size:
@@ -260,7 +260,3 @@ def _least(table: Numbers, count: int) -> tuple[Numbers, list[Numbers]]:
         least = through
         choices.append(begins)
     return least[:, states], choices
-
-
-def _shortest(zone: int, count: int) -> int:
-    return 1 if zone in (0, count - 1) else 2

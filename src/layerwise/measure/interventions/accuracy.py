@@ -119,7 +119,9 @@ def predictions_of(
         with under():
             states, output = head.states(inputs)
         return _summed(targets, head.losses(states, output, inputs["input_ids"], targets))
-    rows = max(1, max(1, CHUNK // _vocabulary(model)) // labels.shape[1])
+    config: Any = getattr(model, "config", None)
+    vocabulary = 1 if config is None else int(config.get_text_config().vocab_size)
+    rows = max(1, max(1, CHUNK // vocabulary) // labels.shape[1])
     parts = []
     with under():
         for start in range(0, len(labels), rows):
@@ -160,11 +162,6 @@ def _summed(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
         np.add.at(nats, rows.cpu().numpy(), _numbers(nll))
         np.add.at(hits, rows.cpu().numpy(), _numbers(hit))
     return Predictions(hits, None, nats, _numbers((targets != IGNORED).sum(dim=1)))
-
-
-def _vocabulary(model: nn.Module) -> int:
-    config: Any = getattr(model, "config", None)
-    return 1 if config is None else int(config.get_text_config().vocab_size)
 
 
 def joined(parts: Sequence[Predictions]) -> Predictions:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from layerwise.data.suites.minimal_pairs import MinimalPair
 from layerwise.measure.language.minimal_pairs import mean_accuracies, paradigm_rows, preferred
 from layerwise.measure.stats.estimate import SampleEstimate, satterthwaite
-from layerwise.measure.stats.statistics import Numbers, holm
+from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.plan import EdgeCut, LayerWeights
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, RANDOM
@@ -93,13 +93,14 @@ def edge_cut_rows(
             rows += _accuracies(pairs, values, groups, against=against, **of)
     changes = np.stack([margins[edges] - whole for edges in left])
     for name, own in groups.items():
-        chosen = estimate_means(changes[:, own], [pair.paradigm for pair, kept in zip(pairs, own, strict=True) if kept])
+        paradigms = [pair.paradigm for pair, kept in zip(pairs, own, strict=True) if kept]
+        chosen = estimate_means(changes[:, own], paradigms)
         mde = chosen.detectable(len(cuts) * (1 if name == ALL else max(1, len(groups) - 1))).tolist()
         for at, (cut, each, p) in enumerate(zip(cuts, chosen.each(), chosen.p().tolist(), strict=True)):
             about: dict[str, Any] = {"task": name, "condition": cut.text, "suite": suite, "documents": int(own.sum())}
             rows.append(Score(EDGES, "margin", *each.row(), p, mde=mde[at], **about))
             drawn = np.stack([margins[edges] - whole for edges in random[len(left[at])]])
-            rows.append(_random_row(_means(drawn[:, own], pairs, own), each.value, about))
+            rows.append(_random_row(estimate_means(drawn[:, own], paradigms).value, each.value, about))
     return _corrected(rows)
 
 
@@ -148,11 +149,6 @@ def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> SampleEstimate
     return SampleEstimate.student(means.mean(axis=0), np.sqrt(variance), satterthwaite(variance, squares))
 
 
-def _means(changes: Numbers, pairs: Sequence[MinimalPair], own: NDArray[np.bool_]) -> Numbers:
-    names = np.array([pair.paradigm for pair in pairs])[own]
-    return np.stack([changes[:, names == name].mean(axis=1) for name in dict.fromkeys(names.tolist())]).mean(axis=0)
-
-
 def _random_row(drawn: Numbers, value: float, of: Mapping[str, Any]) -> Score:
     low, high = float(drawn.min()), float(drawn.max())
     least = min(int((drawn <= value).sum()), int((drawn >= value).sum()))
@@ -163,11 +159,11 @@ def _random_row(drawn: Numbers, value: float, of: Mapping[str, Any]) -> Score:
 def _corrected(rows: Sequence[Score]) -> list[Score]:
     result = list(rows)
     for of_all in (True, False):
-        tested = [
-            (at, row.p)
+        tested = {
+            at: row.p
             for at, row in enumerate(rows)
-            if row.metric == "margin" and row.against is None and (row.task == ALL) == of_all and row.p is not None
-        ]
-        for (at, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
-            result[at] = replace(rows[at], p_adjusted=float(p))
+            if row.metric == "margin" and row.against is None and (row.task == ALL) == of_all
+        }
+        for at, p in holm_by_key(tested).items():
+            result[at] = replace(rows[at], p_adjusted=p)
     return result

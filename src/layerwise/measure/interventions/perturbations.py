@@ -119,11 +119,8 @@ class Perturbations:
         return moved
 
     def _decomposed(self, layer: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
-        factors = {}
-        for name, weight in self._matrices(layer).items():
-            left, values, right = torch.linalg.svd(weight.flatten(0, -2), full_matrices=False)
-            factors[name] = (left, values, right)
-        return factors
+        weights = self._matrices(layer).items()
+        return {name: tuple(torch.linalg.svd(weight.flatten(0, -2), full_matrices=False)) for name, weight in weights}
 
     def _predicted(self, layer: int) -> Weights | None:
         try:

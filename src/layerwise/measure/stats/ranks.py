@@ -71,7 +71,8 @@ def rank_correlation(
         return None
     if given is not None:
         held = centred_ranks(given)
-        ranks = [_less_line(each, held) for each in ranks]
+        squares = float(held @ held)
+        ranks = [each if squares == 0 else each - held * (each @ held / squares) for each in ranks]
         if any(np.ptp(each) < ROUNDING for each in ranks):
             return RankCorrelation(0.0, *fisher_interval(0.0, freedom), p=1.0, null_low=0.0, null_high=0.0)
     unit = [each / np.linalg.norm(each) for each in ranks]
@@ -95,8 +96,3 @@ def fisher_interval(value: float, freedom: int) -> tuple[float, float]:
     middle = np.arctanh(np.clip(value, -NEARLY_ONE, NEARLY_ONE))
     reach = special.ndtri(0.975) * np.sqrt((1 + value**2 / 2) / freedom)
     return float(min(value, np.tanh(middle - reach))), float(max(value, np.tanh(middle + reach)))
-
-
-def _less_line(ranks: Numbers, held: Numbers) -> Numbers:
-    squares = float(held @ held)
-    return ranks if squares == 0 else ranks - held * (ranks @ held / squares)

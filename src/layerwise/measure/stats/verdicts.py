@@ -23,7 +23,7 @@ from scipy.special import stdtr
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.estimate import POWER, SampleEstimate, student, unskewed
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, arrange
-from layerwise.measure.stats.statistics import ALPHA, holm, minimum_detectable_effect
+from layerwise.measure.stats.statistics import ALPHA, holm_by_key, minimum_detectable_effect
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified, unit_pieces
 from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
@@ -165,10 +165,8 @@ class HarmTest:
 
 def confirmed(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]:
     """The candidates whose effect on fresh text is below 0 too, one-sided, at `ALPHA` over all of them (Holm)."""
-    if not candidates:
-        return frozenset()
-    adjusted = holm([float(effect.p_below()) for effect in candidates.values()])
-    return frozenset(layer for layer, p in zip(candidates, adjusted, strict=True) if p < ALPHA)
+    adjusted = holm_by_key({layer: float(effect.p_below()) for layer, effect in candidates.items()})
+    return frozenset(layer for layer, p in adjusted.items() if p < ALPHA)
 
 
 def refuse_too_little(grid: Grid) -> None:

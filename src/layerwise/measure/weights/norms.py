@@ -64,13 +64,9 @@ def effective_rank(matrix: Tensor) -> float:
     >>> round(effective_rank(torch.eye(8, dtype=torch.float64)), 6)
     8.0
     """
-    values = _eigenvalues(matrix)
-    shares = values.sqrt() / values.sqrt().sum()
-    return math.exp(-float(torch.xlogy(shares, shares).sum()))
-
-
-def _eigenvalues(matrix: Tensor) -> Tensor:
     square = matrix.T @ matrix if len(matrix) >= matrix.shape[1] else matrix @ matrix.T
     values = torch.linalg.eigvalsh(square)
     # Rounding leaves zero eigenvalues slightly off zero, on either side.
-    return values.where(values > 1e-12 * values[-1], 0.0)
+    values = values.where(values > 1e-12 * values[-1], 0.0)
+    shares = values.sqrt() / values.sqrt().sum()
+    return math.exp(-float(torch.xlogy(shares, shares).sum()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from layerwise.page.data import ReportData, concluded, skipped
@@ -362,7 +361,10 @@ def _of_treatment(rows: Rows, treatment: tuple[str, str]) -> Rows:
 def judge_only_scaling_survives(data: ReportData) -> Finding | None:
     """Compare each way to change weights with scaling, at equal relative size and at its largest size."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim="scaling", amount=None)
-    equal, unequal = (_read_strategies(rows, size) for size in ("equal", "unequal"))
+    equal, unequal = (
+        {label(name): Estimate.read(row) for name, row in sorted(rows.where(metric=size).along("condition").items())}
+        for size in ("equal", "unequal")
+    )
     if not equal:
         return None
     at, at_largest = (
@@ -399,10 +401,6 @@ def judge_only_scaling_survives(data: ReportData) -> Finding | None:
             "metric 4",
         ),
     )
-
-
-def _read_strategies(rows: Rows, size: str) -> Mapping[str, Estimate]:
-    return {label(name): Estimate.read(row) for name, row in sorted(rows.where(metric=size).along("condition").items())}
 
 
 def _describe_joint_scaling(data: ReportData) -> str:

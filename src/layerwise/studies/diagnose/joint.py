@@ -63,27 +63,16 @@ ADDITIVITY: Mapping[str, Statistic] = {
 """The four numbers of a set: the first effect is its joint one, the others those of its layers."""
 
 
-def chosen_size(ranking: Mapping[int, float], most: int) -> int:
-    """How many layers of least effect add up to less than `SURVIVES`: at least two, at most `most`.
+def redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
+    """Choose the most layers whose effects in `ranking` sum to less than `SURVIVES`: at least 2, at most `most`.
 
-    >>> chosen_size({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
-    3
-    """
-    sums = list(itertools.accumulate(sorted(ranking.values())))
-    return max([2, *(count for count, total in enumerate(sums[:most], start=1) if total < SURVIVES)])
-
-
-def redundant_layers(ranking: Mapping[int, float]) -> tuple[int, ...]:
-    """Of `ranking`, layer to what skipping it costs, the largest set that costs little one by one; two at least.
-
-    >>> redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5})
+    >>> redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
     (1, 2, 3)
     """
-    return least_effective(ranking, max(2, len(ranking) - 2))
-
-
-def least_effective(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
-    return tuple(sorted(sorted(ranking, key=ranking.__getitem__)[: chosen_size(ranking, most)]))
+    layers = sorted(ranking, key=ranking.__getitem__)
+    sums = itertools.accumulate(ranking[layer] for layer in layers[:most])
+    size = max([2, *(count for count, total in enumerate(sums, start=1) if total < SURVIVES)])
+    return tuple(sorted(layers[:size]))
 
 
 def random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
@@ -159,7 +148,8 @@ def scaling(effects: ArmEffects) -> list[Score]:
             if shared := sorted(own.keys() & theirs.keys()):
                 chosen = [*(own[layer] for layer in shared), *(theirs[layer] for layer in shared)]
                 drawn = effects.resampled(part, chosen)
-                rows.append(drawn.row(SCALING, kind, _median_excess, condition=name, **_corrected(len(rivals))))
+                level, power = 1 - 0.05 / len(rivals), 1 - 0.2 / len(rivals)
+                rows.append(drawn.row(SCALING, kind, _median_excess, condition=name, level=level, power=power))
     return rows
 
 
@@ -181,10 +171,6 @@ def joint_manipulation(effects: ArmEffects, ranking: Mapping[int, float], layers
         rows += drawn.rows(JOINT, ADDITIVITY, condition=name, amount=size)
     rows.append(Score(CONTRAST, "layers", float(len(layers)), claim=JOINT))
     return rows + [Score(CONTRAST, "member", ranking[layer], claim=JOINT, layer=layer) for layer in layers]
-
-
-def _corrected(rivals: int) -> dict[str, float]:
-    return {"level": 1 - 0.05 / rivals, "power": 1 - 0.2 / rivals}
 
 
 def _median_excess(effects: Numbers) -> Numbers:

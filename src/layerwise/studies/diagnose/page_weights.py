@@ -48,10 +48,9 @@ def _at_lag_one(data: ReportData) -> list[Score]:
 
 
 def lag_structure(data: ReportData) -> Iterator[str]:
-    """What the correlation at lag 1 shows beside random orders, over all types or over the first."""
-    types = (None, *data.rows.where(measure=vocab.DELTAS, metric="correlation").axis("part"))
+    """What the correlation at lag 1 shows beside random orders, over all types."""
     for kind, words in LAG_STRUCTURE.items():
-        row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=types[0])
+        row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=None)
         if row is not None:
             away = SIGNED.text(row)
             yield f"Verdict over {EVERY}: {words}. Lag 1, norms divided out, beside random orders: {away}."

@@ -110,7 +110,7 @@ def _manipulation(context: PartContext) -> None:
     context.store_contrast(joint.SCALING, joint.scaling(_effects(context)))
     # Curves are measured on the short text: what chooses the layers is measured on the rest, where there is any.
     ranking = _skip_effects(context, context.text, without=text.cells)
-    layers = joint.redundant_layers(ranking)
+    layers = joint.redundant_layers(ranking, max(2, stack.depth - 2))
     joint_manipulation(stack, text, layers, seed=seed, cache=context.cache())
     context.store_contrast(joint.JOINT, joint.joint_manipulation(_effects(context), ranking, layers))
 
@@ -142,7 +142,7 @@ def _redundancy(context: PartContext) -> None:
     stack, seed = context.stack, context.seed
     first, second = split(context.text, seed)
     ranking = _skip_effects(context, first)
-    layers = joint.least_effective(ranking, max(2, stack.depth // 2))
+    layers = joint.redundant_layers(ranking, max(2, stack.depth // 2))
     skips, sets = ablation.skips(stack.depth), [layers, *joint.random_sets(stack.depth, len(layers), seed)]
     chosen, *random = plans = [str(skip(Plan.identity(stack.depth), *each)) for each in sets]
     together = {

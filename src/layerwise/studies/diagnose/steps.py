@@ -172,16 +172,6 @@ def has_no_measurement(run: Run) -> bool:
     return all(score.measure in (TIMES, FINISHED) for score in run.store.scores())
 
 
-def refuse_empty(run: Run) -> None:
-    """Raise `MeasureError` with the notes of the parts if nothing could be measured."""
-    if has_no_measurement(run):
-        raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
-
-
-def plan_parts(settings: PartSettings, pace: float | None) -> list[PartTask]:
-    return [PartTask(part, settings, pace) for part in settings.parts]
-
-
 @dataclass(frozen=True)
 class PartTask(Task[None]):
     """One part of a diagnosis; any error but a `RunError` ends it with a note."""

@@ -175,7 +175,7 @@ def diagnose(
             chosen = steps.choose_text_of_parts(settle, [chosen_parts, *smaller], text, corpus, batch_tokens)
     settings = settle(parts=tuple(chosen.options.get("parts", chosen_parts)), text=chosen.data)
     manifest = steps.describe_run(settings, batch_tokens, all_layers=all_layers, recovery_layers=recovery_layers)
-    tasks = steps.plan_parts(settings, chosen.seconds)
+    tasks = [steps.PartTask(part, settings, chosen.seconds) for part in settings.parts]
     described = RunDescription(
         manifest=manifest,
         lines=steps.describe_work(settings, chosen.says),
@@ -186,7 +186,8 @@ def diagnose(
     with start_run(described) as study:
         for task in tasks:
             study.execute(task)
-        steps.refuse_empty(study.run)
+        if steps.has_no_measurement(study.run):
+            raise MeasureError("; ".join(note.text for note in study.run.store.notes()) or "nothing could be measured")
     return Result(study.folder)
 
 
