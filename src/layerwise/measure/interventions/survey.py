@@ -259,10 +259,8 @@ class Survey:
             name: Identical(int(draws), int(same), None if math.isnan(share) else float(share))
             for name, (draws, same, share) in of["identical"].items()
         }
-        # A survey that kept no more than the sums of its answers has them as one batch.
         positions, probed = (
-            {int(position): counts.astype(np.float64).reshape(2, -1) for position, counts in of[held].items()}
-            for held in ("position", "probed")
+            {int(position): counts for position, counts in of[held].items()} for held in ("position", "probed")
         )
         tables = PositionTables(of["table"]["added"], of["table"]["worth"]) if of["table"] else None
         return cls(int(of["depth"][""]), outcomes, orders, identical, positions, probed, tables)
