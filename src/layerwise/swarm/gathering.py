@@ -36,60 +36,24 @@ def gather(
 
     Raises `SwarmError` if the cluster has no room, and `UnsupportedModel` for layers that cannot run elsewhere.
     """
-    swarm = _without_layers(stack, nodes, replicas, address, plan, settings, estimate, schedule)
-    if address is not None:
-        try:
-            swarm.run(swarm.fill())
-        except BaseException:
-            swarm.shut_down()
-            raise
-    return swarm
-
-
-async def gathered(
-    stack: Stack,
-    nodes: int = 4,
-    replicas: int = 2,
-    *,
-    address: str | None = None,
-    plan: Plan | str | None = None,
-    settings: SwarmSettings | None = None,
-    estimate: LossEstimate | None = None,
-) -> Swarm:
-    swarm = await asyncio.to_thread(
-        _without_layers, stack, nodes, replicas, address, plan, settings, estimate, schedule=None
-    )
-    if address is not None:
-        try:
-            await swarm.fill()
-        except BaseException:
-            await swarm.close()
-            raise
-    return swarm
-
-
-def _without_layers(
-    stack: Stack,
-    nodes: int,
-    replicas: int,
-    address: str | None,
-    plan: Plan | str | None,
-    settings: SwarmSettings | None,
-    estimate: LossEstimate | None,
-    schedule: Schedule | None,
-) -> Swarm:
     wanted = Plan.identity(stack.depth) if plan is None else Plan.parse(plan)
     stack.check(wanted)
     supply = Supply(stack, wanted, [f"node-{number}" for number in range(nodes)], replicas)
-    if address is not None:
-        servable = Servable.of(stack, wanted, settings or SwarmSettings())  # before any node is started
-        transport = RayTransport(tuple(supply.placement), address)
-        return Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
-    held = {name: supply.held(name) for name in supply.placement}
-    members = {name: local_node(name, stack, own, halves=wanted.has_sublayers()) for name, own in held.items()}
-    local = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
-    loop = None if schedule is None else VirtualLoop
-    swarm = Swarm(stack, local, supply, settings, estimate=estimate, loop_factory=loop)
-    for name, own in held.items():
-        swarm.members.join(name, own)
+    if address is None:
+        held = {name: supply.held(name) for name in supply.placement}
+        members = {name: local_node(name, stack, own, halves=wanted.has_sublayers()) for name, own in held.items()}
+        local = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
+        loop = None if schedule is None else VirtualLoop
+        swarm = Swarm(stack, local, supply, settings, estimate=estimate, loop_factory=loop)
+        for name, own in held.items():
+            swarm.members.join(name, own)
+        return swarm
+    servable = Servable.of(stack, wanted, settings or SwarmSettings())  # before any node is started
+    transport = RayTransport(tuple(supply.placement), address)
+    try:
+        swarm = Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
+        asyncio.run(swarm.fill())
+    except BaseException:
+        asyncio.run(transport.close())
+        raise
     return swarm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack, load
 from layerwise.swarm.cluster.tasks import available_processors
 from layerwise.swarm.estimate import estimate_of_run
-from layerwise.swarm.gathering import gathered
+from layerwise.swarm.gathering import gather
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
 
@@ -59,7 +60,9 @@ async def gather_nodes(
     if where == "local":  # the nodes of one thread each compute on the same machine
         torch.set_num_threads(max(1, available_processors() - nodes))
     reporter.log(f"starting {nodes} nodes {'in this process' if where is None else f'on Ray ({where})'}")
-    swarm = await gathered(stack, nodes, replicas, address=where, plan=plan, settings=settings, estimate=estimate)
+    swarm = await asyncio.to_thread(
+        gather, stack, nodes, replicas, address=where, plan=plan, settings=settings, estimate=estimate
+    )
     held = [f"{member.name}: {', '.join(layer.name for layer in sorted(member.layers))}" for member in swarm.members]
     reporter.log("layers: " + "; ".join(held))
     return swarm
