@@ -4,7 +4,6 @@ import random
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 U32, F32, STRING, ARRAY = 4, 6, 8, 9
 ALIGNMENT = 32
@@ -193,18 +192,3 @@ KINDS: dict[str, Callable[[Spec, Draw], bytes]] = {
 def bad(seed: int) -> tuple[str, bytes]:
     kind = list(KINDS)[seed % len(KINDS)]
     return kind, KINDS[kind](Spec(), random.Random(seed))
-
-
-def refusals(count: int, folder: Path) -> dict[str, str]:
-    from layerwise.errors import LayerwiseError
-    from layerwise.gguf import GGUFFile, depth_of
-
-    messages = {}
-    for seed in range(count):
-        kind, content = bad(seed)
-        (folder / "bad.gguf").write_bytes(content)
-        try:
-            depth_of(GGUFFile.open(folder / "bad.gguf"))
-        except LayerwiseError as refused:
-            messages[f"{seed} {kind}"] = str(refused)
-    return messages

@@ -10,13 +10,12 @@ from typing import Any
 
 from layerwise.data.stored_files import CONFIG
 from layerwise.errors import PlanError
-from layerwise.plan import Block, Group, Plan, Stage, Visit
+from layerwise.plan import Plan, Visit
 from layerwise.plan.dialects.sequence import join_sublayers
+from layerwise.plan.edits import map_visits
 from layerwise.plan.quantised import refuse_quantised_layers
 
 RECORD = "layerwise"
-
-Numbers = Mapping[tuple[str | None, int], int]
 
 
 def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,", *, types: bool = False) -> None:
@@ -59,21 +58,9 @@ def over_stored(plan: Plan) -> Plan:
     Plan('0 (2|3)*2 1.mlp')
     """
     numbers = {(step.source, step.layer): slot for slot, step in enumerate(stored_layers(plan).steps())}
-    return _renumbered(plan, numbers)
-
-
-def _renumbered(plan: Plan, numbers: Numbers) -> Plan:
-    return Plan(tuple(_stage(stage, numbers) for stage in plan.stages))
-
-
-def _stage(stage: Stage, numbers: Numbers) -> Stage:
-    match stage:
-        case Visit():
-            return replace(stage, layer=numbers[stage.source, stage.layer], source=None)
-        case Group():
-            return replace(stage, branches=tuple(_renumbered(branch, numbers) for branch in stage.branches))
-        case Block():
-            return replace(stage, plan=_renumbered(stage.plan, numbers))
+    renumbered = map_visits(plan, lambda visit: replace(visit, layer=numbers[visit.source, visit.layer], source=None))
+    assert renumbered is not None
+    return renumbered
 
 
 def write_record(

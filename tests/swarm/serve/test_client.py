@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, contextmanager
 import openai
 import pytest
 
-from layerwise.errors import BelowQuorum
 from swarm.serve.fake import TEXT, FakeSwarm
 from swarm.serve.serving import PATIENCE, TOKEN, Served, connected, eventually, served
 
@@ -75,23 +74,6 @@ def test_errors_are_the_clients_own(client: openai.OpenAI, server: Served) -> No
         pytest.raises(openai.AuthenticationError),
     ):
         stranger.models.list()
-
-
-def test_below_the_quorum_is_said_at_once_and_in_the_middle(client: openai.OpenAI, server: Served) -> None:
-    service = server.service
-    service.failures = {0: BelowQuorum("3 of 12 layers are left, and the quorum is 8")}
-    try:
-        with pytest.raises(openai.InternalServerError, match="3 of 12 layers") as caught:
-            client.completions.create(model="fake/model", prompt="a")
-        assert (caught.value.status_code, caught.value.code) == (503, "below_quorum")
-        service.failures = {3: service.failures[0]}
-        stream = client.chat.completions.create(model="fake/model", messages=HELLO, stream=True)
-        texts = []
-        with pytest.raises(openai.APIError, match="3 of 12 layers"):
-            texts.extend(chunk.choices[0].delta.content for chunk in stream)
-        assert texts == ["", "T", "h", "e"]
-    finally:
-        service.failures = {}
 
 
 def test_a_client_that_goes_away_cancels_its_request(client: openai.OpenAI, server: Served, held: FakeSwarm) -> None:
