@@ -3,9 +3,8 @@
 import itertools
 import math
 import random
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,13 @@ from layerwise.plan import Plan
 from layerwise.plan.families import leave_one_out, random_subsets
 from layerwise.results import Manifest, PlanRecord, Run, Score
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected, TokenSpan, continued
+from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.estimate import LossEstimate, estimate_of_run
 from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import RemoteLayer, RemoteVisit
+from layerwise.swarm.node_records import NodeRecord
 from layerwise.swarm.placement import Placement, assign_layers, assign_missing
-from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest
+from layerwise.swarm.route import Leg, Uncovered, cheapest
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.settings import Quorum, SwarmSettings
 
@@ -32,84 +33,87 @@ def visits_of(count: int) -> tuple[RemoteVisit, ...]:
     return tuple(RemoteVisit(number, RemoteLayer(number)) for number in range(count))
 
 
-def seconds_of(run: Sequence[tuple[RemoteVisit, Offer]]) -> float:
+def record(name: str, layers: Collection[RemoteLayer], hop: float, layer: float, waiting: int = 0) -> NodeRecord:
+    seconds = {"overhead": deque([hop]), "per_layer": deque([layer])}
+    return NodeRecord(name, frozenset(layers), Latencies(), waiting=waiting, **seconds)
+
+
+def seconds_of(run: Sequence[tuple[RemoteVisit, NodeRecord]]) -> float:
     total, before = 0.0, None
-    for _, offer in run:
-        if offer is not before:
-            total += offer.hop_seconds + offer.waiting * len(offer.layers) * offer.layer_seconds
-        total += offer.layer_seconds
-        before = offer
+    for _, node in run:
+        if node is not before:
+            total += node.overhead[0] + node.waiting * len(node.layers) * node.per_layer[0]
+        total += node.per_layer[0]
+        before = node
     return total
 
 
-def seconds_of_legs(legs: Sequence[Leg], offers: Sequence[Offer]) -> float:
-    by_name = {offer.node: offer for offer in offers}
+def seconds_of_legs(legs: Sequence[Leg], nodes: Sequence[NodeRecord]) -> float:
+    by_name = {node.name: node for node in nodes}
     return seconds_of([(visit, by_name[leg.node]) for leg in legs for visit in leg.visits])
 
 
-def brute_force(visits: Sequence[RemoteVisit], offers: Sequence[Offer]) -> float | None:
-    choices = [[(visit, each) for each in offers if visit.layer in each.layers] for visit in visits]
+def brute_force(visits: Sequence[RemoteVisit], nodes: Sequence[NodeRecord]) -> float | None:
+    choices = [[(visit, each) for each in nodes if visit.layer in each.layers] for visit in visits]
     return min((seconds_of(run) for run in itertools.product(*choices)), default=None)
 
 
-def drawn_offers(chance: random.Random, layers: Sequence[RemoteLayer], nodes: int, replicas: int) -> tuple[Offer, ...]:
-    held: list[set[RemoteLayer]] = [set() for _ in range(nodes)]
-    for layer in layers:
-        for node in chance.sample(range(nodes), replicas):
-            held[node].add(layer)
-    return tuple(
-        Offer(
-            f"n{number}", frozenset(each), chance.uniform(0.1, 3), chance.uniform(0.1, 1), chance.choice([0, 0, 1, 3])
-        )
-        for number, each in enumerate(held)
-    )
-
-
 @st.composite
-def problems(draw: st.DrawFn, most: int = 4) -> tuple[tuple[RemoteVisit, ...], tuple[Offer, ...]]:
+def problems(draw: st.DrawFn, most: int = 4) -> tuple[tuple[RemoteVisit, ...], tuple[NodeRecord, ...]]:
     chance = random.Random(draw(st.integers(0, 10**6)))
     visits = visits_of(draw(st.integers(0, most)))
-    layers = [visit.layer for visit in visits if chance.random() < 0.9]
-    offers = drawn_offers(chance, layers, nodes=draw(st.integers(2, 4)), replicas=draw(st.integers(1, 2)))
-    return visits, offers
+    count, replicas = draw(st.integers(2, 4)), draw(st.integers(1, 2))
+    held: list[set[RemoteLayer]] = [set() for _ in range(count)]
+    for layer in [visit.layer for visit in visits if chance.random() < 0.9]:
+        for node in chance.sample(range(count), replicas):
+            held[node].add(layer)
+    times = ((chance.uniform(0.1, 3), chance.uniform(0.1, 1), chance.choice([0, 0, 1, 3])) for _ in held)
+    return visits, tuple(record(f"n{number}", each, *next(times)) for number, each in enumerate(held))
 
 
 @given(problems())
 def test_any_route_is_the_fastest_and_runs_every_visit_in_order(problem: tuple) -> None:
-    visits, offers = problem
-    legs = cheapest(visits, offers)
-    least = brute_force(visits, offers)
+    visits, nodes = problem
+    legs = cheapest(visits, nodes, 0.0)
+    least = brute_force(visits, nodes)
     if least is None:
-        held = frozenset().union(*(offer.layers for offer in offers))
+        held = frozenset().union(*(node.layers for node in nodes))
         assert legs == Uncovered(tuple(each for each in visits if each.layer not in held))
         return
     assert not isinstance(legs, Uncovered)
-    assert seconds_of_legs(legs, offers) == pytest.approx(least, rel=1e-9, abs=1e-9)
+    assert seconds_of_legs(legs, nodes) == pytest.approx(least, rel=1e-9, abs=1e-9)
     assert tuple(visit for leg in legs for visit in leg.visits) == visits
-    by_name = {offer.node: offer for offer in offers}
+    by_name = {node.name: node for node in nodes}
     assert all(visit.layer in by_name[leg.node].layers for leg in legs for visit in leg.visits)
     assert all(a.node != b.node for a, b in itertools.pairwise(legs))
 
 
 @given(problems(most=12))
 def test_a_node_more_never_makes_the_route_slower(problem: tuple) -> None:
-    visits, offers = problem
-    more, fewer = (cheapest(visits, each) for each in (offers, offers[1:]))
+    visits, nodes = problem
+    more, fewer = (cheapest(visits, each, 0.0) for each in (nodes, nodes[1:]))
     if not isinstance(fewer, Uncovered):
         assert not isinstance(more, Uncovered)
-        assert seconds_of_legs(more, offers) <= seconds_of_legs(fewer, offers) + 1e-9
+        assert seconds_of_legs(more, nodes) <= seconds_of_legs(fewer, nodes) + 1e-9
 
 
-def test_waiting_hops_make_a_node_slower() -> None:
-    quiet = Offer("quiet", frozenset(RemoteLayer(number) for number in range(3)), 1.0, 1.0)
-    busy = replace(quiet, node="busy", hop_seconds=0.5, waiting=1)
-    assert cheapest(visits_of(3), (quiet, busy)) == (Leg("quiet", visits_of(3)),)
-    assert cheapest(visits_of(3), (quiet, replace(busy, waiting=0))) == (Leg("busy", visits_of(3)),)
+def test_waiting_hops_and_silence_make_a_node_slower() -> None:
+    layers = [RemoteLayer(number) for number in range(3)]
+    quiet, busy, free = (
+        record("quiet", layers, 1.0, 1.0),
+        record("busy", layers, 0.5, 1.0, waiting=1),
+        record("free", layers, 0.5, 1.0),
+    )
+    assert cheapest(visits_of(3), (quiet, busy), 0.0) == (Leg("quiet", visits_of(3)),)
+    assert cheapest(visits_of(3), (quiet, free), 0.0) == (Leg("free", visits_of(3)),)
+    free.began = 1.0
+    assert cheapest(visits_of(3), (quiet, free), 1.4) == (Leg("free", visits_of(3)),)
+    assert cheapest(visits_of(3), (quiet, free), 1.6) == (Leg("quiet", visits_of(3)),)
 
 
 def test_without_any_node_every_visit_is_uncovered() -> None:
-    assert cheapest(visits_of(3), []) == Uncovered(visits_of(3))
-    assert cheapest((), []) == ()
+    assert cheapest(visits_of(3), [], 0.0) == Uncovered(visits_of(3))
+    assert cheapest((), [], 0.0) == ()
 
 
 def numbered_layers(depth: int) -> list[RemoteLayer]:

@@ -11,7 +11,6 @@ from statistics import median
 from layerwise.swarm.answer import Event, NodeState, NodeView
 from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.messages import Hop, RemoteLayer, Reply
-from layerwise.swarm.route import Offer
 
 log = logging.getLogger("layerwise.swarm")
 
@@ -72,15 +71,11 @@ class NodeRecord:
         """The median of what a layer evaluation takes, on the node's own clock; 1 ms before anything is known."""
         return median(self.per_layer) if self.per_layer else 1e-3
 
-    @property
-    def hop_seconds(self) -> float:
-        """The median of what a hop takes beside its layers; 1 ms before anything is known."""
-        return median(self.overhead) if self.overhead else 1e-3
-
-    def offer(self, now: float) -> Offer:
-        silent = self.silent(now)
-        hop_seconds = self.hop_seconds + (silent if silent >= self.latencies.floor else 0.0)
-        return Offer(self.name, self.layers, hop_seconds, self.layer_seconds, self.waiting)
+    def hop_latency(self, now: float) -> float:
+        """The seconds of a hop beside its layers; 1 ms before anything is known. Hops that wait are waited for."""
+        usual, silent = median(self.overhead) if self.overhead else 1e-3, self.silent(now)
+        late = silent if silent >= self.latencies.floor else 0.0
+        return usual + late + self.waiting * len(self.layers) * self.layer_seconds
 
     def view(self) -> NodeView:
         names = tuple(layer.name for layer in sorted(self.layers))

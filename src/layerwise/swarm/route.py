@@ -10,22 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerwise.swarm.messages import RemoteLayer, RemoteVisit
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A live node and its layers: seconds per hop and per layer, and the hops `waiting` or under way."""
-
-    node: str
-    layers: frozenset[RemoteLayer]
-    hop_seconds: float
-    layer_seconds: float
-    waiting: int = 0
-
-    @property
-    def hop_latency(self) -> float:
-        return self.hop_seconds + self.waiting * len(self.layers) * self.layer_seconds
+from layerwise.swarm.messages import RemoteVisit
+from layerwise.swarm.node_records import NodeRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +27,20 @@ class Uncovered:
     visits: tuple[RemoteVisit, ...]
 
 
-def cheapest(visits: Sequence[RemoteVisit], offers: Collection[Offer]) -> tuple[Leg, ...] | Uncovered:
+def cheapest(visits: Sequence[RemoteVisit], records: Collection[NodeRecord], now: float) -> tuple[Leg, ...] | Uncovered:
     """Return the legs of the fastest route through `visits`, by dynamic programming over (visit, last node)."""
-    nodes = sorted(offers, key=lambda offer: offer.node)
+    nodes = sorted(records, key=lambda record: record.name)
     seconds = np.full((len(visits), len(nodes)), np.inf)
-    for column, offer in enumerate(nodes):
+    for column, record in enumerate(nodes):
         for row, visit in enumerate(visits):
-            if visit.layer in offer.layers:
-                seconds[row, column] = offer.layer_seconds
+            if visit.layer in record.layers:
+                seconds[row, column] = record.layer_seconds
     covered = np.isfinite(seconds).any(axis=1)
     if not covered.all():
         return Uncovered(tuple(visit for visit, has_node in zip(visits, covered, strict=True) if not has_node))
     if not visits:
         return ()
-    entering = np.array([offer.hop_latency for offer in nodes])
+    entering = np.array([record.hop_latency(now) for record in nodes])
     value = entering + seconds[0]
     origins = []
     for run in seconds[1:]:
@@ -71,4 +57,4 @@ def cheapest(visits: Sequence[RemoteVisit], offers: Collection[Offer]) -> tuple[
             legs[-1][1].append(visit)
         else:
             legs.append((owner, [visit]))
-    return tuple(Leg(nodes[owner].node, tuple(run)) for owner, run in legs)
+    return tuple(Leg(nodes[owner].name, tuple(run)) for owner, run in legs)

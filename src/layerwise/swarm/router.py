@@ -112,8 +112,7 @@ class Router:
                 raise Restart
             self._lose(session, lost)
             return None
-        offers = [member.offer(asyncio.get_running_loop().time()) for member in self._usable(session, visits)]
-        route = cheapest(visits, offers)
+        route = cheapest(visits, self._usable(session, visits), asyncio.get_running_loop().time())
         if isinstance(route, Uncovered):
             self._lose(session, {visit.layer for visit in route.visits})
             if in_group or self.settings.on_loss == "recompute":  # what came before may have run a lost layer
