@@ -1,8 +1,8 @@
 """Deadlines of a node's hops, from the durations of its recent hops.
 
-Hops are grouped by work (visits x tokens x sequences, replayed passes included) in powers of four. Times are assumed to
-grow with the work and at most in proportion to it, so a class with few hops is bounded by its neighbors. Durations
-count from the node's previous answer. A node that becomes slow gets more time, up to a fixed bound.
+Hops are grouped by work (visits x tokens x sequences) in powers of four. Times are assumed to grow with the work and at
+most in proportion to it, so a class with few hops is bounded by its neighbors. A node that becomes slow gets more time,
+up to a fixed bound.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def serve(
     """Serve a model across several nodes and keep answering when some of them fail.
 
     Nodes are processes of a Ray cluster; without --ray one is started on this machine. A node that fails is replaced by
-    a replica, which repeats its work. If there is no replica, the model continues without the missing layers, and each
-    answer says so. Ctrl-C ends the server and every node.
+    a replica, and the tokens so far are computed again. If there is no replica, the model continues without the
+    missing layers, and each answer says so. Ctrl-C ends the server and every node.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
@@ -90,7 +90,7 @@ def serve(
         on_loss: After a layer is lost: keep its entries in the caches, or recompute all tokens without it.
         replacement: Model of the same base whose layers replace lost ones; repeat for more.
         deadline: Minimum time limit of a call in seconds.
-        spot_share: Share of the calls that a second node checks; 0 trusts every node.
+        spot_share: Share of the requests that a second node checks; 0 trusts every node.
         host: Address to listen on; any but loopback needs a token.
         port: Port to listen on; 0 is any free one.
         token_file: File with API keys, one per line; or set LAYERWISE_SWARM_TOKENS.

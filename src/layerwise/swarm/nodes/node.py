@@ -49,7 +49,7 @@ MEASURED_EVERY = 16
 """Passes between two looks at how many bytes the caches of a request take."""
 
 MOST_REQUESTS = 1024
-"""Requests that a node keeps caches of; the one that has waited longest is forgotten, and replayed if it comes back."""
+"""Requests that a node keeps caches of. The one that has waited longest is forgotten, and starts over later."""
 
 LEASE_SECONDS = 300.0
 """For which a node keeps what a request left that it hears nothing more of."""
