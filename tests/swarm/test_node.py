@@ -108,7 +108,8 @@ def test_caches_have_a_bound_in_bytes_and_a_lease(
     one.handle(load_message(stack, [1, 2]))
     one.handle(_hop(1, passes[0]))
     each = one.bytes
-    assert each == sum(layer.keys.nbytes + layer.values.nbytes for layer in _cache(one, "request").layers[1:3])
+    caches = [(visited.cache, visit.layer.number) for visit, visited in one._requests["request"].visited.items()]
+    assert each == sum(cache.layers[n].keys.nbytes + cache.layers[n].values.nbytes for cache, n in caches)
     one.handle(Release("request"))
     assert one.bytes == 0
 
@@ -123,10 +124,6 @@ def test_caches_have_a_bound_in_bytes_and_a_lease(
     node.handle(replace(_hop(1, passes[0]), request="e"))
     assert list(node._requests) == ["e"]
     assert node.bytes == each
-
-
-def _cache(node: Node, request: str) -> Any:
-    return node._requests[request].visited[VISITS[0]].cache
 
 
 def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: list[Pass]) -> None:

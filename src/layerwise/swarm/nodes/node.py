@@ -99,21 +99,12 @@ class _Request:
     def cache(self, visit: RemoteVisit, new_cache: NewCache, kind: str) -> Any:
         own = self.visited[visit]
         if own.cache is None:
-            others = [(other, each.cache) for other, each in self.visited.items() if each.cache is not None]
-            used = {id(cache) for other, cache in others if other.layer == visit.layer}
-            shared = (
-                cache
-                for other, cache in others
-                if other.layer.source == visit.layer.source and id(cache) not in used and type(cache) is DynamicCache
-            )
-            own.cache = next(shared, None) or new_cache(kind)
+            own.cache = new_cache(kind)
         return own.cache
 
     def forget(self, visits: Iterable[RemoteVisit]) -> None:
         for visit in visits:
             own = self.visited[visit]
-            if type(own.cache) is DynamicCache:
-                own.cache.layers[visit.layer.number].reset()
             own.cache, own.passes, own.tokens = None, 0, 0
 
 
