@@ -30,9 +30,10 @@ from layerwise.swarm.messages import (
     pack,
     unpack,
 )
+from layerwise.swarm.nodes.batch import Calls
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
-from layerwise.swarm.wire import Calls, encode, to_array, to_tensor
+from layerwise.swarm.wire import encode, to_array, to_tensor
 from swarm.driver import llama, passes_of, prompts
 
 VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
@@ -222,9 +223,9 @@ def test_calls_arrive_as_they_left() -> None:
     assert len(encode(captured, [0]).arrays) == 2
     assert given.calls[0] == given.calls[2] != given.calls[1]
     kinds: list[str] = []
-    arrived = Calls(given, "cpu")
+    arrived = Calls([given], "cpu")
     for visit, layer in enumerate((3, 0)):
-        args, kwargs, key = arrived.of(visit, lambda kind: kinds.append(kind) or cache)
+        args, kwargs, key = arrived.of(visit, layer, [lambda kind: kinds.append(kind) or cache])
         assert key == 0
         assert (args[1] is None) == (layer == 0)
         assert kwargs["past_key_values"] is cache

@@ -112,7 +112,9 @@ def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Arra
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class CallForm:
+    """A call as it was encoded: its arguments, the place of its state, and the places and classes of its caches."""
+
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     state: int | str
@@ -120,58 +122,27 @@ class _Form:
 
 
 @lru_cache(maxsize=4096)
-def _form(call: bytes) -> _Form:
+def read_call(call: bytes) -> CallForm:
     args, kwargs = _DECODER.decode(call)
     values: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
     states = [key for key, value in values.items() if value == {_STATE: True}]
     if len(states) != 1:
         raise SwarmError(f"a block is called with {len(states)} states; a node runs blocks that take one")
     caches = tuple((key, value[_CACHE]) for key, value in values.items() if isinstance(value, dict) and _CACHE in value)
-    return _Form(tuple(args), kwargs, states[0], caches)
+    return CallForm(tuple(args), kwargs, states[0], caches)
 
 
-class Calls:
-    """The calls of a pass on a node: its tensors are made once, however many layers use them."""
-
-    def __init__(self, given: Pass, device: torch.device | str) -> None:
-        self._given = given
-        self._device = device
-        self._tensors: dict[int, Tensor] = {}
-        self._made: dict[bytes, tuple[list[Any], dict[str, Any]]] = {}
-
-    def of(self, visit: int, cache: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any], int | str]:
-        """The arguments of a visit, and the position or keyword of its state; `cache` makes the cache of a class."""
-        call = self._given.calls[visit]
-        form = _form(call)
-        if call not in self._made:
-            self._made[call] = (
-                [self._decoded(value) for value in form.args],
-                {name: self._decoded(value) for name, value in form.kwargs.items()},
-            )
-        args, kwargs = self._made[call]
-        args, kwargs = args.copy(), kwargs.copy()
-        for key, kind in form.caches:
-            if isinstance(key, int):
-                args[key] = cache(kind)
-            else:
-                kwargs[key] = cache(kind)
-        return args, kwargs, form.state
-
-    def _decoded(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self._decoded(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        ((kind, content),) = value.items()
-        if kind == _TENSOR:
-            return self._tensor(content)
-        if kind in (_STATE, _CACHE):
-            return None
-        if kind == _TUPLE:
-            return tuple([self._decoded(item) for item in content])
-        return {name: self._decoded(item) for name, item in content.items()}
-
-    def _tensor(self, index: int) -> Tensor:
-        if index not in self._tensors:
-            self._tensors[index] = to_tensor(self._given.arrays[index], self._device)
-        return self._tensors[index]
+def decoded(value: Any, tensor: Callable[[int], Tensor]) -> Any:
+    """Return an encoded argument as it was, with `None` for the state and the cache."""
+    if isinstance(value, list):
+        return [decoded(item, tensor) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == _TENSOR:
+        return tensor(content)
+    if kind in (_STATE, _CACHE):
+        return None
+    if kind == _TUPLE:
+        return tuple([decoded(item, tensor) for item in content])
+    return {name: decoded(item, tensor) for name, item in content.items()}

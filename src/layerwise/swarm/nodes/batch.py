@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from layerwise.swarm.messages import Hop, Message, Pass
-from layerwise.swarm.wire import Calls, to_tensor
+from layerwise.swarm.wire import decoded, read_call, to_tensor
 
 MASK = "attention_mask"
 """The keyword of a mask in the blocks of transformers; it is `None` where a text sees all that was before it."""
@@ -44,32 +44,44 @@ def _kind(message: Message) -> Kind | None:
     return message.visits, message.given.calls
 
 
-class BatchedCalls(Calls):
-    """The calls of several passes as those of one batch; all say the same but for their tensors and caches."""
+class Calls:
+    """The calls of several passes as those of one batch: all say the same but for their tensors and caches.
+
+    A tensor is made once, however many layers use it.
+    """
 
     def __init__(self, passes: Sequence[Pass], device: torch.device | str) -> None:
-        super().__init__(passes[0], device)
-        self._all = [each.arrays for each in passes]
+        self._passes, self._device = passes, device
+        self._tensors: dict[int, Tensor] = {}
+        self._made: dict[bytes, tuple[list[Any], dict[str, Any]]] = {}
 
-    def of_batch(
+    def of(
         self, visit: int, layer: int, caches: Sequence[Callable[[str], Any]]
     ) -> tuple[list[Any], dict[str, Any], int | str]:
-        if len(caches) == 1:
-            return self.of(visit, caches[0])
-        made: list[CacheBatch] = []
-
-        def joined(kind: str) -> CacheBatch:
-            made.append(CacheBatch([cache(kind) for cache in caches]))
-            return made[-1]
-
-        args, kwargs, key = self.of(visit, joined)
-        if made and kwargs.get(MASK, self) is None:
-            kwargs[MASK] = made[0].mask(layer, self._device)
-        return args, kwargs, key
+        """The arguments of a visit, and the position or keyword of its state; `caches` make those of a class."""
+        call = self._passes[0].calls[visit]
+        form = read_call(call)
+        if call not in self._made:
+            self._made[call] = (
+                [decoded(value, self._tensor) for value in form.args],
+                {name: decoded(value, self._tensor) for name, value in form.kwargs.items()},
+            )
+        args, kwargs = self._made[call]
+        args, kwargs = args.copy(), kwargs.copy()
+        for key, kind in form.caches:
+            several = [cache(kind) for cache in caches]
+            cache = several[0] if len(several) == 1 else CacheBatch(several)
+            if isinstance(key, int):
+                args[key] = cache
+            else:
+                kwargs[key] = cache
+            if isinstance(cache, CacheBatch) and kwargs.get(MASK, self) is None:
+                kwargs[MASK] = cache.mask(layer, self._device)
+        return args, kwargs, form.state
 
     def _tensor(self, index: int) -> Tensor:
         if index not in self._tensors:
-            self._tensors[index] = batched([to_tensor(each[index]) for each in self._all]).to(self._device)
+            self._tensors[index] = batched([to_tensor(each.arrays[index]) for each in self._passes]).to(self._device)
         return self._tensors[index]
 
 

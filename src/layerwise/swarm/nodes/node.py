@@ -40,7 +40,7 @@ from layerwise.swarm.messages import (
     Reply,
     Response,
 )
-from layerwise.swarm.nodes.batch import BatchedCalls, batched, batches
+from layerwise.swarm.nodes.batch import Calls, batched, batches
 from layerwise.swarm.nodes.blocks import built_blocks
 from layerwise.swarm.trust import agree
 from layerwise.swarm.wire import to_array, to_tensor
@@ -250,12 +250,12 @@ class Node:
     def _pass(
         self, requests: Sequence[_Request], visits: Sequence[RemoteVisit], passes: Sequence[Pass]
     ) -> tuple[Sequence[Tensor], float]:
-        calls = BatchedCalls(passes, self.device)
+        calls = Calls(passes, self.device)
         prepared = []
         for number, visit in enumerate(visits):
             held = self._held[visit.layer]
             caches = [partial(request.cache, visit, held.new_cache) for request in requests]
-            args, kwargs, key = calls.of_batch(number, visit.layer.number, caches)
+            args, kwargs, key = calls.of(number, visit.layer.number, caches)
             prepared.append((held, visit.sublayer, args, kwargs, key))
         state = batched([to_tensor(given.state, self.device) for given in passes])
         started = time.perf_counter()
