@@ -18,7 +18,6 @@ from layerwise.errors import ModelError
 from layerwise.models.elc.attention import SelfAttention, bucket, bucket_table, padded
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.layers import DeepLinear, Layer, MixingLayer, MixingWeights
-from layerwise.plan import LayerWeights
 from layerwise.stack.history.depth_history import DepthHistory
 
 
@@ -192,8 +191,7 @@ class ElcModel(ElcPreTrainedModel):
             hidden = layer(hidden, *context, record=record)
             record = record.then(layer.number, hidden)
             if last_readers is not None:
-                needed = [source for source in record.sources if (last_readers[source] or 0) > layer.number]
-                record = record.select(needed)
+                record = record.select([source for source in record.sources if last_readers[source] > layer.number])
         if self.output_weights is None:
             return hidden
         return record.read(self.output_weights(), self.config.missing)
@@ -205,7 +203,7 @@ class ElcModel(ElcPreTrainedModel):
         readers = [layer.layer_weights for layer in cast(Iterable[MixingLayer], self.layers)]
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
-    def _last_readers(self) -> tuple[int | None, ...] | None:
+    def _last_readers(self) -> list[int] | None:
         """Return the last reader of every state, or None if all states are kept: in training, and in other orders."""
         readers = self.readers()
         scalars = [reader.scalars for reader in readers]
@@ -215,7 +213,10 @@ class ElcModel(ElcPreTrainedModel):
         if self.training or learns or is_sharded or not in_order or torch.compiler.is_compiling():
             return None
         weights = cast(Tensor, self.layer_weights())
-        return LayerWeights.of(weights.tolist(), weights.shape[1] - 1).last_readers()
+        last = [-1] * weights.shape[1]
+        for reader, row in enumerate(weights.tolist()):
+            last = [reader if weight else before for before, weight in zip(last, row, strict=True)]
+        return last
 
 
 def _readable(attention_mask: Tensor | None) -> Tensor | None:
