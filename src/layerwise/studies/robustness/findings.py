@@ -15,6 +15,8 @@ from layerwise.results.vocabulary import CHANCE, CONTRAST, ROBUSTNESS
 ABOVE_CHANCE, MAX_COST, MIN_GAIN, MIN_SPARED = 0.05, 0.25, 0.05, 0.1
 PUBLISHED_RIGHT, MAX_SHORT, POSITION_GAIN, MAX_LOSS = 0.9999, 0.02, 0.03, 0.05
 RELATED, OTHER_LAYERS, LEVEL = 0.3, 0.1, 0.05
+SUPPORTED, CONTRADICTED, INCONCLUSIVE = Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.INCONCLUSIVE
+NO_BETTER = Verdict.NO_BETTER_THAN_NULL
 INFORMED = ("layershuffle-position", "layershuffle-predict")
 POINTS = "percentage points"
 
@@ -123,23 +125,19 @@ def judge_random_order_cost(data: ReportData) -> Finding | None:
     if "cost" not in rows:
         return None
     cost, gains = Estimate.read(rows["cost"]), read_nulls(rows, "gain_above")
-    at = _locate(gains, MIN_GAIN)
     shown = cost.clip(-1.0, 1.0).scale(100.0)
     if not cost.has_interval or not gains:
-        return TRAINED_ORDER.answer(Verdict.INCONCLUSIVE, ONE_TRAINING, shown)
-    unfinished = find_unfinished(data, "layershuffle")
-    if reason := _explain_chance(data):
-        verdict, answer = Verdict.INCONCLUSIVE, reason
-    elif cost.is_above(MAX_COST):
-        verdict, answer = _contradict("No: it costs more.", unfinished)
-    elif "below" in at.values():
-        verdict, answer = _contradict("No: a model trained in order keeps more in random order.", unfinished)
-    elif cost.is_below(MAX_COST) and "within" in at.values():
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Yes, but training in order keeps as much in random order."
-    elif cost.is_below(MAX_COST) and set(at.values()) == {"above"}:
-        verdict, answer = Verdict.SUPPORTED, "Yes, and training in order does not give it."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, _undecided(cost, MIN_GAIN)
+        return TRAINED_ORDER.answer(INCONCLUSIVE, ONE_TRAINING, shown)
+    at, is_cheap, reason = _locate(gains, MIN_GAIN), cost.is_below(MAX_COST), _explain_chance(data)
+    verdict, answer = _decide(
+        find_unfinished(data, "layershuffle"),
+        (bool(reason), INCONCLUSIVE, reason),
+        (cost.is_above(MAX_COST), CONTRADICTED, "No: it costs more."),
+        ("below" in at, CONTRADICTED, "No: a model trained in order keeps more in random order."),
+        (is_cheap and "within" in at, NO_BETTER, "Yes, but training in order keeps as much in random order."),
+        (is_cheap and at == {"above"}, SUPPORTED, "Yes, and training in order does not give it."),
+        (True, INCONCLUSIVE, _undecided(cost, MIN_GAIN)),
+    )
     numbers = listed([f"{_points(gain)} points above {name}" for name, gain in gains.items()])
     return TRAINED_ORDER.answer(verdict, f"{answer} In random order layershuffle is {numbers}.", shown)
 
@@ -154,15 +152,14 @@ def judge_ordinary_model_collapses(data: ReportData) -> Finding | None:
     free, skill = Estimate.read(rows["random_order"]), Estimate.read_bounded(rows.get("in_order"))
     shown = free.clip(*limits).scale(100.0)
     if not free.has_interval or skill is None:
-        return COLLAPSE.answer(Verdict.INCONCLUSIVE, ONE_TRAINING, shown)
-    if not skill.is_above(ABOVE_CHANCE):
-        verdict, answer = Verdict.INCONCLUSIVE, NOT_LEARNED.format("The baseline in order")
-    elif free.is_above(ABOVE_CHANCE):
-        verdict, answer = _contradict("No: it stays above chance in random order.", find_unfinished(data, "baseline"))
-    elif free.is_below(ABOVE_CHANCE):
-        verdict, answer = Verdict.SUPPORTED, "Yes: nothing is left in random order."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, _undecided(free, ABOVE_CHANCE)
+        return COLLAPSE.answer(INCONCLUSIVE, ONE_TRAINING, shown)
+    verdict, answer = _decide(
+        find_unfinished(data, "baseline"),
+        (not skill.is_above(ABOVE_CHANCE), INCONCLUSIVE, NOT_LEARNED.format("The baseline in order")),
+        (free.is_above(ABOVE_CHANCE), CONTRADICTED, "No: it stays above chance in random order."),
+        (free.is_below(ABOVE_CHANCE), SUPPORTED, "Yes: nothing is left in random order."),
+        (True, INCONCLUSIVE, _undecided(free, ABOVE_CHANCE)),
+    )
     return COLLAPSE.answer(verdict, f"{answer} In order it is {_points(skill, limits)} points above chance.", shown)
 
 
@@ -174,18 +171,16 @@ def judge_pruning_graceful(data: ReportData) -> Finding | None:
     spared, lost = read_nulls(rows, "spared_above"), Estimate.read_bounded(rows.get("lost"))
     beside = Estimate.read(rows["spared_above@baseline"])
     if lost is None or not spared:
-        return PRUNING.answer(Verdict.INCONCLUSIVE, ONE_TRAINING, beside.scale(100.0))
-    at, unfinished = _locate(spared, MIN_SPARED), find_unfinished(data, "layershuffle")
-    if reason := _explain_chance(data):
-        verdict, answer = Verdict.INCONCLUSIVE, reason
-    elif "below" in at.values():
-        verdict, answer = _contradict("No: a model trained in order declines more slowly.", unfinished)
-    elif "within" in at.values():
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Training in order declines as slowly."
-    elif set(at.values()) == {"above"}:
-        verdict, answer = Verdict.SUPPORTED, "Yes: it declines more slowly than models trained in order."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, _undecided(beside, MIN_SPARED)
+        return PRUNING.answer(INCONCLUSIVE, ONE_TRAINING, beside.scale(100.0))
+    at, reason = _locate(spared, MIN_SPARED), _explain_chance(data)
+    verdict, answer = _decide(
+        find_unfinished(data, "layershuffle"),
+        (bool(reason), INCONCLUSIVE, reason),
+        ("below" in at, CONTRADICTED, "No: a model trained in order declines more slowly."),
+        ("within" in at, NO_BETTER, "Training in order declines as slowly."),
+        (at == {"above"}, SUPPORTED, "Yes: it declines more slowly than models trained in order."),
+        (True, INCONCLUSIVE, _undecided(beside, MIN_SPARED)),
+    )
     numbers = f"With half of the layers layershuffle loses {_points(lost)} % of its accuracy above chance."
     return PRUNING.answer(verdict, f"{answer} {numbers}", beside.scale(100.0))
 
@@ -198,23 +193,31 @@ def judge_layers_know_positions(data: ReportData) -> Finding | None:
     short, probes = Estimate.read(rows["short"]), read_nulls(rows, "short")
     shown = short.clip(PUBLISHED_RIGHT - 1, PUBLISHED_RIGHT).scale(100.0)
     if not short.has_interval:
-        return POSITIONS.answer(Verdict.INCONCLUSIVE, ONE_TRAINING, shown)
-    above = [name for name, probe in probes.items() if probe.is_above(MAX_SHORT)]
-    if not data.depth or not short.is_below(PUBLISHED_RIGHT - 1 / data.depth):
-        verdict = Verdict.INCONCLUSIVE
-        answer = "The prediction is not shown to beat chance: a model that has not learned decides nothing."
-    elif short.is_above(MAX_SHORT):
-        verdict, answer = _contradict("Less often than published.", find_unfinished(data, "layershuffle-predict"))
-    elif short.is_below(MAX_SHORT) and any(probe.is_below(MAX_SHORT) for probe in probes.values()):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Yes, but states of models trained in order predict it as well."
-    elif short.is_below(MAX_SHORT) and probes and len(above) == len(probes):
-        verdict, answer = Verdict.SUPPORTED, "Yes, and the states of models trained in order do not predict it."
-    elif not short.is_below(MAX_SHORT):
-        verdict, answer = Verdict.INCONCLUSIVE, _undecided(short, MAX_SHORT)
-    elif not probes:
-        verdict, answer = Verdict.INCONCLUSIVE, "No model trained in order was probed: train the baseline."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, "The intervals of the probes allow both answers."
+        return POSITIONS.answer(INCONCLUSIVE, ONE_TRAINING, shown)
+    is_right = short.is_below(MAX_SHORT)
+    beats_chance = data.depth > 0 and short.is_below(PUBLISHED_RIGHT - 1 / data.depth)
+    verdict, answer = _decide(
+        find_unfinished(data, "layershuffle-predict"),
+        (
+            not beats_chance,
+            INCONCLUSIVE,
+            "The prediction is not shown to beat chance: a model that has not learned decides nothing.",
+        ),
+        (short.is_above(MAX_SHORT), CONTRADICTED, "Less often than published."),
+        (not is_right, INCONCLUSIVE, _undecided(short, MAX_SHORT)),
+        (not probes, INCONCLUSIVE, "No model trained in order was probed: train the baseline."),
+        (
+            any(probe.is_below(MAX_SHORT) for probe in probes.values()),
+            NO_BETTER,
+            "Yes, but states of models trained in order predict it as well.",
+        ),
+        (
+            all(probe.is_above(MAX_SHORT) for probe in probes.values()),
+            SUPPORTED,
+            "Yes, and the states of models trained in order do not predict it.",
+        ),
+        (True, INCONCLUSIVE, "The intervals of the probes allow both answers."),
+    )
     probed = listed([f"{name} {_points(probe)}" for name, probe in probes.items()])
     return POSITIONS.answer(verdict, f"{answer} Probes fall short by: {probed}." if probed else answer, shown)
 
@@ -228,16 +231,15 @@ def judge_position_helps(data: ReportData) -> Finding | None:
     widest = max(gains.values(), key=lambda gain: abs(gain.value))
     shown, skill = widest.clip(-1.0, 1.0).scale(100.0), _read_skill(data, "position_informed", "random_order")
     if skill is None or not all(gain.has_interval for gain in gains.values()):
-        return INFORMED_LAYERS.answer(Verdict.INCONCLUSIVE, ONE_TRAINING, shown)
-    if not skill.is_above(ABOVE_CHANCE):
-        verdict, answer = Verdict.INCONCLUSIVE, NOT_LEARNED.format("Layershuffle in random order")
-    elif any(gain.is_above(POSITION_GAIN) or gain.is_below(-POSITION_GAIN) for gain in gains.values()):
-        unfinished = find_unfinished(data, "layershuffle", *INFORMED)
-        verdict, answer = _contradict("It makes a difference of more than 3 points.", unfinished)
-    elif all(gain.is_within(POSITION_GAIN) for gain in gains.values()):
-        verdict, answer = Verdict.SUPPORTED, "Little: no variant differs by 3 points."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, _undecided(widest, POSITION_GAIN)
+        return INFORMED_LAYERS.answer(INCONCLUSIVE, ONE_TRAINING, shown)
+    differs = any(gain.is_above(POSITION_GAIN) or gain.is_below(-POSITION_GAIN) for gain in gains.values())
+    verdict, answer = _decide(
+        find_unfinished(data, "layershuffle", *INFORMED),
+        (not skill.is_above(ABOVE_CHANCE), INCONCLUSIVE, NOT_LEARNED.format("Layershuffle in random order")),
+        (differs, CONTRADICTED, "It makes a difference of more than 3 points."),
+        (_locate(gains, POSITION_GAIN) == {"within"}, SUPPORTED, "Little: no variant differs by 3 points."),
+        (True, INCONCLUSIVE, _undecided(widest, POSITION_GAIN)),
+    )
     numbers = listed([f"{arm} {_points(gain)}" for arm, gain in gains.items()])
     return INFORMED_LAYERS.answer(verdict, f"{answer} Compared with layershuffle: {numbers} points.", shown)
 
@@ -251,19 +253,19 @@ def judge_merging_lossless(data: ReportData) -> Finding | None:
     rivals, skills = read_nulls(rows, "loss"), read_nulls(rows, "skill")
     shown = loss.clip(-1.0, 1.0).scale(100.0)
     if not loss.has_interval or skill is None:
-        return MERGING.answer(Verdict.INCONCLUSIVE, ONE_TRAINING, shown)
-    if not all(each.is_above(ABOVE_CHANCE) for each in (skill, *skills.values())):
-        verdict, answer = Verdict.INCONCLUSIVE, NOT_LEARNED.format("A model that is merged")
-    elif loss.is_above(MAX_LOSS):
-        verdict, answer = _contradict("No: more than 5 points are lost.", find_unfinished(data, "layershuffle"))
-    elif loss.is_below(MAX_LOSS) and any(rival.is_below(MAX_LOSS) for rival in rivals.values()):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Yes, but so can models trained in order."
-    elif loss.is_below(MAX_LOSS) and rivals and all(rival.is_above(MAX_LOSS) for rival in rivals.values()):
-        verdict, answer = Verdict.SUPPORTED, "Yes, where models trained in order lose more than 5 points."
-    elif not rivals:
-        verdict, answer = Verdict.INCONCLUSIVE, "No models trained in order were merged: train two seeds of baseline."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, _undecided(loss, MAX_LOSS)
+        return MERGING.answer(INCONCLUSIVE, ONE_TRAINING, shown)
+    is_small, rivals_lose = loss.is_below(MAX_LOSS), all(rival.is_above(MAX_LOSS) for rival in rivals.values())
+    has_learned = all(each.is_above(ABOVE_CHANCE) for each in (skill, *skills.values()))
+    rival_keeps = any(rival.is_below(MAX_LOSS) for rival in rivals.values())
+    verdict, answer = _decide(
+        find_unfinished(data, "layershuffle"),
+        (not has_learned, INCONCLUSIVE, NOT_LEARNED.format("A model that is merged")),
+        (loss.is_above(MAX_LOSS), CONTRADICTED, "No: more than 5 points are lost."),
+        (not rivals, INCONCLUSIVE, "No models trained in order were merged: train two seeds of baseline."),
+        (is_small and rival_keeps, NO_BETTER, "Yes, but so can models trained in order."),
+        (is_small and rivals_lose, SUPPORTED, "Yes, where models trained in order lose more than 5 points."),
+        (True, INCONCLUSIVE, _undecided(loss, MAX_LOSS)),
+    )
     numbers = listed([f"{name} {_points(rival)}" for name, rival in rivals.items()])
     return MERGING.answer(verdict, f"{answer} Points lost by the null: {numbers}." if numbers else answer, shown)
 
@@ -277,37 +279,28 @@ def judge_layers_switch_off(data: ReportData) -> Finding | None:
     p, rivals = rows["relation"].p, read_nulls(rows, "relation")
     shown, skill = relation.clip(-1.0, 1.0), _read_skill(data, "position_informed", "random_order")
     if not relation.has_interval or not own.has_interval:
-        return SWITCHING_OFF.answer(Verdict.INCONCLUSIVE, ONE_TRAINING, shown)
-    is_related = relation.is_above(RELATED)
-    if skill is None or not skill.is_above(ABOVE_CHANCE):
-        verdict, answer = Verdict.INCONCLUSIVE, NOT_LEARNED.format("Layershuffle in random order")
-    elif relation.is_below(RELATED):
-        unfinished = find_unfinished(data, "layershuffle")
-        verdict, answer = _contradict("No: layers add about as much where they have no importance.", unfinished)
-    elif is_related and any(rival.is_above(RELATED) for rival in rivals.values()):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Yes, but so do layers of a model trained in order."
-    elif is_related and own.is_within(OTHER_LAYERS):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "The position decides, and not the layer."
-    elif (
-        is_related
-        and p is not None
-        and p < LEVEL
-        and own.is_above()
-        and rivals
-        and all(rival.is_below(RELATED) for rival in rivals.values())
-    ):
-        verdict, answer = Verdict.SUPPORTED, "Yes, and layers of models trained in order do not."
-    elif not rivals:
-        verdict, answer = Verdict.INCONCLUSIVE, "No model trained in order was measured: train the baseline."
-    else:
-        verdict, answer = Verdict.INCONCLUSIVE, _undecided(relation, RELATED)
+        return SWITCHING_OFF.answer(INCONCLUSIVE, ONE_TRAINING, shown)
+    is_related, has_learned = relation.is_above(RELATED), skill is not None and skill.is_above(ABOVE_CHANCE)
+    rival_is_related = any(rival.is_above(RELATED) for rival in rivals.values())
+    rivals_are_not = all(rival.is_below(RELATED) for rival in rivals.values())
+    is_its_own = p is not None and p < LEVEL and own.is_above() and rivals_are_not
+    verdict, answer = _decide(
+        find_unfinished(data, "layershuffle"),
+        (not has_learned, INCONCLUSIVE, NOT_LEARNED.format("Layershuffle in random order")),
+        (relation.is_below(RELATED), CONTRADICTED, "No: layers add about as much where they have no importance."),
+        (is_related and rival_is_related, NO_BETTER, "Yes, but so do layers of a model trained in order."),
+        (is_related and own.is_within(OTHER_LAYERS), NO_BETTER, "The position decides, and not the layer."),
+        (not rivals, INCONCLUSIVE, "No model trained in order was measured: train the baseline."),
+        (is_related and is_its_own, SUPPORTED, "Yes, and layers of models trained in order do not."),
+        (True, INCONCLUSIVE, _undecided(relation, RELATED)),
+    )
     beyond = f"{format_estimate(own, signed=True)} above that with other layers' importance"
     others = "".join(f"; {name} {format_estimate(rival.clip(-1.0, 1.0))}" for name, rival in rivals.items())
     return SWITCHING_OFF.answer(verdict, f"{answer} The correlation is {beyond}{others}.", shown)
 
 
-def _locate(estimates: Mapping[str, Estimate], margin: float) -> dict[str, Position]:
-    return {name: estimate.locate(margin) for name, estimate in estimates.items()}
+def _locate(estimates: Mapping[str, Estimate], margin: float) -> set[Position]:
+    return {estimate.locate(margin) for estimate in estimates.values()}
 
 
 def _read_skill(data: ReportData, claim: str, metric: str) -> Estimate | None:
@@ -325,11 +318,13 @@ def _explain_chance(data: ReportData) -> str:
     return ""
 
 
-def _contradict(answer: str, unfinished: Collection[str]) -> tuple[Verdict, str]:
-    if unfinished:
+def _decide(unfinished: Collection[str], *cases: tuple[bool, Verdict, str]) -> tuple[Verdict, str]:
+    """Return the verdict and the answer of the first case that holds; unfinished trainings contradict nothing."""
+    verdict, answer = next((verdict, answer) for holds, verdict, answer in cases if holds)
+    if verdict is CONTRADICTED and unfinished:
         names = listed(list(unfinished))
-        return Verdict.INCONCLUSIVE, f"The validation loss of {names} was still falling: train for more epochs."
-    return Verdict.CONTRADICTED, answer
+        return INCONCLUSIVE, f"The validation loss of {names} was still falling: train for more epochs."
+    return verdict, answer
 
 
 def _undecided(estimate: Estimate, margin: float) -> str:

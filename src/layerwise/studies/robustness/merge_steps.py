@@ -7,7 +7,7 @@ record names the base; a model without a record is accepted with a note.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +15,11 @@ from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.results import Manifest, Rows, Run, Score
-from layerwise.results.vocabulary import BEST_MEMBER, ENSEMBLE, MEMBERS, MERGED, MERGES, MERGING
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.vocabulary import MERGES, MERGING
 from layerwise.runner.opening import open_stack
 from layerwise.runner.reporter import Reporter, Silent, describe_model
-from layerwise.runner.source_models import (
-    Arms,
-    SourceModel,
-)
+from layerwise.runner.source_models import Arms, SourceModel
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     DIGITS,
@@ -33,11 +30,9 @@ from layerwise.runner.training_runs import (
     training_manifest,
 )
 from layerwise.stack import Stack, weight_hash
-from layerwise.studies.robustness.merge_comparison import ORDERS, compare
+from layerwise.studies.robustness.merge_comparison import compare
 from layerwise.train.load_trained import open_trained
 
-PARTS = (MEMBERS, BEST_MEMBER, MERGED, ENSEMBLE)
-COLUMNS = ("accuracy", "order", *PARTS)
 SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--select-on", "--seed")
 
 
@@ -141,21 +136,3 @@ def describe_work(stack: Stack, splits: Splits, several: Arms, draws: int) -> li
         f"{models} models of {len(several)} arm{'s' * (len(several) != 1)}: {2 * draws * len(several):,} "
         f"merged models, each evaluated on {len(splits.test):,} examples, and every model in two orders",
     ]
-
-
-def format_table(scores: Rows, arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
-    def cell(arm: str, order: str, part: str) -> str:
-        of = {"arm": arm, "order": order, "strategy": part}
-        value, spread = (scores.value(**of, metric=metric) for metric in ("accuracy", "accuracy_spread"))
-        if value is None:
-            return "–"
-        return f"{value:.1%}" if spread is None else f"{value:.1%} ± {spread:.1%}"
-
-    rows: list[tuple[str, ...]] = [COLUMNS]
-    for arm in arms:
-        for order in ORDERS:
-            rows.append((arm, order, *(cell(arm, order, part) for part in PARTS)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from layerwise.errors import ModelError
 from layerwise.runner.argument import Metavar, Range, Trait
-from layerwise.runner.arguments import Count, Device, Dtype, PathLike, Rare, Seed, TextLike
+from layerwise.runner.arguments import Count, Device, Dtype, PathLike, Rare, Seed, TextLike, to_path
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.training_options import BadImages, HeldOut, TrainingData
@@ -74,9 +74,7 @@ def merge(
         ModelError: If no arm has two models.
         RunError: If a model may have learned from the examples.
     """
-    from layerwise.results import Rows
     from layerwise.results.run import MANIFEST
-    from layerwise.results.vocabulary import MERGING
     from layerwise.runner.opening import open_given_text, quiet_transformers
     from layerwise.runner.source_models import arms_of
     from layerwise.runner.study import RunDescription, start_run
@@ -96,16 +94,8 @@ def merge(
     open_one = partial(steps.open_source, device=device, dtype=dtype)
     stack = open_one(first)
     path, corpus = open_given_text(text)
-    data = TrainingData(
-        path,
-        None if validation is None else Path(validation),
-        None if test is None else Path(test),
-        images,
-        on_bad_image,
-        max_length,
-        limit,
-        select_on,
-    )
+    held_out = to_path(validation), to_path(test)
+    data = TrainingData(path, *held_out, images, on_bad_image, max_length, limit, select_on)
     if recorded is not None:
         stack.source = replace(stack.source, name=recorded.model)
         data = data.as_trained(recorded)
@@ -115,7 +105,6 @@ def merge(
         manifest=recorded or steps.describe_merging(stack, several, splits, open_one, seed),
         lines=steps.describe_work(stack, splits, several, draws),
         folder=of_run if run is None or Path(run) == of_run else None,
-        results=lambda opened: (steps.format_table(Rows(opened.store.scores(MERGING)), several),),
     )
     with start_run(description) as study:
         notes = steps.compare_arms(study.run, arms, splits, open_one, reporter, draws=draws, seed=seed)

@@ -34,8 +34,7 @@ from layerwise.runner.training_runs import (
 from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
-from layerwise.studies.robustness.assessment import discard_surveys
-from layerwise.studies.robustness.surveys import SurveysUnit
+from layerwise.studies.robustness.surveys import SurveysUnit, discard_surveys
 from layerwise.studies.robustness.tuning import SettingsGrid
 from layerwise.train.load_trained import Trained, open_trained
 from layerwise.train.methods import COMPARED, Options, PositionOptions, PredictionOptions, recipes

@@ -1,44 +1,70 @@
-"""Survey models under layer orders and subsets, each once; surveys are stored next to the model."""
+"""Survey trained models, one at a time, and make every row of the robustness report from the surveys.
+
+What is measured of a model is stored next to it (`survey-<key>.npz`, `inside-<key>.json`, keyed by data, questions and
+computation), so an assessment resumes with the next model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
-from layerwise.measure.activations.embedding import UMAP_BYTES, EmbeddingOptions, umap_installed
+from layerwise.measure.activations.attention_by_position import attention_by_position
+from layerwise.measure.activations.by_position import STREAM, branch_norms, probed
+from layerwise.measure.activations.embedding import UMAP_BYTES, EmbeddingOptions, embedding, umap_installed
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, Answers, positions, shuffled
+from layerwise.measure.contrasts.trainings import mean_over_trainings
+from layerwise.measure.interventions import robustness as rows
 from layerwise.measure.interventions.accuracy import BATCH, inputs_and_labels
-from layerwise.measure.interventions.survey import EvaluationGrid, conditions
+from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, conditions, survey
 from layerwise.measure.interventions.worth_by_position import EXAMPLES as POSITION_EXAMPLES
+from layerwise.measure.interventions.worth_by_position import worth_by_position
+from layerwise.measure.stats.estimate import Bounded
+from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.measure.weights.layer_weights import alpha_rows
-from layerwise.results import Run
-from layerwise.results.training_record import TrainingRecord, refined_at
-from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING
+from layerwise.plan.samplers import SeededSampler, Shuffle
+from layerwise.results import Run, Score
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Note
+from layerwise.results.run import write_whole
+from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at
 from layerwise.runner.price import timed_twice
-from layerwise.runner.reporter import describe_model
+from layerwise.runner.reporter import Reporter, describe_model
 from layerwise.runner.source_models import SourceModel, by_arm
 from layerwise.runner.tasks import Remaining, Task, TaskSession
-from layerwise.runner.training_runs import (
-    TrainedModel,
-    describe_splits,
-    split_notes,
-    training_rows,
-)
+from layerwise.runner.training_runs import TrainedModel, describe_splits, split_notes, training_rows
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.studies.robustness.assessment import assess, survey_name
 from layerwise.studies.robustness.merge_steps import compare_arms
+from layerwise.studies.robustness.node_loss import node_loss
+from layerwise.studies.robustness.switching_off import CLAIMS as OF_SWITCHING
+from layerwise.studies.robustness.switching_off import position_worth, switching_off
 from layerwise.train.load_trained import Trained, saved_edges
+
+INSIDE = (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES)
+"""What is measured inside one model of each arm."""
 
 
 @dataclass(frozen=True)
 class SurveysUnit(Task[None]):
-    """The surveys of `models(folder)` on the test split, computed as `how` describes, and all rows from them."""
+    """The surveys of `models(folder)` on the test split, computed as `how` describes, and all rows from them.
 
-    models: Callable[[Path], tuple[TrainedModel, ...]]
+    Models trained at a reduced depth (arms `retrained-6`) are evaluated at that depth alone, and are one arm. `inside`
+    selects the outputs to lay out, `planned` is how many models there will be, if they are still to be trained.
+    """
+
+    models: Callable[[Path], Sequence[TrainedModel]]
     stack: Stack
     splits: Splits
     grid: EvaluationGrid
@@ -46,12 +72,11 @@ class SurveysUnit(Task[None]):
     how: str
     inside: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     planned: int = 0
-    """How many models there will be, where they are still to be trained."""
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         """Count the forward passes of the models that are not surveyed, in batches; UMAP is not among them."""
-        name, models = survey_name(self.splits, self.grid, self.how), self.models(folder)
-        done = sum((each.survey_folder / name).is_file() for each in models)
+        models = self.models(folder)
+        done = sum(self._survey_path(each).is_file() for each in models)
         depth, examples = self.stack.depth, len(self.splits.test)
         due = max(len(models), self.planned) - done
         if due <= 0:
@@ -84,24 +109,15 @@ class SurveysUnit(Task[None]):
         run, store, models = session.run, session.store, self.models(session.folder)
         records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}
-        store.replace_scores(TRAINING, training_rows(trained))
+        store.replace_scores(vocab.TRAINING, training_rows(trained))
         weights = [(each, saved_edges(each.folder)) for each in models]
         alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.arm, of.seed, edges)]
         if alpha:
-            store.replace_scores(ALPHA, alpha)
-        for chapter in (ROBUSTNESS, TRAINING):
+            store.replace_scores(vocab.ALPHA, alpha)
+        for chapter in (vocab.ROBUSTNESS, vocab.TRAINING):
             store.replace_notes(chapter, split_notes(self.splits))
-        surveyed = assess(
-            models,
-            self.splits,
-            self.grid,
-            run,
-            session.reporter,
-            open_model=self.open_model,
-            how=self.how,
-            inside=self.inside,
-        )
-        if self.grid.layers and (surveyed or not store.scores(MERGING)):
+        surveyed = self.assess(models, run, session.reporter)
+        if self.grid.layers and (surveyed or not store.scores(vocab.MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
             arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole])
             compare_arms(
@@ -113,3 +129,162 @@ class SurveysUnit(Task[None]):
                 draws=self.grid.orders,
                 seed=self.grid.seed,
             )
+
+    def assess(self, models: Sequence[TrainedModel], run: Run, reporter: Reporter) -> bool:
+        """Survey every model on the test split, store the rows, and return whether a survey was computed."""
+        surveys: dict[str, dict[int, Survey]] = {}
+        first_of_arm: dict[str, TrainedModel] = {}
+        predicted: dict[str, dict[int, Answers]] = {}
+        any_new = False
+        for model in models:
+            any_new = any_new or not self._survey_path(model).is_file()
+            result = self._survey(model, reporter)
+            arm = model.arm if refined_at(model.arm) is None else RETRAINED
+            of_arm = surveys.setdefault(arm, {})
+            of_arm[model.seed] = _united(of_arm.get(model.seed), result)
+            predicted.setdefault(model.arm, {})[model.seed] = result.positions
+            if arm != RETRAINED:
+                first_of_arm.setdefault(arm, model)
+        store_surveys(run, surveys, self.splits, self.grid)
+        run.store.replace_scores(vocab.POSITION, position_rows(predicted))
+        if self.grid.layers:
+            inside = [self._look_inside(model, reporter) for model in first_of_arm.values()]
+            for measure in INSIDE:
+                notes = (note.text for _, notes in inside for note in notes if note.measure == measure)
+                run.store.replace_notes(measure, notes)
+                run.store.replace_scores(measure, [row for own, _ in inside for row in own if row.measure == measure])
+        return any_new
+
+    def _survey_path(self, model: TrainedModel) -> Path:
+        return model.survey_folder / f"survey-{self._key(asdict(self.grid))}.npz"
+
+    def _key(self, *questions: object) -> str:
+        content = json.dumps([self.splits.digest, *questions, self.how], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+    def _survey(self, model: TrainedModel, reporter: Reporter) -> Survey:
+        path = self._survey_path(model)
+        if path.is_file():
+            return Survey.read(path)
+        trained, splits, grid, count = self.open_model(model.folder), self.splits, self.grid, refined_at(model.arm)
+        only = None
+        if count is not None:
+            only = [Condition(count, "even", True)] + ([Condition(count, "even", False)] if count > 1 else [])
+        result = survey(
+            trained.stack,
+            splits.test,
+            splits.collate,
+            grid,
+            only=only,
+            progress=lambda done, total: reporter.progress(f"surveying {model.label}", done / total),
+        )
+        result = replace(result, positions=self._predict_positions(trained))
+        if grid.layers and model.arm in NULLS:
+            # What reports must not be what the probe was fitted on.
+            fitted_on = splits.train if splits.selects_on_reported else splits.validation
+            found = probed(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
+            result = replace(result, probed=found)
+        if grid.layers and count is None and (model.arm in (SHUFFLED, *NULLS) or model.seed == 0):
+            tables = worth_by_position(trained.stack, splits.test, splits.collate, seed=grid.seed)
+            result = replace(result, tables=tables)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        result.save(path)
+        return result
+
+    def _predict_positions(self, model: Trained) -> dict[int, Numbers]:
+        if model.prediction is None:
+            return {}
+        stack, splits = model.stack, self.splits
+        draws = SeededSampler(Shuffle(), stack.depth, self.grid.seed, stream=STREAM)
+        size = self.grid.batch_size(len(splits.test))
+        results: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}
+        with evaluating(stack.model), torch.inference_mode():
+            for number, batch in enumerate(DataLoader(splits.test, batch_size=size, collate_fn=splits.collate)):
+                inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+                with stack.under(draws.at(number), single_pass=True):
+                    stack.model(**inputs)
+                for position, hit in model.prediction.hits().items():
+                    results[position].append((int(hit.sum()), len(hit)))
+        return {position: np.array(answers, dtype=np.float64).T for position, answers in results.items()}
+
+    def _look_inside(self, model: TrainedModel, reporter: Reporter) -> tuple[list[Score], list[Note]]:
+        key = self._key(asdict(self.inside), self.grid.seed, umap_installed())
+        path = model.survey_folder / f"inside-{key}.json"
+        if not path.is_file():
+            reporter.log(f"inside {model.arm}: branch norms and attention by position, and UMAP of outputs")
+            of = (self.open_model(model.folder).stack, model.arm, self.splits.test, self.splits.collate)
+            parts = (
+                embedding(*of, self.inside, seed=self.grid.seed),
+                attention_by_position(*of, seed=self.grid.seed),
+                branch_norms(*of, seed=self.grid.seed),
+            )
+            scores, notes = ([row for part in parts for row in part[at]] for at in range(2))
+            write_whole(path, msgspec.json.encode((scores, notes)))
+        return msgspec.json.decode(path.read_bytes(), type=tuple[list[Score], list[Note]])
+
+
+def discard_surveys(models: Iterable[TrainedModel]) -> None:
+    for model in models:
+        for pattern in ("survey-*.npz", "inside-*.json"):
+            for path in model.survey_folder.glob(pattern):
+                path.unlink()
+
+
+def _united(first: Survey | None, second: Survey) -> Survey:
+    if first is None:
+        return second
+    return Survey(
+        second.depth, {**first.outcomes, **second.outcomes}, first.orders, {**first.identical, **second.identical}
+    )
+
+
+def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, grid: EvaluationGrid) -> None:
+    text = not splits.classes
+    chance, batch = 0.0 if text else splits.chance, grid.batch_size(len(splits.test))
+    leads = "nll" if text else "accuracy"
+    run.store.replace_scores(
+        vocab.ROBUSTNESS,
+        rows.robustness(surveys, chance=chance, classes=len(splits.classes), leads=leads, batch=batch),
+    )
+    run.store.replace_scores(vocab.ORDERS, rows.orders(surveys))
+    run.store.replace_scores(vocab.IDENTITY, rows.identity(surveys))
+    whole = {arm: result for arm, result in surveys.items() if arm != RETRAINED}
+    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution(whole, batch))
+    run.store.replace_scores(vocab.NODES, node_loss(whole, batch))
+    run.store.replace_scores(vocab.WORTH, position_worth(whole))
+    decisive = [*positions(whole), *switching_off(whole)]
+    if not text:  # what is published is accuracy of classification
+        decisive += shuffled(whole, chance=chance, batch=batch)
+    stored = run.store.scores(CONTRAST)
+    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_SWITCHING)))
+
+
+def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
+    """Return rows of measure `position` by seed and arm, with the accuracy of guessing.
+
+    Answers are right or wrong under an order drawn for every batch, so that batches are the units of intervals.
+    """
+    results = []
+    for arm, seeds in arms.items():
+        predicted = {seed: answers for seed, answers in seeds.items() if answers}
+        if not predicted:
+            continue
+        positions_of_layers = next(iter(predicted.values()))
+        for position in (*positions_of_layers, None):
+            counts = {
+                seed: np.sum(list(answers.values()), axis=0) if position is None else answers[position]
+                for seed, answers in predicted.items()
+            }
+            of: dict[str, Any] = {"arm": arm, "position": position}
+            for seed, each in counts.items():
+                own = _share([each])
+                results.append(Score(vocab.POSITION, "accuracy", *own, **of, seed=seed, documents=int(each[1].sum())))
+            results.append(Score(vocab.POSITION, "accuracy", *_share(list(counts.values())), **of))
+            results.append(Score(vocab.POSITION, "accuracy", 1 / len(positions_of_layers), **of, against=vocab.CHANCE))
+    return results
+
+
+def _share(seeds: Sequence[Numbers]) -> Bounded:
+    right, answers = (np.array([counts[row] for counts in seeds]) for row in (0, 1))
+    closed = [wilson(hits.sum(), int(count.sum())).row() for hits, count in zip(right, answers, strict=True)]
+    return rows.at_least_as_wide("accuracy", closed, mean_over_trainings(right, answers, 1, "accuracy"))

@@ -11,7 +11,18 @@ from typing import Annotated, Any, Literal
 from layerwise.errors import OptionError
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.runner.argument import Metavar, Range, Trait
-from layerwise.runner.arguments import Count, Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike
+from layerwise.runner.arguments import (
+    Count,
+    Device,
+    Location,
+    ModelLike,
+    Names,
+    PathLike,
+    Rare,
+    Seed,
+    TextLike,
+    to_path,
+)
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.training_options import (
@@ -214,16 +225,8 @@ def train_robust(
     stack = opened.stack
     options, planned = plan_recipes(DEFAULTS_BY_MODEL.get(stack.source.name, Settings()), stack.depth, resolved)
     path, corpus = open_given_text(text)
-    data = TrainingData(
-        path,
-        None if validation is None else Path(validation),
-        None if test is None else Path(test),
-        images,
-        on_bad_image,
-        max_length,
-        limit,
-        select_on,
-    )
+    held_out = to_path(validation), to_path(test)
+    data = TrainingData(path, *held_out, images, on_bad_image, max_length, limit, select_on)
     read = partial(
         read_splits,
         stack=stack,

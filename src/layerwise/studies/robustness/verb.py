@@ -9,7 +9,18 @@ from typing import Annotated
 from layerwise.errors import OptionError, RunError
 from layerwise.results.run import is_run
 from layerwise.runner.argument import Metavar, Range
-from layerwise.runner.arguments import Count, Device, Dtype, Location, ModelLike, PathLike, Rare, Seed, TextLike
+from layerwise.runner.arguments import (
+    Count,
+    Device,
+    Dtype,
+    Location,
+    ModelLike,
+    PathLike,
+    Rare,
+    Seed,
+    TextLike,
+    to_path,
+)
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.training_options import BadImages, HeldOut, TrainingData
@@ -114,16 +125,8 @@ def robustness(
     reporter.log(f"loading {location}" if location else "loading the model")
     quiet_transformers()
     path, corpus = open_given_text(text)
-    data = TrainingData(
-        path,
-        None if validation is None else Path(validation),
-        None if test is None else Path(test),
-        images,
-        on_bad_image,
-        max_length,
-        limit,
-        select_on,
-    )
+    held_out = to_path(validation), to_path(test)
+    data = TrainingData(path, *held_out, images, on_bad_image, max_length, limit, select_on)
     grid = EvaluationGrid(orders=orders, draws=draws, seed=seed, nodes=tuple(nodes))
     inside = EmbeddingOptions(inside_images, tuple(inside_layers))
     if location is not None and is_trained_run:
