@@ -30,7 +30,8 @@ from layerwise.runner.summary import report_data, summary
 from layerwise.runner.terminal import Terminal
 from layerwise.runner.training_runs import finished_models, training_rows
 from layerwise.stack import Stack, load, weight_hash
-from layerwise.studies.robustness.assessment import assess
+from layerwise.studies.robustness.surveys import SurveysUnit
+from layerwise.train.load_trained import open_trained
 from layerwise.train.methods import COMPARED, Options, recipe
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.training import Base, train
@@ -171,7 +172,7 @@ def report(out: Path, base: Base, splits: object, preset: Preset) -> None:
     with Run.resume_or_create(out, manifest) as run, Terminal() as reporter:
         records = {each.label: TrainingRecord.read(each.folder) for each in models}
         run.store.replace_scores("training", training_rows({k: v for k, v in records.items() if v is not None}))
-        assess(models, splits, preset.grid, run, reporter)
+        SurveysUnit(lambda _: models, stack, splits, preset.grid, open_trained, "").assess(models, run, reporter)
         data = report_data(run)
         print(summary(data))
         pages.write(run.report, pages.render(data))

@@ -68,20 +68,11 @@ class Spent:
     layer_tokens: int = 0
     head_tokens: int = 0
     naive: int = 0
-    seconds: float = 0.0
     layer_seconds: float = 0.0
     head_seconds: float = 0.0
 
-    @property
-    def has_rates(self) -> bool:
-        return bool(self.layer_tokens and self.head_tokens)
-
     def plus(self, other: Spent) -> Spent:
         return Spent(self.layer_tokens + other.layer_tokens, self.head_tokens + other.head_tokens)
-
-    def at_rates(self, other: Spent) -> float:
-        layers = self.layer_tokens * other.layer_seconds / other.layer_tokens
-        return layers + self.head_tokens * other.head_seconds / other.head_tokens
 
 
 class WorstCase:

@@ -106,7 +106,6 @@ class GraphEvaluator:
         new = [plan for plan, text in texts.items() if text not in self._nll]
         known = [self._of(text) for text in texts.values()]
         self.spent.naive += sum(len(plan.steps()) for plan in new) * sum(self.batch_tokens)
-        began = time.perf_counter()
         text, own = self._texts[rung], slice(self._ends[rung], self._ends[rung + 1])
         lacking = np.isnan([nll[own] for nll in known])
         before: list[bool] = []
@@ -120,7 +119,6 @@ class GraphEvaluator:
                         due = {plan: name for (plan, name), lacks in zip(texts.items(), missing, strict=True) if lacks}
                         before, forks = missing, Forks.of(list(due), stages(parent))
                     self._measure((rung, number), batch, forks, due, stages(parent))
-        self.spent.seconds += time.perf_counter() - began
         sums = {plan: text.sums(nll[own]) for plan, nll in zip(texts, known, strict=True)}
         return np.array([sums[plan] for plan in plans])
 

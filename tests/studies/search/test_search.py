@@ -139,7 +139,7 @@ def test_a_second_corpus_and_milliseconds_are_reported(
 def test_edits_are_compared_in_bfloat16_and_confirmed_in_float32(
     whole: Path, stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("layerwise.studies.search.steps.has_bfloat16", lambda device: True)
+    monkeypatch.setattr("layerwise.stack.rounding.has_bfloat16", lambda device: True)
     result = layerwise.search(stack, corpus, Budget(layers=3), run=tmp_path / "run", **{**SMALL, "dtype": "auto"})
     losses: dict[bool, dict[tuple[Any, ...], float]] = {}
     for folder in (whole, result.folder):

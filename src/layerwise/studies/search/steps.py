@@ -13,20 +13,19 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.interventions.sweep import plan_records
+from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.continuations import continuations
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, tokenize
 from layerwise.plan import Plan, families
@@ -40,7 +39,7 @@ from layerwise.runner.call import CallUnit, ExpectedWork
 from layerwise.runner.opening import divided_sentence, open_stack, provenance
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_data, describe_model, duration, waiting
-from layerwise.runner.tasks import Remaining
+from layerwise.runner.tasks import Remaining, TaskSession
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
@@ -61,8 +60,6 @@ from layerwise.search.one_shot import (
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import FEWEST, SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.rounding import has_bfloat16
-from layerwise.studies.search.losses import KeptLosses
 from layerwise.studies.search.settings import WIDTH, SearchSettings
 from layerwise.studies.search.works import (
     REPORTED,
@@ -76,28 +73,18 @@ from layerwise.studies.search.works import (
 PROMPT, NEW_TOKENS = 16, 32
 """Tokens of a sample's prompt, and of its continuation."""
 
-Fronts = Mapping[Unit, Sequence[Plan]]
-
-
-@dataclass(frozen=True)
-class Finalists:
-    """What a search ended with: its steps, the plans that it leaves to be chosen among, and the arms beside them."""
-
-    steps: Sequence[SearchStep]
-    plans: Sequence[Plan]
-    arms: Mapping[str, Plan]
-    random: Sequence[Plan]
-
-    def within(self, space: Space) -> list[Plan]:
-        return [plan for plan in dict.fromkeys([*self.plans, *self.arms.values()]) if space.allows(plan)]
-
 
 @dataclass(frozen=True)
 class PreparedSearch:
-    """A search whose model and texts are open: its settings, the parts of its text, and what is timed."""
+    """A search whose model and texts are open: its settings, the parts of its text, and what is timed.
+
+    In `space` a budget of milliseconds is one of layers (`counted_budget`), until the layers are timed.
+    """
 
     stack: Stack
     settings: SearchSettings
+    prices: PlanPrices
+    space: Space
     chosen: ChosenText
     parts: Mapping[str, EvalData]
     rungs: Sequence[EvalData]
@@ -108,14 +95,19 @@ class PreparedSearch:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What the search text has shown: the finalists, the losses and prices of plans, and what the search took."""
+    """What the search text has shown: the losses and prices of plans, and what the search took.
+
+    The plan is chosen among the `finalists` and the `arms`, and compared with these and the `random` ones.
+    """
 
     space: Space
     prices: PlanPrices
     searched: GraphEvaluator
-    finalists: Finalists
-    fronts: Fronts
-    spent: Spent
+    steps: Sequence[SearchStep]
+    finalists: Sequence[Plan]
+    arms: Mapping[str, Plan]
+    random: Sequence[Plan]
+    fronts: Mapping[Unit, Sequence[Plan]]
     seconds: float
     is_new: bool
 
@@ -152,11 +144,6 @@ def add_sources(
     return able
 
 
-def may_use_bfloat16(stack: Stack) -> bool:
-    """Return whether candidates may be compared in bfloat16; held-out losses are always in the dtype of the model."""
-    return stack.dtype == torch.float32 and has_bfloat16(stack.device)
-
-
 def prepare(
     stack: Stack,
     requested: SearchSettings,
@@ -175,10 +162,15 @@ def prepare(
         OptionError: If the original model meets the budget.
         DataError: If there is too little text.
     """
-    seed, request = requested.seed, TextRequest.of_call(text)
+    seed, request, prices = requested.seed, TextRequest.of_call(text), PlanPrices.of(stack)
+    space = space_of(stack, requested, prices, requested.counted_budget())
     cut = partial(tokenize, stack, corpus, batch_tokens=size or BATCH_TOKENS, seed=seed)
     with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
-        chosen = _choose_text(stack, requested, cut, request, corpus)
+        candidates = []
+        for changed in _list_smaller(requested, stack):
+            cost = partial(whole_search, stack, requested.settled(**changed), prices, space)
+            candidates.append((changed, TimedText(stack, cut, cost, 1, SHARES["report"], FEWEST)))
+        chosen = choose_text(request, candidates, corpus)
     second = None
     if second_text is not None:
         other = read_corpus(second_text)
@@ -188,6 +180,8 @@ def prepare(
     return PreparedSearch(
         stack=stack,
         settings=requested.settled(chosen.options.get("method"), chosen.options.get("width")),
+        prices=prices,
+        space=space,
         chosen=chosen,
         parts=parts,
         rungs=grown(parts["search"], seed),
@@ -195,21 +189,6 @@ def prepare(
         setting=setting,
         in_bfloat16=compares_in_bfloat16,
     )
-
-
-def _choose_text(
-    stack: Stack,
-    requested: SearchSettings,
-    cut: Callable[[int | None, int | None], EvalData],
-    request: TextRequest,
-    corpus: Corpus,
-) -> ChosenText:
-    space = space_of(stack, requested, PlanPrices.of(stack), requested.counted_budget())
-    candidates = []
-    for changed in _list_smaller(requested, stack):
-        cost = partial(whole_search, stack, requested.settled(**changed), space)
-        candidates.append((changed, TimedText(stack, cut, cost, 1, SHARES["report"], FEWEST)))
-    return choose_text(request, candidates, corpus)
 
 
 def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any]]:
@@ -251,7 +230,7 @@ def describe_work(prepared: PreparedSearch) -> list[str]:
     if prepared.second is not None:
         lines.append(f"second corpus: {describe_data(prepared.second)}")
     if settings.method == "greedy" and settings.budget.unit != "ms":
-        bound = worst_case(stack, settings, prepared.rungs, space_of(stack, settings, PlanPrices.of(stack)))
+        bound = worst_case(stack, settings, prepared.rungs, prepared.space)
         lines.append(
             f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
             "tokens"
@@ -266,8 +245,8 @@ def expected_work(prepared: PreparedSearch) -> ExpectedWork:
     def count_left(_: Path, run: Run | None) -> Remaining | None:
         if run is not None and run.store.count_losses():
             return None
-        space = space_of(stack, settings, PlanPrices.of(stack), settings.counted_budget())
-        return remaining_passes(stack, text, whole_search(stack, settings, space, text), pace=prepared.chosen.seconds)
+        cost = whole_search(stack, settings, prepared.prices, prepared.space, text)
+        return remaining_passes(stack, text, cost, pace=prepared.chosen.seconds)
 
     return ExpectedWork(count_left)
 
@@ -283,25 +262,70 @@ def time_layers(prepared: PreparedSearch) -> CallUnit:
     )
 
 
+def open_evaluator(
+    session: TaskSession,
+    stack: Stack,
+    name: str,
+    rungs: Sequence[EvalData],
+    most: Spent,
+    *,
+    in_bfloat16: bool = False,
+) -> GraphEvaluator:
+    """Return an evaluator of plans on a text, `name` in its rows, that stores losses at once and reads stored ones.
+
+    Its progress is relative to `most`.
+    """
+    prefix, head, began = f"{name}/", head_in_layers(stack), time.monotonic()
+    known = [row for row in session.store.losses() if row.task.startswith(prefix)]
+
+    def watch(spent: Spent) -> None:
+        done, due = (each.layer_tokens + head * each.head_tokens for each in (spent, most))
+        share = min(1.0, done / due)
+        session.reporter.progress(name, share, (time.monotonic() - began) * (1 - share) / share)
+
+    return GraphEvaluator(stack, rungs, session.store.add_losses, known, prefix, watch, in_bfloat16=in_bfloat16)
+
+
 def find_plans(
-    prepared: PreparedSearch, losses: KeptLosses, table: Sequence[Score], reporter: Reporter
+    prepared: PreparedSearch, session: TaskSession, table: Sequence[Score], reporter: Reporter
 ) -> SearchOutcome:
     """Run the rounds on the search text; `table` are the milliseconds of layers, if they were timed."""
-    stack, settings, is_new = prepared.stack, prepared.settings, not losses.rows
-    prices = PlanPrices.of(stack, table_of(table)) if table else PlanPrices.of(stack)
+    stack, settings, is_new = prepared.stack, prepared.settings, not session.store.count_losses()
+    prices = replace(prepared.prices, ms=table_of(table)) if table else prepared.prices
     began = time.perf_counter()
     space = space_of(stack, settings, prices)
     most = worst_case(stack, settings, prepared.rungs, space)
-    searched = losses.evaluator(stack, "search", prepared.rungs, most, in_bfloat16=prepared.in_bfloat16)
-    finalists = _find_finalists(prepared, searched, space, reporter)
-    spent, seconds = searched.spent, time.perf_counter() - began
-    reporter.log(cost_sentence(spent, seconds))
+    searched = open_evaluator(session, stack, "search", prepared.rungs, most, in_bfloat16=prepared.in_bfloat16)
+    mean_losses(searched, [space.whole], space.whole)
+    shrinks = not space.allows(space.whole)
+    arms = _measure_arms(prepared, searched, space) if shrinks else {}
+    steps = []
+    for step in _rounds(settings, searched, space, arms):
+        steps.append(step)
+        reporter.log(round_sentence(len(steps), step, searched.complete().get(space.whole)))
+    best = list(winners(steps, space))
+    changes = [plan for plan in best if plan != space.whole]
+    if not shrinks and changes:
+        arms = {vocab.BEST_CHANGE: changes[0]}
+    seconds = time.perf_counter() - began
+    reporter.log(cost_sentence(searched.spent, seconds))
     complete = searched.complete()
     fronts = {
         unit: [point.plan for point in thinned(front(complete, partial(prices.of_plan, unit=unit)), REPORTED)]
         for unit in list_units(settings)
     }
-    return SearchOutcome(space, prices, searched, finalists, fronts, spent, seconds, is_new)
+    return SearchOutcome(
+        space=space,
+        prices=prices,
+        searched=searched,
+        steps=steps,
+        finalists=best[: settings.width],
+        arms=arms,
+        random=random_plans(space, RANDOM_SETS, settings.seed) if shrinks else [],
+        fronts=fronts,
+        seconds=seconds,
+        is_new=is_new,
+    )
 
 
 def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
@@ -309,12 +333,12 @@ def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
 
 
 def choose_plan(
-    prepared: PreparedSearch, losses: KeptLosses, outcome: SearchOutcome, reporter: Reporter
+    prepared: PreparedSearch, session: TaskSession, outcome: SearchOutcome, reporter: Reporter
 ) -> tuple[Plan, list[Score]]:
     """Return the best of the finalists on the selection text, and the rows of all of them."""
-    space, finalists, part = outcome.space, outcome.finalists, prepared.parts["select"]
-    plans, whole = finalists.within(space), space.whole
-    select = losses.evaluator(prepared.stack, "select", [part], of_plans(prepared.stack, 1 + len(plans), part))
+    space, part, whole = outcome.space, prepared.parts["select"], outcome.space.whole
+    plans = [each for each in dict.fromkeys([*outcome.finalists, *outcome.arms.values()]) if space.allows(each)]
+    select = open_evaluator(session, prepared.stack, "select", [part], of_plans(prepared.stack, 1 + len(plans), part))
     means = mean_losses(select, [*plans, whole], whole)
     if not space.allows(whole):
         del means[whole]
@@ -324,7 +348,7 @@ def choose_plan(
 
 
 def confirm_plans(
-    prepared: PreparedSearch, losses: KeptLosses, outcome: SearchOutcome, chosen: Plan, reporter: Reporter
+    prepared: PreparedSearch, session: TaskSession, outcome: SearchOutcome, chosen: Plan, reporter: Reporter
 ) -> list[Score]:
     """Return rows of the chosen plan, the fronts and the arms on text that chose nothing."""
     stack, settings = prepared.stack, prepared.settings
@@ -332,7 +356,8 @@ def confirm_plans(
     second = () if prepared.second is None else (("second", prepared.second),)
     for name, data in (("report", prepared.parts["report"]), *second):
         reporter.log(f"confirming on {name}")
-        fresh = losses.evaluator(stack, name, [data], confirmation(stack, settings, outcome.space, data))
+        most = confirmation(stack, settings, outcome.prices, outcome.space, data)
+        fresh = open_evaluator(session, stack, name, [data], most)
         rows += _confirm_on(fresh, name, outcome, chosen, settings.seed)
     return rows
 
@@ -340,10 +365,23 @@ def confirm_plans(
 def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, chosen: Plan) -> list[Score]:
     """Return rows that say what each plan was: chosen, on a front, or an arm; and the bits of its layers."""
     stack, settings, searched = prepared.stack, prepared.settings, outcome.searched
-    arms = outcome.finalists.arms
-    rows = member_rows(chosen, settings.budget, outcome.fronts, arms, outcome.finalists.random)
+    members = [(unit, plan) for unit, plans in outcome.fronts.items() for plan in plans]
+    draws = enumerate(outcome.random, start=1)
+    rows = [
+        Score(
+            vocab.SEARCH,
+            vocab.CHOSEN,
+            1.0,
+            plan=str(chosen),
+            condition=settings.budget.unit,
+            against=str(settings.budget),
+        ),
+        *(Score(vocab.SEARCH, vocab.FRONT, 1.0, plan=str(plan), condition=unit) for unit, plan in members),
+        *(Score(vocab.SEARCH, vocab.ARM, 1.0, plan=str(plan), arm=name) for name, plan in outcome.arms.items()),
+        *(Score(vocab.SEARCH, vocab.ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
+    ]
     if BITS in settings.moves:
-        rows += allocation_rows(stack, outcome.prices, {vocab.CHOSEN: chosen, **arms})
+        rows += allocation_rows(stack, outcome.prices, {vocab.CHOSEN: chosen, **outcome.arms})
         alone = [each for each in families.bits(stack.depth) if each.plan in searched.complete()]
         losses_alone = searched.losses([outcome.space.whole, *(each.plan for each in alone)])
         rows += bits_contrasts(losses_alone, plan_records(alone), stack.depth, seed=settings.seed)
@@ -354,7 +392,7 @@ def keep_costs(outcome: SearchOutcome) -> CallUnit:
     """Return the task that keeps what a search took, which is known if nothing interrupted it."""
     return CallUnit(
         "run",
-        lambda: cost_rows(outcome.spent, outcome.seconds) if outcome.is_new else [],
+        lambda: cost_rows(outcome.searched.spent, outcome.seconds) if outcome.is_new else [],
         own=lambda row: row.part == "search",
     )
 
@@ -400,27 +438,14 @@ def random_plans(space: Space, count: int, seed: int) -> list[Plan]:
     return allocations or (random_sets(space, count, seed) if space.moves != (BITS,) else [])
 
 
-def _find_finalists(prepared: PreparedSearch, searched: GraphEvaluator, space: Space, reporter: Reporter) -> Finalists:
-    stack, settings, shrinks = prepared.stack, prepared.settings, not space.allows(space.whole)
-    mean_losses(searched, [space.whole], space.whole)
-    arms: dict[str, Plan] = {}
-    if shrinks:
-        scores, bits = turning(stack, prepared.rungs), BITS in space.moves
-        sets = (
-            {} if bits and "drop" not in space.moves else one_shot_plans(space, scores, skip_effects(searched, space))
-        )
-        arms = {**sets, **(rule_arms(stack, space, scores) if bits else {})}
-        mean_losses(searched, [*arms.values(), space.whole], space.whole)
-    steps = []
-    for step in _rounds(settings, searched, space, arms):
-        steps.append(step)
-        reporter.log(round_sentence(len(steps), step, searched.complete().get(space.whole)))
-    best = list(winners(steps, space))
-    changes = [plan for plan in best if plan != space.whole]
-    if not shrinks and changes:
-        arms = {vocab.BEST_CHANGE: changes[0]}
-    drawn = random_plans(space, RANDOM_SETS, settings.seed) if shrinks else []
-    return Finalists(steps, best[: settings.width], arms, drawn)
+def _measure_arms(prepared: PreparedSearch, searched: GraphEvaluator, space: Space) -> dict[str, Plan]:
+    scores, arms = turning(prepared.stack, prepared.rungs), dict[str, Plan]()
+    if space.moves != (BITS,):
+        arms |= one_shot_plans(space, scores, skip_effects(searched, space))
+    if BITS in space.moves:
+        arms |= rule_arms(prepared.stack, space, scores)
+    mean_losses(searched, [*arms.values(), space.whole], space.whole)
+    return arms
 
 
 def _rounds(
@@ -438,19 +463,13 @@ def _rounds(
 
 
 def _confirm_on(fresh: GraphEvaluator, name: str, outcome: SearchOutcome, chosen: Plan, seed: int) -> Iterator[Score]:
-    whole, finalists, searched = Plan.identity(fresh.stack.depth), outcome.finalists, outcome.searched
-    own = [chosen, *(plan for plans in outcome.fronts.values() for plan in plans), *finalists.arms.values()]
+    whole, searched, arms, random = outcome.space.whole, outcome.searched, outcome.arms, outcome.random
+    own = [chosen, *(plan for plans in outcome.fronts.values() for plan in plans), *arms.values()]
     plans = list(dict.fromkeys([whole, *own]))
-    mean_losses(fresh, list(dict.fromkeys([*plans, *finalists.random])), whole)
+    mean_losses(fresh, list(dict.fromkeys([*plans, *random])), whole)
     yield from losses_above(fresh.losses(plans), whole, name, seed=seed)
-    yield from against_arms(
-        fresh.losses([chosen, *finalists.arms.values(), *finalists.random]),
-        chosen,
-        finalists.arms,
-        finalists.random,
-        name,
-        seed=seed,
-    )
+    compared = fresh.losses([chosen, *arms.values(), *random])
+    yield from against_arms(compared, chosen, arms, random, name, seed=seed)
     if name == "report":
         complete = searched.complete()
         for plan in plans[1:]:
@@ -480,23 +499,6 @@ def search_rows(prepared: PreparedSearch, outcome: SearchOutcome) -> list[Score]
         own = {unit: outcome.prices.of_plan(plan, unit) for unit in units}
         rows += [Score(vocab.SEARCH, vocab.PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
     return rows
-
-
-def member_rows(
-    chosen: Plan,
-    budget: Budget,
-    fronts: Mapping[Unit, Sequence[Plan]],
-    arms: Mapping[str, Plan],
-    random: Sequence[Plan],
-) -> list[Score]:
-    members = [(unit, plan) for unit, plans in fronts.items() for plan in plans]
-    draws = enumerate(random, start=1)
-    return [
-        Score(vocab.SEARCH, vocab.CHOSEN, 1.0, plan=str(chosen), condition=budget.unit, against=str(budget)),
-        *(Score(vocab.SEARCH, vocab.FRONT, 1.0, plan=str(plan), condition=unit) for unit, plan in members),
-        *(Score(vocab.SEARCH, vocab.ARM, 1.0, plan=str(plan), arm=name) for name, plan in arms.items()),
-        *(Score(vocab.SEARCH, vocab.ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
-    ]
 
 
 def allocation_rows(stack: Stack, prices: PlanPrices, plans: Mapping[str, Plan]) -> list[Score]:
@@ -564,8 +566,8 @@ def cost_rows(spent: Spent, seconds: float) -> list[Score]:
         "naive_layer_tokens": float(spent.naive),
         "seconds": seconds,
     }
-    if spent.has_rates:
-        figures["seconds_in_layers_and_heads"] = spent.at_rates(spent)
+    if spent.layer_tokens:
+        figures["seconds_in_layers_and_heads"] = spent.layer_seconds + spent.head_seconds
     return [Score("run", name, value, part="search") for name, value in figures.items()]
 
 

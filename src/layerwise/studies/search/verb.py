@@ -121,11 +121,13 @@ def search(
         if is_given and not is_timed:
             raise OptionError(f"{spell(name)} requires {spell('latency')}, or a {spell('budget')} of ms.")
 
+    import torch
+
     from layerwise.measure.cost.pass_time import Setting
     from layerwise.runner.opening import open_corpus, open_stack, size_row
     from layerwise.runner.study import RunDescription, start_run
+    from layerwise.stack.rounding import has_bfloat16
     from layerwise.studies.search import steps
-    from layerwise.studies.search.losses import LossesUnit
 
     reporter = reporter or Silent()
     corpus = open_corpus(text, str(model))
@@ -150,7 +152,7 @@ def search(
         reporter,
         setting=Setting(phase, batch, context),
         size=batch_tokens,
-        compares_in_bfloat16=dtype == "auto" and steps.may_use_bfloat16(stack),
+        compares_in_bfloat16=dtype == "auto" and stack.dtype == torch.float32 and has_bfloat16(stack.device),
     )
     described = RunDescription(
         manifest=steps.describe_run(prepared, batch_tokens),
@@ -159,11 +161,10 @@ def search(
         chosen=prepared.chosen.options,
     )
     with start_run(described) as study:
-        losses = study.execute(LossesUnit())
         table = study.execute(steps.time_layers(prepared)) if is_timed else []
-        outcome = steps.find_plans(prepared, losses, table, reporter)
-        chosen, selected = steps.choose_plan(prepared, losses, outcome, reporter)
-        confirmed = steps.confirm_plans(prepared, losses, outcome, chosen, reporter)
+        outcome = steps.find_plans(prepared, study, table, reporter)
+        chosen, selected = steps.choose_plan(prepared, study, outcome, reporter)
+        confirmed = steps.confirm_plans(prepared, study, outcome, chosen, reporter)
         times = steps.check_times(prepared, outcome, chosen, reporter) if is_timed else []
         costs = study.execute(steps.keep_costs(outcome))
         plans = [
@@ -174,7 +175,7 @@ def search(
         ]
         # The rows of the search come last, because they say which plan was chosen.
         study.write(
-            [*steps.round_rows(outcome.finalists.steps), *table, *times, size_row(stack), *costs, *plans],
+            [*steps.round_rows(outcome.steps), *table, *times, size_row(stack), *costs, *plans],
             steps.continue_text(prepared, chosen),
         )
     return SearchResult(study.folder)

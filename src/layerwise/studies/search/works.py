@@ -63,10 +63,10 @@ def of_plans(stack: Stack, plans: int, data: EvalData, evaluations: int | None =
     return Spent((plans * stack.depth if evaluations is None else evaluations) * tokens, plans * tokens)
 
 
-def confirmation(stack: Stack, settings: SearchSettings, space: Space, data: EvalData) -> Spent:
+def confirmation(stack: Stack, settings: SearchSettings, prices: PlanPrices, space: Space, data: EvalData) -> Spent:
     random = random_sets(space, RANDOM_SETS, settings.seed) if space.moves == ("drop",) else []
     drawn = of_plans(stack, len(random) or RANDOM_SETS, data, build(random).evaluations if random else None)
-    return drawn.plus(of_plans(stack, front_size(stack, settings, space) + _arms(space) + 2, data))
+    return drawn.plus(of_plans(stack, front_size(settings, prices, space) + _arms(space) + 2, data))
 
 
 def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
@@ -78,16 +78,18 @@ def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, 
     return rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))
 
 
-def whole_search(stack: Stack, settings: SearchSettings, space: Space, text: EvalData) -> CostEstimate:
+def whole_search(
+    stack: Stack, settings: SearchSettings, prices: PlanPrices, space: Space, text: EvalData
+) -> CostEstimate:
     parts = divided_text(text, settings.seed)
     spent = worst_case(stack, settings, grown(parts["search"], settings.seed), space)
     spent = spent.plus(of_plans(stack, settings.width + _arms(space) + 1, parts["select"]))
-    spent = spent.plus(confirmation(stack, settings, space, parts["report"]))
+    spent = spent.plus(confirmation(stack, settings, prices, space, parts["report"]))
     return CostEstimate(0, 0, 1, spent.layer_tokens, spent.head_tokens)
 
 
-def front_size(stack: Stack, settings: SearchSettings, space: Space) -> int:
-    prices, whole = PlanPrices.of(stack), space.whole
+def front_size(settings: SearchSettings, prices: PlanPrices, space: Space) -> int:
+    whole = space.whole
     smaller = cheaper(whole, ("drop",))
     if (
         space.moves == ("drop",)
