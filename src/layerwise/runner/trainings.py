@@ -7,7 +7,7 @@ their own seed and read no reported examples. Rates are extended while the best 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -184,8 +184,6 @@ FIRST_SWEEP_SEED = 1_000
 BEYOND = 4
 """Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
 
-K = TypeVar("K", bound=Hashable)
-
 
 def best_rate(losses: Mapping[float, float]) -> float:
     """Return the rate with the least validation loss; of two the lower."""
@@ -206,26 +204,19 @@ def beyond(losses: Mapping[float, float]) -> float | None:
     return float(f"{best * best / neighbour:.6g}")
 
 
-class RateSweep(Generic[K]):
-    """The least validation loss of everything that is tuned at every learning rate that was tried."""
+def sweep_rates(first: Sequence[float], train_at: Callable[[float], TrainingRecord]) -> dict[float, float]:
+    """Return the least validation loss at the rates of `first`, and further ones while the best is at an end.
 
-    def __init__(self) -> None:
-        self.losses: dict[K, dict[float, float]] = {}
-
-    def due(self, key: K, first: Sequence[float]) -> Iterator[float]:
-        """Yield the rates of `first`, then further ones while the best is at an end; a single rate is not extended."""
-        yield from first
-        for _ in range(BEYOND if len(first) > 1 else 0):
-            further = beyond(self.losses[key])
-            if further is None:
-                return
-            yield further
-
-    def note(self, key: K, rate: float, record: TrainingRecord) -> None:
-        self.losses.setdefault(key, {})[rate] = min(record.validation_losses)
-
-    def best(self, key: K) -> float:
-        return best_rate(self.losses[key])
+    A single rate is not extended.
+    """
+    losses: dict[float, float] = {}
+    due, most = list(first), len(first) + (BEYOND if len(first) > 1 else 0)
+    while due:
+        rate = due.pop(0)
+        losses[rate] = min(train_at(rate).validation_losses)
+        if not due and len(losses) < most and (further := beyond(losses)) is not None:
+            due.append(further)
+    return losses
 
 
 def trial(recipe: Recipe, *settings: float) -> RecipeTraining:

@@ -11,9 +11,8 @@ from layerwise.errors import TrainError, near_matches
 from layerwise.plan import Plan, edits
 from layerwise.plan.painters import middle_window
 from layerwise.results import vocabulary as vocab
-from layerwise.runner.trainings import RateSweep
-from layerwise.train.heal.options import HealingOptions, HiddenLoss, Method, Teacher, healing_recipe
-from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.heal.options import HealingOptions, HiddenLoss, Method, Teacher
+from layerwise.train.recipe import Settings
 
 SETTINGS = Settings(epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4)
 LOSSES: Mapping[str, tuple[Teacher, HiddenLoss]] = {
@@ -43,6 +42,9 @@ class HealingArm:
     @property
     def is_swept(self) -> bool:
         return self.rate_of == self.name
+
+    def first_rates(self, rates: tuple[float, ...]) -> tuple[float, ...]:
+        return rates or RATES[self.options.method]
 
     def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
         if self.name == vocab.WHOLE:
@@ -114,25 +116,3 @@ def middle_skipped(depth: int, count: int) -> Plan:
     Plan('0-4 8-11')
     """
     return edits.skip(Plan.identity(depth), *range(*middle_window(depth, count)))
-
-
-class HealingSweep(RateSweep[str]):
-    """The sweep of the arms of a healing by name: those that are controls take the rate of what they control."""
-
-    def __init__(self, rates: tuple[float, ...]) -> None:
-        super().__init__()
-        self.rates = rates
-
-    def list_swept(self, arms: Sequence[HealingArm]) -> list[HealingArm]:
-        return [arm for arm in arms if arm.is_swept and len(self.first_rates(arm)) > 1]
-
-    def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
-        return self.rates or RATES[arm.options.method]
-
-    def chosen(self, arm: HealingArm) -> float:
-        alone = self.first_rates(arm)
-        return alone[0] if len(alone) == 1 else self.best(arm.rate_of)
-
-
-def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
-    return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)

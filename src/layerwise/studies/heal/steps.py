@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil
@@ -31,19 +31,22 @@ from layerwise.runner.training_runs import (
     split_notes,
     training_manifest,
 )
-from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, TrainingsUnit, trial
+from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, TrainingsUnit, best_rate, sweep_rates, trial
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
-from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, HealingArm, HealingSweep, recipe_of
+from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, HealingArm
 from layerwise.studies.heal.benchmarks import FOLDER
-from layerwise.studies.heal.rows import Trainings
 from layerwise.train.heal.learning import CONFIG, load_healed
+from layerwise.train.heal.options import healing_recipe
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base
 
 ADAPTER = "adapter"
 HEALING = "healing"
+
+Losses = Mapping[str, Mapping[float, float]]
+"""The validation losses of the trials, by arm and learning rate."""
 
 Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
 """A model by its name, the folder of its training (empty for the base), its plan, and what opens it."""
@@ -55,7 +58,10 @@ DEFAULT_STEPS = 200
 
 @dataclass(frozen=True)
 class HealingWork:
-    """What all trainings of a healing share."""
+    """The trainings of a healing: the arms with so many seeds each, and what they share.
+
+    Learning rates are chosen among `rates`, or by default among those of each method.
+    """
 
     base: Base
     stack: Stack
@@ -63,10 +69,18 @@ class HealingWork:
     settings: Settings
     plan: Plan
     arguments: Mapping[str, Any]
+    arms: tuple[HealingArm, ...]
+    rates: tuple[float, ...]
+    seeds: int
+
+    @property
+    def swept(self) -> list[HealingArm]:
+        return [arm for arm in self.arms if arm.is_swept and len(arm.first_rates(self.rates)) > 1]
 
     def plan_training(self, arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
         plan = arm.plan(self.plan, self.stack.depth, seed)
-        return RecipeTraining.of(recipe_of(arm, plan, self.settings, rate), seed)
+        recipe = healing_recipe(arm.name, replace(self.settings, learning_rate=rate), plan, arm.options)
+        return RecipeTraining.of(recipe, seed)
 
     def plan_trial(self, arm: HealingArm, rate: float) -> RecipeTraining:
         return trial(self.plan_training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
@@ -77,7 +91,7 @@ class HealingWork:
     def open_trained(self, folder: Path, arm: str, seed: int) -> Stack:
         return load_healed(self.base.open(), folder / arm / f"seed-{seed}" / MODEL)
 
-    def list_models(self, result: Trainings) -> list[Evaluated]:
+    def list_models(self, unhealed: Mapping[str, Plan]) -> list[Evaluated]:
         trained = [
             (
                 f"{arm.name}/{seed}",
@@ -85,33 +99,39 @@ class HealingWork:
                 arm.plan(self.plan, self.stack.depth, seed),
                 partial(self.open_trained, arm=arm.name, seed=seed),
             )
-            for arm in result.arms
-            for seed in range(result.seeds)
+            for arm in self.arms
+            for seed in range(self.seeds)
         ]
-        return [*((name, "", under, lambda _: self.stack) for name, under in result.unhealed().items()), *trained]
+        return [*((name, "", under, lambda _: self.stack) for name, under in unhealed.items()), *trained]
 
 
-def train_all(
-    study: Study, work: HealingWork, arms: Sequence[HealingArm], sweep: HealingSweep, seeds: int
-) -> dict[tuple[str, int], TrainingRecord]:
-    """Choose the learning rates, and train every arm with every seed."""
-    for arm in sweep.list_swept(arms):
-        for rate in sweep.due(arm.name, sweep.first_rates(arm)):
-            (record,) = study.execute(work.make_task([work.plan_trial(arm, rate)]))
-            sweep.note(arm.name, rate, record)
-    wanted = [work.plan_training(arm, seed, sweep.chosen(arm)) for seed in range(seeds) for arm in arms]
+def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], TrainingRecord], Losses]:
+    """Train every arm with every seed at the best learning rate; return the records, and the losses of the trials.
+
+    Controls take the rate of what they control.
+    """
+
+    def train_at(rate: float, arm: HealingArm) -> TrainingRecord:
+        (record,) = study.execute(work.make_task([work.plan_trial(arm, rate)]))
+        return record
+
+    losses = {arm.name: sweep_rates(arm.first_rates(work.rates), partial(train_at, arm=arm)) for arm in work.swept}
+    chosen = {
+        arm.name: best_rate(losses[arm.rate_of]) if arm.rate_of in losses else arm.first_rates(work.rates)[0]
+        for arm in work.arms
+    }
+    wanted = [work.plan_training(arm, seed, chosen[arm.name]) for seed in range(work.seeds) for arm in work.arms]
     trained = study.execute(work.make_task(wanted))
     records = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, trained, strict=True)}
-    return {(arm.name, seed): records[arm.name, seed] for arm in arms for seed in range(seeds)}
+    return {(arm.name, seed): records[arm.name, seed] for arm in work.arms for seed in range(work.seeds)}, losses
 
 
-def describe_run(
-    work: HealingWork, arms: Sequence[HealingArm], sweep: HealingSweep, *, seeds: int, seed: int, rank: int
-) -> RunDescription:
+def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
     """Describe the trainings of a run; evaluations and benchmarks are added by the caller."""
-    swept = sweep.list_swept(arms)
-    trials = [work.plan_trial(arm, rate) for arm in swept for rate in sweep.first_rates(arm)]
-    likely = [work.plan_training(arm, each, sweep.first_rates(arm)[0]) for arm in arms for each in range(seeds)]
+    trials = [work.plan_trial(arm, rate) for arm in work.swept for rate in arm.first_rates(work.rates)]
+    likely = [
+        work.plan_training(arm, each, arm.first_rates(work.rates)[0]) for arm in work.arms for each in range(work.seeds)
+    ]
     manifest = training_manifest(
         work.stack,
         work.base.weights,
@@ -121,20 +141,20 @@ def describe_run(
         seed=seed,
         settings=training_settings(work.arguments),
     )
-    content = {"settings": asdict(work.settings), "rates": sweep.rates, "rank": rank}
+    content = {"settings": asdict(work.settings), "rates": work.rates, "rank": rank}
     return RunDescription(
         manifest=manifest,
-        lines=describe_work(work, arms, seeds, len(trials)),
-        recipe=shared_recipe({**content, "arms": [arm.name for arm in arms]}, work.arguments),
+        lines=describe_work(work, len(trials)),
+        recipe=shared_recipe({**content, "arms": [arm.name for arm in work.arms]}, work.arguments),
         tasks=[work.make_task([*trials, *likely])],
         discard=discard_healing,
-        models=lambda folder: {arms[0].name: folder / MODEL},
-        refuse=work.make_task(work.plan_trial(arm, sweep.first_rates(arm)[0]) for arm in swept).refuse,
+        models=lambda folder: {work.arms[0].name: folder / MODEL},
+        refuse=work.make_task(work.plan_trial(arm, arm.first_rates(work.rates)[0]) for arm in work.swept).refuse,
         on_several_processes=True,
     )
 
 
-def describe_work(work: HealingWork, arms: Sequence[HealingArm], seeds: int, trials: int) -> list[str]:
+def describe_work(work: HealingWork, trials: int) -> list[str]:
     """Describe the trainings in sentences."""
     steps = work.settings.steps(len(work.splits.train))
     return [
@@ -142,8 +162,8 @@ def describe_work(work: HealingWork, arms: Sequence[HealingArm], seeds: int, tri
         describe_splits(work.splits),
         *split_notes(work.splits),
         _plan_sentence(work.plan, work.stack.depth),
-        f"{len(arms)} arms ({', '.join(arm.name for arm in arms)}) with {seeds} seeds each, and at least {trials} "
-        f"trials of learning rates: {steps:,} steps each",
+        f"{len(work.arms)} arms ({', '.join(arm.name for arm in work.arms)}) with {work.seeds} seeds each, "
+        f"and at least {trials} trials of learning rates: {steps:,} steps each",
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from layerwise.errors import OptionError, PlanError, TrainError, near_matches
 from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.runner.argument import Metavar, Range, Trait
-from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike
+from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike, to_path
 from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
@@ -151,7 +151,6 @@ def heal(
     from layerwise.runner.training_runs import check_enough, split_notes
     from layerwise.runner.trainings import EvaluationsUnit
     from layerwise.studies.heal import steps as parts
-    from layerwise.studies.heal.arms import HealingSweep
     from layerwise.studies.heal.benchmarks import HealingBenchmarks, Outcomes, outcome_of
     from layerwise.studies.heal.rows import Trainings, benchmark_rows, healing_rows
     from layerwise.train.arguments import check_arguments
@@ -170,8 +169,8 @@ def heal(
     path, corpus = open_given_text(text)
     data = TrainingData(
         text=path,
-        validation=None if validation is None else Path(validation),
-        test=None if test is None else Path(test),
+        validation=to_path(validation),
+        test=to_path(test),
         images=images,
         max_length=max_length,
         limit=limit,
@@ -187,19 +186,22 @@ def heal(
         epochs=epochs,
         is_bounded=path is not None and epochs is None and limit is None,
     )
-    work = parts.HealingWork(opened.base(), stack, splits, settings, chosen, arguments)
     fine_tunes = chosen == Plan.identity(stack.depth) and windows is None
-    arms, sweep = arms_of(main, compare, () if fine_tunes else controls, windows or 0), HealingSweep(learning_rates)
-    result = Trainings(plan=chosen, depth=stack.depth, arms=arms, seeds=seeds, records={}, losses=sweep.losses)
-    filled_in, models = parts.fills_in(stack), work.list_models(result)
+    arms = arms_of(main, compare, () if fine_tunes else controls, windows or 0)
+    work = parts.HealingWork(
+        opened.base(), stack, splits, settings, chosen, arguments, arms, tuple(learning_rates), seeds
+    )
+    result = Trainings(plan=chosen, depth=stack.depth, arms=arms, seeds=seeds, records={}, losses={})
+    filled_in, models = parts.fills_in(stack), work.list_models(result.unhealed())
     folder = None if task_folder is None else Path(task_folder)
     benchmarks = HealingBenchmarks.of(tasks, folder, task_limit, stack, seed=seed, filled_in=filled_in)
     evaluations = EvaluationsUnit([outcome_of(*each, splits, filled_in) for each in models])
     answers = EvaluationsUnit([] if benchmarks is None else [benchmarks.evaluation(*each) for each in models])
-    described = parts.describe_run(work, arms, sweep, seeds=seeds, seed=seed, rank=rank)
+    described = parts.describe_run(work, seed=seed, rank=rank)
     lines = described.lines if benchmarks is None else [*described.lines, benchmarks.describe()]
     with start_run(replace(described, lines=lines, tasks=[evaluations, answers, *described.tasks])) as study:
-        result = replace(result, records=parts.train_all(study, work, arms, sweep, seeds))
+        records, trials = parts.train_all(study, work)
+        result = replace(result, records=records, losses=trials)
         outcomes = study.execute(evaluations)
         rows = healing_rows(result, Outcomes(splits, outcomes, seed))
         if benchmarks is not None:

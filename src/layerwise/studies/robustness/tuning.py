@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError
 from layerwise.page.sections.training import tuning_sentences
 from layerwise.results import Score
+from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import TUNING
 from layerwise.runner.study import Study
-from layerwise.runner.trainings import RateSweep, RecipeTraining, TrainingsUnit, chosen_row, trial, tried_rows
+from layerwise.runner.trainings import RecipeTraining, TrainingsUnit, best_rate, chosen_row, sweep_rates, trial, tried_rows
 from layerwise.train.recipe import Recipe, Settings
 
 
@@ -44,17 +46,16 @@ class SettingsGrid:
         self, recipes: tuple[Recipe, ...], task: TrainingsUnit, study: Study
     ) -> tuple[tuple[Recipe, ...], list[Score]]:
         """Try every method at every point on the splits of `task`; return the tuned methods, and the rows of trials."""
-        sweep: RateSweep[tuple[str, int]] = RateSweep()
         chosen, rows = [], []
         for recipe in recipes:
-            for batch in self.batches:
-                key = (recipe.arm, batch)
-                for rate in sweep.due(key, self.rates):
-                    (record,) = study.execute(replace(task, trainings=[self.trial(recipe, rate, batch)]))
-                    sweep.note(key, rate, record)
-            losses = {batch: sweep.losses[recipe.arm, batch] for batch in self.batches}
+
+            def train_at(rate: float, batch: int, recipe: Recipe = recipe) -> TrainingRecord:
+                (record,) = study.execute(replace(task, trainings=[self.trial(recipe, rate, batch)]))
+                return record
+
+            losses = {batch: sweep_rates(self.rates, partial(train_at, batch=batch)) for batch in self.batches}
             best = min(self.batches, key=lambda batch: min(losses[batch].values()))
-            chosen.append(tuned_recipe(recipe, sweep.best((recipe.arm, best)), best))
+            chosen.append(tuned_recipe(recipe, best_rate(losses[best]), best))
             own = [row for batch in self.batches for row in tried_rows(TUNING, recipe.arm, losses[batch], batch)]
             own.append(chosen_row(TUNING, recipe.arm, losses[best], best))
             for sentence in tuning_sentences(own):
