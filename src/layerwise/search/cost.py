@@ -89,7 +89,6 @@ class WorstCase:
         self._held: dict[int, tuple[Stage, ...]] = {}
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Count what the plans cost on this rung, and make up their losses."""
         missing = [plan for plan in dict.fromkeys(plans) if (plan, rung) not in self._known]
         way, held = stages(parent), self._held.get(rung, ())
         if missing:

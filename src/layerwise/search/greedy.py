@@ -48,8 +48,6 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """A round of a search: its kind, and how it ended."""
-
     kind: str
     round: Round
 

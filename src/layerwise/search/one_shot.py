@@ -45,7 +45,6 @@ def turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:
 
 
 def skip_effects(evaluator: Evaluator, space: Space) -> dict[int, float]:
-    """What skipping each layer alone loses, in nats per token."""
     plans = cheaper(space.whole, ("drop",))
     losses = mean_losses(evaluator, plans, space.whole)
     return {layer: losses[plan] for layer, plan in enumerate(plans)}

@@ -141,7 +141,6 @@ def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray
 
 
 def mean_losses(evaluator: Evaluator, plans: Sequence[Plan], parent: Plan) -> dict[Plan, float]:
-    """Return the mean loss of every plan on all of the text, in nats/token."""
     tokens = evaluator.tokens
     values = [evaluator.evaluate(plans, rung, parent) for rung in range(len(tokens))]
     means = ratio(np.concatenate(values, axis=1), np.concatenate(tokens))

@@ -40,8 +40,6 @@ class LossCurveKey:
 
 @dataclass(frozen=True, slots=True)
 class LossCurve:
-    """Evaluation NLL in nats a token at each of `steps`; fewer values than steps where the run diverged."""
-
     steps: tuple[int, ...]
     nll: tuple[float, ...]
 

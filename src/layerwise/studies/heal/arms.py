@@ -73,7 +73,6 @@ def arms_of(
 
 
 def main_name(options: HealingOptions) -> str:
-    """Return the name of a healing: its method and its loss."""
     loss = next(name for name, chosen in LOSSES.items() if chosen == (options.teacher, options.hidden))
     return f"{options.method}-{loss}"
 

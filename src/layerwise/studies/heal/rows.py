@@ -34,8 +34,6 @@ from layerwise.studies.heal.benchmarks import ALL, Outcomes
 
 @dataclass(frozen=True, slots=True)
 class Trainings:
-    """What was trained: the plan, the arms, how many seeds of each, their records, and the sweep's losses."""
-
     plan: Plan
     depth: int
     arms: tuple[HealingArm, ...]

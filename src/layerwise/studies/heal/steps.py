@@ -155,7 +155,6 @@ def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
 
 
 def describe_work(work: HealingWork, trials: int) -> list[str]:
-    """Describe the trainings in sentences."""
     steps = work.settings.steps(len(work.splits.train))
     return [
         describe_model(work.stack),

@@ -120,7 +120,6 @@ SWITCHING_OFF = Question(
 
 
 def judge_random_order_cost(data: ReportData) -> Finding | None:
-    """Compare the cost of random order with 25 points, and its gain with models trained in order."""
     rows = read_contrasts(data, "trained_order")
     if "cost" not in rows:
         return None
@@ -143,7 +142,6 @@ def judge_random_order_cost(data: ReportData) -> Finding | None:
 
 
 def judge_ordinary_model_collapses(data: ReportData) -> Finding | None:
-    """Compare the accuracy of the baseline in random order with chance."""
     rows = read_contrasts(data, "collapse")
     if "random_order" not in rows:
         return None
@@ -164,7 +162,6 @@ def judge_ordinary_model_collapses(data: ReportData) -> Finding | None:
 
 
 def judge_pruning_graceful(data: ReportData) -> Finding | None:
-    """Compare the decline under pruning with that of models trained in order."""
     rows = read_contrasts(data, "pruning")
     if "spared_above@baseline" not in rows:
         return None
@@ -186,7 +183,6 @@ def judge_pruning_graceful(data: ReportData) -> Finding | None:
 
 
 def judge_layers_know_positions(data: ReportData) -> Finding | None:
-    """Compare the accuracy of predicted positions with the published one, and with probes of ordinary models."""
     rows = read_contrasts(data, "positions")
     if "short" not in rows:
         return None
@@ -223,7 +219,6 @@ def judge_layers_know_positions(data: ReportData) -> Finding | None:
 
 
 def judge_position_helps(data: ReportData) -> Finding | None:
-    """Compare the informed variants with layershuffle in random order."""
     rows = data.rows.where(measure=CONTRAST, claim="position_informed", metric="gain", task=INFORMED).along("task")
     if not rows:
         return None
@@ -245,7 +240,6 @@ def judge_position_helps(data: ReportData) -> Finding | None:
 
 
 def judge_merging_lossless(data: ReportData) -> Finding | None:
-    """Compare merged models with the mean of those that they are merged from."""
     rows = read_contrasts(data, "merging")
     if "loss" not in rows:
         return None
@@ -271,7 +265,6 @@ def judge_merging_lossless(data: ReportData) -> Finding | None:
 
 
 def judge_layers_switch_off(data: ReportData) -> Finding | None:
-    """Correlate what a layer adds at a position with its importance there."""
     rows = read_contrasts(data, "switching_off")
     if not {"relation", "above_other_layers"} <= set(rows):
         return None

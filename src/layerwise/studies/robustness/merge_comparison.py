@@ -47,8 +47,6 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class MemberOutcomes:
-    """The outcomes of several models on the same examples: each by its name, and that of their ensemble."""
-
     members: Mapping[str, Predictions]
     ensemble: Predictions
 

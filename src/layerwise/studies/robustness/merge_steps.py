@@ -76,7 +76,6 @@ def compare_arms(
 
 
 def open_source(source: SourceModel, *, device: str, dtype: str) -> Stack:
-    """Open one of the models that are merged."""
     if source.added:
         return open_trained(Path(source.location), device=device, dtype=dtype).stack
     return open_stack(source.location, Silent(), device=device, dtype=dtype)
@@ -128,7 +127,6 @@ def describe_merging(
 
 
 def describe_work(stack: Stack, splits: Splits, several: Arms, draws: int) -> list[str]:
-    """Describe the work in sentences."""
     models = sum(len(models) for models in several.values())
     return [
         describe_model(stack),

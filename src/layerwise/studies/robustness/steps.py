@@ -157,12 +157,10 @@ def train_demo(
 
 
 def list_trainings(recipes: Sequence[Recipe], seeds: int) -> list[RecipeTraining]:
-    """Return a training of every recipe for every seed, seed by seed."""
     return [RecipeTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
 
 
 def describe_trainings(recipes: Sequence[Recipe], seeds: int, examples: int) -> Iterator[str]:
-    """Describe the trainings in sentences."""
     count = len(recipes)
     yield f"{count} method{'s' * (count != 1)} of training, {seeds} seed{'s' * (seeds != 1)} each"
     epochs = {recipe.arm: recipe.settings.epochs for recipe in recipes}
@@ -246,7 +244,6 @@ def survey_model(
 
 
 def open_surveyed(model: str | Path, reporter: Reporter, *, device: str, dtype: str, **loading: Any) -> Trained:
-    """Open a trained model with its record, or any other model."""
     path = Path(model).expanduser()
     if (path / FILE).is_file():
         return open_trained(path, device=device, dtype=dtype)

@@ -95,7 +95,6 @@ class SurveysUnit(Task[None]):
         return Remaining(due * passes / min(BATCH, examples), "passes over a batch", time_one, memory)
 
     def describe(self) -> Iterator[str]:
-        """Describe the work in sentences."""
         yield describe_model(self.stack)
         yield describe_splits(self.splits)
         wanted, orders = sum(1 for _ in conditions(self.stack.depth, self.grid)), self.grid.orders

@@ -63,7 +63,6 @@ def takes_several(models: Sequence[str]) -> bool:
 def write_folder(
     planned: PlannedModels, writing: Writing, opened: Callable[[Mapping[str, str]], Stack], in_memory: str
 ) -> Origin:
-    """Write a checkpoint folder of the models that `opened` opens; `in_memory` says why they are not streamed."""
     names = planned.names
     if len(names) == 1 and not planned.plan.sources():
         # a plan without names is about one model, and so are its errors

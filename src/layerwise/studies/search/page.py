@@ -135,7 +135,6 @@ def allocated(data: ReportData) -> Rows:
 
 
 def findings(data: ReportData) -> Iterator[str]:
-    """What was chosen and what it loses, the winner's curse, and each arm beside it."""
     best = chosen(data)
     if best is None:
         return

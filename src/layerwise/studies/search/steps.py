@@ -219,7 +219,6 @@ def describe_run(prepared: PreparedSearch, size: int | None) -> Manifest:
 
 
 def describe_work(prepared: PreparedSearch) -> list[str]:
-    """Describe the model, the texts and, if it is known, what the search takes at most."""
     stack, settings, text = prepared.stack, prepared.settings, prepared.chosen.data
     lines = [describe_model(stack), describe_data(text), *prepared.chosen.says]
     if prepared.in_bfloat16:
@@ -252,7 +251,6 @@ def expected_work(prepared: PreparedSearch) -> ExpectedWork:
 
 
 def time_layers(prepared: PreparedSearch) -> CallUnit:
-    """Return the task that times every layer once."""
     setting = str(prepared.setting)
     return CallUnit(
         vocab.LATENCY,
@@ -488,7 +486,6 @@ def check_times(prepared: PreparedSearch, outcome: SearchOutcome, chosen: Plan, 
 
 
 def search_rows(prepared: PreparedSearch, outcome: SearchOutcome) -> list[Score]:
-    """Return rows of every plan that read all of the search text: its loss change and its prices."""
     losses, whole = outcome.searched.complete(), outcome.space.whole
     units, rows = list_units(prepared.settings), list[Score]()
     for plan in sorted(losses, key=str):
