@@ -16,7 +16,15 @@ from layerwise.results import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import TUNING
 from layerwise.runner.study import Study
-from layerwise.runner.trainings import RecipeTraining, TrainingsUnit, best_rate, chosen_row, sweep_rates, trial, tried_rows
+from layerwise.runner.trainings import (
+    RecipeTraining,
+    TrainingsUnit,
+    best_rate,
+    chosen_row,
+    sweep_rates,
+    trial,
+    tried_rows,
+)
 from layerwise.train.recipe import Recipe, Settings
 
 
