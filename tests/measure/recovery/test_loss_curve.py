@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 from layerwise.measure.recovery.loss_curve import (
     LossCurve,
     LossCurveKey,
-    area,
     as_rows,
     from_rows,
     recovery_rows,
     recovery_time,
-    steps_to_recover,
     untouched,
 )
 from layerwise.results.selection import Rows
@@ -45,7 +43,8 @@ def test_recovery_is_the_first_evaluation_from_which_the_gap_stays_closed(
 
 def test_the_area_is_in_nat_steps() -> None:
     assert recovery_time(damaged(1.0, 0.5, 0.0, 0.0), TWIN, 0.05).area == pytest.approx(4 * (0.75 + 0.25))
-    assert area([0, 3, 4], [1.0, 1.0, 1.0]) == pytest.approx(4.0)
+    uneven = LossCurve((0, 3, 4), (1.0, 1.0, 1.0))
+    assert recovery_time(uneven, LossCurve((0, 3, 4), (0.0,) * 3), 0.05).area == pytest.approx(4.0)
 
 
 def test_a_run_that_diverged_is_censored_and_has_no_area() -> None:
@@ -64,14 +63,12 @@ def test_the_twin_is_compared_with_the_model_before_any_step() -> None:
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 0.5))
 def test_no_later_gap_is_above_the_tolerance(gaps: list[float], tolerance: float) -> None:
-    steps = list(range(0, 3 * len(gaps), 3))
-    found = steps_to_recover(steps, gaps, tolerance)
-    late = [gap for step, gap in zip(steps, gaps, strict=True) if found is not None and step >= found]
-    assert all(gap <= tolerance for gap in late)
-    if found is None:
-        assert gaps[-1] > tolerance
-    elif found > 0:
-        assert gaps[steps.index(found) - 1] > tolerance
+    steps = tuple(range(0, 3 * len(gaps), 3))
+    found = recovery_time(LossCurve(steps, tuple(gaps)), LossCurve(steps, (0.0,) * len(gaps)), tolerance)
+    assert found.censored == (gaps[-1] > tolerance)
+    if not found.censored:
+        assert all(gap <= tolerance for step, gap in zip(steps, gaps, strict=True) if step >= found.steps)
+        assert found.steps == 0 or gaps[steps.index(found.steps) - 1] > tolerance
 
 
 def test_rows_of_a_layer() -> None:

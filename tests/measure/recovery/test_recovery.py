@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import split
 from layerwise.measure.recovery import recovery as module
 from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.measure.recovery.damage import displaced, equal_scale, noise_direction
 from layerwise.measure.recovery.finetuning import RecoveryRecipe, RecoveryTraining
 from layerwise.measure.recovery.loss_curve import RUNS, recovery_time
-from layerwise.measure.recovery.recovery import TREATMENTS, RecoveryCache, recovery
+from layerwise.measure.recovery.recovery import TREATMENTS, recovery
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.weights import layer_weights
@@ -36,7 +37,7 @@ SEEDS = 2
 def study(stack: Stack = STACK, **changed: object) -> Study:
     handed: list[list[Score]] = []
     asked: dict[str, object] = {"layers": LAYERS, "treatments": TREATMENTS, "recipe": RECIPE, "seeds": SEEDS, **changed}
-    asked.setdefault("cache", RecoveryCache(sink=lambda rows: handed.append(list(rows))))
+    asked.setdefault("cache", ResultCache(sink=lambda rows: handed.append(list(rows))))
     return recovery(stack, READING, **asked), handed  # type: ignore[arg-type]
 
 
@@ -120,7 +121,7 @@ def test_a_layer_without_damage_has_nothing_to_recover_from(measured: Study) -> 
 def test_what_is_left_out_is_said_and_no_larger_than_the_tolerance() -> None:
     said: list[str] = []
     recipe = replace(RECIPE, tolerance=1e9)
-    rows, _ = study(layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, cache=RecoveryCache(log=said.append))
+    rows, _ = study(layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, cache=ResultCache(log=said.append))
     assert {row.metric for row in rows} == {"initial_damage"}
     assert said == [
         "noise_50/layer costs no more than 1e+09 nats a token in layers 1, 5: they have nothing to recover from, and "
@@ -142,7 +143,7 @@ def test_the_rows_of_a_layer(measured: Study) -> None:
 
 def test_damage_left_out_is_said() -> None:
     said: list[str] = []
-    study(treatments=["equal_damage/layer"], layers=[3], seeds=1, cache=RecoveryCache(log=said.append))
+    study(treatments=["equal_damage/layer"], layers=[3], seeds=1, cache=ResultCache(log=said.append))
     assert said == [
         "recovery: no noise in layer 3 costs 0.1 nats a token (seed 0), so it has no run of equal damage there"
     ]
@@ -161,7 +162,7 @@ def test_the_model_is_untouched_to_the_bit_also_where_it_is_stopped() -> None:
         raise Stop
 
     with pytest.raises(Stop):
-        study(stack, layers=[2], treatments=["noise_50/model"], seeds=1, cache=RecoveryCache(sink=sink))
+        study(stack, layers=[2], treatments=["noise_50/model"], seeds=1, cache=ResultCache(sink=sink))
     assert weight_hash(model) == before
     assert [parameter.requires_grad for parameter in model.parameters()] == grads
     assert model.training
@@ -173,10 +174,10 @@ def test_a_killed_measurement_loses_at_most_one_run(measured: Study) -> None:
     rows, handed = measured
     known = tuple(row for run in handed[:20] for row in run)
     again: list[list[Score]] = []
-    ledger = RecoveryCache(known=known, sink=lambda rows: again.append(list(rows)))
+    ledger = ResultCache(known=known, sink=lambda rows: again.append(list(rows)))
     assert study(cache=ledger)[0] == rows
     assert again == handed[20:]
-    ledger = RecoveryCache(known=known[:-1], sink=lambda rows: again.append(list(rows)))
+    ledger = ResultCache(known=known[:-1], sink=lambda rows: again.append(list(rows)))
     again.clear()
     study(cache=ledger, treatments=["noise_50/layer"], layers=[1])
     assert not again
@@ -213,7 +214,7 @@ def test_recovery_is_set_against_ablation(measured: Study) -> None:
 def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all() -> None:
     effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 3, 4, 5])]
     layers = [
-        Recovered.at_once(0),
+        Recovered(0, damaged=False),
         *(Recovered(layer, 0.1 * layer, area) for layer, area in enumerate([1.0, 2.0, 3.0, 4.0, 5.0], start=1)),
     ]
     made = associations(("noise_50", "layer"), layers, effects, 0)
@@ -231,7 +232,7 @@ def test_without_a_written_initialisation_the_other_damages_are_measured(monkeyp
     monkeypatch.setattr(module, "random_twin", refuse)
     said: list[str] = []
     rows, _ = study(
-        layers=[1], treatments=["noise_50/layer", "reinitialise/layer"], seeds=1, cache=RecoveryCache(log=said.append)
+        layers=[1], treatments=["noise_50/layer", "reinitialise/layer"], seeds=1, cache=ResultCache(log=said.append)
     )
     assert {(row.condition, row.arm) for row in rows} == {("noise_50", "layer")}
     assert said == ["recovery: reinitialise is left out: nobody wrote it down"]

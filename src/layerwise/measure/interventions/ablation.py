@@ -51,7 +51,7 @@ class _Kind:
         return ArmLosses(self.intervention.key, self.metric, {"layer": self.intervention.layer, "part": self.part})
 
 
-def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Score]:
+def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None) -> list[Score]:
     """Measure every intervention on every layer of `stack`, by task and over all tasks.
 
     Rows: `<intervention>` by layer and branch in nats/token with interval, p (corrected over the layers or branches of
@@ -60,7 +60,9 @@ def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache 
     return ablation_of(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 
 
-def ablation_losses(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Loss]:
+def ablation_losses(
+    stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None
+) -> list[Loss]:
     return intervention_losses(stack, interventions(stack, seed), data, cache)
 
 

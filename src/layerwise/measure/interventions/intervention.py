@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -146,15 +147,18 @@ class JointIntervention:
     parts: tuple[Intervention, ...]
 
 
+Row = TypeVar("Row")
+
+
 @dataclass(frozen=True)
-class ResultCache:
+class ResultCache(Generic[Row]):
     """Makes a measurement resumable and observable: `known` rows are not computed again.
 
     `sink` receives new rows at once, `progress` the share done, `log` a sentence about an omitted intervention.
     """
 
-    known: tuple[Loss, ...] = ()
-    sink: Callable[[Sequence[Loss]], None] = lambda rows: None
+    known: tuple[Row, ...] = ()
+    sink: Callable[[Sequence[Row]], None] = lambda rows: None
     progress: Callable[[float], None] = lambda share: None
     log: Callable[[str], None] = lambda text: None
 
@@ -163,7 +167,7 @@ def intervention_losses(
     stack: Stack,
     interventions: Sequence[Intervention | JointIntervention],
     data: EvalData,
-    cache: ResultCache | None = None,
+    cache: ResultCache[Loss] | None = None,
 ) -> list[Loss]:
     """Compute the losses of the original model and of every intervention on every window, `known` ones included.
 
@@ -176,7 +180,7 @@ def intervention_losses(
 
 class _Measurement:
     def __init__(
-        self, stack: Stack, every: Sequence[Intervention | JointIntervention], data: EvalData, cache: ResultCache
+        self, stack: Stack, every: Sequence[Intervention | JointIntervention], data: EvalData, cache: ResultCache[Loss]
     ) -> None:
         self.stack = stack
         self.every = sorted(every, key=lambda each: each.parts[0].layer)

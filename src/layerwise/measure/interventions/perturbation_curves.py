@@ -72,7 +72,7 @@ def perturbation_curves(
     alphas: Sequence[float] = ALPHAS,
     layers: Sequence[int] | None = None,
     seed: int = 0,
-    cache: ResultCache | None = None,
+    cache: ResultCache[Loss] | None = None,
 ) -> list[Score]:
     """Measure the loss change for each change of each of `layers` (default: all).
 
@@ -101,7 +101,7 @@ def perturbation_curves(
 
 
 def joint_manipulation(
-    stack: Stack, data: EvalData, layers: Sequence[int], *, seed: int = 0, cache: ResultCache | None = None
+    stack: Stack, data: EvalData, layers: Sequence[int], *, seed: int = 0, cache: ResultCache[Loss] | None = None
 ) -> list[Loss]:
     """Compute the losses with all of `layers` changed by each strategy, at a small and at its largest size.
 

@@ -30,7 +30,7 @@ from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.stats.float64 import exact
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import PREDICTABILITY, SAME_NORM_RANDOM
 from layerwise.stack import Stack
 from layerwise.stack.weights import Weights, layer_weights
@@ -43,7 +43,7 @@ Replacement = Callable[[int], Weights]
 
 
 def predicted_weight_loss(
-    stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None
+    stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None
 ) -> list[Score]:
     """Measure the cost of predicted layers on `data`, singly for every inner layer and for sets.
 

@@ -30,7 +30,7 @@ def racing(
     beginning: int,
     seed: int = 0,
     margin: float = MIN_EFFECT,
-    cache: ResultCache | None = None,
+    cache: ResultCache[Loss] | None = None,
 ) -> list[Score]:
     """Race the layers of `stack` on `data`.
 

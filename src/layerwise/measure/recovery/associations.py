@@ -31,13 +31,9 @@ class Recovered:
     """The recovery of one layer: initial damage and area above the twin; `damaged` is false below the tolerance."""
 
     layer: int
-    damage: float | None
-    area: float | None
+    damage: float | None = 0.0
+    area: float | None = 0.0
     damaged: bool = True
-
-    @classmethod
-    def at_once(cls, layer: int) -> Recovered:
-        return cls(layer, damage=0.0, area=0.0, damaged=False)
 
 
 def associations(
@@ -48,13 +44,8 @@ def associations(
     *,
     shuffles: int = SHUFFLES,
 ) -> Iterator[Score]:
-    skipped = {
-        row.layer: row.value
-        for row in Rows(effects).where(
-            measure=ABLATION, task=ALL, metric=SKIPPING, layer=PRESENT, part=None, against=None
-        )
-        if row.layer is not None
-    }
+    skips = Rows(effects).where(measure=ABLATION, task=ALL, metric=SKIPPING, layer=PRESENT, part=None, against=None)
+    skipped = {row.layer: row.value for row in skips}
     shared = [each for each in layers if each.layer in skipped]
     damaged = [each for each in shared if each.damaged]
     if not shared:

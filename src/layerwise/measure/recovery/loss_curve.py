@@ -48,37 +48,6 @@ class LossCurve:
         return len(self.nll) < len(self.steps)
 
 
-def gaps(damaged: LossCurve, twin: LossCurve) -> tuple[float, ...]:
-    return tuple(own - other for own, other in zip(damaged.nll, twin.nll, strict=False))
-
-
-def steps_to_recover(steps: Sequence[int], gap: Sequence[float], tolerance: float) -> int | None:
-    """The first of `steps` from which on `gap` is at most `tolerance`; `None` for a run that is censored.
-
-    >>> steps_to_recover([0, 4, 8, 12], [0.9, 0.0, 0.2, 0.01], tolerance=0.05)
-    12
-    >>> steps_to_recover([0, 4, 8], [0.9, 0.8, 0.7], tolerance=0.05) is None
-    True
-    """
-    if len(gap) < len(steps):
-        return None
-    recovered = None
-    for step, value in zip(reversed(steps), reversed(gap), strict=True):
-        if value > tolerance:
-            break
-        recovered = step
-    return recovered
-
-
-def area(steps: Sequence[int], gap: Sequence[float]) -> float | None:
-    """The integral of `gap` over `steps` by trapezoids, in nat-steps; `None` for a run that diverged.
-
-    >>> area([0, 2, 4], [1.0, 0.5, 0.0])
-    2.0
-    """
-    return float(np.trapezoid(gap, steps)) if len(gap) == len(steps) else None
-
-
 def as_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
     """Return rows `nll` with the step as `amount`; a diverged run ends with the step of `diverged`."""
     rows = [
@@ -130,14 +99,20 @@ class RecoveryTime:
 
 
 def recovery_time(damaged: LossCurve, twin: LossCurve, tolerance: float) -> RecoveryTime:
-    """How `damaged` fares beside `twin`; recovered is a gap of at most `tolerance` nats a token that stays so."""
-    gap = gaps(damaged, twin)
-    recovered = steps_to_recover(damaged.steps, gap, tolerance)
-    cap = damaged.steps[-1]
+    """Compare a run with its twin; it recovers when the gap comes to stay within `tolerance`, in nats/token.
+
+    >>> twin = LossCurve((0, 4, 8, 12), (3.0, 3.0, 3.0, 3.0))
+    >>> recovery_time(LossCurve((0, 4, 8, 12), (3.5, 3.0, 3.25, 3.0)), twin, tolerance=0.05)
+    RecoveryTime(steps=12, censored=False, area=2.0, initial_damage=0.5)
+    """
+    gap = [own - other for own, other in zip(damaged.nll, twin.nll, strict=False)]
+    is_whole = len(gap) == len(damaged.steps)
+    recovered = next((at for at in range(len(gap), 0, -1) if gap[at - 1] > tolerance), 0)
+    censored = not is_whole or recovered == len(gap)
     return RecoveryTime(
-        steps=cap if recovered is None else recovered,
-        censored=recovered is None,
-        area=area(damaged.steps, gap),
+        steps=damaged.steps[-1] if censored else damaged.steps[recovered],
+        censored=censored,
+        area=float(np.trapezoid(gap, damaged.steps)) if is_whole else None,
         initial_damage=gap[0] if gap else None,
     )
 

@@ -12,7 +12,8 @@ Rows of measure `recovery`, by layer, damage (condition) and trained part (arm),
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel, near_matches
+from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.measure.recovery.damage import DAMAGES, PUBLISHED_SCALE, Damage, displaced, equal_scale, noise_direction
@@ -28,7 +30,6 @@ from layerwise.measure.recovery.finetuning import SCOPES, RecoveryRecipe, Recove
 from layerwise.measure.recovery.loss_curve import (
     LossCurve,
     LossCurveKey,
-    RecoveryTime,
     as_rows,
     from_rows,
     mean_over_seeds,
@@ -42,30 +43,17 @@ from layerwise.results.vocabulary import RECOVERY, TWIN
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, random_twin
 
-TREATMENTS = tuple(f"{damage}/{scope}" for damage in DAMAGES for scope in SCOPES)
-"""Every damage with every scope of the fine-tuning after it."""
-
-Treatment = tuple[str, str]
+Treatment = tuple[Damage, Scope]
 """A damage, and what is trained after it: the condition and the arm of the rows."""
+
+_TREATMENTS: dict[str, Treatment] = {f"{pair[0]}/{pair[1]}": pair for pair in product(DAMAGES, SCOPES)}
+TREATMENTS = tuple(_TREATMENTS)
+"""Every damage with every scope of the fine-tuning after it."""
 
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
 
 DEFAULT_LAYERS = 12
 """Layers by default, evenly spaced; a rank correlation over 6 is known to +-0.88, over 12 to +-0.57, 30 to +-0.38."""
-
-
-@dataclass(frozen=True)
-class RecoveryCache:
-    """Earlier results and callbacks that make a long measurement resumable.
-
-    `known` are rows of measure `recovery_run` from a call with the same arguments; complete runs are not recomputed.
-    `sink` receives the rows of each run, `progress` the share done, `log` a sentence about what was skipped.
-    """
-
-    known: tuple[Score, ...] = ()
-    sink: Callable[[Sequence[Score]], None] = lambda rows: None
-    progress: Callable[[float], None] = lambda share: None
-    log: Callable[[str], None] = lambda text: None
 
 
 def recovery(
@@ -78,41 +66,59 @@ def recovery(
     recipe: RecoveryRecipe | None = None,
     seed: int = 0,
     effects: Sequence[Score] = (),
-    cache: RecoveryCache | None = None,
+    cache: ResultCache[Score] | None = None,
 ) -> list[Score]:
     """Damage `layers` one at a time, fine-tune on half of the documents of `data`, evaluate on the other half.
 
     `treatments` are of `TREATMENTS`; `effects` are rows of `ablation` to correlate with (metric `skip`, task `all`).
     The model itself is not changed. `reinitialise` is skipped, with a call of `cache.log`, if the initialization is
-    unknown; so is `equal_damage` in a layer whose target no noise reaches.
+    unknown; so is `equal_damage` in a layer whose target no noise reaches. The rows that `cache` keeps are those of
+    measure `recovery_run`.
 
     Raises `MeasureError` for fewer than 4 layers, unknown names and weights that are not finite, `DataError` for fewer
     than 2 documents.
     """
-    chosen = _checked(stack, layers, treatments, seeds)
-    recipe = recipe or RecoveryRecipe()
-    cache = cache or RecoveryCache()
+    chosen = _check(stack, layers, treatments, seeds)
+    recipe, cache = recipe or RecoveryRecipe(), cache or ResultCache()
     study = _Study(stack, data, recipe, seed, seeds, cache)
-    runs = study.runs(chosen, treatments)
-    times = _recovery_times(runs, recipe.tolerance)
+    recovered: dict[Treatment, dict[int, list[LossCurveKey]]] = defaultdict(dict)
+    spared: dict[Treatment, dict[int, list[float]]] = defaultdict(dict)
+    units = list(product(chosen, study.draw_initial(chosen, [_TREATMENTS[name] for name in treatments])))
+    for done, (layer, treatment) in enumerate(units):
+        cache.progress(done / len(units))
+        outcome = study.treat(layer, *treatment)
+        if isinstance(outcome, list):
+            spared[treatment][layer] = outcome
+        elif outcome:
+            recovered[treatment][layer] = list(outcome)
+    cache.progress(1.0)
+    evaluated = study.tuning.evaluation.documents, study.tuning.evaluation.tokens
     rows: list[Score] = []
-    for treatment in dict.fromkeys([*times, *(treatment for treatment, _ in study.spared)]):
-        by_layer = times.get(treatment, {})
-        spared = {layer: damage for (of, layer), damage in study.spared.items() if of == treatment}
+    for treatment in dict.fromkeys([*recovered, *spared]):
         about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
-        for layer, (damaged, twins, published) in by_layer.items():
-            columns = {"layer": layer, **about}
-            rows += recovery_rows(columns, damaged, twins, published, recipe.steps, *study.evaluated)
-        for layer, damage in spared.items():
-            mean = mean_over_seeds(damage)
+        means: list[Recovered] = []
+        for layer, keys in recovered[treatment].items():
+            pairs = [(study.known[key], study.known[twin_of(layer, treatment[1], key.seed)]) for key in keys]
+            times = [recovery_time(curve, twin, recipe.tolerance) for curve, twin in pairs]
+            twins = [recovery_time(twin, untouched(twin), recipe.tolerance) for _, twin in pairs]
+            published = [recovery_time(curve, untouched(twin), 0.0) for curve, twin in pairs]
+            rows += recovery_rows({"layer": layer, **about}, times, twins, published, recipe.steps, *evaluated)
+            means.append(
+                Recovered(layer, _mean(each.initial_damage for each in times), _mean(each.area for each in times))
+            )
+        for layer, losses in spared[treatment].items():
+            columns = {"documents": evaluated[0], "tokens": evaluated[1], "layer": layer, **about}
+            mean = mean_over_seeds(losses)
             assert mean is not None, "every seed of a layer that was spared was damaged"
-            documents, tokens = study.evaluated
-            row = Score(RECOVERY, "initial_damage", *mean, documents=documents, tokens=tokens, layer=layer, **about)
-            rows.append(row)
-        if spared:
-            cache.log(_left_out("/".join(treatment), spared, recipe.tolerance))
-        recovered = [_recovered(layer, damaged) for layer, (damaged, *_) in by_layer.items()]
-        rows += associations(treatment, [*recovered, *map(Recovered.at_once, spared)], effects, seed)
+            rows.append(Score(RECOVERY, "initial_damage", *mean, **columns))
+        if spared[treatment]:
+            names = ", ".join(map(str, spared[treatment]))
+            cache.log(
+                f"{'/'.join(treatment)} costs no more than {recipe.tolerance:g} nats a token in layers {names}: they "
+                "have nothing to recover from, and are left out of the correlations"
+            )
+        at_once = [Recovered(layer, damaged=False) for layer in spared[treatment]]
+        rows += associations(treatment, [*means, *at_once], effects, seed)
     return rows
 
 
@@ -132,86 +138,18 @@ class _Study:
     recipe: RecoveryRecipe
     seed: int
     seeds: int
-    cache: RecoveryCache
+    cache: ResultCache[Score]
     known: dict[LossCurveKey, LossCurve] = field(init=False)
-    initial: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict)
-    spared: dict[tuple[Treatment, int], list[float]] = field(default_factory=dict)
-    """By treatment and layer, the damage of each seed where it is too small to recover from."""
     tuning: RecoveryTraining = field(init=False)
+    initial: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.known = from_rows(self.cache.known, self.recipe.evaluations)
         self.tuning = RecoveryTraining(self.stack, self.data, self.recipe, self.seed)
 
-    @property
-    def evaluated(self) -> tuple[int, int]:
-        return self.tuning.evaluation.documents, self.tuning.evaluation.tokens
-
-    def runs(self, layers: Sequence[int], treatments: Sequence[str]) -> dict[LossCurveKey, LossCurve]:
-        curves: dict[LossCurveKey, LossCurve] = {}
-        units = list(product(layers, self._possible(treatments, layers)))
-        for done, (layer, treatment) in enumerate(units):
-            self.cache.progress(done / len(units))
-            damage, scope = _parts(treatment)
-            twins = [_twin_of(layer, scope, number) for number in range(self.seeds)]
-            for twin_run in twins:
-                if twin_run not in curves:
-                    curves[twin_run] = self._run(twin_run, layer, scope, {})
-            curves |= self._damaged(layer, damage, scope, curves[twins[0]].nll[0])
-        self.cache.progress(1.0)
-        return curves
-
-    def _damaged(self, layer: int, damage: Damage, scope: Scope, untouched: float) -> dict[LossCurveKey, LossCurve]:
-        runs = [LossCurveKey(layer, damage, scope, number) for number in range(self.seeds)]
-        if all(run in self.known for run in runs):
-            return {run: self.known[run] for run in runs}
-        weights = {run: self._weights(layer, damage, run.seed, untouched) for run in runs if run not in self.known}
-        there = {run: own for run, own in weights.items() if own is not None}
-        if damage != "equal_damage" and len(there) == len(runs):
-            losses = [self.tuning.loss(layer, own) - untouched for own in there.values()]
-            if all(map(math.isfinite, losses)) and float(np.mean(losses)) <= self.recipe.tolerance:
-                self.spared[(damage, scope), layer] = losses
-                return {}
-        known = {run: self.known[run] for run in runs if run in self.known}
-        return known | {run: self._run(run, layer, scope, own) for run, own in there.items()}
-
-    def _run(self, run: LossCurveKey, layer: int, scope: Scope, weights: Mapping[str, Tensor]) -> LossCurve:
-        if run in self.known:
-            return self.known[run]
-        trajectory = self.tuning.trajectory(layer, scope, weights, (self.seed, run.seed))
-        if not trajectory.nll and run.damage == TWIN:
-            raise MeasureError(
-                "the model itself gives a loss that is not finite on the evaluation text, before anything is done to "
-                "it; check the checkpoint"
-            )
-        self.cache.sink(as_rows(run, trajectory))
-        return trajectory
-
-    def _weights(self, layer: int, damage: Damage, number: int, untouched: float) -> dict[str, Tensor] | None:
-        if damage == "reinitialise":
-            return self.initial[layer, number]
-        weights = layer_weights(self.stack, layer)
-        try:
-            direction = noise_direction(weights, (self.seed, layer, number))
-        except MeasureError as error:
-            raise MeasureError(f"layer {layer}: {error}") from error
-        if damage == "noise_50":
-            return displaced(weights, direction, PUBLISHED_SCALE)
-        scale = equal_scale(
-            lambda scale: self.tuning.loss(layer, displaced(weights, direction, scale)) - untouched,
-            self.recipe.equal_damage,
-            self.recipe.equal_tolerance,
-        )
-        if scale is None:
-            self.cache.log(
-                f"recovery: no noise in layer {layer} costs {self.recipe.equal_damage:g} nats a token (seed {number}), "
-                "so it has no run of equal damage there"
-            )
-            return None
-        return displaced(weights, direction, scale)
-
-    def _possible(self, treatments: Sequence[str], layers: Sequence[int]) -> Sequence[str]:
-        if not any(_parts(treatment)[0] == "reinitialise" for treatment in treatments):
+    def draw_initial(self, layers: Sequence[int], treatments: Sequence[Treatment]) -> Sequence[Treatment]:
+        """Draw initial weights if a treatment takes them; return the treatments that are possible."""
+        if not any(damage == "reinitialise" for damage, _ in treatments):
             return treatments
         try:
             for number in range(self.seeds):
@@ -220,49 +158,66 @@ class _Study:
                     self.initial[layer, number] = layer_weights(fresh, layer)
         except UnsupportedModel as error:
             self.cache.log(f"recovery: reinitialise is left out: {error}")
-            return [treatment for treatment in treatments if _parts(treatment)[0] != "reinitialise"]
+            return [(damage, scope) for damage, scope in treatments if damage != "reinitialise"]
         return treatments
 
+    def treat(self, layer: int, damage: Damage, scope: Scope) -> tuple[LossCurveKey, ...] | list[float]:
+        """Damage a layer with every seed, and fine-tune; return the runs.
 
-def _parts(treatment: str) -> tuple[Damage, Scope]:
-    return next((damage, scope) for damage in DAMAGES for scope in SCOPES if f"{damage}/{scope}" == treatment)
+        If the damage is too small to recover from, return that of every seed.
+        """
+        for number in range(self.seeds):
+            self._tune(twin_of(layer, scope, number), layer, scope, {})
+        whole = self.known[twin_of(layer, scope, 0)].nll[0]
+        keys = [LossCurveKey(layer, damage, scope, number) for number in range(self.seeds)]
+        drawn = {key: self._damage(key, layer, whole) for key in keys if key not in self.known}
+        weights = {key: own for key, own in drawn.items() if own is not None}
+        if damage != "equal_damage" and len(weights) == len(keys):
+            losses = [self.tuning.loss(layer, own) - whole for own in weights.values()]
+            if all(map(math.isfinite, losses)) and float(np.mean(losses)) <= self.recipe.tolerance:
+                return losses
+        for key, own in weights.items():
+            self._tune(key, layer, scope, own)
+        return tuple(key for key in keys if key in self.known)
+
+    def _tune(self, key: LossCurveKey, layer: int, scope: Scope, weights: dict[str, Tensor]) -> None:
+        if key in self.known:
+            return
+        curve = self.tuning.trajectory(layer, scope, weights, (self.seed, key.seed))
+        if not curve.nll and key.damage == TWIN:
+            raise MeasureError(
+                "the model itself gives a loss that is not finite on the evaluation text, before anything is done to "
+                "it; check the checkpoint"
+            )
+        self.cache.sink(as_rows(key, curve))
+        self.known[key] = curve
+
+    def _damage(self, key: LossCurveKey, layer: int, whole: float) -> dict[str, Tensor] | None:
+        if key.damage == "reinitialise":
+            return self.initial[layer, key.seed]
+        weights = layer_weights(self.stack, layer)
+        try:
+            direction = noise_direction(weights, (self.seed, layer, key.seed))
+        except MeasureError as error:
+            raise MeasureError(f"layer {layer}: {error}") from error
+        if key.damage == "noise_50":
+            return displaced(weights, direction, PUBLISHED_SCALE)
+        scale = equal_scale(
+            lambda scale: self.tuning.loss(layer, displaced(weights, direction, scale)) - whole,
+            self.recipe.equal_damage,
+            self.recipe.equal_tolerance,
+        )
+        if scale is None:
+            self.cache.log(
+                f"recovery: no noise in layer {layer} costs {self.recipe.equal_damage:g} nats a token (seed "
+                f"{key.seed}), so it has no run of equal damage there"
+            )
+            return None
+        return displaced(weights, direction, scale)
 
 
-def _twin_of(layer: int, scope: Scope, seed: int) -> LossCurveKey:
+def twin_of(layer: int, scope: Scope, seed: int) -> LossCurveKey:
     return LossCurveKey(None if scope == "model" else layer, TWIN, scope, seed)
-
-
-RecoveryTimes = dict[Treatment, dict[int, tuple[list[RecoveryTime], list[RecoveryTime], list[RecoveryTime]]]]
-
-
-def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) -> RecoveryTimes:
-    times: RecoveryTimes = {}
-    for run, trajectory in runs.items():
-        if run.damage == TWIN or run.layer is None:
-            continue
-        own, whole = (LossCurveKey(layer, TWIN, run.scope, run.seed) for layer in (run.layer, None))
-        beside = runs.get(own) or runs[whole]
-        damaged, twins, published = times.setdefault((run.damage, run.scope), {}).setdefault(run.layer, ([], [], []))
-        damaged.append(recovery_time(trajectory, beside, tolerance))
-        twins.append(recovery_time(beside, untouched(beside), tolerance))
-        published.append(recovery_time(trajectory, untouched(beside), 0.0))
-    return times
-
-
-def _recovered(layer: int, times: Sequence[RecoveryTime]) -> Recovered:
-    return Recovered(
-        layer,
-        damage=_mean(each.initial_damage for each in times),
-        area=_mean(each.area for each in times),
-    )
-
-
-def _left_out(task: str, spared: Iterable[int], tolerance: float) -> str:
-    layers = ", ".join(map(str, sorted(spared)))
-    return (
-        f"{task} costs no more than {tolerance:g} nats a token in layers {layers}: they have nothing to recover from, "
-        "and are left out of the correlations"
-    )
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -270,7 +225,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return float(np.mean(there)) if there else None
 
 
-def _checked(stack: Stack, layers: Sequence[int] | None, treatments: Sequence[str], seeds: int) -> tuple[int, ...]:
+def _check(stack: Stack, layers: Sequence[int] | None, treatments: Sequence[str], seeds: int) -> tuple[int, ...]:
     if stack.depth < FEWEST_LAYERS:
         raise MeasureError(f"recovery needs at least {FEWEST_LAYERS} layers; this model has {stack.depth}")
     if seeds < 1:

@@ -56,7 +56,7 @@ class PartContext(PartSettings):
     def scores(self, *measures: str) -> list[Score]:
         return [score for measure in measures for score in self.run.store.scores(measure)]
 
-    def cache(self) -> ResultCache:
+    def cache(self) -> ResultCache[Loss]:
         """The losses that the run has stored; new ones are added."""
         return ResultCache(
             known=tuple(self.run.store.losses()),

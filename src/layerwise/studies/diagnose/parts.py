@@ -14,12 +14,12 @@ from layerwise.measure.contrasts.contrast import ArmEffects, arms
 from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation, racing
-from layerwise.measure.interventions.intervention import JointIntervention, intervention_losses
+from layerwise.measure.interventions.intervention import JointIntervention, ResultCache, intervention_losses
 from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
 from layerwise.measure.language.evaluation_data import CONTEXT, EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
-from layerwise.measure.recovery.recovery import RecoveryCache, recovery
+from layerwise.measure.recovery.recovery import recovery
 from layerwise.measure.stats import verdicts
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.norms import weight_norms
@@ -122,7 +122,7 @@ def _recovery(context: PartContext) -> None:
         runs.extend(rows)
         context.store(RECOVERY_RUNS, runs)
 
-    cache = RecoveryCache(known=tuple(runs), sink=sink, progress=context.progress, log=context.notes.append)
+    cache = ResultCache(known=tuple(runs), sink=sink, progress=context.progress, log=context.notes.append)
     steps = context.recovery_steps
     recipe = RecoveryRecipe(steps=steps, every=max(RecoveryRecipe().every, steps // MOST_EVALUATIONS))
     rows = recovery(

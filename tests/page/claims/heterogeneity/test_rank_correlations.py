@@ -47,7 +47,7 @@ def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0)
         slow = np.exp(_related(importance, among, draw))
         undamaged = set(np.argsort(importance)[:idle].tolist())
         noisy = [
-            Recovered.at_once(layer)
+            Recovered(layer, damaged=False)
             if layer in undamaged
             else Recovered(layer, float(damage[layer]), float(damage[layer] * slow[layer] ** 0.2))
             for layer in range(layers)
