@@ -27,9 +27,9 @@ from layerwise.results.rows import Loss, Score
 from layerwise.runner.reporter import Silent
 from layerwise.stack import load
 from layerwise.studies.heal import rows as made
-from layerwise.studies.heal.arms import HealingArm
+from layerwise.studies.heal.arms import Healing, HealingArm, middle_skipped, random_plan
 from layerwise.studies.heal.benchmarks import Outcomes
-from layerwise.studies.heal.rows import Trainings, benchmark_rows
+from layerwise.studies.heal.rows import benchmark_rows
 from layerwise.studies.heal.steps import DEFAULT_STEPS, choose_settings
 from layerwise.train.heal.options import HealingOptions
 from train.learners import tiny_bert
@@ -38,6 +38,10 @@ from train.learners import tiny_bert
 @pytest.mark.parametrize("at", [0.5, 1.0, 2.25, 3.9])
 def test_the_crossing_of_a_line_is_where_it_crosses(at: float) -> None:
     assert made.crossing({count: count - at for count in range(6)}) == pytest.approx(at)
+
+
+def arms(*names: str) -> tuple[HealingArm, ...]:
+    return tuple(HealingArm(name, HealingOptions(), name, int(name.partition("-")[2] or 0)) for name in names)
 
 
 class PlantedLosses:
@@ -61,7 +65,7 @@ class PlantedLosses:
 @pytest.mark.parametrize(("whole", "at"), [(2.0, 1.5), (1.9, 0.0)])
 def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model_gains(whole: float, at: float) -> None:
     """The text improves the whole model too, so healed models that only match the untouched one are worse."""
-    arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("whole", "skip-1", "skip-2"))
+    healing = Healing(Plan.identity(6), 6, arms("whole", "skip-1", "skip-2"), 2)
     losses = {
         f"{name}/{seed}": loss
         for seed in range(2)
@@ -69,7 +73,7 @@ def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model
     }
     rows = {
         (row.metric, row.affected): row.value
-        for row in made.window_rows(Trainings(Plan.identity(6), 6, arms, 2, {}, {}), PlantedLosses(losses))
+        for row in made.window_rows(healing, PlantedLosses(losses))
         if row.against == "whole"
     }
     assert rows["above_whole", 2] == pytest.approx(2.05 - whole)
@@ -80,7 +84,7 @@ def test_windows_are_those_of_the_sweep_and_in_the_middle() -> None:
     for depth in range(2, 41):
         swept = {member.affected: member.plan for member in families.painters(depth) if member.strategy == "skip"}
         for count in range(1, depth):
-            healed = made.middle_skipped(depth, count)
+            healed = middle_skipped(depth, count)
             assert healed == swept.get(count, healed)
             gone = [layer for layer in range(depth) if layer not in healed.layers()]
             assert gone == list(range(gone[0], gone[0] + count))
@@ -89,7 +93,7 @@ def test_windows_are_those_of_the_sweep_and_in_the_middle() -> None:
 
 def test_a_random_plan_has_the_size_and_is_another() -> None:
     plan = Plan.parse("0-1 4-5")
-    drawn = {str(made.random_plan(plan, 6, seed)) for seed in range(20)}
+    drawn = {str(random_plan(plan, 6, seed)) for seed in range(20)}
     assert str(plan) not in drawn
     assert len(drawn) > 5
     assert all(len(Plan.parse(text).steps()) == 4 for text in drawn)
@@ -100,9 +104,8 @@ LOSSES = {"untouched": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0
 
 def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
     """A random plan that lost 4 nats and kept 1.2 regained 70 % of its own loss, but 40 % of the healed plan's."""
-    arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random"))
-    trainings, losses = Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), PlantedLosses(LOSSES, reach=0.1)
-    rows = made.regained(trainings, losses, "all")  # type: ignore[arg-type]
+    healing = Healing(Plan.parse("0-1 4-5"), 6, arms("lora", "whole", "random"), 1)
+    rows = made.regained(healing, PlantedLosses(LOSSES, reach=0.1), "all")  # type: ignore[arg-type]
     values = {(row.arm, row.metric): row.value for row in rows}
     assert values["pruned", "lost"] == pytest.approx(1.0)
     for arm, share in {"lora": 0.4, "random": -0.2}.items():
@@ -199,7 +202,7 @@ def test_few_documents_have_windows_as_units_and_fewer_have_no_interval() -> Non
 
 
 QUESTIONS = 40
-ARMS = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random", "skip-1"))
+ARMS = arms("lora", "whole", "random", "skip-1")
 
 
 def answered(right: int, first: int = 0) -> Survey:
@@ -209,7 +212,6 @@ def answered(right: int, first: int = 0) -> Survey:
 
 
 def rows_of(seeds: int = 2, **right: Survey) -> list[Score]:
-    trainings = Trainings(Plan.parse("0-1 4-5"), 6, ARMS, seeds, {}, {})
     surveys = {
         "untouched": answered(30),
         "pruned": answered(10),
@@ -218,7 +220,7 @@ def rows_of(seeds: int = 2, **right: Survey) -> list[Score]:
         **{f"{arm.name}/{seed}": answered(25 + seed) for arm in ARMS for seed in range(seeds)},
         **{name.replace("_", "/"): survey for name, survey in right.items()},
     }
-    return list(benchmark_rows(trainings, surveys, {"quiz": 0.25}))
+    return list(benchmark_rows(Healing(Plan.parse("0-1 4-5"), 6, ARMS, seeds), surveys, {"quiz": 0.25}))
 
 
 def one(rows: Sequence[Score], **columns: object) -> Score:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan import Plan, edits
@@ -33,34 +33,73 @@ RATES: Mapping[Method, tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class HealingArm:
-    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's."""
+    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's.
+
+    A window skips as many middle layers as `skipped` says, and no others.
+    """
 
     name: str
     options: HealingOptions
     rate_of: str
-
-    @property
-    def is_swept(self) -> bool:
-        return self.rate_of == self.name
+    skipped: int = 0
 
     def first_rates(self, rates: tuple[float, ...]) -> tuple[float, ...]:
         return rates or RATES[self.options.method]
 
-    def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
-        if self.name == vocab.WHOLE:
-            return Plan.identity(depth)
-        if self.name == vocab.RANDOM:
-            return random_plan(plan, depth, seed)
-        return (
-            middle_skipped(depth, int(self.name.removeprefix(vocab.SKIP))) if self.name.startswith(vocab.SKIP) else plan
-        )
+
+@dataclass(frozen=True, slots=True)
+class Healing:
+    """What is healed and compared: `arms` of a model of `depth` layers under a plan, with so many seeds each."""
+
+    plan: Plan
+    depth: int
+    arms: tuple[HealingArm, ...]
+    seeds: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(arm.name for arm in self.arms)
+
+    def plan_of(self, arm: HealingArm, seed: int) -> Plan:
+        if arm.name == vocab.RANDOM:
+            return random_plan(self.plan, self.depth, seed)
+        if arm.skipped:
+            return middle_skipped(self.depth, arm.skipped)
+        return Plan.identity(self.depth) if arm.name == vocab.WHOLE else self.plan
+
+    def before(self, arm: HealingArm, seed: int) -> str:
+        """Return the name of the base under the plan of an arm."""
+        if arm.name == vocab.RANDOM:
+            return f"{arm.name} before/{seed}"
+        return f"{arm.name} before" if arm.skipped else vocab.UNTOUCHED if arm.name == vocab.WHOLE else vocab.PRUNED
+
+    def list_untrained(self) -> dict[str, Plan]:
+        plans = {vocab.UNTOUCHED: Plan.identity(self.depth), vocab.PRUNED: self.plan}
+        return plans | {
+            self.before(arm, seed): self.plan_of(arm, seed) for arm in self.arms for seed in range(self.seeds)
+        }
+
+    def base_columns(self) -> dict[str, dict[str, Any]]:
+        """Return the columns of the rows of every model that is not trained, by its name."""
+        is_whole = self.plan == Plan.identity(self.depth)
+        columns: dict[str, dict[str, Any]] = {
+            name: {"arm": name} for name in ((vocab.UNTOUCHED,) if is_whole else (vocab.UNTOUCHED, vocab.PRUNED))
+        }
+        for arm in self.arms:
+            of = {"arm": arm.name, "condition": vocab.BEFORE}
+            if arm.name == vocab.RANDOM:
+                columns |= {self.before(arm, seed): {**of, "seed": seed} for seed in range(self.seeds)}
+            elif arm.skipped:
+                columns[self.before(arm, 0)] = {**of, "affected": arm.skipped}
+        return columns
 
 
 def arms_of(
     main: HealingOptions, compare: Sequence[str], controls: Sequence[str], windows: int
 ) -> tuple[HealingArm, ...]:
     """Return the healing, those that are compared with it, the controls, and one for each number of skipped layers."""
-    own = main_name(main)
+    loss = next(name for name, chosen in LOSSES.items() if chosen == (main.teacher, main.hidden))
+    own = f"{main.method}-{loss}"
     others = [name for name in dict.fromkeys(compare) if name != own]
     arms = [HealingArm(own, main, own), *(HealingArm(name, parse_arm(name, main.rank), name) for name in others)]
     if vocab.WHOLE in controls:
@@ -68,13 +107,8 @@ def arms_of(
         arms.append(HealingArm(vocab.WHOLE, replace(main, teacher="none", hidden="none"), vocab.WHOLE))
     if vocab.RANDOM in controls:
         arms.append(HealingArm(vocab.RANDOM, main, own))
-    arms += [HealingArm(f"{vocab.SKIP}{count}", main, own) for count in range(1, windows + 1)]
+    arms += [HealingArm(f"{vocab.SKIP}{count}", main, own, count) for count in range(1, windows + 1)]
     return tuple(arms)
-
-
-def main_name(options: HealingOptions) -> str:
-    loss = next(name for name, chosen in LOSSES.items() if chosen == (options.teacher, options.hidden))
-    return f"{options.method}-{loss}"
 
 
 def parse_arm(name: str, rank: int) -> HealingOptions:

@@ -13,7 +13,7 @@ to W and C, over seeds and questions (`over_seeds`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,110 +23,66 @@ from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import RANGES, Bounds, over_seeds
 from layerwise.measure.stats.statistics import Numbers, StratumLabels, holm_by_key, paired_proportions, wilson
-from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.trainings import chosen_row, tried_rows
-from layerwise.studies.heal.arms import HealingArm, middle_skipped, random_plan
+from layerwise.studies.heal.arms import Healing, HealingArm
 from layerwise.studies.heal.benchmarks import ALL, Outcomes
 
 
-@dataclass(frozen=True, slots=True)
-class Trainings:
-    plan: Plan
-    depth: int
-    arms: tuple[HealingArm, ...]
-    seeds: int
-    records: Mapping[tuple[str, int], TrainingRecord]
-    losses: Mapping[str, Mapping[float, float]]
-
-    def unhealed(self) -> dict[str, Plan]:
-        plans = {vocab.UNTOUCHED: Plan.identity(self.depth), vocab.PRUNED: self.plan}
-        for arm in self.arms:
-            if arm.name == vocab.RANDOM:
-                plans |= {
-                    before(vocab.RANDOM, seed): random_plan(self.plan, self.depth, seed) for seed in range(self.seeds)
-                }
-            elif arm.name.startswith(vocab.SKIP):
-                plans[before(arm.name, 0)] = middle_skipped(self.depth, _count(arm.name))
-        return plans
-
-    @property
-    def bases(self) -> tuple[str, ...]:
-        whole = self.plan == Plan.identity(self.depth)
-        return (vocab.UNTOUCHED,) if whole else (vocab.UNTOUCHED, vocab.PRUNED)
-
-    def best(self) -> int:
-        return min(range(self.seeds), key=lambda seed: _least(self.records[self.arms[0].name, seed]))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(arm.name for arm in self.arms)
-
-
-def before(arm: str, seed: int) -> str:
-    """What the base is called under the plan of an arm.
-
-    >>> before("lora-teacher", 1), before("random", 1), before("skip-2", 1)
-    ('pruned', 'random before/1', 'skip-2 before')
-    """
-    if arm == vocab.RANDOM:
-        return f"{vocab.RANDOM} before/{seed}"
-    return f"{arm} before" if arm.startswith(vocab.SKIP) else vocab.UNTOUCHED if arm == vocab.WHOLE else vocab.PRUNED
-
-
-def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
+def healing_rows(
+    healing: Healing,
+    outcomes: Outcomes,
+    records: Mapping[tuple[str, int], TrainingRecord],
+    trials: Mapping[str, Mapping[float, float]],
+) -> list[Score]:
+    """Return the rows of all trainings; `records` are by arm and seed, the losses of `trials` by arm and rate."""
     return [
-        *_models(trainings, outcomes),
-        *(row for task in outcomes.tasks for row in regained(trainings, outcomes, task)),
-        *_contrasts(trainings, outcomes),
-        *window_rows(trainings, outcomes),
-        *_sweep(trainings),
-        *_costs(trainings),
+        *_models(healing, outcomes),
+        *(row for task in outcomes.tasks for row in regained(healing, outcomes, task)),
+        *_contrasts(healing, outcomes),
+        *window_rows(healing, outcomes),
+        *_trials(trials),
+        *_costs(records),
     ]
 
 
-def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    seeds = range(trainings.seeds)
-    models: dict[str, dict[str, Any]] = {name: {"arm": name} for name in trainings.bases}
-    for arm in trainings.names:
-        if arm == vocab.RANDOM:
-            models |= {before(arm, seed): {"arm": arm, "seed": seed, "condition": vocab.BEFORE} for seed in seeds}
-        elif arm.startswith(vocab.SKIP):
-            models[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE}
-    models |= {f"{arm}/{seed}": {"arm": arm, "seed": seed} for arm in trainings.names for seed in seeds}
+def _models(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
+    seeds = range(healing.seeds)
+    models = {name: {**columns, "affected": None} for name, columns in healing.base_columns().items()}
+    models |= {f"{arm}/{seed}": {"arm": arm, "seed": seed} for arm in healing.names for seed in seeds}
     for task in outcomes.tasks:
         counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
         strata = outcomes.strata(task)
         for metric, of in (("nll", outcomes.loss), ("accuracy", outcomes.accuracy)):
             for name, columns in models.items():
                 yield Score(vocab.HEALING, metric, of(name, task).value, **columns, **counts)
-            for arm in trainings.names:
+            for arm in healing.names:
                 each = [of(f"{arm}/{seed}", task) for seed in seeds]
                 yield _over(vocab.HEALING, metric, each, strata, arm=arm, task=task)
 
 
-def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
+def regained(healing: Healing, outcomes: Outcomes, task: str) -> Iterator[Score]:
     value, low, high = outcomes.difference(vocab.PRUNED, vocab.UNTOUCHED, task)
-    if vocab.PRUNED in trainings.bases:
+    if vocab.PRUNED in healing.base_columns():
         yield Score(
             vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
         )
-    seeds, strata = range(trainings.seeds), outcomes.strata(task)
-    whole, has_control = outcomes.loss(vocab.UNTOUCHED, task), vocab.WHOLE in trainings.names
-    for arm in trainings.names:
+    seeds, strata = range(healing.seeds), outcomes.strata(task)
+    whole, has_control = outcomes.loss(vocab.UNTOUCHED, task), vocab.WHOLE in healing.names
+    for arm in healing.arms:
         # A random plan is measured from where the plan that was asked for begins: all shares have one denominator.
-        origin = vocab.PRUNED if arm == vocab.RANDOM else before(arm, 0)
+        origin = vocab.PRUNED if arm.name == vocab.RANDOM else healing.before(arm, 0)
         start = outcomes.loss(origin, task)
-        healed = [outcomes.loss(f"{arm}/{seed}", task) for seed in seeds]
+        healed = [outcomes.loss(f"{arm.name}/{seed}", task) for seed in seeds]
         nats = [start - each for each in healed]
-        columns: dict[str, Any] = {"strata": strata, "arm": arm, "task": task}
+        columns: dict[str, Any] = {"strata": strata, "arm": arm.name, "task": task}
         yield _over(vocab.HEALING, "above_whole", [each - whole for each in healed], **columns)
         yield _over(vocab.HEALING, "regained", nats, **columns)
         lost = start - whole
         # A share of what was not resolvably lost is a ratio of two noises.
-        if arm == vocab.WHOLE or lost.value <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
+        if arm.name == vocab.WHOLE or lost.value <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
             continue
         yield _over(vocab.HEALING, "regained_share", [own / lost for own in nats], **columns)
         if has_control:
@@ -135,9 +91,9 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
             yield _over(vocab.HEALING, "net_share", net, **columns)
 
 
-def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    main, seeds = trainings.names[0], range(trainings.seeds)
-    others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
+def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
+    main, seeds = healing.names[0], range(healing.seeds)
+    others = [arm.name for arm in healing.arms[1:] if arm.name != vocab.WHOLE and not arm.skipped]
     estimates = {}
     for name in others:
         gaps = [outcomes.loss(f"{main}/{seed}", ALL) - outcomes.loss(f"{name}/{seed}", ALL) for seed in seeds]
@@ -152,36 +108,35 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
         yield row
 
 
-def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
+def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     """Yield nats above the original model by the number of middle layers skipped, and the crossing.
 
     If the original model was also trained (at 0), rows against `whole` compare with that one, seed by seed.
     """
-    counts = sorted(_count(name) for name in trainings.names if name.startswith(vocab.SKIP))
-    if not counts:
+    windows = [arm for arm in healing.arms if arm.skipped]
+    if not windows:
         return
-    whole, seeds, strata = outcomes.loss(vocab.UNTOUCHED, ALL), range(trainings.seeds), outcomes.strata(ALL)
+    whole, seeds, strata = outcomes.loss(vocab.UNTOUCHED, ALL), range(healing.seeds), outcomes.strata(ALL)
     curves: dict[int, dict[int, LinearEstimate]] = {seed: {} for seed in seeds}
-    if vocab.WHOLE in trainings.names:
+    has_control = vocab.WHOLE in healing.names
+    if has_control:
         for seed in seeds:
             curves[seed][0] = outcomes.loss(f"{vocab.WHOLE}/{seed}", ALL) - whole
-    for count in counts:
-        name = f"{vocab.SKIP}{count}"
-        value, low, high = outcomes.difference(before(name, 0), vocab.UNTOUCHED, ALL)
-        yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, affected=count)
+    for arm in windows:
+        value, low, high = outcomes.difference(healing.before(arm, 0), vocab.UNTOUCHED, ALL)
+        yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, affected=arm.skipped)
         for seed in seeds:
-            curves[seed][count] = outcomes.loss(f"{name}/{seed}", ALL) - whole
+            curves[seed][arm.skipped] = outcomes.loss(f"{arm.name}/{seed}", ALL) - whole
     columns: dict[str, Any] = {"strata": strata, "condition": vocab.HEALED}
     for count in sorted(curves[0]):
         each = [curves[seed][count] for seed in seeds]
         yield _over(vocab.HEALING_WINDOW, "above_whole", each, **columns, affected=count)
-    against = None
-    if vocab.WHOLE in trainings.names:
-        against = vocab.WHOLE
+    against = vocab.WHOLE if has_control else None
+    if has_control:
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
-        for count in counts:
-            beside = [curves[seed][count] for seed in seeds]
-            yield _over(vocab.HEALING_WINDOW, "above_whole", beside, **columns, affected=count, against=vocab.WHOLE)
+        for arm in windows:
+            beside = [curves[seed][arm.skipped] for seed in seeds]
+            yield _over(vocab.HEALING_WINDOW, "above_whole", beside, **columns, affected=arm.skipped, against=against)
     known = [own for seed in seeds if (own := _crossing(curves[seed])) is not None]
     if len(known) == len(seeds):
         yield _over(vocab.HEALING_WINDOW, "layers", known, **columns, against=against)
@@ -213,14 +168,14 @@ def crossing(curve: Mapping[int, float]) -> float | None:
     return None
 
 
-def _sweep(trainings: Trainings) -> Iterator[Score]:
-    for arm, losses in trainings.losses.items():
-        yield from tried_rows(vocab.HEALING_RATE, arm, losses)
-        yield chosen_row(vocab.HEALING_RATE, arm, losses)
+def _trials(losses: Mapping[str, Mapping[float, float]]) -> Iterator[Score]:
+    for arm, by_rate in losses.items():
+        yield from tried_rows(vocab.HEALING_RATE, arm, by_rate)
+        yield chosen_row(vocab.HEALING_RATE, arm, by_rate)
 
 
-def _costs(trainings: Trainings) -> Iterator[Score]:
-    for (arm, seed), record in trainings.records.items():
+def _costs(records: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]:
+    for (arm, seed), record in records.items():
         taken = {
             "steps": record.steps,
             "examples": record.examples,
@@ -241,54 +196,36 @@ def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: St
     return replace(row, low=max(least, own.value - own.half), high=min(most, own.value + own.half))
 
 
-def _count(arm: str) -> int:
-    return int(arm.removeprefix(vocab.SKIP))
-
-
-def _least(record: TrainingRecord) -> float:
-    return min(entry.loss for entry in record.history if entry.kind == "validation")
-
-
-DIFFERENCE_RANGE = "accuracy_above"
-"""What a difference of accuracies can be (`RANGES`)."""
-
-
-def benchmark_rows(trainings: Trainings, surveys: Mapping[str, Survey], chance: Mapping[str, float]) -> Iterator[Score]:
+def benchmark_rows(healing: Healing, surveys: Mapping[str, Survey], chance: Mapping[str, float]) -> Iterator[Score]:
     for task in surveys[vocab.UNTOUCHED].outcomes:
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
         shared: dict[str, Any] = {"task": task, "documents": len(right[vocab.UNTOUCHED])}
         yield Score(vocab.HEALING_TASK, "accuracy", chance[task], against=vocab.CHANCE, **shared)
-        for name, columns in _bases(trainings).items():
+        for name, columns in healing.base_columns().items():
+            if columns["arm"] == vocab.RANDOM:
+                continue
             yield _accuracy(right[name], **columns, **shared)
             if name != vocab.UNTOUCHED:
                 yield _difference([(right[name], right[vocab.UNTOUCHED])], against=vocab.UNTOUCHED, **columns, **shared)
-        for arm in trainings.names:
-            yield from _trained(arm, right, trainings, shared)
-
-
-def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
-    bases: dict[str, dict[str, Any]] = {name: {"arm": name} for name in trainings.bases}
-    for arm in trainings.names:
-        if arm.startswith(vocab.SKIP):
-            bases[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE, "affected": _count(arm)}
-    return bases
+        for arm in healing.arms:
+            yield from _trained(arm, right, healing, shared)
 
 
 def _trained(
-    arm: str, right: Mapping[str, Numbers], trainings: Trainings, shared: Mapping[str, Any]
+    arm: HealingArm, right: Mapping[str, Numbers], healing: Healing, shared: Mapping[str, Any]
 ) -> Iterator[Score]:
-    columns: dict[str, Any] = {"arm": arm, **shared}
-    if arm.startswith(vocab.SKIP):
-        columns |= {"condition": vocab.HEALED, "affected": _count(arm)}
-    own = [right[f"{arm}/{seed}"] for seed in range(trainings.seeds)]
+    columns: dict[str, Any] = {"arm": arm.name, **shared}
+    if arm.skipped:
+        columns |= {"condition": vocab.HEALED, "affected": arm.skipped}
+    own = [right[f"{arm.name}/{seed}"] for seed in range(healing.seeds)]
     rows = [_accuracy(each, seed=seed, **columns) for seed, each in enumerate(own)]
     yield from rows
     values = [row.value for row in rows]
     bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in rows])
     yield Score(vocab.HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
     yield _difference([(each, right[vocab.UNTOUCHED]) for each in own], against=vocab.UNTOUCHED, **columns)
-    if arm not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in trainings.names:
-        controls = [right[f"{vocab.WHOLE}/{seed}"] for seed in range(trainings.seeds)]
+    if arm.name not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in healing.names:
+        controls = [right[f"{vocab.WHOLE}/{seed}"] for seed in range(healing.seeds)]
         yield _difference(list(zip(own, controls, strict=True)), against=vocab.WHOLE, **columns)
 
 
@@ -304,5 +241,5 @@ def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Sco
         estimate = paired_proportions(np.maximum(change, 0.0).sum(), np.maximum(-change, 0.0).sum(), len(change))
         values.append(float(estimate.value))
         bounds.append((float(estimate.low), float(estimate.high)))
-    interval = over_seeds(values, DIFFERENCE_RANGE, bounds)
+    interval = over_seeds(values, "accuracy_above", bounds)
     return Score(vocab.HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)

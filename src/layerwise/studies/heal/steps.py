@@ -34,7 +34,7 @@ from layerwise.runner.training_runs import (
 from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, TrainingsUnit, best_rate, sweep_rates, trial
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
-from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, HealingArm
+from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, Healing, HealingArm
 from layerwise.studies.heal.benchmarks import FOLDER
 from layerwise.train.heal.learning import CONFIG, load_healed
 from layerwise.train.heal.options import healing_recipe
@@ -58,7 +58,7 @@ DEFAULT_STEPS = 200
 
 @dataclass(frozen=True)
 class HealingWork:
-    """The trainings of a healing: the arms with so many seeds each, and what they share.
+    """The trainings of a healing, and what they share.
 
     Learning rates are chosen among `rates`, or by default among those of each method.
     """
@@ -67,20 +67,18 @@ class HealingWork:
     stack: Stack
     splits: Splits
     settings: Settings
-    plan: Plan
+    healing: Healing
     arguments: Mapping[str, Any]
-    arms: tuple[HealingArm, ...]
     rates: tuple[float, ...]
-    seeds: int
 
     @property
     def swept(self) -> list[HealingArm]:
-        return [arm for arm in self.arms if arm.is_swept and len(arm.first_rates(self.rates)) > 1]
+        own = (arm for arm in self.healing.arms if arm.rate_of == arm.name)
+        return [arm for arm in own if len(arm.first_rates(self.rates)) > 1]
 
     def plan_training(self, arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
-        plan = arm.plan(self.plan, self.stack.depth, seed)
-        recipe = healing_recipe(arm.name, replace(self.settings, learning_rate=rate), plan, arm.options)
-        return RecipeTraining.of(recipe, seed)
+        plan, settings = self.healing.plan_of(arm, seed), replace(self.settings, learning_rate=rate)
+        return RecipeTraining.of(healing_recipe(arm.name, settings, plan, arm.options), seed)
 
     def plan_trial(self, arm: HealingArm, rate: float) -> RecipeTraining:
         return trial(self.plan_training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
@@ -91,18 +89,19 @@ class HealingWork:
     def open_trained(self, folder: Path, arm: str, seed: int) -> Stack:
         return load_healed(self.base.open(), folder / arm / f"seed-{seed}" / MODEL)
 
-    def list_models(self, unhealed: Mapping[str, Plan]) -> list[Evaluated]:
+    def list_models(self) -> list[Evaluated]:
         trained = [
             (
                 f"{arm.name}/{seed}",
                 f"{arm.name}/seed-{seed}",
-                arm.plan(self.plan, self.stack.depth, seed),
+                self.healing.plan_of(arm, seed),
                 partial(self.open_trained, arm=arm.name, seed=seed),
             )
-            for arm in self.arms
-            for seed in range(self.seeds)
+            for arm in self.healing.arms
+            for seed in range(self.healing.seeds)
         ]
-        return [*((name, "", under, lambda _: self.stack) for name, under in unhealed.items()), *trained]
+        bases = self.healing.list_untrained().items()
+        return [*((name, "", under, lambda _: self.stack) for name, under in bases), *trained]
 
 
 def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], TrainingRecord], Losses]:
@@ -118,26 +117,26 @@ def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], Tr
     losses = {arm.name: sweep_rates(arm.first_rates(work.rates), partial(train_at, arm=arm)) for arm in work.swept}
     chosen = {
         arm.name: best_rate(losses[arm.rate_of]) if arm.rate_of in losses else arm.first_rates(work.rates)[0]
-        for arm in work.arms
+        for arm in work.healing.arms
     }
-    wanted = [work.plan_training(arm, seed, chosen[arm.name]) for seed in range(work.seeds) for arm in work.arms]
+    arms, seeds = work.healing.arms, range(work.healing.seeds)
+    wanted = [work.plan_training(arm, seed, chosen[arm.name]) for seed in seeds for arm in arms]
     trained = study.execute(work.make_task(wanted))
     records = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, trained, strict=True)}
-    return {(arm.name, seed): records[arm.name, seed] for arm in work.arms for seed in range(work.seeds)}, losses
+    return {(arm.name, seed): records[arm.name, seed] for arm in arms for seed in seeds}, losses
 
 
 def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
     """Describe the trainings of a run; evaluations and benchmarks are added by the caller."""
     trials = [work.plan_trial(arm, rate) for arm in work.swept for rate in arm.first_rates(work.rates)]
-    likely = [
-        work.plan_training(arm, each, arm.first_rates(work.rates)[0]) for arm in work.arms for each in range(work.seeds)
-    ]
+    arms, seeds = work.healing.arms, range(work.healing.seeds)
+    likely = [work.plan_training(arm, each, arm.first_rates(work.rates)[0]) for arm in arms for each in seeds]
     manifest = training_manifest(
         work.stack,
         work.base.weights,
         work.splits,
         family=HEALING,
-        tasks=(str(work.plan),),
+        tasks=(str(work.healing.plan),),
         seed=seed,
         settings=training_settings(work.arguments),
     )
@@ -145,23 +144,23 @@ def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
     return RunDescription(
         manifest=manifest,
         lines=describe_work(work, len(trials)),
-        recipe=shared_recipe({**content, "arms": [arm.name for arm in work.arms]}, work.arguments),
+        recipe=shared_recipe({**content, "arms": list(work.healing.names)}, work.arguments),
         tasks=[work.make_task([*trials, *likely])],
         discard=discard_healing,
-        models=lambda folder: {work.arms[0].name: folder / MODEL},
+        models=lambda folder: {arms[0].name: folder / MODEL},
         refuse=work.make_task(work.plan_trial(arm, arm.first_rates(work.rates)[0]) for arm in work.swept).refuse,
         on_several_processes=True,
     )
 
 
 def describe_work(work: HealingWork, trials: int) -> list[str]:
-    steps = work.settings.steps(len(work.splits.train))
+    steps, healing = work.settings.steps(len(work.splits.train)), work.healing
     return [
         describe_model(work.stack),
         describe_splits(work.splits),
         *split_notes(work.splits),
-        _plan_sentence(work.plan, work.stack.depth),
-        f"{len(work.arms)} arms ({', '.join(arm.name for arm in work.arms)}) with {work.seeds} seeds each, "
+        _plan_sentence(healing.plan, healing.depth),
+        f"{len(healing.arms)} arms ({', '.join(healing.names)}) with {healing.seeds} seeds each, "
         f"and at least {trials} trials of learning rates: {steps:,} steps each",
     ]
 
@@ -200,14 +199,16 @@ def _plan_sentence(plan: Plan, depth: int) -> str:
     return f"plan {plan}: {len(plan.steps())} visits, {f'without {names}' if left_out else 'with every layer'}"
 
 
-def write_best(work: HealingWork, arm: str, seed: int, folder: Path) -> str:
-    """Write the model of a seed as a checkpoint, and its adapters; return the sentence of the report."""
+def write_best(work: HealingWork, records: Mapping[tuple[str, int], TrainingRecord], folder: Path) -> str:
+    """Write the best model of the first arm as a checkpoint, and its adapters; return the sentence of the report."""
+    arm = work.healing.names[0]
+    seed = min(range(work.healing.seeds), key=lambda seed: min(records[arm, seed].validation_losses))
     training = folder / arm / f"seed-{seed}" / MODEL
     if (training / CONFIG).is_file():
         shutil.copytree(training, folder / ADAPTER, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE))
     if not (folder / MODEL / "config.json").is_file():
         try:
-            save(work.open_trained(folder, arm, seed), work.plan, folder / MODEL)
+            save(work.open_trained(folder, arm, seed), work.healing.plan, folder / MODEL)
         except PlanError as error:
             return f"no RUN/{MODEL} was written: {error.reason}"
     return f"RUN/{MODEL} is the model of seed {seed}, whose validation loss is the least"

@@ -136,7 +136,7 @@ def heal(
     unknown = [name for name in controls if name not in CONTROLS]
     if unknown:
         raise TrainError(f"there is no control {unknown[0][:40]!r}; {near_matches(unknown[0], CONTROLS)}")
-    from layerwise.studies.heal.arms import arms_of, parse_arm
+    from layerwise.studies.heal.arms import Healing, arms_of, parse_arm
 
     main = HealingOptions(method=method, teacher=teacher, hidden=hidden, rank=rank)
     taught = [parse_arm(name, rank) for name in compare]
@@ -152,7 +152,7 @@ def heal(
     from layerwise.runner.trainings import EvaluationsUnit
     from layerwise.studies.heal import steps as parts
     from layerwise.studies.heal.benchmarks import HealingBenchmarks, Outcomes, outcome_of
-    from layerwise.studies.heal.rows import Trainings, benchmark_rows, healing_rows
+    from layerwise.studies.heal.rows import benchmark_rows, healing_rows
     from layerwise.train.arguments import check_arguments
     from layerwise.train.heal.learning import peft
 
@@ -188,11 +188,9 @@ def heal(
     )
     fine_tunes = chosen == Plan.identity(stack.depth) and windows is None
     arms = arms_of(main, compare, () if fine_tunes else controls, windows or 0)
-    work = parts.HealingWork(
-        opened.base(), stack, splits, settings, chosen, arguments, arms, tuple(learning_rates), seeds
-    )
-    result = Trainings(plan=chosen, depth=stack.depth, arms=arms, seeds=seeds, records={}, losses={})
-    filled_in, models = parts.fills_in(stack), work.list_models(result.unhealed())
+    healing = Healing(chosen, stack.depth, arms, seeds)
+    work = parts.HealingWork(opened.base(), stack, splits, settings, healing, arguments, tuple(learning_rates))
+    filled_in, models = parts.fills_in(stack), work.list_models()
     folder = None if task_folder is None else Path(task_folder)
     benchmarks = HealingBenchmarks.of(tasks, folder, task_limit, stack, seed=seed, filled_in=filled_in)
     evaluations = EvaluationsUnit([outcome_of(*each, splits, filled_in) for each in models])
@@ -201,13 +199,12 @@ def heal(
     lines = described.lines if benchmarks is None else [*described.lines, benchmarks.describe()]
     with start_run(replace(described, lines=lines, tasks=[evaluations, answers, *described.tasks])) as study:
         records, trials = parts.train_all(study, work)
-        result = replace(result, records=records, losses=trials)
         outcomes = study.execute(evaluations)
-        rows = healing_rows(result, Outcomes(splits, outcomes, seed))
+        rows = healing_rows(healing, Outcomes(splits, outcomes, seed), records, trials)
         if benchmarks is not None:
             right = study.execute(answers)
-            rows += benchmark_rows(result, right, benchmarks.chance)
-        written = parts.write_best(work, arms[0].name, result.best(), study.folder)
+            rows += benchmark_rows(healing, right, benchmarks.chance)
+        written = parts.write_best(work, records, study.folder)
         reporter.log(written.replace("RUN", str(study.folder)))
         study.write(rows, {parts.HEALING: [*split_notes(splits), written]})
     return Result(study.folder)
