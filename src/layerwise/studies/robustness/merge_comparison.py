@@ -78,8 +78,8 @@ def compare(
             progress(done, parts)
 
     for order in ORDERS:
-        selecting = evaluate_members(stacks, splits.validation, splits.collate, order, seed)
-        chosen = _best(selecting, text=not splits.classes)
+        selecting = evaluate_members(stacks, splits.validation, splits.collate, order, seed).members
+        chosen = min(selecting, key=lambda name: _rank(selecting[name], text=not splits.classes))
         step()
         tested = evaluate_members(stacks, splits.test, splits.collate, order, seed)
         batch = 1 if order == vocab.SEQUENTIAL else _batch(splits.test)
@@ -91,11 +91,18 @@ def compare(
         rows += node_replacement(arm, merged, tuple(stacks), splits, seed, step)
         for order, kind in KINDS.items():
             plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=order == vocab.SEQUENTIAL)
-            models = _judged(merged, plans, splits, step)
-            rows += _merged_rows(arm, order, models)
+            outcomes: dict[Plan, Predictions] = {}
+            for plan in plans:
+                if plan not in outcomes:
+                    outcomes[plan] = evaluate(merged, plan, splits.test, splits.collate)
+                step()
+            models = [outcomes[plan] for plan in plans]
+            rows += spread(arm, vocab.MERGED, order, models)
+            for plan, outcome in outcomes.items():
+                of: dict[str, Any] = {"arm": arm, "plan": str(plan), "order": order}
+                rows.append(Score(vocab.MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits)))
             if splits.classes:  # what is published is accuracy of classification
-                merged_outcomes, size = [outcome for _, outcome in models], _batch(splits.test)
-                rows += decisive(arm, kind, members[order], merged_outcomes, splits.chance, batch=size)
+                rows += decisive(arm, kind, members[order], models, splits.chance, batch=_batch(splits.test))
     return rows
 
 
@@ -148,9 +155,8 @@ def _order(depth: int, order: str, seed: str) -> Plan:
     return Plan.of(layers)
 
 
-def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
-    members = outcomes.members
-    return min(members, key=lambda name: members[name].mean_nll if text else -members[name].accuracy)
+def _rank(outcome: Predictions, *, text: bool) -> float:
+    return outcome.mean_nll if text else -outcome.accuracy
 
 
 def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str, batch: int) -> Iterator[Score]:
@@ -163,24 +169,6 @@ def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str, ba
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
         gap = paired([(outcomes.ensemble, best)], values, batch=batch)
         yield Score(vocab.MERGING, f"{metric}_above", *gap, **of, strategy=vocab.ENSEMBLE, against=vocab.BEST_MEMBER)
-
-
-def _judged(
-    merged: Stack, plans: Sequence[Plan], splits: Splits, step: Callable[[], None]
-) -> list[tuple[Plan, Predictions]]:
-    outcomes: dict[Plan, Predictions] = {}
-    for plan in plans:
-        if plan not in outcomes:
-            outcomes[plan] = evaluate(merged, plan, splits.test, splits.collate)
-        step()
-    return [(plan, outcomes[plan]) for plan in plans]
-
-
-def _merged_rows(arm: str, order: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
-    yield from spread(arm, vocab.MERGED, order, [outcome for _, outcome in models])
-    for plan, outcome in dict(models).items():
-        of: dict[str, Any] = {"arm": arm, "plan": str(plan), "order": order}
-        yield Score(vocab.MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))
 
 
 NODES = 4
@@ -201,7 +189,11 @@ def node_replacement(
         for lost, replaced in replacements(models, merged.depth, order, seed):
             for name, plan in ((vocab.NODE_LOST, lost), (vocab.NODE_REPLACED, replaced)):
                 outcomes[name].append(evaluate(merged, plan, splits.test, splits.collate))
-        by_model = {name: _by_model(each, len(models)) for name, each in outcomes.items()}
+        nodes = len(outcomes[vocab.NODE_LOST]) // len(models)
+        by_model = {
+            name: [_mean(each[first : first + nodes]) for first in range(0, len(each), nodes)]
+            for name, each in outcomes.items()
+        }
         for name, each in by_model.items():
             yield from spread(arm, name, order, each)
         pairs = list(zip(by_model[vocab.NODE_REPLACED], by_model[vocab.NODE_LOST], strict=True))
@@ -209,11 +201,6 @@ def node_replacement(
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
             yield Score(vocab.MERGING, f"{metric}_above", *paired(pairs, values), **of)
         step()
-
-
-def _by_model(outcomes: Sequence[Predictions], models: int) -> list[Predictions]:
-    nodes = len(outcomes) // models
-    return [_mean(outcomes[first : first + nodes]) for first in range(0, len(outcomes), nodes)]
 
 
 def _mean(outcomes: Sequence[Predictions]) -> Predictions:

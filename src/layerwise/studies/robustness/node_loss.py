@@ -33,68 +33,66 @@ PairedCosts = list[Numbers]
 def node_loss(arms: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Score]:
     """Every row of measure `nodes` that the surveys allow; `batch` is how many examples ran under one plan."""
     rows: list[Score] = []
-    for arm, surveys in arms.items():
-        several = list(surveys.values())
-        known = (conditions_by_name(survey.depth).get(name) for survey in several for name in survey.outcomes)
-        counts = {each.nodes.count for each in known if each is not None and each.nodes is not None}
+    for arm, by_seed in arms.items():
+        surveys = list(by_seed.values())
+        known = conditions_by_name(surveys[0].depth)
+        surveyed = (known.get(name) for survey in surveys for name in survey.outcomes)
+        counts = {each.nodes.count for each in surveyed if each is not None and each.nodes is not None}
         for count in sorted(counts):
             for order in (SEQUENTIAL, RANDOM_ORDER):
                 for lost in range(1, count):
-                    rows += _rows(arm, several, count, lost, order, batch)
+                    rows += _rows(arm, surveys, count, lost, order, batch)
     return rows
 
 
 def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str, batch: int) -> Iterator[Score]:
-    labels = [survey.outcomes[SEQUENTIAL].scored for survey in surveys]
+    labels, depth = [survey.outcomes[SEQUENTIAL].scored for survey in surveys], surveys[0].depth
+    singles = [f"without {layer} {order}" for layer in range(depth)]
+    sizes = {len(node) for node in node_layout(depth, count, BLOCKS)}
+    scattered = [f"kept {depth - lost * size} random {order}" for size in sizes]
     for metric in METRICS:
-        by_layout: dict[str, PairedCosts] = {}
+        blocks: PairedCosts | None = None
         for layout in LAYOUTS:
             of: dict[str, Any] = {"arm": arm, "layout": layout, "nodes": count, "lost": lost, "order": order}
-            each_seed = [_together(survey, count, layout, lost, order, metric) for survey in surveys]
-            together = [cost for cost in each_seed if cost is not None]
-            if not together or len(together) < len(surveys):
+            nodes = [f"nodes {count} {layout} without {node} {order}" for node in range(count)]
+            tasks = nodes if lost == 1 else [f"nodes {count} {layout} any {lost} {order}"]
+            together = _costs(surveys, tasks, order, metric, 1 / len(tasks))
+            if together is None:
                 continue
-            by_layout[layout] = together
             yield from _score(metric, together, labels, batch, **of)
             beside = {
-                SINGLE: [_single(survey, count, lost, order, metric) for survey in surveys],
-                SCATTERED: [_scattered(survey, count, lost, order, metric) for survey in surveys],
-                BLOCKS: by_layout[BLOCKS] if layout != BLOCKS and BLOCKS in by_layout else [None],
+                SINGLE: _costs(surveys, singles, order, metric, lost / count),
+                SCATTERED: None if len(sizes) > 1 else _costs(surveys, scattered, order, metric),
+                BLOCKS: blocks,
             }
             for null, costs in beside.items():
-                known = [cost for cost in costs if cost is not None]
-                if len(known) == len(surveys):
-                    if null != BLOCKS:
-                        yield from _score(metric, known, labels, batch, **of, against=null)
-                    above = [cost - other for cost, other in zip(together, known, strict=True)]
-                    yield from _score(f"{metric}_above", above, labels, batch, **of, against=null)
+                if costs is None:
+                    continue
+                if null != BLOCKS:
+                    yield from _score(metric, costs, labels, batch, **of, against=null)
+                above = [cost - other for cost, other in zip(together, costs, strict=True)]
+                yield from _score(f"{metric}_above", above, labels, batch, **of, against=null)
+            if layout == BLOCKS:
+                blocks = together
             if lost == 1:
                 means = []
-                for node in range(count):
-                    task = f"nodes {count} {layout} without {node} {order}"
-                    costs = [_cost(survey, task, order, metric) for survey in surveys]
-                    pairs = zip(costs, labels, strict=True)
-                    means.append(np.mean([_mean(cost, own) for cost, own in pairs if cost is not None]))
+                for node in nodes:
+                    own = _costs(surveys, [node], order, metric)
+                    means.append(np.mean([_mean(*pair) for pair in zip(own or [], labels, strict=True)]))
                 yield Score(NODES, f"{metric}_worst", float(np.max(means)), **of)
 
 
-def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> Numbers | None:
-    if lost > 1:
-        return _cost(survey, f"nodes {count} {layout} any {lost} {order}", order, metric)
-    each = [_cost(survey, f"nodes {count} {layout} without {node} {order}", order, metric) for node in range(count)]
-    return _sum(each, 1 / count)
-
-
-def _single(survey: Survey, count: int, lost: int, order: str, metric: str) -> Numbers | None:
-    each = [_cost(survey, f"without {layer} {order}", order, metric) for layer in range(survey.depth)]
-    return _sum(each, lost / count)
-
-
-def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -> Numbers | None:
-    sizes = {len(node) for node in node_layout(survey.depth, count, BLOCKS)}
-    if len(sizes) > 1:
-        return None
-    return _cost(survey, f"kept {survey.depth - lost * sizes.pop()} random {order}", order, metric)
+def _costs(
+    surveys: Sequence[Survey], tasks: Sequence[str], order: str, metric: str, factor: float = 1.0
+) -> PairedCosts | None:
+    """Return `factor` times the summed cost of the tasks in every survey; None where one was not surveyed."""
+    costs = []
+    for survey in surveys:
+        each = [cost for task in tasks if (cost := _cost(survey, task, order, metric)) is not None]
+        if len(each) < len(tasks):
+            return None
+        costs.append(factor * np.sum(each, axis=0))
+    return costs
 
 
 def _cost(survey: Survey, task: str, order: str, metric: str) -> Numbers | None:
@@ -107,11 +105,6 @@ def _cost(survey: Survey, task: str, order: str, metric: str) -> Numbers | None:
         return None
     values: Numbers = sign * (getattr(whole, field) - getattr(under, field))
     return np.where(counted, values, np.nan)
-
-
-def _sum(costs: Sequence[Numbers | None], factor: float) -> Numbers | None:
-    known = [cost for cost in costs if cost is not None]
-    return factor * np.sum(known, axis=0) if len(known) == len(costs) else None
 
 
 def _mean(cost: Numbers, labels: Numbers) -> float:

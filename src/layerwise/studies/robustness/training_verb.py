@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from layerwise.errors import OptionError
+from layerwise.errors import OptionError, TrainError, near_matches
 from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.results.training_record import RETRAINED
 from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import (
     Count,
@@ -34,14 +35,24 @@ from layerwise.runner.training_options import (
     trainer_arguments,
 )
 from layerwise.runner.verb import spell, verb
-from layerwise.studies.robustness.methods import check_method, check_read, expand_methods
-from layerwise.train.methods import DropSync, Options, PositionOptions, PredictionOptions, recipes
+from layerwise.train.methods import (
+    METHODS,
+    READ_BY,
+    DropSync,
+    Options,
+    PositionOptions,
+    PredictionOptions,
+    recipes,
+)
 from layerwise.train.precision import Precision
 from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
 
 Numbers = Annotated[Sequence[float], Range(above=0), Metavar("NUMBERS")]
 Sizes = Annotated[Sequence[int], Range(least=1), Metavar("NUMBERS")]
 Share = Annotated[float, Range(least=0, below=1)]
+
+OTHER_TRAININGS = ("elc", "growth")
+"""Trainings that have a command of their own."""
 
 
 @verb(
@@ -159,19 +170,23 @@ def train_robust(
     """
     names = expand_methods(methods)
     for name in names:
-        check_method(name)
-    check_read(
-        names,
-        {
-            "drop_rate": drop_rate is not None,
-            "max_shift": max_shift is not None,
-            "drop_sync": drop_sync != "shared",
-            "position_table": position_table != "per-layer",
-            "position_dropout": position_dropout > 0,
-            "prediction_loss": prediction_loss != "sum",
-            "prediction_token": prediction_token != "first",
-        },
-    )
+        if name in OTHER_TRAININGS:
+            raise TrainError(f"{name} is not a method of train robust. Run `layerwise train {name}`.")
+        if name not in METHODS and not name.startswith(RETRAINED):
+            known = near_matches(name, (*METHODS, *OTHER_TRAININGS))
+            raise TrainError(f"unknown training method {name[:40]!r}; {known}, {RETRAINED}-K")
+    given = {
+        "drop_rate": drop_rate is not None,
+        "max_shift": max_shift is not None,
+        "drop_sync": drop_sync != "shared",
+        "position_table": position_table != "per-layer",
+        "position_dropout": position_dropout > 0,
+        "prediction_loss": prediction_loss != "sum",
+        "prediction_token": prediction_token != "first",
+    }
+    for option, is_given in given.items():
+        if is_given and not any(name in READ_BY[option] for name in names):
+            raise OptionError(f"{spell(option)} requires a method that reads it: {', '.join(READ_BY[option])}.")
     if evals is not None and names == ("baseline",):
         raise OptionError(f"{spell('evals')} requires a method other than baseline, which is validated at its end.")
     if learning_rate is not None and learning_rates:
@@ -256,3 +271,20 @@ def train_robust(
         else splits_of_trials(splits, lambda: read(replace(data, select_on="held-out"))),
     )
     return Result(folder)
+
+
+def expand_methods(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the methods that are named, each once; a number after retrained-K stands for another depth.
+
+    >>> expand_methods(["layershuffle", "retrained-9", "6", "3"])
+    ('layershuffle', 'retrained-9', 'retrained-6', 'retrained-3')
+    """
+    methods: list[str] = []
+    for name in names:
+        if name == "all":
+            methods += METHODS
+        elif name.isdecimal() and methods and methods[-1].startswith(f"{RETRAINED}-"):
+            methods.append(f"{RETRAINED}-{name}")
+        else:
+            methods.append(name)
+    return tuple(dict.fromkeys(methods))
