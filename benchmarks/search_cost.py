@@ -12,7 +12,7 @@ EvoPress is its authors' script (scripts/run_drop_search.sh): k (n - k) / 1.5 ge
 at first, survivors 2 and 1, the parent in the last selection, a fresh minibatch for each selection, every plan by
 itself. Its tokens (2,048 at first, 2,048 and 32,768 a selection) are divided by 16, and documents are as short.
 The search is `layerwise search` as it is by default, on as much text as EvoPress' last selection reads; what it costs
-is counted as the engine computes it, shared beginnings once (`layerwise.search.cost`).
+is counted as the engine computes it, shared beginnings once (`layerwise.search.evaluator`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ import layerwise
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
-from layerwise.search.cost import WorstCase
-from layerwise.search.evaluator import GraphEvaluator
+from layerwise.search.evaluator import GraphEvaluator, WorstCase
 from layerwise.search.evolve import FIRST, MOST_EXCHANGES, OFFSPRING, generations
 from layerwise.search.greedy import Space, greedy, winners
 from layerwise.search.rungs import RungSettings

@@ -21,8 +21,7 @@ from layerwise.plan import Plan
 from layerwise.results.rows import Loss
 from layerwise.search.budget import Budget
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
-from layerwise.search.cost import WorstCase
-from layerwise.search.evaluator import GraphEvaluator
+from layerwise.search.evaluator import GraphEvaluator, WorstCase
 from layerwise.search.greedy import Space, greedy
 from layerwise.search.one_shot import first_within, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, byte_table, measured

@@ -13,11 +13,10 @@ from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import split
 from layerwise.measure.recovery import recovery as module
-from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.measure.recovery.damage import displaced, equal_scale, noise_direction
 from layerwise.measure.recovery.finetuning import RecoveryRecipe, RecoveryTraining
 from layerwise.measure.recovery.loss_curve import RUNS, recovery_time
-from layerwise.measure.recovery.recovery import TREATMENTS, recovery
+from layerwise.measure.recovery.recovery import TREATMENTS, Recovered, associations, recovery
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.weights import layer_weights

@@ -18,7 +18,7 @@ from layerwise.runner.reporter import Silent
 from layerwise.runner.terminal import Terminal
 from layerwise.runner.trained_models import TrainedModels, write_trained_card
 from layerwise.stack import load
-from layerwise.studies.save.publication import NOT_HELD_OUT, Publication, collect_evidence
+from layerwise.studies.save.steps import NOT_HELD_OUT, Publication, collect_evidence
 from studies.outlines import tiny_training
 
 PLAN = Plan.parse("0 2 3")

@@ -20,7 +20,7 @@ from layerwise.results.selection import Rows
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.source_models import SourceModel, by_arm, check_one_base, named, source_models
 from layerwise.stack import Stack, load
-from layerwise.studies.robustness.merge_comparison import (
+from layerwise.studies.robustness.merging import (
     NODES,
     compare,
     evaluate_members,

@@ -14,8 +14,8 @@ from layerwise.results.rows import Score
 from layerwise.runner.reporter import Silent
 from layerwise.runner.trainings import RecipeTraining
 from layerwise.studies.robustness import steps
+from layerwise.studies.robustness.steps import SettingsGrid, splits_of_trials
 from layerwise.studies.robustness.training_verb import OTHER_TRAININGS, expand_methods, train_robust
-from layerwise.studies.robustness.tuning import SettingsGrid, splits_of_trials
 from layerwise.studies.robustness.verb import robustness
 from layerwise.train.methods import METHODS, PositionOptions
 from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings

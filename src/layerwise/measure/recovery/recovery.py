@@ -7,13 +7,21 @@ Rows of measure `recovery`, by layer, damage (condition) and trained part (arm),
     censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
     steps_to_untouched, censored_untouched   the same relative to the original model, as published
     steps, area      against `twin`: the twin relative to the original model; `equal_damage` is tuned on the test text
+
+Rank correlations of recovery with the effect of skipping, with the null of shuffled layers and intervals over layers:
+
+    spearman               by area, over the damaged layers
+    spearman_given_damage  the partial rank correlation, with the initial damage held fixed
+    spearman_published     by area, over all layers, those without damage counted as recovered at once
+    layers                 the number of damaged layers
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -24,7 +32,6 @@ from torch import Tensor
 from layerwise.errors import MeasureError, UnsupportedModel, near_matches
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.measure.recovery.damage import DAMAGES, PUBLISHED_SCALE, Damage, displaced, equal_scale, noise_direction
 from layerwise.measure.recovery.finetuning import SCOPES, RecoveryRecipe, RecoveryTraining, Scope
 from layerwise.measure.recovery.loss_curve import (
@@ -37,9 +44,10 @@ from layerwise.measure.recovery.loss_curve import (
     recovery_time,
     untouched,
 )
-from layerwise.measure.stats.ranks import FEWEST_LAYERS
+from layerwise.measure.stats.ranks import FEWEST_LAYERS, rank_correlation
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import RECOVERY, TWIN
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING, TWIN
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, random_twin
 
@@ -238,3 +246,50 @@ def _check(stack: Stack, layers: Sequence[int] | None, treatments: Sequence[str]
         if not 0 <= layer < stack.depth:
             raise MeasureError(f"there is no layer {layer} to damage: this model has layers 0 to {stack.depth - 1}")
     return chosen
+
+
+SHUFFLES = 2_000
+METRICS = ("spearman", "spearman_given_damage", "spearman_published")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The recovery of one layer: initial damage and area above the twin; `damaged` is false below the tolerance."""
+
+    layer: int
+    damage: float | None = 0.0
+    area: float | None = 0.0
+    damaged: bool = True
+
+
+def associations(
+    treatment: tuple[str, str],
+    layers: Sequence[Recovered],
+    effects: Iterable[Score],
+    seed: int,
+    *,
+    shuffles: int = SHUFFLES,
+) -> Iterator[Score]:
+    skips = Rows(effects).where(measure=ABLATION, task=ALL, metric=SKIPPING, layer=PRESENT, part=None, against=None)
+    skipped = {row.layer: row.value for row in skips}
+    shared = [each for each in layers if each.layer in skipped]
+    damaged = [each for each in shared if each.damaged]
+    if not shared:
+        return
+    damage, scope = treatment
+    of: dict[str, Any] = {"condition": damage, "arm": scope}
+    yield Score(RECOVERY, "layers", float(len(damaged)), **of)
+    for metric in METRICS:
+        chosen = shared if metric == "spearman_published" else damaged
+        known = [each for each in chosen if each.area is not None and each.damage is not None]
+        correlation = rank_correlation(
+            np.array([each.area for each in known], dtype=np.float64),
+            [skipped[each.layer] for each in known],
+            given=np.array([each.damage for each in known]) if metric == "spearman_given_damage" else None,
+            seed=(seed, zlib.crc32(f"{damage}/{scope} {metric}".encode())),
+            shuffles=shuffles,
+        )
+        if correlation is not None:
+            yield Score(RECOVERY, metric, correlation.value, correlation.low, correlation.high, correlation.p, **of)
+            band = correlation.null_low, correlation.null_high
+            yield Score(RECOVERY, metric, 0.0, *band, **of, against=SHUFFLED_LAYERS)

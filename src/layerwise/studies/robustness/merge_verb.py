@@ -79,7 +79,7 @@ def merge(
     from layerwise.runner.source_models import arms_of
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.runner.training_runs import manifest_of_trainings
-    from layerwise.studies.robustness import merge_steps as steps
+    from layerwise.studies.robustness import merging as steps
 
     reporter = reporter or Silent()
     quiet_transformers()

@@ -46,7 +46,7 @@ from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.training_runs import TrainedModel, describe_splits, split_notes, training_rows
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.studies.robustness.merge_steps import compare_arms
+from layerwise.studies.robustness.merging import compare_arms
 from layerwise.studies.robustness.node_loss import node_loss
 from layerwise.studies.robustness.switching_off import CLAIMS as OF_SWITCHING
 from layerwise.studies.robustness.switching_off import position_worth, switching_off

@@ -228,8 +228,7 @@ def train_robust(
     from layerwise.measure.interventions.survey import EvaluationGrid
     from layerwise.runner.opening import open_base, open_given_text
     from layerwise.runner.training_runs import read_splits
-    from layerwise.studies.robustness.steps import train_then_survey
-    from layerwise.studies.robustness.tuning import SettingsGrid, splits_of_trials
+    from layerwise.studies.robustness.steps import SettingsGrid, splits_of_trials, train_then_survey
     from layerwise.train.arguments import check_arguments
 
     reporter = reporter or Silent()

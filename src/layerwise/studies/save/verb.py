@@ -129,9 +129,7 @@ def save(
         planned = steps.choose_models(locations, str(plan), arm, dtype, revision, reporter)
     publication = None
     if card or evidence or push:
-        from layerwise.studies.save.publication import Publication
-
-        publication = Publication.of(
+        publication = steps.Publication.of(
             evidence, planned.plan, planned.names.values(), push=push, private=private, overwrite=overwrite
         )
     if is_gguf(output):

@@ -44,8 +44,7 @@ from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, cho
 from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
-from layerwise.search.cost import Spent
-from layerwise.search.evaluator import GraphEvaluator
+from layerwise.search.evaluator import GraphEvaluator, Spent
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
 from layerwise.search.moves import BITS, CHEAPER, LONGEST_REPEAT

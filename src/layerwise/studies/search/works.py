@@ -11,8 +11,7 @@ from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.search.bits import allocate, rule_plans
 from layerwise.search.budget import UNITS
-from layerwise.search.cost import Spent, WorstCase
-from layerwise.search.evaluator import GraphEvaluator
+from layerwise.search.evaluator import GraphEvaluator, Spent, WorstCase
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy
 from layerwise.search.moves import BITS, cheaper

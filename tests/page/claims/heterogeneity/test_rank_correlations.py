@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from layerwise.measure.recovery.associations import Recovered, associations
+from layerwise.measure.recovery.recovery import Recovered, associations
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose.agreement import PUBLISHED, layer_metrics, skip_agreement
 from layerwise.studies.diagnose.agreement import published_agreement as rows_of
