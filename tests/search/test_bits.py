@@ -71,15 +71,6 @@ def test_an_allocation_is_within_the_limit_and_no_single_change_within_it_promis
             assert predicted(found, changed) >= predicted(found, plan) - 1e-9
 
 
-def test_a_layer_that_is_better_left_out_is_left_out_also_where_the_limit_is_kept_already() -> None:
-    own = space(3, 31.0, ("drop", "bits"))
-    gains = {(1, None), (2, None)}
-    rises = {
-        (layer, choice): -0.0625 * ((layer, choice) in gains) for layer in range(3) for choice in choices(own, layer)
-    }
-    assert Allocations(own, rises).cheapest() == Plan.parse("0")
-
-
 @given(allocations())
 @settings(max_examples=30)
 def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found: Allocations) -> None:
@@ -88,17 +79,6 @@ def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found:
     best = min(predicted(found, plan) for plan in plans if found.space.allows(plan))
     largest = max(found.rises.values()) - min(found.rises.values())
     assert predicted(found, found.cheapest()) <= best + largest + 1e-9
-
-
-def test_where_a_change_ends_at_the_limit_the_allocation_is_the_best() -> None:
-    """With loss increases proportional to the saved bits, the cheap layers are quantized first."""
-    depth, own = 4, space(4, (2 * 4.5 + 2 * 32) / 4)
-    rises: dict[tuple[int, Choice], float] = {
-        (layer, choice): (layer + 1) * (32 - BITS[choice.source if choice else None])
-        for layer in range(depth)
-        for choice in choices(own, layer)
-    }
-    assert str(Allocations(own, rises).cheapest()) == "Q4_0:0 Q4_0:1 2 3"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
 from typing import Any
 from zlib import crc32
 
@@ -18,7 +17,7 @@ from layerwise.results.rows import Loss
 from layerwise.results.vocabulary import DELTA
 from layerwise.search.confirm import losses_above
 from layerwise.search.evaluator import GraphEvaluator
-from layerwise.search.evolve import OFFSPRING, _offspring, evolve
+from layerwise.search.evolve import evolve
 from layerwise.search.greedy import Space, exchanges, greedy, winners
 from layerwise.search.moves import MOVES, cheaper, check_moves, neighbours, restored, stages
 from layerwise.search.rungs import Evaluator, RungSettings, grown, mean_losses
@@ -85,12 +84,6 @@ def test_where_nothing_can_be_left_out_the_limit_is_refused() -> None:
     objective = PlantedObjective(4, coupling=0.3, seed=0, documents=16)
     with pytest.raises(MeasureError, match="nothing can be left out"):
         list(greedy(objective, Space(4, ("drop",), layers, 0.5), settings=RungSettings()))
-
-
-def test_a_generation_is_as_large_as_it_says() -> None:
-    young = _offspring(space(16, 12), Plan.parse("0-11"), Random(0))
-    assert len(set(young)) == len(young) == OFFSPRING
-    assert all(layers(plan) <= 12 for plan in young)
 
 
 LAYERS = 6

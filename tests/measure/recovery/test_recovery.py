@@ -182,14 +182,6 @@ def test_a_killed_measurement_loses_at_most_one_run(measured: Study) -> None:
     assert not again
 
 
-def test_one_step_is_too_few_and_says_so() -> None:
-    recipe = replace(RECIPE, steps=1, every=1, equal_damage=0.5, equal_tolerance=0.02)
-    rows, _ = study(layers=[1], treatments=["equal_damage/layer"], recipe=recipe, seeds=3)
-    assert one(rows, "equal_damage/layer", "censored").value == 1.0
-    steps = one(rows, "equal_damage/layer", "steps")
-    assert (steps.value, steps.low, steps.high) == (1.0, None, None)
-
-
 @pytest.mark.parametrize("scope", ["layer", "model"])
 def test_a_loss_that_explodes_is_a_censored_seed(scope: str) -> None:
     recipe = replace(RECIPE, layer_rate=1e30, model_rate=1e30, max_grad_norm=1e9)

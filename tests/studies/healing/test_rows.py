@@ -35,11 +35,6 @@ from layerwise.train.heal.options import HealingOptions
 from train.learners import tiny_bert
 
 
-@pytest.mark.parametrize("at", [0.5, 1.0, 2.25, 3.9])
-def test_the_crossing_of_a_line_is_where_it_crosses(at: float) -> None:
-    assert made.crossing({count: count - at for count in range(6)}) == pytest.approx(at)
-
-
 def arms(*names: str) -> tuple[HealingArm, ...]:
     return tuple(HealingArm(name, HealingOptions(), name, int(name.partition("-")[2] or 0)) for name in names)
 

@@ -7,7 +7,7 @@ import numpy as np
 from layerwise.measure.contrasts.shuffled import positions, shortfall
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
-from page.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated
+from page.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, seldom, simulated
 
 DEPTH = 12
 
@@ -59,9 +59,3 @@ def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
     row = shortfall([perfect, perfect]).row("positions", "short")
     assert row.low is not None
     assert row.high > 0.02  # of 64 images, so many may be wrong
-
-
-def test_an_old_survey_has_no_batches_and_no_interval() -> None:
-    sums = {position: np.array([[99.0], [100.0]]) for position in range(DEPTH)}
-    rows = positions({"layershuffle-predict": {n: Survey(DEPTH, {}, positions=sums) for n in range(3)}})
-    assert claim_of("positions", rows, DEPTH).verdict == "inconclusive"
