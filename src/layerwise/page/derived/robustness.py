@@ -23,7 +23,7 @@ from layerwise.plan.plan import Plan
 from layerwise.plan.samplers import layer_subset
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.selection import Rows
 
 MEASURES = (
     vocab.ROBUSTNESS,
@@ -73,13 +73,12 @@ BY_WHOM: dict[Fate, str] = {
 class LeadQuantity:
     """The lead quantity of a run: accuracy, or loss in nats/token.
 
-    `above` is the metric of a paired difference of two variants, `added` that of the loss caused by missing layers.
+    `added` shows the loss caused by missing layers.
     """
 
     metric: str
     name: str
     show: Show
-    above: Show
     cost: str
     added: Show
     is_loss: bool
@@ -99,7 +98,6 @@ ACCURACY = LeadQuantity(
     "accuracy",
     "accuracy",
     SHARE_RIGHT,
-    POINTS,
     "accuracy_lost",
     POINTS.but(axis="points of accuracy lost", signed=False, reference=0.0),
     is_loss=False,
@@ -108,7 +106,6 @@ LOSS = LeadQuantity(
     "nll",
     "nats per token",
     Show(axis="nats per token, lower is better", decimals=2),
-    NATS_ABOVE,
     "nll_added",
     NATS_ABOVE.but(axis="nats per token added", signed=False, reference=0.0),
     is_loss=True,
@@ -181,9 +178,8 @@ class SurvivalCondition:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An arm under a condition: the score, the share that is left of the best arm in order, and what became of it."""
+    """An arm under a condition: the share that is left of the best arm in order, and what became of it."""
 
-    score: Score
     share: float
     fate: Fate
     at_chance: bool
@@ -196,13 +192,6 @@ class Survival:
     conditions: tuple[SurvivalCondition, ...]
     cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
     ends: tuple[float, float]
-
-    def fates(self, arm: str) -> dict[Fate, list[SurvivalCondition]]:
-        by_fate: dict[Fate, list[SurvivalCondition]] = {fate: [] for fate in VERBS}
-        for condition, cell in self.cells[arm].items():
-            if condition.words != OWN_ORDER:
-                by_fate[cell.fate].append(condition)
-        return by_fate
 
 
 def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
@@ -265,7 +254,7 @@ def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
     ends = sorted(share(row.value if bound is None else bound) for bound in (row.low, row.high))
     partly: Fate = "in part" if ends[0] >= FADES and ends[1] < SURVIVES else "inconclusive"
     fate: Fate = "survives" if ends[0] >= SURVIVES else "lost" if ends[1] < FADES else partly
-    return Cell(row, min(1.0, max(0.0, share(row.value))), fate, at_chance=ends[0] <= 0.0)
+    return Cell(min(1.0, max(0.0, share(row.value))), fate, at_chance=ends[0] <= 0.0)
 
 
 def summary(data: ReportData) -> str:
@@ -307,13 +296,16 @@ def fates(data: ReportData) -> Iterator[str]:
     yield from trained_for(data)
     matrix, lead, (metric, difference) = survival(data), quantity(data), above(data)
     levels = lead_rows(data)
-    for arm in matrix.cells:
+    for arm, cells in matrix.cells.items():
         pieces = []
-        ordered, shuffled = (levels.value(arm=arm, order=condition) for condition in CONDITIONS)
+        ordered, shuffled = (levels.value(arm=arm, order=order) for order in CONDITIONS)
         if ordered is not None and shuffled is not None:
             unit = f" {lead.name}" if lead.is_loss else ""
             pieces.append(f"{lead.show.number(ordered)}{unit} in order, {lead.show.number(shuffled)} in random order.")
-        by_fate = {fate: [each.words for each in own] for fate, own in matrix.fates(arm).items()}
+        by_fate: dict[Fate, list[str]] = {fate: [] for fate in VERBS}
+        for condition, cell in cells.items():
+            if condition.words != OWN_ORDER:
+                by_fate[cell.fate].append(condition.words)
         clauses = [f"{verb} {listed(by_fate[fate])}" for fate, verb in VERBS.items() if by_fate[fate]]
         if clauses:
             text = "; ".join(clauses)
@@ -428,8 +420,3 @@ def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
 
 def present(data: ReportData) -> set[str]:
     return {measure for measure in MEASURES if data.rows.where(measure=measure)}
-
-
-def examples(data: ReportData) -> int | None:
-    counts = data.rows.where(measure=vocab.ROBUSTNESS, documents=PRESENT).axis("documents")
-    return max(counts, default=None)

@@ -282,9 +282,9 @@ def _nodes(data: ReportData) -> Iterator[Part]:
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield from tiles(data)
-    count = outcome.examples(data)
-    if count is not None:
-        yield f"{count:,}", "documents" if outcome.quantity(data).is_loss else "images"
+    counts = data.rows.where(measure=vocab.ROBUSTNESS, documents=PRESENT).axis("documents")
+    if counts:
+        yield f"{max(counts):,}", "documents" if outcome.quantity(data).is_loss else "images"
 
 
 def _unfinished(data: ReportData) -> str | None:
