@@ -181,8 +181,8 @@ class SurveysUnit(Task[None]):
         if grid.layers and model.arm in NULLS:
             # What reports must not be what the probe was fitted on.
             fitted_on = splits.train if splits.selects_on_reported else splits.validation
-            found = probed(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
-            result = replace(result, probed=found)
+            right = probed(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
+            result = replace(result, probed=right)
         if grid.layers and count is None and (model.arm in (SHUFFLED, *NULLS) or model.seed == 0):
             tables = worth_by_position(trained.stack, splits.test, splits.collate, seed=grid.seed)
             result = replace(result, tables=tables)
