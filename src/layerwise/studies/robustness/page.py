@@ -13,7 +13,7 @@ from layerwise.page.figures.frame import common_span
 from layerwise.page.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.page.marks import Dots, Lines
 from layerwise.page.sections.training import TESTED_SECTION, tiles, unfinished
-from layerwise.page.show import ABSENT, ACCURACY, COUNT, Show, named
+from layerwise.page.show import ABSENT, ACCURACY, Show, named
 from layerwise.page.text.table import Table, Tone
 from layerwise.page.text.wording import counted, incomplete
 from layerwise.results import vocabulary as vocab
@@ -167,43 +167,18 @@ def _orders(data: ReportData) -> Iterator[Part]:
         terminal=4,
         columns=(in_order, shuffled, against, before, *spreads, *published),
     )
-    yield Pivot(
-        name="draws-that-changed-nothing",
-        derive=_unchanged,
-        rows={"arm": "arm", "condition": "condition"},
-        folded=True,
-        terminal=False,
-        columns=(
-            Column("draws", "draws", COUNT),
-            Column("of them in order", "identical", COUNT),
-            Column(lead.name, lead.metric, lead.show),
-        ),
-    )
+    yield Says(_unchanged, terminal=False)
 
 
 def _published(rows: Rows, at: int) -> str:
     return PUBLISHED.get(str(rows[0].arm), (ABSENT, ABSENT))[at]
 
 
-def _unchanged(data: ReportData) -> Iterator[Score]:
-    rows = outcome.of_arms(data, measure=vocab.IDENTITY)
-    for same in rows.where(metric="identical"):
-        alike = {
-            column: getattr(same, column) for column in ("arm", "order", "layout", "lost", "node", *outcome.EVERY_LAYER)
-        }
-        yield from (replace(row, condition=_condition(same)) for row in rows.where(**alike) if same.value)
-
-
-def _condition(row: Score) -> str:
-    order = outcome.CONDITIONS.get(str(row.order), str(row.order))
-    if row.nodes is not None:
-        lost = "" if row.node is None else f", that of layer {row.node}"
-        return f"{row.lost} of {row.nodes} nodes lost ({row.layout}){lost}, {order}"
-    if row.layer is not None:
-        return f"without layer {row.layer}, {order}"
-    if row.strategy is None:
-        return order
-    return f"{row.kept} layers kept, {outcome.RULES.get(row.strategy, row.strategy)}, {order}"
+def _unchanged(data: ReportData) -> Iterator[str]:
+    rows = data.rows.where(measure=vocab.IDENTITY)
+    draws, same = (sum(row.value for row in rows.where(metric=metric)) for metric in ("draws", "identical"))
+    if same:
+        yield f"{same:,.0f} of {draws:,.0f} random draws happened to be the order of training. No number counts them."
 
 
 # ---- how many layers are needed
