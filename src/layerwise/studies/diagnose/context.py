@@ -10,7 +10,7 @@ from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.plan import Plan
-from layerwise.results import Run, Score
+from layerwise.results import Loss, Run, Score
 from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack
 
