@@ -45,7 +45,7 @@ def readings(stack: Stack) -> Counter[int]:
 def test_leave_one_out_reads_each_layer_once_a_batch(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     data, members = text(3), families.leave_one_out(DEPTH)
-    estimate = streaming_of(streamed, with_identity(streamed, members), data)
+    estimate = streaming_of(streamed, streamed.resident, with_identity(streamed, members), data)
     assert estimate.readings == estimate.bound == DEPTH * len(estimate.rounds)
     assert [number for each in estimate.rounds for number in each] == list(range(len(data.batches)))
     counted = readings(streamed)

@@ -31,6 +31,7 @@ from layerwise.stack import Stack
 from layerwise.stack.executors.graph import Graph, build
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.streaming.executor import StreamingEstimate, streaming_estimate
+from layerwise.stack.streaming.resident import ResidentLayers
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
@@ -225,9 +226,9 @@ def cost_estimate(
     return _Work.of(plans, data, finished).estimate
 
 
-def streaming_of(stack: Stack, plans: Sequence[Plan], data: EvalData) -> StreamingEstimate | None:
-    """Estimate a sweep whose layers are read from the disk; `None` for a model that is in memory."""
-    return _Work.of(plans, data).streaming(stack)
+def streaming_of(stack: Stack, resident: ResidentLayers, plans: Sequence[Plan], data: EvalData) -> StreamingEstimate:
+    """Estimate a sweep whose layers are read from the disk."""
+    return _Work.of(plans, data).streaming(stack, resident)
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,8 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Work:
+    """The batches with plans that are not finished on all of their windows, and what the work costs."""
+
     pieces: tuple[_Piece, ...]
     estimate: CostEstimate
 
@@ -247,9 +250,9 @@ class _Work:
 
         Plans with a common beginning stay together: what pieces share is computed in each of them.
         """
-        cuts = math.ceil(PIECES_PER_WORKER * workers / max(1, len(self.due)))
+        cuts = math.ceil(PIECES_PER_WORKER * workers / max(1, len(self.pieces)))
         divided = []
-        for piece in self.due:
+        for piece in self.pieces:
             plans = [plan for plan in piece.graph.ends if isinstance(plan, Plan)]
             plans.sort(key=lambda plan: [repr(step) for step in plan.steps()])
             ends = [len(plans) * cut // cuts for cut in range(cuts + 1)]
@@ -258,21 +261,14 @@ class _Work:
         return divided
 
     def rounds(self, stack: Stack) -> list[list[_Piece]]:
-        due, streaming = self.due, self.streaming(stack)
-        if streaming is None:
-            return [[piece] for piece in due]
-        return [[due[number] for number in each] for each in streaming.rounds]
-
-    def streaming(self, stack: Stack) -> StreamingEstimate | None:
         if stack.resident is None:
-            return None
-        sizes = state_bytes(stack, [piece.batch for piece in self.due])
-        graphs = [piece.graph for piece in self.due]
-        return streaming_estimate(stack.resident, list(zip(sizes, graphs, strict=True)))
+            return [[piece] for piece in self.pieces]
+        return [[self.pieces[number] for number in each] for each in self.streaming(stack, stack.resident).rounds]
 
-    @property
-    def due(self) -> list[_Piece]:
-        return [piece for piece in self.pieces if piece.graph.ends]
+    def streaming(self, stack: Stack, resident: ResidentLayers) -> StreamingEstimate:
+        sizes = state_bytes(stack, [piece.batch for piece in self.pieces])
+        graphs = [piece.graph for piece in self.pieces]
+        return streaming_estimate(resident, list(zip(sizes, graphs, strict=True)))
 
     @classmethod
     def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None) -> _Work:
@@ -286,6 +282,8 @@ class _Work:
                 for window in batch.windows
             )
             everywhere = names.intersection(*done)
+            if everywhere == names:
+                continue
             if everywhere not in graphs:
                 graphs[everywhere] = build(plan for text, plan in texts.items() if text not in everywhere)
             pieces.append(_Piece(batch, graphs[everywhere], done))

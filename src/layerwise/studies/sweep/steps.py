@@ -223,9 +223,8 @@ def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) ->
         f"{cost.plans} plans: {cost.naive:,} layer evaluations one by one, {cost.evaluations:,} at least; "
         f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"
     )
-    streaming = streaming_of(stack, plans, text)
-    if streaming is not None:
-        yield describe_streaming(streaming)
+    if stack.resident is not None:
+        yield describe_streaming(streaming_of(stack, stack.resident, plans, text))
     if workers is not None:
         pieces = counted(count_pieces(plans, text, workers), "piece")
         yield f"{counted(workers, 'worker')}: {pieces} of windows and plans"
