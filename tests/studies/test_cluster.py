@@ -20,10 +20,10 @@ from layerwise.errors import OptionError, RunError
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
 from layerwise.runner.reporter import Silent
-from layerwise.runner.study import describe_call
 from layerwise.runner.verb import load_verb
 from layerwise.stack import load
 from layerwise.studies.sweep import cluster
+from studies.describing import describe_call
 from studies.neighbours import Neighbours
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

@@ -22,7 +22,6 @@ from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.opening import open_base
 from layerwise.runner.reporter import Silent
-from layerwise.runner.study import describe_call
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     TEXT_LENGTH,
@@ -35,6 +34,7 @@ from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.max_length import keeps_texts_apart
 from layerwise.studies.robustness.merge_verb import merge
 from layerwise.studies.robustness.verb import robustness
+from studies.describing import describe_call
 
 OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
 

@@ -23,7 +23,7 @@ from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.summary import report_data, summary
 from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.trained_models import TrainedModels
-from layerwise.runner.verb import Invocation, StudyFinished, current_call, descriptions_captured
+from layerwise.runner.verb import Invocation, StudyFinished, current_call
 from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
 
 COMPLETE = "complete"
@@ -98,14 +98,6 @@ class Study(TaskSession):
             self.store.replace_scores(measure, [score for score in scores if score.measure == measure])
 
 
-def describe_call(function: Callable[..., object], *arguments: Any, **options: Any) -> RunDescription:
-    """Return the description of the run that a call of a verb would start, without computing anything."""
-    with descriptions_captured() as captured:
-        function(*arguments, **options, reporter=Silent())
-    description: RunDescription = captured[0]
-    return description
-
-
 @contextmanager
 def start_run(described: RunDescription) -> Iterator[Study]:
     """Open or resume the run of the verb that is running; on leaving, write its report.
@@ -118,9 +110,6 @@ def start_run(described: RunDescription) -> Iterator[Study]:
         TrainError: If `torchrun` started a verb that runs on one process.
     """
     call = current_call()
-    if call.captured is not None:
-        call.captured.append(described)
-        raise StudyFinished(Path())
     if not is_alone():
         if not described.on_several_processes:
             raise TrainError(f"{call.verb.name} runs on one process. Start it without torchrun.")

@@ -159,7 +159,6 @@ class Invocation:
     reporter: Reporter
     began: float
     dry_run: bool = False
-    captured: list[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,6 @@ class Caller:
 
     in_flags: bool = False
     dry_run: bool = False
-    captured: list[Any] | None = None
     arguments: Mapping[str, Argument] | None = None
 
 
@@ -267,7 +265,7 @@ def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, An
     caller = _CALLER.get()
     if described.keeps_run:
         check_run_folder(values.get("run"))
-    token = _CALL.set(Invocation(described, values, reporter, time.monotonic(), caller.dry_run, caller.captured))
+    token = _CALL.set(Invocation(described, values, reporter, time.monotonic(), caller.dry_run))
     try:
         return function(*values.pop(described.variadic, ()), **values, reporter=reporter)
     except StudyFinished as finished:
@@ -308,17 +306,6 @@ def from_command_line(dry_run: bool = False) -> Iterator[None]:
     token = _CALLER.set(Caller(in_flags=True, dry_run=dry_run))
     try:
         yield
-    finally:
-        _CALLER.reset(token)
-
-
-@contextmanager
-def descriptions_captured() -> Iterator[list[Any]]:
-    """Let verbs describe their runs and compute nothing; the list holds the descriptions."""
-    captured: list[Any] = []
-    token = _CALLER.set(Caller(in_flags=True, captured=captured))
-    try:
-        yield captured
     finally:
         _CALLER.reset(token)
 

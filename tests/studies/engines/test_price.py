@@ -23,10 +23,11 @@ from layerwise.runner.arguments import PathLike
 from layerwise.runner.price import count_tokens, describe_remaining, is_within, time_passes
 from layerwise.runner.reporter import Reporter, size
 from layerwise.runner.result import Result
-from layerwise.runner.study import RunDescription, describe_call, start_run
+from layerwise.runner.study import RunDescription, start_run
 from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.verb import from_command_line, verb
 from layerwise.stack import Stack, load
+from studies.describing import describe_call
 from studies.test_runner import Recorder
 from train.tiny_models import tiny_llama
 

@@ -16,9 +16,9 @@ from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.opening import folder_of
 from layerwise.runner.reporter import Silent
-from layerwise.runner.study import describe_call
 from layerwise.stack import weight_hash
 from layerwise.studies.robustness.training_verb import train_robust
+from studies.describing import describe_call
 
 SHORT = ("--limit", "20", "--epochs", "1", "--batch-size", "10")
 DIGITS = ("--images", "digits", *SHORT)

@@ -23,12 +23,12 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Silent
 from layerwise.runner.result import SearchResult
-from layerwise.runner.study import describe_call
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PlanPrices, PriceTable
 from layerwise.search.rungs import SHARES, divided_text, share_no_document
 from layerwise.stack import Stack, load
 from layerwise.studies.search.page import on_front
+from studies.describing import describe_call
 from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

@@ -13,11 +13,11 @@ from layerwise.measure.language.evaluation_data import BATCH_TOKENS
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.runner.opening import folder_of
-from layerwise.runner.study import describe_call
 from layerwise.stack import Stack, load
 from layerwise.stack.placement import SHARE
 from layerwise.studies.sweep import steps
 from layerwise.studies.sweep.steps import batch_tokens, bytes_of_token
+from studies.describing import describe_call
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 PLANS = [Plan.identity(4), Plan.parse("0 1*3 2 3")]

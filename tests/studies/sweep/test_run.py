@@ -23,11 +23,12 @@ from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
 from layerwise.results.vocabulary import CONTRAST, NORMALISED
 from layerwise.runner.opening import folder_of
-from layerwise.runner.study import RunDescription, describe_call
+from layerwise.runner.study import RunDescription
 from layerwise.runner.summary import report_data, summary
 from layerwise.stack import Stack, load
 from layerwise.studies.sweep import benchmarks as asking
 from layerwise.studies.sweep import tasks as module
+from studies.describing import describe_call
 from studies.test_runner import Recorder
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
