@@ -204,8 +204,8 @@ def beyond(losses: Mapping[float, float]) -> float | None:
     return float(f"{best * best / neighbour:.6g}")
 
 
-def sweep_rates(first: Sequence[float], train_at: Callable[[float], TrainingRecord]) -> dict[float, float]:
-    """Return the least validation loss at the rates of `first`, and further ones while the best is at an end.
+def sweep_rates(first: Sequence[float], loss_at: Callable[[float], float]) -> dict[float, float]:
+    """Return the validation loss at the rates of `first`, and further ones while the best is at an end.
 
     A single rate is not extended.
     """
@@ -213,7 +213,7 @@ def sweep_rates(first: Sequence[float], train_at: Callable[[float], TrainingReco
     due, most = list(first), len(first) + (BEYOND if len(first) > 1 else 0)
     while due:
         rate = due.pop(0)
-        losses[rate] = min(train_at(rate).validation_losses)
+        losses[rate] = loss_at(rate)
         if not due and len(losses) < most and (further := beyond(losses)) is not None:
             due.append(further)
     return losses

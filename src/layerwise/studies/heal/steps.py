@@ -110,11 +110,11 @@ def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], Tr
     Controls take the rate of what they control.
     """
 
-    def train_at(rate: float, arm: HealingArm) -> TrainingRecord:
+    def loss_at(rate: float, arm: HealingArm) -> float:
         (record,) = study.execute(work.make_task([work.plan_trial(arm, rate)]))
-        return record
+        return min(record.validation_losses)
 
-    losses = {arm.name: sweep_rates(arm.first_rates(work.rates), partial(train_at, arm=arm)) for arm in work.swept}
+    losses = {arm.name: sweep_rates(arm.first_rates(work.rates), partial(loss_at, arm=arm)) for arm in work.swept}
     chosen = {
         arm.name: best_rate(losses[arm.rate_of]) if arm.rate_of in losses else arm.first_rates(work.rates)[0]
         for arm in work.healing.arms

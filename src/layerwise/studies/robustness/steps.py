@@ -20,7 +20,7 @@ from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.page.sections.training import tuning_sentences
 from layerwise.results import Score
-from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord
+from layerwise.results.training_record import FILE, MODEL, RETRAINED
 from layerwise.results.vocabulary import TUNING
 from layerwise.runner.opening import BaseModel, in_words, open_base, open_stack
 from layerwise.runner.reporter import Reporter
@@ -306,11 +306,11 @@ class SettingsGrid:
         chosen, rows = [], []
         for recipe in recipes:
 
-            def train_at(rate: float, batch: int, recipe: Recipe = recipe) -> TrainingRecord:
+            def loss_at(rate: float, batch: int, recipe: Recipe = recipe) -> float:
                 (record,) = study.execute(replace(task, trainings=[self.trial(recipe, rate, batch)]))
-                return record
+                return min(record.validation_losses)
 
-            losses = {batch: sweep_rates(self.rates, partial(train_at, batch=batch)) for batch in self.batches}
+            losses = {batch: sweep_rates(self.rates, partial(loss_at, batch=batch)) for batch in self.batches}
             best = min(self.batches, key=lambda batch: min(losses[batch].values()))
             chosen.append(tuned_recipe(recipe, best_rate(losses[best]), best))
             own = [row for batch in self.batches for row in tried_rows(TUNING, recipe.arm, losses[batch], batch)]

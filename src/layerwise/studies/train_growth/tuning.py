@@ -5,23 +5,20 @@ RUN/pilot/VARIANT@RATE/seed-1000 is a trial, RUN/pilot/VARIANT@RATE,WARMUP/seed-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from layerwise.errors import MeasureError
 from layerwise.plan.schedule import GrowthSchedule
 from layerwise.results import Score
-from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import LEARNING_RATE, RATES, WARMUP
 from layerwise.runner.study import Study
-from layerwise.runner.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, best_rate, beyond, trial
+from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, best_rate, sweep_rates, trial
 from layerwise.studies.train_growth.design import GrowthDesign
 from layerwise.studies.train_growth.variants import choose_setting
 from layerwise.train.recipe import Settings
-
-Tried = tuple[float, ...]
-"""A rate, or a rate and a warm-up."""
 
 
 class LearningRateSweep:
@@ -34,26 +31,13 @@ class LearningRateSweep:
         self.warmups: dict[str, dict[float, float]] = {}
 
     def tune(self, schedules: Mapping[str, GrowthSchedule]) -> None:
-        self.losses |= {name: {} for name in schedules}
-        due = dict.fromkeys(schedules, self.design.rates)
-        for _ in range(1 + BEYOND):
-            tried: list[tuple[str, Tried]] = [(name, (rate,)) for name, rates in due.items() for rate in rates]
-            for (name, (rate,)), loss in self._train(tried, schedules).items():
-                self.losses[name][rate] = loss
-            further = {name: beyond(self.losses[name]) for name in due}
-            due = {name: (rate,) for name, rate in further.items() if rate is not None}
-            if not due:
-                break
-        if self.design.warmups:
-            tried = [(name, (self.best(name), warmup)) for name in schedules for warmup in self.design.warmups]
-            losses = self._train(tried, schedules)
-            for name in schedules:
-                known = {self.design.task.settings.warmup: self.losses[name][self.best(name)]}
-                known |= {warmup: loss for (of, (_, warmup)), loss in losses.items() if of == name}
-                self.warmups[name] = dict(sorted(known.items()))
-
-    def best(self, name: str) -> float:
-        return best_rate(self.losses[name])
+        for name, schedule in schedules.items():
+            losses = sweep_rates(self.design.rates, partial(self._loss_at, name, schedule))
+            self.losses[name] = losses
+            if self.design.warmups:
+                best = best_rate(losses)
+                tried = {warmup: self._loss_at(name, schedule, best, warmup) for warmup in self.design.warmups}
+                self.warmups[name] = dict(sorted({self.design.task.settings.warmup: losses[best], **tried}.items()))
 
     def settings_of(self, name: str) -> Settings:
         """Return the settings of a variant: what was chosen for it or for a variant like it, or the usual ones."""
@@ -78,25 +62,18 @@ class LearningRateSweep:
                     yield Score(RATES, "chosen", 1.0, **columns)
 
     def training_at_best(self, name: str, schedule: GrowthSchedule) -> RecipeTraining:
-        return self._trial(name, (self.best(name),), schedule)
+        return self._trial(name, schedule, best_rate(self.losses[name]))
 
-    def _train(
-        self, tried: Sequence[tuple[str, Tried]], schedules: Mapping[str, GrowthSchedule]
-    ) -> dict[tuple[str, Tried], float]:
-        trials = [self._trial(name, settings, schedules[name]) for name, settings in tried]
-        records = self.study.execute(self.design.task.unit(trials))
-        return dict(zip(tried, map(_last_validation, records), strict=True))
+    def _loss_at(self, name: str, schedule: GrowthSchedule, rate: float, *warmup: float) -> float:
+        training = self._trial(name, schedule, rate, *warmup)
+        (record,) = self.study.execute(self.design.task.unit([training]))
+        if not record.validation_losses:
+            raise MeasureError(f"{training.label} was never validated, so its learning rate cannot be judged")
+        return record.validation_losses[-1]
 
-    def _trial(self, name: str, tried: Tried, schedule: GrowthSchedule) -> RecipeTraining:
-        rate, *warmup = tried
+    def _trial(self, name: str, schedule: GrowthSchedule, rate: float, *warmup: float) -> RecipeTraining:
         settings = replace(self.design.task.settings, learning_rate=rate)
         if warmup:
             settings = replace(settings, warmup=warmup[0])
         arm = self.design.arm(name, schedule, settings, [FIRST_SWEEP_SEED])
-        return trial(arm.recipe(self.design.task, FIRST_SWEEP_SEED), *tried)
-
-
-def _last_validation(record: TrainingRecord) -> float:
-    if not record.validation_losses:
-        raise MeasureError(f"{record.arm}/{record.seed} was never validated, so its learning rate cannot be judged")
-    return record.validation_losses[-1]
+        return trial(arm.recipe(self.design.task, FIRST_SWEEP_SEED), rate, *warmup)
