@@ -1,6 +1,6 @@
 """The steps of a growth training: the settings, the importance of layers, the variants with every seed, the rows.
 
-RUN/pilot/VARIANT@RATE/seed-1000     trials of learning rates and warm-ups
+RUN/pilot/VARIANT@RATE/seed-1000     trials of learning rates; VARIANT@RATE,WARMUP those of warm-ups
 RUN/importance.yaml                  the schedule by the importance that was measured on the best uniform trial
 RUN/VARIANT/seed-N                   the variants
 RUN/uniform@1.25/seed-N              uniform at other lengths, for the frontier
@@ -9,45 +9,103 @@ RUN/published@0.634/seed-N           the first schedule with a smaller budget
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from layerwise.errors import LayerwiseError, RunError
+from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.plan.schedule import GrowthSchedule
 from layerwise.plan.schedule.allocation import MIN_EFFECT, allocation
 from layerwise.results import Score
 from layerwise.results.training_record import MODEL
-from layerwise.results.vocabulary import GROWTH, IMPORTANCE
+from layerwise.results.vocabulary import GROWTH, IMPORTANCE, LEARNING_RATE, RATES, WARMUP
 from layerwise.runner.call import MeasureUnit
 from layerwise.runner.study import Study
 from layerwise.runner.tasks import TaskSession
 from layerwise.runner.training_runs import discard_trainings
-from layerwise.runner.trainings import RecipeTraining
+from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, best_rate, sweep_rates, trial
 from layerwise.stack import load
 from layerwise.studies.train_growth.design import GrowthDesign
 from layerwise.studies.train_growth.importance import allocation_of
 from layerwise.studies.train_growth.rows import compare_variants, compute_scores, finished_arms
 from layerwise.studies.train_growth.schedule_file import read_schedule, write_schedule
 from layerwise.studies.train_growth.task import GrowthTask
-from layerwise.studies.train_growth.tuning import LearningRateSweep
 from layerwise.studies.train_growth.variants import (
     PERMUTED,
     UNIFORM,
     build_controls,
     build_schedules,
+    choose_setting,
     count_exchanged,
 )
+from layerwise.train.recipe import Settings
 
 SCHEDULE = "importance.yaml"
 
-RATE = "learning_rate"
-"""The metric of the row that says which trial the importance was measured on."""
-
 IMPORTANCE_TOKENS = 50_000
 """Tokens of the validation documents that importance is measured on, at most, spread over them."""
+
+
+class LearningRateSweep:
+    """The validation losses of variants at several learning rates and, at the best one, several warm-ups."""
+
+    def __init__(self, design: GrowthDesign, study: Study) -> None:
+        self.design = design
+        self.study = study
+        self.losses: dict[str, dict[float, float]] = {}
+        self.warmups: dict[str, dict[float, float]] = {}
+
+    def tune(self, schedules: Mapping[str, GrowthSchedule]) -> None:
+        for name, schedule in schedules.items():
+            losses = sweep_rates(self.design.rates, partial(self._loss_at, name, schedule))
+            self.losses[name] = losses
+            if self.design.warmups:
+                best = best_rate(losses)
+                tried = {warmup: self._loss_at(name, schedule, best, warmup) for warmup in self.design.warmups}
+                self.warmups[name] = dict(sorted({self.design.task.settings.warmup: losses[best], **tried}.items()))
+
+    def settings_of(self, name: str) -> Settings:
+        """Return the settings of a variant: what was chosen for it or for a variant like it, or the usual ones."""
+        usual = self.design.task.settings
+        rates = {tuned: best_rate(losses) for tuned, losses in self.losses.items()}
+        warmups = dict.fromkeys(rates, usual.warmup)
+        warmups |= {tuned: best_rate(losses) for tuned, losses in self.warmups.items()}
+        return replace(
+            usual,
+            learning_rate=choose_setting(name, rates, usual.learning_rate),
+            warmup=choose_setting(name, warmups, usual.warmup),
+        )
+
+    def rows(self) -> Iterator[Score]:
+        for setting, of in ((LEARNING_RATE, self.losses), (WARMUP, self.warmups)):
+            for name, tried in of.items():
+                if len(tried) > 1:
+                    for value, loss in sorted(tried.items()):
+                        columns: dict[str, Any] = {"arm": name, setting: value}
+                        yield Score(RATES, "nll", loss, **columns)
+                    columns = {"arm": name, setting: best_rate(tried)}
+                    yield Score(RATES, "chosen", 1.0, **columns)
+
+    def training_at_best(self, name: str, schedule: GrowthSchedule) -> RecipeTraining:
+        return self._trial(name, schedule, best_rate(self.losses[name]))
+
+    def _loss_at(self, name: str, schedule: GrowthSchedule, rate: float, *warmup: float) -> float:
+        training = self._trial(name, schedule, rate, *warmup)
+        (record,) = self.study.execute(self.design.task.unit([training]))
+        if not record.validation_losses:
+            raise MeasureError(f"{training.label} was never validated, so its learning rate cannot be judged")
+        return record.validation_losses[-1]
+
+    def _trial(self, name: str, schedule: GrowthSchedule, rate: float, *warmup: float) -> RecipeTraining:
+        settings = replace(self.design.task.settings, learning_rate=rate)
+        if warmup:
+            settings = replace(settings, warmup=warmup[0])
+        arm = self.design.arm(name, schedule, settings, [FIRST_SWEEP_SEED])
+        return trial(arm.recipe(self.design.task, FIRST_SWEEP_SEED), rate, *warmup)
 
 
 def build_known(
@@ -118,7 +176,7 @@ def _measure_schedule(session: TaskSession, task: GrowthTask, training: RecipeTr
     Raises `PlanError` if no layer has an effect.
     """
     path, rate = session.folder / SCHEDULE, training.recipe.settings.learning_rate
-    known = {row.value for row in session.store.scores(IMPORTANCE, metric=RATE)}
+    known = {row.value for row in session.store.scores(IMPORTANCE, metric=LEARNING_RATE)}
     if not path.is_file() or known != {rate}:  # resumed with other rates, another model may be the best
         stack = load(session.folder / training.folder / MODEL, device=str(task.stack.device))
         text = tokenize(stack, task.validation_corpus, length=task.length, tokens=IMPORTANCE_TOKENS, seed=seed)
@@ -130,6 +188,6 @@ def _measure_schedule(session: TaskSession, task: GrowthTask, training: RecipeTr
             Score(IMPORTANCE, "skip", each.value, each.low, each.high, layer=layer)
             for layer, each in enumerate(importance)
         ]
-        session.store.replace_scores(IMPORTANCE, [Score(IMPORTANCE, RATE, rate), *skipped])
+        session.store.replace_scores(IMPORTANCE, [Score(IMPORTANCE, LEARNING_RATE, rate), *skipped])
         write_schedule(schedule, path)
     return read_schedule(path)

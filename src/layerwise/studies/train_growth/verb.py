@@ -149,7 +149,6 @@ def growth(
     from layerwise.studies.train_growth import steps as growth_steps
     from layerwise.studies.train_growth.design import GrowthDesign
     from layerwise.studies.train_growth.task import open_task
-    from layerwise.studies.train_growth.tuning import LearningRateSweep
 
     task = open_task(
         model,
@@ -196,7 +195,7 @@ def growth(
         on_several_processes=not design.measures_importance,
     )
     with start_run(described) as study:
-        sweep = LearningRateSweep(design, study)
+        sweep = growth_steps.LearningRateSweep(design, study)
         sweep.tune({name: known[name] for name in design.tuned() if name in known})
         if design.measures_importance:
             measured, more_notes = growth_steps.measure_importance(study, design, sweep, known[UNIFORM], seed)
