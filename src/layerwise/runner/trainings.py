@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from layerwise.data.splits import Splits
 from layerwise.measure.interventions.survey import Survey
@@ -20,25 +20,16 @@ from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.runner.reporter import Reporter, duration
 from layerwise.runner.tasks import Remaining, Task, TaskSession
 from layerwise.runner.training_runs import PILOT, training_progress
-from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.recipe import GrowthVariant, Recipe
 from layerwise.train.training import Base, train, trainer_of, training_config
 from layerwise.train.training_log import Progress, seconds_of_step
 
-
-class FolderRecipe(Protocol):
-    """What decides a training but its base, its data and its seed."""
-
-    @property
-    def arm(self) -> str:
-        """The name that its models share."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The recipe in plain values."""
+if TYPE_CHECKING:
+    from layerwise.train.pretrain.recipe import PretrainingRecipe
 
 
-R = TypeVar("R", bound=FolderRecipe)
+R = TypeVar("R", bound="Recipe | PretrainingRecipe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +94,10 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         due = self.due(folder)
-        return self.remaining_steps(due[0].recipe, sum(self._left(each, folder) for each in due)) if due else None
-
-    def remaining_steps(self, recipe: R, steps: float) -> Remaining:
-        return Remaining(steps, "training steps", lambda: seconds_of_step(partial(self.trial, recipe)))
+        if not due:
+            return None
+        steps = sum(self._left(each, folder) for each in due)
+        return Remaining(steps, "training steps", lambda: seconds_of_step(partial(self.trial, due[0].recipe)))
 
     def _left(self, training: FolderTraining[R], folder: Path) -> int:
         last = last_checkpoint(folder / training.folder)
@@ -118,13 +109,12 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
 
 @dataclass(frozen=True)
 class TrainingsUnit(FolderTrainings[Recipe]):
-    """Trainings of a base model on splits; `stack` is a model of the size that is trained."""
+    """Trainings of a base model on splits."""
 
     base: Base
-    stack: Stack
     splits: Splits
     trainings: Sequence[RecipeTraining]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any]
 
     def training_config(self, training: RecipeTraining) -> dict[str, Any]:
         return training_config(self.base, self.splits, training.recipe, training.seed)

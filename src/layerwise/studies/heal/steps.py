@@ -84,7 +84,7 @@ class HealingWork:
         return trial(self.plan_training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
 
     def make_task(self, trainings: Iterable[RecipeTraining]) -> TrainingsUnit:
-        return TrainingsUnit(self.base, self.stack, self.splits, tuple(trainings), self.arguments)
+        return TrainingsUnit(self.base, self.splits, tuple(trainings), self.arguments)
 
     def open_trained(self, folder: Path, arm: str, seed: int) -> Stack:
         return load_healed(self.base.open(), folder / arm / f"seed-{seed}" / MODEL)

@@ -89,7 +89,7 @@ def train_then_survey(
     check_enough(splits)
     base = opened.base(splits.classes if new_head else None)
     wanted = list_trainings(planned, seeds)
-    trainings = TrainingsUnit(base, stack, splits, wanted, arguments)
+    trainings = TrainingsUnit(base, splits, wanted, arguments)
     trials: list[TrainingsUnit] = []
     if tuning is not None:
         tried = [each for recipe in planned for each in tuning.trials(recipe)]

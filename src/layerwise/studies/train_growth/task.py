@@ -109,7 +109,7 @@ class GrowthTask:
         return max(1, round(epochs * self.windows / batch))
 
     def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsUnit:
-        return TrainingsUnit(self.base, self.stack, self.splits, trainings, self.arguments)
+        return TrainingsUnit(self.base, self.splits, trainings, self.arguments)
 
     def manifest(self, seed: int) -> Manifest:
         splits = self.splits
