@@ -43,7 +43,7 @@ def points(*pairs: tuple[float, float]) -> list[CostPoint]:
 )
 def test_a_loss_that_was_reached_costs_what_it_cost(costs: list[float], steps: list[float]) -> None:
     losses = [5.0 - sum(steps[:number]) for number in range(len(costs))]
-    found = [cost_to_loss(points(*zip(costs, losses, strict=True)), loss, "flops") for loss in losses]
+    found = [cost_to_loss(costs, losses, loss) for loss in losses]
     assert [each.cost for each in found] == pytest.approx(costs)
     assert all(each.censored == "exact" for each in found)
 
@@ -56,16 +56,13 @@ def test_losses_are_made_monotone_and_keep_their_mean(losses: list[float]) -> No
     assert descending(found) == pytest.approx(found)
 
 
-def test_the_order_of_the_points_does_not_matter() -> None:
-    given_points = points((1.0, 4.0), (2.0, 3.0), (4.0, 2.0))
-    assert cost_to_loss(given_points[::-1], 2.5, "flops") == cost_to_loss(given_points, 2.5, "flops")
-    assert cost_to_loss(given_points, 2.5, "flops").cost == pytest.approx(exp((log(2) + log(4)) / 2))
-
-
-def test_a_loss_beyond_the_ends_is_censored_and_not_guessed() -> None:
-    given_points = points((1.0, 4.0), (2.0, 3.0))
-    assert cost_to_loss(given_points, 2.9, "flops").censored == "never"
-    assert cost_to_loss(given_points, 4.1, "flops").censored == "sooner"
+def test_a_loss_is_read_off_in_the_logarithm_of_the_cost_and_not_guessed_beyond_the_ends() -> None:
+    costs, losses = [1.0, 2.0, 4.0], [4.0, 3.0, 2.0]
+    between = cost_to_loss(costs, losses, 2.5)
+    assert between.cost == pytest.approx(exp((log(2) + log(4)) / 2))
+    assert cost_to_loss(costs[::-1], losses[::-1], 2.5) == between
+    assert cost_to_loss(costs, losses, 1.9).censored == "never"
+    assert cost_to_loss(costs, losses, 4.1).censored == "sooner"
 
 
 def saved(arm: Mapping[int, Sequence[CostPoint]], uniform: Mapping[int, CostPoint]) -> dict[str, Score]:

@@ -31,7 +31,7 @@ from layerwise.results.vocabulary import (
     TRAINING,
     TUNING_CONVERGENCE,
 )
-from layerwise.train.cost.frontier import Censored, CostPoint, Reached, cost_to_loss, descending, log_ratio, ratio_row
+from layerwise.train.cost.frontier import Censored, Reached, cost_to_loss, descending, log_ratio, ratio_row
 
 COSTS = (STEPS, SECONDS)
 
@@ -44,27 +44,13 @@ class ValidationCurve:
     losses: tuple[float, ...]
     step_seconds: float | None = None
 
-    @property
-    def lowest(self) -> float:
-        return descending(self.losses)[-1]
-
-    def reached(self, target: float) -> Reached:
-        """Return the steps to the target.
-
-        >>> curve = ValidationCurve((10, 100), (4.0, 2.0))
-        >>> round(curve.reached(3.0).cost, 3), curve.reached(5.0)
-        (31.623, Reached(cost=10.0, censored='sooner'))
-        """
-        points = [CostPoint(loss, {"steps": float(step)}) for step, loss in zip(self.steps, self.losses, strict=True)]
-        return cost_to_loss(points, target, "steps")
-
 
 Curves = Mapping[str, Mapping[int, ValidationCurve]]
 """The trainings of several arms: arm to seed to curve."""
 
 
 def common_target(*arms: Mapping[int, ValidationCurve]) -> float:
-    return max(curve.lowest for arm in arms for curve in arm.values())
+    return max(descending(curve.losses)[-1] for arm in arms for curve in arm.values())
 
 
 def convergence_rows(curves: Curves, reference: str) -> list[Score]:
@@ -100,7 +86,7 @@ Spent = Mapping[int, Reached]
 
 def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
     """What each training spent to the target; seconds only of those whose step was timed."""
-    steps = {seed: curve.reached(target) for seed, curve in curves.items()}
+    steps = {seed: cost_to_loss(curve.steps, curve.losses, target) for seed, curve in curves.items()}
     if cost == "steps":
         return steps
     return {

@@ -152,15 +152,16 @@ class Reached:
     censored: Censored = "exact"
 
 
-def cost_to_loss(points: Iterable[CostPoint], loss: float, cost: str) -> Reached:
-    """Return what it costs to come down to `loss`, read off `points` against the cost of that name.
+def cost_to_loss(costs: Sequence[float], losses: Sequence[float], loss: float) -> Reached:
+    """Return what it costs to come down to `loss`, read off the `losses` at `costs`.
 
-    >>> points = [CostPoint(loss, {"steps": steps}) for steps, loss in ((100.0, 3.0), (400.0, 2.0))]
-    >>> round(cost_to_loss(points, 2.5, "steps").cost, 6), cost_to_loss(points, 1.9, "steps").censored
-    (200.0, 'never')
+    >>> round(cost_to_loss([100.0, 400.0], [3.0, 2.0], 2.5).cost, 6)
+    200.0
+    >>> cost_to_loss([100.0, 400.0], [3.0, 2.0], 1.9)
+    Reached(cost=400.0, censored='never')
     """
-    known = sorted((point.costs[cost], point.loss) for point in points)
-    costs, losses = [each for each, _ in known], descending([each for _, each in known])
+    known = sorted(zip(costs, losses, strict=True))
+    costs, losses = [float(each) for each, _ in known], descending([each for _, each in known])
     if loss < losses[-1]:
         return Reached(costs[-1], "never")
     if loss > losses[0]:
@@ -201,7 +202,10 @@ def _saving_rows(
     cost: str,
     read_off: int,
 ) -> Iterator[Score]:
-    reached = {seed: cost_to_loss(trainings[seed], uniform[seed].loss, cost) for seed in shared}
+    reached = {}
+    for seed in shared:
+        costs, losses = ([point.costs[cost] for point in trainings[seed]], [point.loss for point in trainings[seed]])
+        reached[seed] = cost_to_loss(costs, losses, uniform[seed].loss)
     never, sooner = (sum(each.censored == kind for each in reached.values()) for kind in ("never", "sooner"))
     if never and sooner:
         return
