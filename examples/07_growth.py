@@ -1,4 +1,4 @@
-"""A growth schedule of your own: which layers learn when, in words and drawn, what it costs, and what became of it.
+"""A growth schedule of your own: which layers learn when, written and drawn, what it costs, and what became of it.
 
     python examples/07_growth.py
 

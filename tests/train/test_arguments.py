@@ -84,7 +84,8 @@ def test_a_tracker_that_is_not_installed_is_refused_with_what_to_install(monkeyp
 
 @pytest.fixture
 def with_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "trains_in_bfloat16", lambda device: device != "cpu")
+    choose: Any = lambda device: "float32" if device == "cpu" else "bfloat16"  # noqa: E731
+    monkeypatch.setattr("layerwise.runner.training_options.default_precision", choose)
 
 
 def begun(run: Path, content: dict[str, object]) -> Path:

@@ -27,15 +27,11 @@ def default_precision(device: str) -> Precision:
     >>> default_precision("cpu")
     'float32'
     """
-    return "bfloat16" if trains_in_bfloat16(device) else "float32"
-
-
-def trains_in_bfloat16(device: str) -> bool:
     from layerwise.stack.load import resolve_device
     from layerwise.stack.rounding import has_bfloat16
 
     resolved = resolve_device(device)
-    return resolved.type != "cpu" and has_bfloat16(resolved)
+    return "bfloat16" if resolved.type != "cpu" and has_bfloat16(resolved) else "float32"
 
 
 def recorded_precision(run: Path) -> Precision | None:

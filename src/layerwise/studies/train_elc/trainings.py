@@ -114,7 +114,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         losses = record.validation_losses
         return f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else ""
 
-    def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
+    def manifest(self, seed: int) -> Manifest:
         recipe, text = self.recipes[0], self.text
         content = json.dumps([recipe.size, sorted(self.tokenizer.get_vocab().items())])
         return Manifest(
@@ -128,7 +128,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
             documents=len(text.test),
             tokens=text.test.tokens,
             window=recipe.lengths[0],
-            families=families,
+            families=(FAMILY,),
             tasks=(),
             seed=seed,
             layers="encoder.layers",
