@@ -319,6 +319,16 @@ def spell(name: str) -> str:
     return "--" + name.replace("_", "-") if argument is None else argument.flag
 
 
+def check_push(push: str | None, *, private: bool) -> None:
+    """Check the repository that a verb pushes to. Raises `CheckpointError` for a name that is not ORG/NAME."""
+    if private and push is None:
+        raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
+    if push is not None:
+        from layerwise.checkpoint.push import check_repository
+
+        check_repository(push)
+
+
 def in_python(text: str) -> str:
     """Write the flags of a message as Python names; commands between backticks stay.
 

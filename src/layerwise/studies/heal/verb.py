@@ -13,7 +13,7 @@ from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathL
 from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
-from layerwise.runner.verb import spell, verb
+from layerwise.runner.verb import check_push, spell, verb
 from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher
 
 CONTROLS = ("whole", "random")
@@ -131,8 +131,7 @@ def heal(
         raise OptionError(f"{spell('rank')} requires {spell('method')} lora.")
     if not tasks and (task_folder is not None or task_limit is not None):
         raise OptionError(f"{spell('task_folder')} and {spell('task_limit')} require {spell('tasks')}.")
-    if private and push is None:
-        raise OptionError(f"{spell('private')} requires {spell('push')}.")
+    check_push(push, private=private)
     unknown = [name for name in controls if name not in CONTROLS]
     if unknown:
         raise TrainError(f"there is no control {unknown[0][:40]!r}; {near_matches(unknown[0], CONTROLS)}")
@@ -140,10 +139,6 @@ def heal(
 
     main = HealingOptions(method=method, teacher=teacher, hidden=hidden, rank=rank)
     taught = [parse_arm(name, rank) for name in compare]
-    if push is not None:
-        from layerwise.checkpoint.push import check_repository
-
-        check_repository(push)
     from layerwise.plan import Plan
     from layerwise.runner.opening import open_base, open_given_text
     from layerwise.runner.study import start_run

@@ -34,7 +34,7 @@ from layerwise.runner.training_options import (
     resolve_precision,
     trainer_arguments,
 )
-from layerwise.runner.verb import spell, verb
+from layerwise.runner.verb import check_push, spell, verb
 from layerwise.train.methods import (
     METHODS,
     READ_BY,
@@ -193,13 +193,8 @@ def train_robust(
         raise OptionError(f"{spell('learning_rate')} and {spell('learning_rates')} exclude each other.")
     if batch_size is not None and batch_sizes:
         raise OptionError(f"{spell('batch_size')} and {spell('batch_sizes')} exclude each other.")
-    if private and push is None:
-        raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
+    check_push(push, private=private)
     arguments: dict[str, Any] = trainer_arguments(set, device=device)
-    if push is not None:
-        from layerwise.checkpoint.push import check_repository
-
-        check_repository(push)
     variants = (
         PositionOptions(table=position_table, dropout=float(position_dropout)),
         PredictionOptions(prediction_loss, prediction_token),

@@ -17,7 +17,7 @@ from layerwise.runner.argument import Flag, Metavar, Range, Trait
 from layerwise.runner.arguments import Device, Dtype, Location, OnePlan, Rare
 from layerwise.runner.plan_choice import chosen_plan
 from layerwise.runner.reporter import Reporter, Silent
-from layerwise.runner.verb import spell, verb
+from layerwise.runner.verb import check_push, spell, verb
 
 
 @verb(
@@ -102,12 +102,7 @@ def save(
         raise OptionError("say which layers by --plan PLAN or by --from FILE, and by one of them")
     if plan is not None and not locations:
         raise OptionError("a model is needed: layerwise save MODEL --plan PLAN --output FOLDER")
-    if private and push is None:
-        raise OptionError(f"{spell('private')} requires {spell('push')}.")
-    if push is not None:
-        from layerwise.checkpoint.push import check_repository
-
-        check_repository(push)
+    check_push(push, private=private)
     if plan is not None:
         chosen_plan(str(plan))
     shard_bytes = parse_size(max_shard_size)

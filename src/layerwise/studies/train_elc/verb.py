@@ -22,7 +22,7 @@ from layerwise.runner.arguments import (
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
-from layerwise.runner.verb import spell, verb
+from layerwise.runner.verb import check_push, spell, verb
 from layerwise.train.precision import Precision
 
 
@@ -117,12 +117,7 @@ def elc(
         raise OptionError(f"{' and '.join(given)} each set the length of a training. Pass one of them.")
     if vocabulary is not None and tokenizer is not None:
         raise OptionError(f"{spell('vocabulary')} requires a learned tokenizer. Leave out {spell('tokenizer')}.")
-    if private and push is None:
-        raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
-    if push is not None:
-        from layerwise.checkpoint.push import check_repository
-
-        check_repository(push)
+    check_push(push, private=private)
     from layerwise.data.suites.generated import generated_pairs
     from layerwise.runner.call import MeasureUnit
     from layerwise.runner.minimal_pairs import pairs_table

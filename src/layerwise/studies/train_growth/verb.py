@@ -22,7 +22,7 @@ from layerwise.runner.arguments import (
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
-from layerwise.runner.verb import spell, verb
+from layerwise.runner.verb import check_push, spell, verb
 from layerwise.studies.train_growth.variants import IMPORTANCE, PUBLISHED, UNIFORM, read_variants
 from layerwise.train.precision import Precision
 
@@ -133,18 +133,13 @@ def growth(
         raise OptionError(f"{spell('steps')} and {spell('epochs')} both set the length. Pass one of them.")
     if model is not None and size != "tiny":
         raise OptionError(f"{spell('size')} requires no {spell('model')}. Pass one of them.")
-    if private and push is None:
-        raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
+    check_push(push, private=private)
     if not baseline and (frontier or shorter is not None):
         raise OptionError(f"{spell('frontier' if frontier else 'shorter')} requires uniform training as a baseline.")
     if not baseline and importance is None and IMPORTANCE in variants:
         raise OptionError(f"Without a baseline, the schedule {IMPORTANCE} requires {spell('importance')} RUN.")
     if baseline:
         variants = {UNIFORM: None, **variants}
-    if push is not None:
-        from layerwise.checkpoint.push import check_repository
-
-        check_repository(push)
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.studies.train_growth import steps as growth_steps
     from layerwise.studies.train_growth.design import GrowthDesign
