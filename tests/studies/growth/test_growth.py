@@ -57,7 +57,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
     assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
     assert not [row for row in rows if row.claim], "what a row is about stands in its columns"
     phases = {row.phase for row in rows if row.measure == "schedule" and row.arm == "stacking"}
-    timed = {row.part for row in rows if (row.arm, row.metric) == ("stacking", "step_seconds")}
+    timed = {row.phase for row in rows if (row.arm, row.metric) == ("stacking", "step_seconds")}
     assert (phases, timed) == ({"shallow", "stacked"}, {None, "shallow", "stacked"})
     accounted = {(row.arm, row.metric) for row in rows if row.measure == "accounting"}
     assert accounted == {(arm, metric) for arm in ("uniform", "stacking") for metric in ("predicted", "measured")}
