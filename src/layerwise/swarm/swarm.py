@@ -234,9 +234,9 @@ class Swarm:
                 output = main_tensor(self.stack.finish(state, captured.inputs))
             return output, self._answer(session, (), "stop")
 
-    async def classify(self, pixel_values: Tensor, *, request: str) -> tuple[Sequence[float], Answer]:
+    async def classify(self, image: Image, *, request: str) -> tuple[Sequence[float], Answer]:
         """The probabilities of a vision model's classes for one image."""
-        pixels = pixel_values.to(self.stack.device, self.stack.dtype)
+        pixels = (await asyncio.to_thread(self.pixels, image)).to(self.stack.device, self.stack.dtype)
         logits, answer = await self.single_pass({"pixel_values": pixels}, request=request)
         return torch.softmax(logits[0].float(), dim=-1).tolist(), answer
 

@@ -128,12 +128,9 @@ class FakeSwarm:
         scores = PromptScores((-0.5,) * (count - 1), (1,) * count, (-0.25,) * count)
         return scores, Answer(request, (), "stop", (TokenSpan(0, 1, "0-11"),))
 
-    def pixels(self, image: Any) -> Any:
+    async def classify(self, image: Any, *, request: str) -> tuple[Sequence[float], Answer]:
         assert image.mode == "RGB"
-        return image
-
-    async def classify(self, pixel_values: Any, *, request: str) -> tuple[Sequence[float], Answer]:
-        red = pixel_values.getpixel((0, 0))[0] / 255
+        red = image.getpixel((0, 0))[0] / 255
         answer = Answer(request, (), "stop", (TokenSpan(0, 1, "0-3 6-11", (4, 5), LOST),))
         return (red * 0.9, (1 - red) * 0.9, 0.1), answer
 

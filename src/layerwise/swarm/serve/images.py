@@ -44,8 +44,7 @@ def image_routes(state: ServerState) -> APIRouter:
         async def work(_: Write) -> Response:
             async with state.admission.admitted(deadline):
                 image = await asyncio.to_thread(decoded, body.image, state.settings.most_image_pixels)
-                pixels = await asyncio.to_thread(service.pixels, image)
-                probabilities, answer = await deadline.wait(service.classify(pixels, request=name))
+                probabilities, answer = await deadline.wait(service.classify(image, request=name))
             answers.append(answer)
             classes = likeliest(probabilities, service.labels, body.top)
             content = {"id": name, "object": "classification", "model": service.name, "data": classes}

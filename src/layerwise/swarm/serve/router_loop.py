@@ -99,8 +99,7 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
                 send(Scored(order.request, scores, answer))
             case Classify():
                 image = Image.frombytes("RGB", order.size, order.rgb)
-                pixels = await asyncio.to_thread(swarm.pixels, image)
-                probabilities, answer = await swarm.classify(pixels, request=order.request)
+                probabilities, answer = await swarm.classify(image, request=order.request)
                 send(Answered(order.request, answer, tuple(probabilities)))
             case CheckReady():
                 send(ReadyReport(order.request, *await swarm.ready()))

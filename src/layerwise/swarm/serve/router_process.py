@@ -174,6 +174,7 @@ class RouterProcess:
         self._keeping: asyncio.Task[None] | None = None
         self._numbers = count()
         self._earlier: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.tokenizer: Any = None
         self._model: Opened
         self._overview: Overview
         self._opened = self._began = 0.0
@@ -237,9 +238,6 @@ class RouterProcess:
     async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
         report = await self._answered(ScorePrompt(request, tuple(ids)), Scored)
         return report.scores, report.answer
-
-    def pixels(self, image: Image.Image) -> Image.Image:
-        return image
 
     async def classify(self, image: Image.Image, *, request: str) -> tuple[Sequence[float], Answer]:
         report = await self._answered(Classify(request, image.size, image.tobytes()), Answered)

@@ -6,55 +6,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter as Tally
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 
-from layerwise.swarm.answer import Answer, Decoding, NodeState, Overview, PromptScores
+from layerwise.swarm.answer import Answer, NodeState, Overview
 from layerwise.swarm.serve.admission import Admission
 from layerwise.swarm.serve.responses import Refusal, outcome_of
 from layerwise.swarm.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from layerwise.swarm.serve.router_process import RouterProcess
+    from layerwise.swarm.swarm import Swarm
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
-class Service(Protocol):
-    """What the routes ask: a `Swarm` of this process, or the process of its router (`RouterProcess`)."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer of the model; `None` for one that reads no text."""
-        ...
-
-    @property
-    def max_length(self) -> int | None: ...
-
-    @property
-    def labels(self) -> Sequence[str]: ...
-
-    def stream(self, ids: Sequence[int], decoding: Decoding, *, request: str) -> AsyncGenerator[int | Answer, None]: ...
-
-    async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]: ...
-
-    def pixels(self, image: Image) -> Any: ...
-
-    async def classify(self, pixels: Any, /, *, request: str) -> tuple[Sequence[float], Answer]: ...
-
-    async def ready(self) -> tuple[bool, str]: ...
-
-    def overview(self) -> Overview: ...
-
-    async def close(self) -> None: ...
+Service: TypeAlias = "Swarm | RouterProcess"
+"""What the routes ask: a swarm of this process, or the process of its router."""
 
 
 class ServerMetrics:
