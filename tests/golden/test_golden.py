@@ -58,7 +58,7 @@ def test_a_column_that_is_newer_than_a_file_has_its_default_and_one_that_is_gone
 
 
 def test_rows_are_compared_to_the_bit_and_those_of_a_clock_are_not() -> None:
-    scores = (Score("effect", "delta_nll", 0.1, plan="0 2"), Score("run", "wall time (seconds)", 3.0, part="sweep"))
+    scores = (Score("effect", "delta_nll", 0.1, plan="0 2"), Score("run", "wall time (seconds)", 3.0, section="sweep"))
     stored = ReportData({}, (), scores)
     slower = replace(stored, scores=(scores[0], replace(scores[1], value=4.0)))
     assert list(differences(stored, slower)) == []

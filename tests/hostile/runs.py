@@ -52,7 +52,7 @@ def run(folder: Path) -> Path:
             for number, member in enumerate(members)
             for document in range(10)
         )
-        opened.store.replace_scores("run", [Score("run", "plans", 5.0, part="sweep")])
+        opened.store.replace_scores("run", [Score("run", "plans", 5.0, section="sweep")])
     return path
 
 

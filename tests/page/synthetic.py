@@ -36,9 +36,9 @@ def run(
         *_similarity(depth, draw),
         *compared_strategies(depth, records, tasks),
         *_benchmarks(depth, records),
-        Score("run", "layer evaluations", 4497.0, part="sweep"),
-        Score("run", "layer evaluations, lower bound", 4497.0, part="sweep"),
-        Score("run", "wall time (seconds)", 83.4, part="sweep"),
+        Score("run", "layer evaluations", 4497.0, section="sweep"),
+        Score("run", "layer evaluations, lower bound", 4497.0, section="sweep"),
+        Score("run", "wall time (seconds)", 83.4, section="sweep"),
     ]
     return ReportData(_manifest(depth, families, tasks), records, tuple(scores))
 
@@ -133,9 +133,9 @@ def compared_strategies(
         plans.setdefault(frozenset(each.plan for each in at_half if each.strategy == name), name)
     strategies = sorted(plans.values(), key=lambda name: cost[name, "all"])
 
-    def row(metric: str, condition: str, value: float, **columns: Any) -> Score:
-        about = {"claim": "strategies", "part": at_half[0].family, "amount": float(at_half[0].affected), **columns}
-        return Score("contrast", metric, value, value - half, value + half, condition=condition, **about)
+    def row(metric: str, strategy: str, value: float, **columns: Any) -> Score:
+        about = {"claim": "strategies", "family": at_half[0].family, "affected": at_half[0].affected, **columns}
+        return Score("contrast", metric, value, value - half, value + half, strategy=strategy, **about)
 
     rows = []
     for milder, harsher in pairwise(strategies):
@@ -164,7 +164,7 @@ def _similarity(depth: int, draw: random.Random) -> list[Score]:
             plain = 1.0 if i == j else 0.3 * near + (0.6 if middle else 0.05) + noise
             without = 1.0 if i == j else 0.55 * near + 0.1 + (0.06 if middle else 0.0) + noise
             values = {"cosine": plain, "cosine_no_sink": without, "cka": min(1.0, 0.35 + 0.65 * near)}
-            scores += [Score("similarity", metric, value, layer=i, other=j) for metric, value in values.items()]
+            scores += [Score("similarity", metric, value, state=i, to_state=j) for metric, value in values.items()]
     return scores
 
 

@@ -43,7 +43,7 @@ def spoilt(data: ReportData, hostile: str) -> ReportData:
         plans=(*data.plans, *more),
         scores=(
             *map(named, data.scores),
-            Score("run", hostile, 1.0, part="sweep"),
+            Score("run", hostile, 1.0, section="sweep"),
             Score("benchmark", hostile, 1.0, task=hostile, plan=hostile),
         ),
         notes=tuple(Note(measure, hostile) for measure in data.rows.axis("measure")),

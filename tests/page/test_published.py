@@ -11,7 +11,7 @@ from page.planted import of, row
 
 
 def test_values_that_are_not_finite_are_not_measured() -> None:
-    assert judge_published(of(row("deltas", "correlation", float("nan"), 0.1, amount=1))) == ()
+    assert judge_published(of(row("deltas", "correlation", float("nan"), 0.1, distance=1))) == ()
 
 
 @pytest.mark.parametrize(

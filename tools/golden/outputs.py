@@ -71,7 +71,7 @@ def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
             *(f"in {row.against}: {row.metric}" for row in rows.where(arm=None)),
             *(f"{row.arm}: {row.metric}" for row in rows.where(against=None)),
         )
-        for question, rows in data.rows.where(measure=CLAIM).by("condition").items()
+        for question, rows in data.rows.where(measure=CLAIM).by("claim").items()
     )
     texts = (markdown(data), findings_page([run for _, run in runs]))
     return _outputs(verdicts, render(data), summary(data), "\n".join(texts))

@@ -84,7 +84,7 @@ class ReportData:
         if written is not None and 0 < written < math.inf:
             return int(written)
         planned = (layer for plan in self.schedules.values() for layer in plan.layers())
-        named = (row.layer for row in self.rows if row.layer is not None and row.measure not in vocab.OF_STATES)
+        named = (row.layer for row in self.rows if row.layer is not None)
         return 1 + max((*planned, *named), default=-1)
 
     @cached_property

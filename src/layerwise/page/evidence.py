@@ -29,7 +29,7 @@ NO_INTERVALS = "The contrasts have no intervals: there are fewer than 8 document
 
 def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
     """Return the contrasts of a whole model by metric; `columns` choose those of a layer, a change or a null."""
-    of_whole_model = dict.fromkeys(("layer", "other", "condition", "amount", "against"))
+    of_whole_model = dict.fromkeys(("layer", "condition", "strategy", "affected", "strength", "against"))
     rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, **{**of_whole_model, **columns})
     return {row.metric: row for row in rows}
 

@@ -60,6 +60,8 @@ class Score:
     Args:
         task: Part of the text or benchmark that was scored; "all" for the whole.
         claim: Published claim that a contrast decides.
+        paper: Paper that states the claim.
+        models: Number of models.
         arm: Training variant, or model.
         seed: Seed of one training or draw.
         tuning_seed: Seed of a fine-tuning of that model.
@@ -74,6 +76,7 @@ class Score:
         part: Part of the layer or the model: `attn`, `mlp`, a weight, the head.
         state: Hidden state; 0 is the state before the first layer.
         to_state: Second hidden state of a pair, or last one of a zone.
+        percent: Percent of the depth.
         position: Position at which the layer ran.
         source: What the reader reads: 0 is the embedding, n + 1 the output of layer n.
         distance: Layers between the two that are compared.
@@ -117,6 +120,8 @@ class Score:
     _: KW_ONLY
     task: str = "all"
     claim: str | None = None
+    paper: str | None = None
+    models: Count | None = None
     arm: str | None = None
     seed: int | None = None
     tuning_seed: int | None = None
@@ -128,10 +133,10 @@ class Score:
     order: str | None = None
     layer: Count | None = None
     to_layer: Count | None = None
-    other: Count | None = None
     part: str | None = None
     state: Count | None = None
     to_state: Count | None = None
+    percent: Finite | None = None
     position: Count | None = None
     source: Count | None = None
     distance: Count | None = None
@@ -156,7 +161,6 @@ class Score:
     verdict: str | None = None
     margin: Finite | None = None
     section: str | None = None
-    amount: Finite | None = None
     against: str | None = None
 
     def __repr__(self) -> str:

@@ -238,11 +238,11 @@ def provenance(
 
 
 def size_row(stack: Stack) -> Score:
-    return Score("run", "parameters", float(numbers_of(stack.model)), part="model")
+    return Score("run", "parameters", float(numbers_of(stack.model)), section="model")
 
 
 def uniform_row(stack: Stack) -> Score:
-    return Score("run", UNIFORM, math.log(int(stack.text_config.vocab_size)), part="model")
+    return Score("run", UNIFORM, math.log(int(stack.text_config.vocab_size)), section="model")
 
 
 def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:

@@ -243,7 +243,7 @@ class SearchResult(Result):
         A loss is a difference to the model as trained, in nats per token, which itself has 0.
         """
         rows = Rows(self.rows).where(measure=vocab.SEARCH)
-        of_unit = rows.where(condition=rows.where(metric=vocab.CHOSEN).axis("condition"))
+        of_unit = rows.where(unit=rows.where(metric=vocab.CHOSEN).axis("unit"))
         prices = of_unit.where(metric=vocab.PRICE).along("plan")
         fresh = rows.where(metric=vocab.DELTA, task=vocab.REPORT).along("plan")
         points = [

@@ -100,7 +100,7 @@ def _ascending(scores: Mapping[int, float]) -> list[int]:
 
 
 def _straightest(space: Space, rows: Iterable[Score]) -> Plan | None:
-    named = [(row.layer, int(row.amount or 0), row.value) for row in rows if row.metric == "angular_distance"]
+    named = [(row.layer, row.distance or 0, row.value) for row in rows if row.metric == "angular_distance"]
     distances = {(layer, length): value for layer, length, value in named if layer is not None}
     for count in range(1, space.depth):
         runs = [(start, length) for start, length in distances if length == count]

@@ -87,7 +87,7 @@ def _unrolled(plan: Plan) -> tuple:  # type: ignore[type-arg]
 def test_rows_carry_intervals_over_documents_and_few_states_have_no_zones(stack: Stack, text: EvalData) -> None:
     plan = Plan.parse("0 1*3 3")
     states = plan_states(stack, plan, text.batches)
-    rows = {(row.metric, row.layer, row.other): row for row in plan_state_rows(states, plan)}
+    rows = {(row.metric, row.state, row.to_state): row for row in plan_state_rows(states, plan)}
     assert set(rows) == {("variance", j, None) for j in range(1, 6)} | {
         ("cosine", i, j) for i in range(1, 6) for j in range(i + 1, 6)
     }
@@ -107,7 +107,7 @@ def planted(states: np.ndarray, documents: int = 20) -> PlanStates:  # type: ign
 
 def test_planted_zones_are_rows_with_their_borders_counted_from_one() -> None:
     states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
-    rows = {(row.metric, row.layer): row for row in zone_rows(states, Plan.identity(12))}
+    rows = {(row.metric, row.state): row for row in zone_rows(states, Plan.identity(12))}
     assert {name: rows[name].value for name in (("zones", None), ("border", 4), ("border", 10))} == {
         ("zones", None): 3,
         ("border", 4): 4,

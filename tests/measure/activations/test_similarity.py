@@ -29,7 +29,7 @@ def random(seed: int, *shape: int) -> Tensor:
 
 
 def table(scores: list[Score]) -> dict[tuple[str, str], Score]:
-    return {(score.metric, f"{score.layer},{score.other}"): score for score in scores}
+    return {(score.metric, f"{score.state},{score.to_state}"): score for score in scores}
 
 
 def values(states: list[Tensor], counted: Tensor | None = None, documents: list[str] | None = None) -> dict:
@@ -178,12 +178,13 @@ def test_a_stack_is_measured_on_its_own_hidden_states() -> None:
             states = model(**batch.inputs, output_hidden_states=True).hidden_states[:-1]
         sums.add(states, batch.attention_mask.bool(), [window.document for window in batch.windows])
     expected = table(sums.scores())
-    assert max(score.other or 0 for score in found) == 3
-    inner = [score for score in found if score.other != 3]
+    assert max(score.to_state or 0 for score in found) == 3
+    inner = [score for score in found if score.to_state != 3]
     assert inner
     for score in inner:
         if score.metric in ("cosine", "cosine_null", "cka"):
-            assert score.value == pytest.approx(expected[score.metric, f"{score.layer},{score.other}"].value, abs=1e-5)
+            pair = f"{score.state},{score.to_state}"
+            assert score.value == pytest.approx(expected[score.metric, pair].value, abs=1e-5)
 
 
 def test_batches_without_a_mask_count_every_token() -> None:

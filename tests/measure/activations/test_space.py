@@ -60,7 +60,7 @@ def test_the_sums_hand_on_cosines_by_document_and_the_null() -> None:
     states = [torch.randn(5, 6, 4, generator=draw) + 1 for _ in range(DEPTH + 1)]
     sums = SimilaritySums()
     sums.add(states, torch.ones(5, 6, dtype=torch.bool), [f"{row}" for row in range(5)])
-    rows = {(row.metric, f"{row.layer},{row.other}"): row.value for row in sums.scores()}
+    rows = {(row.metric, f"{row.state},{row.to_state}"): row.value for row in sums.scores()}
     cosines = sums._every.by_document()
     for i, j in ((0, 0), (2, 9), (3, 4)):
         assert cosines.cosine.sum(axis=0)[i, j] / 30 == pytest.approx(rows["cosine", f"{i},{j}"])
@@ -77,7 +77,7 @@ def test_the_spread_of_the_null_is_that_of_a_mean_over_pairs() -> None:
     def null(kept: list[int]) -> float:
         sums = SimilaritySums()
         sums.add([state[kept] for state in states], torch.ones(len(kept), 3, dtype=torch.bool), [f"{k}" for k in kept])
-        return {(row.metric, f"{row.layer},{row.other}"): row.value for row in sums.scores()}["cosine_null", "1,2"]
+        return {(row.metric, f"{row.state},{row.to_state}"): row.value for row in sums.scores()}["cosine_null", "1,2"]
 
     without = np.array([null([k for k in range(documents) if k != left]) for left in range(documents)])
     jackknife = (documents - 1) ** 2 / documents * without.var(ddof=1)

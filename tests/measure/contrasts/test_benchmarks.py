@@ -75,7 +75,7 @@ def scores(rows: Rows) -> Shares:
 def contrasts(answers: Answers) -> Contrasts:
     found = benchmark_contrasts(Scaled.of(answers, WHOLE, seed=0, resamples=RESAMPLES), plan_records(MEMBERS), DEPTH)
     return {
-        (row.claim, row.task, " ".join(filter(None, (row.metric, row.condition, row.against)))): row for row in found
+        (row.claim, row.task, " ".join(filter(None, (row.metric, row.strategy, row.against)))): row for row in found
     }
 
 

@@ -53,7 +53,7 @@ def test_differences_are_those_of_plain_means() -> None:
     (step,) = contrasts(losses, 3, STEP)
     drawn, skipped = cost(ORDERS[:3]), cost([SKIP])
     order = ("random", "skip") if drawn < skipped else ("skip", "random")
-    assert (step.against, step.condition, step.task, step.amount) == (*order, "all", 4.0)
+    assert (step.against, step.strategy, step.task, step.affected) == (*order, "all", 4)
     assert step.value == pytest.approx(abs(drawn - skipped))
     means = {row.task: row.value for row in contrasts(losses, 3, DELTA)}
     assert means == pytest.approx({task or "all": cost(ORDERS[:3], task) for task in (None, "a", "b")})

@@ -45,7 +45,7 @@ def test_the_best_loop_and_the_best_gain_are_chosen_on_one_half_and_compared_on_
             rows = [at[size][0] for (owner, _), at in both.rows.items() if owner == family and size in at]
             chosen[family] = min(rows, key=lambda row: effects[0][row])
         differences[size] = effects[1][chosen["gain_sweep"]] - effects[1][chosen["looped"]]
-    found = {(row.metric, row.amount): row for row in loop_count(both)}
+    found = {(row.metric, row.affected): row for row in loop_count(both)}
     for size, difference in differences.items():
         assert found["gain-loops", size].value == pytest.approx(difference)
     assert found["gain-loops", None].value == pytest.approx(np.mean(list(differences.values())))

@@ -50,7 +50,7 @@ def found(losses: list[Loss], members: tuple[Member, ...]) -> Found:
 
 
 def _named(score: Score) -> str:
-    columns = (score.metric, score.condition, score.against, None if score.amount is None else f"{score.amount:g}")
+    columns = (score.metric, score.strategy, score.against, None if score.affected is None else str(score.affected))
     return " ".join(part for part in columns if part is not None)
 
 

@@ -49,7 +49,7 @@ def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
         others = [abs(found[layer].value) for layer in range(6) if layer != IDLE]
         assert min(others) > 1e-3
     distances = Rows(scores_of_planted()).where(metric="angular_distance", against=None)
-    angular = {(row.layer, row.amount): row for row in distances}
+    angular = {(row.layer, row.distance): row for row in distances}
     # Norms of equal states may round differently: a unit for each norm and each quotient.
     rounding = 4 * unit(torch.float64)
     assert abs(angular[IDLE, 1].value) <= rounding
@@ -122,7 +122,7 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
     for metric in ("block_influence", "angular_distance", "gate_sensitivity"):
         rows = Rows(scores_of_planted()).where(metric=metric, part=None)
         own, null = (rows.where(against=against) for against in (None, "random_twin"))
-        assert [(row.layer, row.amount) for row in null] == [(row.layer, row.amount) for row in own]
+        assert [(row.layer, row.distance) for row in null] == [(row.layer, row.distance) for row in own]
         assert all(row.value > 0 for row in null)
 
 

@@ -34,9 +34,9 @@ def measured() -> list[Score]:
     return perturbation_curves(STACK, READING, sizes=(0.1, 0.5, 1.0), alphas=(0.0, 0.5, 1.0, 1.1))
 
 
-def one(rows: Sequence[Score], layer: int, condition: str, amount: float, **columns: Any) -> Score:
+def one(rows: Sequence[Score], layer: int, condition: str, strength: float, **columns: Any) -> Score:
     about = {"part": None, "against": None, **columns}
-    (found,) = Rows(rows).where(layer=layer, condition=condition, amount=amount, **about)
+    (found,) = Rows(rows).where(layer=layer, condition=condition, strength=strength, **about)
     return found
 
 
@@ -84,7 +84,7 @@ def test_a_half_open_gate_is_half_the_update() -> None:
 def test_every_point_has_its_row_and_its_null(measured: list[Score]) -> None:
     for layer in range(6):
         for strategy in set(STRATEGIES) - {"predict"}:
-            assert {0.1, 0.5, 1.0} <= set(Rows(measured).where(layer=layer, condition=strategy).axis("amount"))
+            assert {0.1, 0.5, 1.0} <= set(Rows(measured).where(layer=layer, condition=strategy).axis("strength"))
         for part in (None, "attn", "mlp"):
             row = one(measured, layer, "gate", 0.5, part=part)
             assert row.low <= row.value <= row.high
@@ -122,7 +122,7 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     assert {f"joint={name}:0.1" for name in STRATEGIES} <= keys
     baseline = str(Plan.identity(DEPTH))
     found = contrasted(ArmEffects.of(rows, baseline, seed=0), dict.fromkeys(range(DEPTH), 0.1), SET[:1])
-    shares = {(row.condition, row.amount): row.value for row in found if row.metric == "excess"}
+    shares = {(row.condition, row.strength): row.value for row in found if row.metric == "excess"}
     assert {(name, 0.1) for name in STRATEGIES} <= set(shares)
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares
     assert {row.claim for row in found} == {JOINT}

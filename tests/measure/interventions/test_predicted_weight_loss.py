@@ -39,7 +39,7 @@ def test_random_layers_cost_their_loss_and_more_together(scores: list[Score]) ->
         assert value(scores, layer=layer) > 0
         assert value(scores, "same_norm_random", layer=layer) > 0
         assert value(scores, "no_effect", layer=layer) == 0
-    assert value(scores, condition="set", amount=2.0) > max(value(scores, layer=layer) for layer in (1, 4)) / 2
+    assert value(scores, condition="set", affected=2) > max(value(scores, layer=layer) for layer in (1, 4)) / 2
     assert {s.measure for s in scores} == {"predictability"}
 
 

@@ -95,7 +95,7 @@ def test_the_example_of_lm_eval_is_significant_when_it_is_paired(both: int, gain
     assert round(2 * stats.norm.sf(abs(shares[1] - shares[0]) / error), 3) == 0.080
     (row,) = (row for row in paired_rows([pair(first, second)], 0.01) if row.measure == "paired")
     assert row.p is not None
-    assert (round(row.p, 3), row.condition) == (0.008, "better")
+    assert (round(row.p, 3), row.verdict) == (0.008, "better")
 
 
 def test_the_aggregation_is_the_one_that_gives_the_stated_score() -> None:
@@ -205,7 +205,7 @@ def tolerances(lost: int, tolerated: float, gained: int = 0, comparisons: int = 
     documents = 1_000
     first, second = [1] * lost + [0] * (documents - lost), [0] * lost + [1] * gained + [0] * (documents - lost - gained)
     pairs = [replace(pair(first, second), metric=f"m{number}") for number in range(comparisons)]
-    return [row.condition for row in paired_rows(pairs, 0.01, tolerated) if row.measure == "tolerance"]
+    return [row.verdict for row in paired_rows(pairs, 0.01, tolerated) if row.measure == "tolerance"]
 
 
 def test_a_loss_is_exceeded_where_it_is_shown_to_be_above_what_is_tolerated() -> None:
@@ -226,7 +226,7 @@ def test_tasks_of_one_metric_are_strata_of_one_estimate() -> None:
     rows = [row for row in paired_rows([easy, hard], 0.001) if row.measure == "paired"]
     assert [row.task for row in rows] == ["easy", "hard", "all"]
     whole = rows[2]
-    assert (whole.documents, whole.value, whole.condition) == (100, pytest.approx(0.01), "better")
+    assert (whole.documents, whole.value, whole.verdict) == (100, pytest.approx(0.01), "better")
     unlike = replace(hard, more_is_better=False)
     assert [row.task for row in paired_rows([easy, unlike], 0.001) if row.measure == "paired"] == ["easy", "hard"]
 
@@ -241,7 +241,7 @@ def test_all_differences_are_corrected_together() -> None:
 
 def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
     (row, loss, *scores) = paired_rows([pair([1, 0, 1], [1, 1, 1])], 0.01, 0.02)
-    assert (row.value, row.low, row.p, row.p_adjusted, row.mde, row.condition) == (
+    assert (row.value, row.low, row.p, row.p_adjusted, row.mde, row.verdict) == (
         pytest.approx(1 / 3),
         None,
         None,
@@ -249,7 +249,7 @@ def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
         None,
         "inconclusive",
     )
-    assert (loss.condition, loss.high) == ("inconclusive", None)
+    assert (loss.verdict, loss.high) == ("inconclusive", None)
     assert [(score.arm, score.low) for score in scores] == [("A", None), ("B", None)]
 
 
@@ -258,5 +258,5 @@ def test_a_loss_is_worse_where_it_is_greater() -> None:
     first = draw.normal(-3, 1, 200)
     own = replace(pair(first, first - 0.2 + draw.normal(0, 0.01, 200), LOG), metric="perplexity")
     (row,) = (row for row in paired_rows([own], 0.01) if row.measure == "paired")
-    assert (row.metric, row.condition) == ("log perplexity", "worse")
+    assert (row.metric, row.verdict) == ("log perplexity", "worse")
     assert row.value == pytest.approx(0.2, abs=0.01)

@@ -15,7 +15,7 @@ VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
 
 
 def row(scores: list[Score], metric: str, lag: int = 1, part: str | None = None, against: str | None = None) -> Score:
-    (found,) = Rows(scores).where(metric=metric, amount=lag, part=part, against=against)
+    (found,) = Rows(scores).where(metric=metric, distance=lag, part=part, against=against)
     return found
 
 
@@ -94,7 +94,7 @@ def test_rounding_of_equal_layers_is_no_difference() -> None:
 
 def test_shallow_stacks_have_the_lags_that_exist() -> None:
     scores = deltas(planted_stack({"w": noise(4, 8, 8)}))
-    assert {s.amount for s in scores} == {1, 2}
+    assert {s.distance for s in scores} == {1, 2}
     assert row(scores, "correlation", 2).low is None
 
 

@@ -22,7 +22,7 @@ HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 
 
 def row(scores: list[Score], metric: str, against: str | None = None, **columns: Any) -> Score:
-    about = {"layer": None, "other": None, "part": None, **columns}
+    about = {"layer": None, "part": None, **columns}
     (found,) = Rows(scores).where(metric=metric, against=against, **about)
     return found
 

@@ -37,7 +37,7 @@ def swept(curve: Curve, depth: int) -> ReportData:
     scale = math.log(VOCABULARY) - trained
     skips = {r.plan: r for r in plan_records(depth, ("painters",)) if r.strategy == "skip" and r.affected > 1}
     rows = [
-        Score("run", UNIFORM, math.log(VOCABULARY), part="model"),
+        Score("run", UNIFORM, math.log(VOCABULARY), section="model"),
         Score("effect", "nll", trained, trained - 0.01, trained + 0.01, plan=str(Plan.identity(depth)), task="text"),
     ]
     for plan, record in skips.items():

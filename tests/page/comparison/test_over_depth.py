@@ -30,24 +30,24 @@ def plan_of(run: ReportData, family: str, **columns: object) -> list[str]:
 def test_every_point_of_a_curve_is_the_effect_of_its_plans() -> None:
     data = side_by_side(sweeps())
     rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
-    assert set(rows.axis("condition")) == set(synthetic.HARM)
+    assert set(rows.axis("strategy")) == set(synthetic.HARM)
     assert rows.axis("arm") == tuple(DEPTHS)
-    for row in rows.where(condition="skip"):
+    for row in rows.where(strategy="skip"):
         run = data.runs[str(row.arm)]
-        affected = round((row.amount or 0.0) * run.depth / 100)
+        affected = round((row.percent or 0.0) * run.depth / 100)
         (plan,) = plan_of(run, "painters", strategy="skip", affected=affected)
         own = run.effect(plan, "all")
-        assert (row.value, row.low, row.high, row.amount) == (own.value, own.low, own.high, 100 * affected / run.depth)
+        assert (row.value, row.low, row.high, row.percent) == (own.value, own.low, own.high, 100 * affected / run.depth)
 
 
 @pytest.mark.parametrize("strategy", ORDERS)
 def test_every_layer_has_the_effect_of_its_own_plan(strategy: str) -> None:
     data = side_by_side(sweeps())
     for name, run in data.runs.items():
-        rows = data.rows.where(measure="layer", task="all", condition=strategy, arm=name)
+        rows = data.rows.where(measure="layer", task="all", strategy=strategy, arm=name)
         assert len(rows) == run.depth - (strategy == "swap")
         for row in rows:
-            layer = (row.amount or 0.0) * (run.depth - 1) / 100 - (0.5 if strategy == "swap" else 0.0)
+            layer = (row.percent or 0.0) * (run.depth - 1) / 100 - (0.5 if strategy == "swap" else 0.0)
             assert layer == pytest.approx(round(layer))
             plan = Plan.of(ORDERS[strategy](tuple(range(run.depth)), round(layer)))
             own = run.effect(str(plan), "all")
@@ -57,10 +57,10 @@ def test_every_layer_has_the_effect_of_its_own_plan(strategy: str) -> None:
 def test_the_layers_of_a_diagnosis_are_those_of_its_ablation() -> None:
     data = side_by_side(diagnoses())
     for name, run in data.runs.items():
-        rows = data.rows.where(measure="layer", task="all", condition="skip", arm=name)
+        rows = data.rows.where(measure="layer", task="all", strategy="skip", arm=name)
         ablated = run.rows.where(measure="ablation", metric="skip", task="all", part=None, against=None, layer=PRESENT)
         assert [row.value for row in rows] == [row.value for row in ablated]
-        assert (rows[0].amount, rows[-1].amount) == (0.0, 100.0)
+        assert (rows[0].percent, rows[-1].percent) == (0.0, 100.0)
 
 
 def test_the_whole_text_of_a_run_with_one_task_goes_by_its_name() -> None:
@@ -81,7 +81,7 @@ def test_benchmarks_are_curves_on_their_normalised_scale() -> None:
     compared = side_by_side([(folder, replace(data, scores=(*data.scores, *raw, *scores))), other])
     rows = compared.rows.where(measure="score_curve", task="arc_easy")
     assert {quantity_name(row) for row in rows} == {"arc_easy, acc (normalised)"}
-    assert {row.amount: row.value for row in rows} == pytest.approx(
+    assert {row.percent: row.value for row in rows} == pytest.approx(
         {100 * record.affected / 8: 1 - record.affected / 8 for record in skips}
     )
 
@@ -92,8 +92,8 @@ def test_the_numbers_at_half_are_those_nearest_to_half_of_the_first_quantity() -
     half = Rows(at_half(data))
     assert len(half) == 2 * len(synthetic.HARM)
     for row in half:
-        own = rows.where(arm=row.arm, condition=row.condition)
-        assert abs((row.amount or 0.0) - 50) == min(abs((each.amount or 0.0) - 50) for each in own)
+        own = rows.where(arm=row.arm, strategy=row.strategy)
+        assert abs((row.percent or 0.0) - 50) == min(abs((each.percent or 0.0) - 50) for each in own)
         assert row in own
 
 
@@ -104,15 +104,15 @@ def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
     plan = str(Plan.identity(DEPTH))
     zone_of = [zone for zone, size in enumerate(sizes) for _ in range(size)]
     for i in range(DEPTH):
-        yield Score("plan_states", "variance", 1.0, 0.9, 1.1, plan=plan, layer=i + 1)
+        yield Score("plan_states", "variance", 1.0, 0.9, 1.1, plan=plan, state=i + 1)
         for j in range(i + 1, DEPTH):
             alike = 0.8 if zone_of[i] == zone_of[j] else 0.3
-            yield Score("plan_states", "cosine", alike, plan=plan, layer=i + 1, other=j + 1)
+            yield Score("plan_states", "cosine", alike, plan=plan, state=i + 1, to_state=j + 1)
     yield Score("zones", "zones", float(len(sizes)), plan=plan)
     yield Score("zones", "p", 0.4, plan=plan)
     for border in list(accumulate(sizes))[:-1]:
-        yield Score("zones", "border", border + 1.0, plan=plan, layer=border + 1)
-        yield Score("zones", "contrast", 0.5, 0.4, 0.6, plan=plan, layer=border + 1)
+        yield Score("zones", "border", border + 1.0, plan=plan, state=border + 1)
+        yield Score("zones", "contrast", 0.5, 0.4, 0.6, plan=plan, state=border + 1)
     yield Score("contrast", "zones", float(len(sizes)), claim="three_zones")
     yield Score("contrast", "beyond_walks", 0.3, 0.2, 0.4, claim="three_zones")
     yield Score("contrast", "least", 0.5, 0.4, 0.6, claim="three_zones")
@@ -145,7 +145,7 @@ def test_zones_stand_side_by_side_with_the_claim_over_models() -> None:
     assert "Measured in all models; in every one of these: holds" in page
     (line,) = [line for line in summary(data).splitlines() if line.startswith("m0") and "|" in line]
     assert " ".join(line.split()).startswith("m0 3 0–2 | 3–10 | 11 3 (25 %) 8 (67 %) 1 (8 %)")
-    rows = compared_of((3, 8, 1), (12,)).rows.where(measure="claim", condition="Does the depth have three zones?")
+    rows = compared_of((3, 8, 1), (12,)).rows.where(measure="claim", claim="Does the depth have three zones?")
     assert [row.metric for row in rows.where(against=None)] == ["supported", "inconclusive"]
     assert [row.metric for row in rows.where(against="every model")] == ["inconclusive"]
 

@@ -16,7 +16,7 @@ SAME_FUNCTION = "same_function"
 def about(
     rows: Sequence[Sequence[Score]], question: str = "Do the middle layers all do the same?", models: str = "01234567"
 ) -> Rows:
-    return of_rows(*rows, models=models).rows.where(measure="claim", condition=question)
+    return of_rows(*rows, models=models).rows.where(measure="claim", claim=question)
 
 
 def standing(claim: Rows) -> tuple[str, str]:

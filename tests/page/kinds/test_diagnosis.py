@@ -38,7 +38,7 @@ def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
         ),
         ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
         ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
-        ([row("deltas", "correlation", -0.5, amount=1)], ""),
+        ([row("deltas", "correlation", -0.5, distance=1)], ""),
     ],
     ids=["resolved", "holds zero", "no interval", "weights alone"],
 )

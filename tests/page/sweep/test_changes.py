@@ -70,4 +70,4 @@ def test_what_a_change_costs_stands_by_its_layers_and_tasks() -> None:
     run = synthetic.run(DEPTH, ("leave_one_out", "every_window"))
     assert len(changed(run)) == len(found(DROPPED, "every_window")) * len(run.tasks)
     (row,) = single(run).where(layer=2, task="sorting")
-    assert (row.plan, row.other, row.condition) == ("0 1 3-5", 2, DROPPED)
+    assert (row.plan, row.to_layer, row.condition) == ("0 1 3-5", 2, DROPPED)

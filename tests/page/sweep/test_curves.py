@@ -21,18 +21,18 @@ def test_the_interval_of_a_mean_over_draws_is_a_row_and_nothing_that_the_page_ma
         for plan, value in zip(ORDERS, (1.0, 3.0, math.nan), strict=True)
     )
     own = Score(
-        "contrast", "delta_nll", 2.0, 1.5, 2.7, claim="strategies", part="painters", condition="random", amount=2
+        "contrast", "delta_nll", 2.0, 1.5, 2.7, claim="strategies", family="painters", strategy="random", affected=2
     )
 
     def mean(*rows: Score) -> Score:
         drawn = Rows(curves(ReportData({"depth": 4}, plans, (*draws, *rows))))
         assert [row.seed for row in drawn[:-1]] == [0, 1]  # what is not finite is left out
-        (found,) = drawn.where(seed=None, condition="random", part="painters", amount=2)
+        (found,) = drawn.where(seed=None, strategy="random", family="painters", affected=2)
         return found
 
     assert (mean().value, mean().low, mean().high) == (2.0, None, None)
     assert (mean(own).low, mean(own).high) == (1.5, 2.7)
-    assert (mean(replace(own, amount=3)).low, mean(replace(own, task="text")).low) == (None, None)
+    assert (mean(replace(own, affected=3)).low, mean(replace(own, task="text")).low) == (None, None)
 
 
 def test_families_of_one_size_and_plans_that_were_given_one_by_one_have_no_curve() -> None:

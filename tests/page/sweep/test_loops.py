@@ -26,8 +26,8 @@ def changed(metric: str, **values: float | None) -> ReportData:
 def test_the_best_number_of_each_window_is_that_of_the_least_effect_with_the_interval_of_the_contrast() -> None:
     rows = Rows(best(RUN)).where(task="all", against=None)
     loops, gains = (
-        {row.amount: (row.value, row.low, row.high) for row in rows.where(part=part)}
-        for part in ("looped", "gain_sweep")
+        {row.affected: (row.value, row.low, row.high) for row in rows.where(family=family)}
+        for family in ("looped", "gain_sweep")
     )
     assert loops == {width: (width - 1, width - 2, width) for width in WIDTHS}
     assert gains == {width: (half := (width + 1) // 2, half - 1, half + 1) for width in WIDTHS}
@@ -37,7 +37,7 @@ def test_the_best_number_of_each_window_is_that_of_the_least_effect_with_the_int
 
 def test_a_window_with_one_number_has_no_best() -> None:
     plans = tuple(each for each in RUN.plans if each.affected > 3 or each.strategy == "loops=2")
-    assert {row.amount for row in best(replace(RUN, plans=plans)) if row.part == "looped"} == {5}
+    assert {row.affected for row in best(replace(RUN, plans=plans)) if row.family == "looped"} == {5}
 
 
 def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:

@@ -10,7 +10,7 @@ from layerwise.studies.sweep.findings import findings
 
 
 def rows(*pairs: tuple[int, int, float]) -> ReportData:
-    return ReportData({}, (), tuple(Score("similarity", "cosine", value, layer=i, other=j) for i, j, value in pairs))
+    return ReportData({}, (), tuple(Score("similarity", "cosine", value, state=i, to_state=j) for i, j, value in pairs))
 
 
 def test_one_order_of_a_pair_fills_both() -> None:
@@ -38,7 +38,7 @@ def test_the_clearest_zone_is_the_planted_one_and_the_first_of_equal_ones() -> N
 def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
     values = ((1, 0, 0, 0), (0, 1, 0.9, 0), (0, 0.9, 1, 0), (0, 0, 0, 1))
     bounded = tuple(
-        Score("similarity", "cosine", values[i][j], values[i][j] - 0.1, values[i][j] + 0.1, layer=i, other=j)
+        Score("similarity", "cosine", values[i][j], values[i][j] - 0.1, values[i][j] + 0.1, state=i, to_state=j)
         for i in range(4)
         for j in range(i, 4)
     )

@@ -20,19 +20,19 @@ def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> Report
     rows = []
     for plan, states in ((TRAINED, DEPTH), ("0-3", 4)):
         rows += [
-            Score("plan_states", "variance", 1.0 + j, 0.9 + j, 1.1 + j, plan=plan, layer=j)
+            Score("plan_states", "variance", 1.0 + j, 0.9 + j, 1.1 + j, plan=plan, state=j)
             for j in range(1, states + 1)
         ]
         rows += [
-            Score("plan_states", "cosine", 1 - 0.05 * (j - i), plan=plan, layer=i, other=j)
+            Score("plan_states", "cosine", 1 - 0.05 * (j - i), plan=plan, state=i, to_state=j)
             for i in range(1, states + 1)
             for j in range(i + 1, states + 1)
         ]
     rows.append(Score("zones", "zones", len(borders) + 1.0, plan=TRAINED))
     rows.append(Score("zones", "p", 0.4, plan=TRAINED))
     for border in borders:
-        rows.append(Score("zones", "border", float(border), plan=TRAINED, layer=border))
-        rows.append(Score("zones", "contrast", 0.2, low, None if low is None else 0.3, plan=TRAINED, layer=border))
+        rows.append(Score("zones", "border", float(border), plan=TRAINED, state=border))
+        rows.append(Score("zones", "contrast", 0.2, low, None if low is None else 0.3, plan=TRAINED, state=border))
     data = synthetic.run(DEPTH, ("leave_one_out",), tasks=("text",))
     return replace(data, scores=(*data.scores, *rows))
 

@@ -77,8 +77,8 @@ def test_the_exit_code_is_that_of_a_loss_that_is_shown(sides: tuple[Path, Path],
 
 def test_python_has_the_rows_and_the_markdown(sides: tuple[Path, Path]) -> None:
     result = layerwise.compare(*sides, fail_if_worse=0.01)
-    assert list(result.table("paired")["condition"]) == ["worse", "inconclusive", "alike"]
-    assert list(result.table("tolerance")["condition"]) == ["exceeded", "inconclusive", "kept"]
+    assert list(result.table("paired")["verdict"]) == ["worse", "inconclusive", "alike"]
+    assert list(result.table("tolerance")["verdict"]) == ["exceeded", "inconclusive", "kept"]
     scores = {(row.arm, row.task): row.value for row in result.rows if row.measure == "evaluated"}
     assert scores["base", "arc"] == 0.47
     assert scores["quantised", "wikitext"] > scores["base", "wikitext"] == pytest.approx(0.6 / math.log(2))
@@ -195,7 +195,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     result = layerwise.compare(*runs)
     assert tuple(result.data.runs) == MODELS
     assert {row.arm for row in result.rows if row.measure == "curve"} == set(MODELS)
-    own = [row for row in result.claims if row.condition == "Do the middle layers all do the same?"]
+    own = [row for row in result.claims if row.claim == "Do the middle layers all do the same?"]
     assert [(row.arm, row.against, row.metric, row.value) for row in own] == [
         ("small", None, "supported", 1.0),
         ("medium", None, "supported", 1.0),
@@ -204,7 +204,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     ]
     table = result.table("layer")
     assert set(table["measure"]) == {"layer"}
-    assert len(table[(table.arm == "small") & (table.condition == "skip") & (table.task == "all")]) == DEPTHS["small"]
+    assert len(table[(table.arm == "small") & (table.strategy == "skip") & (table.task == "all")]) == DEPTHS["small"]
     assert result.plot("layers-0").alternative == "Leave one layer out"
     assert result.report(tmp_path / "page.html").is_file()
     assert "small" in result.summary

@@ -126,7 +126,7 @@ def test_a_second_corpus_and_milliseconds_are_reported(
     result = layerwise.search(
         stack, corpus, Budget(ms="0.8x"), second_text=folder, context=12, run=tmp_path / "run", **SMALL
     )
-    rows = {(row.task, row.condition, row.metric) for row in result.rows if row.plan == str(result.best)}
+    rows = {(row.task, row.unit, row.metric) for row in result.rows if row.plan == str(result.best)}
     assert {("second", None, "delta_nll"), ("all", "ms", "price"), ("report", None, "gap")} <= rows
     times = Rows(result.rows).where(measure="latency")
     assert {(row.layer, row.part) for row in times} >= {(0, None), (0, "attn"), (0, "mlp"), (None, "rest")}

@@ -83,7 +83,7 @@ class BlockInfluence:
         self._distances.add(chosen, torch.ones(len(windows), device="cpu"), windows)
 
     def scores(self) -> list[Score]:
-        windows = [{"layer": start, "amount": float(width)} for start, width in self._pairs]
+        windows = [{"layer": start, "distance": width} for start, width in self._pairs]
         return [
             *self._influences.scores(PROXIES, "block_influence", self._layers),
             *self._distances.scores(PROXIES, "angular_distance", windows),

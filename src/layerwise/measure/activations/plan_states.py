@@ -100,8 +100,8 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
             low,
             high,
             plan=str(plan),
-            layer=state,
-            other=other,
+            state=state,
+            to_state=other,
             documents=states.documents,
             tokens=int(states.tokens.sum()),
         )
@@ -116,8 +116,8 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
     if zones.p is not None:
         scores.append(Score(ZONES, "p", zones.p, **behind))
     for border, each in zip(zones.borders, _contrasts(states, zones, seed), strict=True):
-        scores.append(Score(ZONES, "border", float(border + 1), layer=border + 1, **behind))
-        scores.append(Score(ZONES, "contrast", each.value, each.low, each.high, layer=border + 1, **behind))
+        scores.append(Score(ZONES, "border", float(border + 1), state=border + 1, **behind))
+        scores.append(Score(ZONES, "contrast", each.value, each.low, each.high, state=border + 1, **behind))
     return scores
 
 

@@ -108,7 +108,7 @@ def core(
             statistics["average_over_random", layers] = partial(over_random, layers=layers)
     drawn, level = Resampled.of([Part.of_grid(grid, baseline, plans)], seed=seed), 1 - 0.05 / len(ranges)
     return [
-        drawn.row(CORE, metric, statistic, level=level, power=REACHED, layer=layers[0], other=layers[-1])
+        drawn.row(CORE, metric, statistic, level=level, power=REACHED, layer=layers[0], to_layer=layers[-1])
         for (metric, layers), statistic in statistics.items()
     ]
 

@@ -50,7 +50,7 @@ LARGEST_BATCH = 1024
 class _Point:
     intervention: Intervention
     condition: str
-    amount: float
+    strength: float
     part: Sublayer | None = None
 
     @property
@@ -59,9 +59,9 @@ class _Point:
             "layer": self.intervention.layer,
             "part": self.part,
             "condition": self.condition,
-            "amount": self.amount,
+            "strength": self.strength,
         }
-        return ArmLosses(self.intervention.key, DELTA_NLL, about, family=(self.condition, self.amount))
+        return ArmLosses(self.intervention.key, DELTA_NLL, about, family=(self.condition, self.strength))
 
 
 def perturbation_curves(

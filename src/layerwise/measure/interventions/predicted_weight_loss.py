@@ -85,7 +85,7 @@ def set_columns(name: str, layers: Sequence[int]) -> dict[str, Any]:
     >>> set_columns("set:4", (1, 4, 7, 10)), set_columns("inner", range(1, 11))
     ({'condition': 'set', 'amount': 4.0}, {'condition': 'inner', 'amount': 10.0})
     """
-    return {"condition": name.partition(":")[0], "amount": float(len(layers))}
+    return {"condition": name.partition(":")[0], "affected": len(layers)}
 
 
 def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:

@@ -240,13 +240,13 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
     for at, (pair, own, loss) in enumerate(zip(every, differences, losses, strict=True)):
         columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": pair.detectable(own, count)}
         decision = pair.decision(own, adjusted[at], margin, count)
-        yield pair.row(vocab.PAIRED, *own.row(), condition=decision, **columns)
+        yield pair.row(vocab.PAIRED, *own.row(), verdict=decision, **columns)
         if (needed := pair.needed(margin, count)) is not None:
-            yield pair.row(vocab.NEEDED, float(needed), None, None, amount=margin)
+            yield pair.row(vocab.NEEDED, float(needed), None, None, margin=margin)
         if tolerated is not None:
             exceeded = loss.value > 0 and adjusted[at] < ALPHA and above[at] < ALPHA
             decision = vocab.EXCEEDED if exceeded else vocab.KEPT if loss.high < limit else vocab.UNRESOLVED
-            yield pair.row(vocab.TOLERANCE, *loss.row(), amount=limit, condition=decision)
+            yield pair.row(vocab.TOLERANCE, *loss.row(), margin=limit, verdict=decision)
     sides = ((pair, arm, own) for pair in pairs for arm, own in ((pair.against, pair.baseline), (pair.arm, pair.other)))
     for pair, arm, values in {(arm, pair.task, pair.metric): (pair, arm, own) for pair, arm, own in sides}.values():
         yield pair.row(vocab.EVALUATED, *pair.score(values), arm=arm, against=None)

@@ -74,10 +74,10 @@ def delta_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed:
         }
         for against, by_type in values.items():
             for name, bounded in by_type.items():
-                yield Score(DELTAS, "correlation", *bounded, amount=lag, part=type_of(name), against=against)
+                yield Score(DELTAS, "correlation", *bounded, distance=lag, part=type_of(name), against=against)
         for name, each in excess(grams, orders).items() if lag == 1 else ():
             low, high = (each.low, each.high) if each.has_interval else (None, None)
-            yield Score(DELTAS, verdict(each), each.value, low, high, mde=each.mde, amount=1, part=type_of(name))
+            yield Score(DELTAS, verdict(each), each.value, low, high, mde=each.mde, distance=1, part=type_of(name))
 
 
 def correlation_summands(products: Numbers, lag: int) -> Summands:

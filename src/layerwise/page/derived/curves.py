@@ -66,7 +66,7 @@ def changes(data: ReportData) -> dict[Change, str]:
 
 def changed(data: ReportData) -> Rows:
     return Rows(
-        replace(score, layer=first, other=last, condition=done)
+        replace(score, layer=first, to_layer=last, condition=done)
         for (done, first, last), plan in sorted(changes(data).items(), key=lambda change: change[0][1:])
         for task in data.tasks
         if (score := data.effect(plan, task)) is not None
@@ -74,7 +74,7 @@ def changed(data: ReportData) -> Rows:
 
 
 def single(data: ReportData, done: str = DROPPED) -> Rows:
-    return Rows(row for row in changed(data).where(condition=done) if done != DROPPED or row.layer == row.other)
+    return Rows(row for row in changed(data).where(condition=done) if done != DROPPED or row.layer == row.to_layer)
 
 
 MeanOf = Callable[[str, str, int], Score | None]
@@ -95,7 +95,7 @@ def averaged(
             grouped[record.family, record.strategy][record.affected].append(replace(score, plan=record.plan))
     for (family, strategy), by_size in grouped.items():
         for affected, scores in sorted(by_size.items()):
-            of_size: dict[str, Any] = {"part": family, "condition": strategy, "amount": float(affected)}
+            of_size: dict[str, Any] = {"family": family, "strategy": strategy, "affected": affected}
             if len(scores) > 1:
                 yield from (replace(score, seed=draw, **of_size) for draw, score in enumerate(scores))
             yield replace(_mean(scores, mean_of(family, strategy, affected)), **of_size)
@@ -113,8 +113,8 @@ def _mean(scores: list[Score], measured: Score | None) -> Score:
 
 def means_over_draws(data: ReportData, claim: str, task: str, metric: str) -> MeanOf:
     rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, metric=metric, against=None)
-    by_curve = {(row.part, row.condition, row.amount): row for row in rows}
-    return lambda family, strategy, affected: by_curve.get((family, strategy, float(affected)))
+    by_curve = {(row.family, row.strategy, row.affected): row for row in rows}
+    return lambda family, strategy, affected: by_curve.get((family, strategy, affected))
 
 
 def curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
@@ -124,7 +124,7 @@ def curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
 
 
 def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
-    for size in sorted(rows.axis("amount")):
+    for size in sorted(rows.axis("affected")):
         for name, level in named.items():
             low, high = level if isinstance(level, tuple) else (None, None)
             yield replace(
@@ -133,8 +133,8 @@ def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iter
                 low=low,
                 high=high,
                 against=name,
-                amount=size,
-                condition=None,
+                affected=size,
+                strategy=None,
                 seed=None,
                 plan=None,
             )
@@ -145,13 +145,13 @@ def at_half(data: ReportData) -> Rows:
     window = half_window(data.swept, data.depth)
     if window is None:
         return Rows()
-    rows = Rows(curves(data)).where(part=window.family, amount=window.affected)
+    rows = Rows(curves(data)).where(family=window.family, affected=window.affected)
     return Rows(row for own in rows.by("task").values() for row in distinct(own))
 
 
 def distinct(rows: Rows) -> Iterator[Score]:
     seen: set[frozenset[str]] = set()
-    for own in rows.by("condition").values():
+    for own in rows.by("strategy").values():
         plans = frozenset(own.axis("plan"))
         if plans not in seen:
             seen.add(plans)

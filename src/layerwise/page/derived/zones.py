@@ -115,9 +115,9 @@ def trained_zones(data: ReportData) -> PlanZones | None:
 
 
 def _of_plan(plan: str, rows: Rows) -> PlanZones:
-    states = max(rows.where(metric="variance").axis("layer"), default=0)
+    states = max(rows.where(metric="variance").axis("state"), default=0)
     borders, contrasts = (
-        dict(sorted(rows.where(metric=metric).along("layer").items())) for metric in ("border", "contrast")
+        dict(sorted(rows.where(metric=metric).along("state").items())) for metric in ("border", "contrast")
     )
     cut = rows.one(metric="zones") is not None
     return PlanZones(plan, states, tuple(borders) if cut else None, tuple(contrasts.values()), rows.value(metric="p"))
@@ -130,11 +130,11 @@ SMALLEST_ZONE = 3
 
 def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
     """The similarities of pairs of states in both orders; a pair that is listed in both stays as it is."""
-    listed = {(row.metric, row.layer, row.other): row for row in rows}
+    listed = {(row.metric, row.state, row.to_state): row for row in rows}
     yield from listed.values()
-    for (metric, layer, other), row in listed.items():
-        if (metric, other, layer) not in listed:
-            yield replace(row, layer=other, other=layer)
+    for (metric, state, other), row in listed.items():
+        if (metric, other, state) not in listed:
+            yield replace(row, state=other, to_state=state)
 
 
 @computed_once
@@ -143,9 +143,9 @@ def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | No
 
     A pair without a row, or without the interval for a bound, is NaN; the diagonal is 1.
     """
-    rows = data.rows.where(measure=SIMILARITY, metric=metric, layer=PRESENT, other=PRESENT)
+    rows = data.rows.where(measure=SIMILARITY, metric=metric, state=PRESENT, to_state=PRESENT)
     values = {
-        (row.layer or 0, row.other or 0): row.value if row.layer == row.other else getattr(row, bound)
+        (row.state or 0, row.to_state or 0): row.value if row.state == row.to_state else getattr(row, bound)
         for row in mirrored(rows)
     }
     size = 1 + max((max(pair) for pair in values), default=-1)

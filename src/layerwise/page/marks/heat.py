@@ -28,13 +28,13 @@ class Heat(Mark):
     """A cell for each pair of the columns `x` (across) and `y` (downwards).
 
     `diverging`: white is zero, orange more, blue less; otherwise brighter is more. `root` colors by the signed square
-    root, `least` and `most` fix the scale. Rows with the metric `framed` are frames from `layer` to `other`. `square`
+    root, `least` and `most` fix the scale. Rows with the metric `framed` are frames from `x` to `y`. `square`
     maps have their own axes, `numbers` writes values into cells (by `number`), `diagonal` is a dotted line, and
     `upwards` starts at the bottom. `across` and `down` are the titles of the axes, `text` is extra hover text.
     """
 
     x: str = "layer"
-    y: str = "other"
+    y: str = "to_layer"
     across: str = "layer"
     down: str = ""
     diverging: bool = False
@@ -135,7 +135,7 @@ class Heat(Mark):
         return [{"type": "line", "xref": "x", "yref": "y", **ends, "line": line}] if self.diagonal else []
 
     def _frames(self, rows: Rows, across: Sequence[Any]) -> list[Shape]:
-        ends = ((across.index(row.layer) - 0.5, across.index(row.other) + 0.5) for row in rows)
+        ends = ((across.index(getattr(row, self.x)) - 0.5, across.index(getattr(row, self.y)) + 0.5) for row in rows)
         look = {"type": "rect", "xref": "x", "yref": "y", "line": {"color": "#ffffff", "width": 2}}
         return [{**look, "x0": low, "x1": high, "y0": low, "y1": high} for low, high in ends]
 

@@ -50,11 +50,11 @@ def quantity_name(row: Score) -> str:
 def strategy_title(row: Score) -> str:
     """The strategy of a row as it is headed: with its family, unless it is one of the Painters.
 
-    >>> strategy_title(Score(vocab.CURVE, vocab.DELTA, 0.1, part="every_window", condition="skip"))
+    >>> strategy_title(Score(vocab.CURVE, vocab.DELTA, 0.1, family="every_window", strategy="skip"))
     'skip (every window)'
     """
-    own = label(str(row.condition))
-    return own if row.part == PUBLISHED else f"{own} ({label(str(row.part))})"
+    own = label(str(row.strategy))
+    return own if row.family == PUBLISHED else f"{own} ({label(str(row.family))})"
 
 
 def _tasks(runs: Runs) -> tuple[str, ...]:
@@ -92,9 +92,9 @@ def curves(runs: Runs) -> Iterator[Score]:
                         task=task,
                         mde=row.mde,
                         arm=name,
-                        part=row.part,
-                        condition=row.condition,
-                        amount=100.0 * (row.amount or 0.0) / run.depth,
+                        family=row.family,
+                        strategy=row.strategy,
+                        percent=100.0 * (row.affected or 0) / run.depth,
                     )
 
 
@@ -131,11 +131,10 @@ def layers(runs: Runs) -> Iterator[Score]:
                             metric=vocab.DELTA,
                             arm=name,
                             layer=None,
-                            other=None,
                             plan=None,
-                            part=family,
-                            condition=strategy,
-                            amount=at,
+                            family=family,
+                            strategy=strategy,
+                            percent=at,
                         )
 
 
@@ -147,6 +146,6 @@ def at_half(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=(vocab.CURVE, vocab.SCORE_CURVE))
     first = {column: getattr(rows[0], column) for column in ("measure", "task", "metric")} if rows else {}
     rows = rows.where(**first)
-    for family, strategy, name in dict.fromkeys((row.part, row.condition, row.arm) for row in rows):
-        own = rows.where(part=family, condition=strategy, arm=name)
-        yield min(own, key=lambda row: (abs((row.amount or 0.0) - HALF), row.amount))
+    for family, strategy, name in dict.fromkeys((row.family, row.strategy, row.arm) for row in rows):
+        own = rows.where(family=family, strategy=strategy, arm=name)
+        yield min(own, key=lambda row: (abs((row.percent or 0.0) - HALF), row.percent))

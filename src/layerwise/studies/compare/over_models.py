@@ -74,8 +74,8 @@ def coincidences(data: ReportData) -> Iterator[Score]:
         rows.where(measure=vocab.CURVE, metric=vocab.DELTA),
         *rows.where(measure=vocab.SCORE_CURVE).by("metric").values(),
     ):
-        for key in dict.fromkeys((row.part, row.condition) for row in scaled):
-            own = scaled.where(part=key[0], condition=key[1])
+        for key in dict.fromkeys((row.family, row.strategy) for row in scaled):
+            own = scaled.where(family=key[0], strategy=key[1])
             yield from _over_pairs(own[0], _pairs(data, own))
 
 
@@ -95,7 +95,7 @@ def _over_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
     by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
     coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
     task = vocab.ALL if about.measure == vocab.CURVE else about.metric
-    columns: dict[str, Any] = {"part": about.part, "condition": about.condition, "task": task}
+    columns: dict[str, Any] = {"family": about.family, "strategy": about.strategy, "task": task}
     if len(pairs) > 1:
         alone = {pair.verdict() for pair in pairs}
         verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else CURVES_OPEN
@@ -112,14 +112,14 @@ def _over_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
             difference.high,
             arm=first,
             against=second,
-            amount=percent,
+            percent=percent,
             **columns,
         )
 
 
 def shares(run: ReportData, rows: Rows) -> Shares:
     """Return the shares of the scale that are lost; none without a distance from the trained loss to guessing."""
-    spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := Estimate.read_bounded(row))}
+    spans = {row.percent: bounds for row in rows if row.percent is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
     guessed = run.rows.value(measure="run", metric=UNIFORM)
@@ -196,7 +196,7 @@ def _judge_over_models(paper: str, question: str, runs: Mapping[str, ReportData]
             measured[models[name]].append(run)
     agreed: dict[str, VerdictAt] = {model: partial(_agree, question, own) for model, own in measured.items()}
     shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
-    columns: dict[str, Any] = {"part": paper, "condition": question}
+    columns: dict[str, Any] = {"paper": paper, "claim": question}
     for name, verdict in alone.items():
         is_measured = verdict != Verdict.NOT_MEASURED
         left = is_measured * ((models[name] in shown) - (models[name] in refuted))
@@ -209,7 +209,7 @@ def _judge_over_models(paper: str, question: str, runs: Mapping[str, ReportData]
             standing if len(agreed) >= FEWEST_MODELS else TOO_FEW,
             float(len(agreed)),
             against=against,
-            amount=float(len(set(models.values()))),
+            models=len(set(models.values())),
             **columns,
         )
 

@@ -83,9 +83,9 @@ def missing(data: ReportData) -> Iterator[str]:
 def claims(data: ReportData) -> Rows:
     """The verdicts on claims that some run has measured, the paper of which most was measured first."""
     rows = data.rows.where(measure=CLAIM)
-    measured = {row.condition: row.part for row in rows.where(arm=PRESENT) if row.metric != Verdict.NOT_MEASURED}
+    measured = {row.claim: row.paper for row in rows.where(arm=PRESENT) if row.metric != Verdict.NOT_MEASURED}
     most = Counter(measured.values())
-    return Rows(sorted(rows.where(condition=tuple(measured)), key=lambda row: -most[row.part]))
+    return Rows(sorted(rows.where(claim=tuple(measured)), key=lambda row: -most[row.paper]))
 
 
 def verdicts(data: ReportData) -> Iterator[Score]:
@@ -94,7 +94,7 @@ def verdicts(data: ReportData) -> Iterator[Score]:
 
 
 def _verdict(row: Score) -> str:
-    few = f" ({row.value:.0f} of {row.amount:.0f})" if row.against and row.value != row.amount else ""
+    few = f" ({row.value:.0f} of {row.models})" if row.against and row.value != row.models else ""
     return ABSENT if row.metric == TOO_FEW else f"{row.metric}{few}"
 
 
@@ -102,10 +102,10 @@ def claim_sentence(rows: Rows) -> str:
     (every,), (some,), runs = (rows.where(against=over) for over in (EVERY, ANY, None))
     of = (
         "one model"
-        if every.amount == 1
+        if every.models == 1
         else "all models"
-        if every.value == every.amount
-        else (f"{every.value:.0f} of {every.amount:.0f} models")
+        if every.value == every.models
+        else (f"{every.value:.0f} of {every.models} models")
     )
     if every.metric == TOO_FEW:
         return f"Measured in {of}: nothing can be said over models."
@@ -123,7 +123,7 @@ def claim_sentence(rows: Rows) -> str:
 
 def _numbers(data: ReportData) -> Table:
     body = []
-    for question, own in claims(data).by("condition").items():
+    for question, own in claims(data).by("claim").items():
         body.append((str(question), "", "", claim_sentence(own)))
         for name, finding in _findings(data, question).items():
             body.append((name, str(finding.verdict), finding.answer, finding.number or ABSENT))
@@ -136,7 +136,7 @@ def _findings(data: ReportData, question: object) -> dict[str, Finding]:
 
 
 def rules(data: ReportData) -> Iterator[str]:
-    for question in claims(data).axis("condition"):
+    for question in claims(data).axis("claim"):
         finding = next(iter(_findings(data, question).values()))
         if finding.published is not None:
             yield f"{question} {finding.published.statement} ({finding.published.section}) Rule: {finding.rule}"
@@ -152,7 +152,7 @@ def _absent(list_measured: Callable[[ReportData], Collection[str | None]], words
 
 
 def curves(data: ReportData) -> Iterator[Score]:
-    return (replace(row, metric=quantity_name(row), condition=strategy_title(row)) for row in data.rows.where(**CURVES))
+    return (replace(row, metric=quantity_name(row), strategy=strategy_title(row)) for row in data.rows.where(**CURVES))
 
 
 def coincidences(data: ReportData) -> Iterator[Score]:
@@ -160,7 +160,7 @@ def coincidences(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=COINCIDENCE):
         what = "loss" if row.task == vocabulary.ALL else f"{row.task} of the benchmarks"
         models = f"{row.arm} – {row.against}" if row.arm else "all"
-        yield replace(row, task=f"Do the curves coincide? {what}", condition=strategy_title(row), arm=models)
+        yield replace(row, task=f"Do the curves coincide? {what}", strategy=strategy_title(row), arm=models)
 
 
 def curve_absences(data: ReportData) -> Iterator[str]:
@@ -181,8 +181,8 @@ def _curves(data: ReportData) -> Iterator[Part]:
         name="curves",
         derive=curves,
         series="arm",
-        x="amount",
-        each="condition",
+        x="percent",
+        each="strategy",
         words=str,
         choices={"Measure": "metric"},
         legend="Models",
@@ -196,21 +196,21 @@ def _curves(data: ReportData) -> Iterator[Part]:
     yield Pivot(
         name="half",
         title=f"At half of the depth: {first}",
-        rows={"strategy": "condition"},
+        rows={"strategy": "strategy"},
         across="arm",
-        derive=lambda data: (replace(row, condition=strategy_title(row)) for row in at_half(data)),
-        show=lambda row: f"{show.text(row)} at {row.amount:.0f} %",
+        derive=lambda data: (replace(row, strategy=strategy_title(row)) for row in at_half(data)),
+        show=lambda row: f"{show.text(row)} at {row.percent:.0f} %",
     )
     yield Pivot(
         name="same",
         derive=coincidences,
         split="task",
-        rows={"strategy": "condition", "models": "arm"},
+        rows={"strategy": "strategy", "models": "arm"},
         badges=SAME,
         columns=(
             Column("curves", text=lambda rows: rows[0].metric),
             Column("greatest difference", text=_where_paired(DIFFERENCE.text)),
-            Column("at", text=_where_paired(lambda row: f"{row.amount:.0f} %")),
+            Column("at", text=_where_paired(lambda row: f"{row.percent:.0f} %")),
         ),
     )
     yield _absent(lambda data: Rows(curves(data)).axis("arm"), "No curve was measured of {}.")
@@ -222,7 +222,7 @@ def _where_paired(text: Callable[[Score], str]) -> Callable[[Rows], str]:
 
 
 def layers(data: ReportData) -> Iterator[Score]:
-    return (replace(row, part=CHANGES[str(row.part)]) for row in data.rows.where(measure=LAYER))
+    return (replace(row, family=CHANGES[str(row.family)]) for row in data.rows.where(measure=LAYER))
 
 
 def similarities(data: ReportData) -> Iterator[Score]:
@@ -233,7 +233,7 @@ def similarities(data: ReportData) -> Iterator[Score]:
                 yield from (replace(row, arm=name, condition=words) for row in mirrored(rows))
                 zones = trained_zones(run)
                 for first, last in zones.ranges if zones else ():
-                    yield Score(ZONE, ZONE, 1.0, layer=first, other=last, arm=name, condition=words)
+                    yield Score(ZONE, ZONE, 1.0, state=first, to_state=last, arm=name, condition=words)
 
 
 def _similarity(data: ReportData) -> Iterator[Part]:
@@ -243,6 +243,8 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         each="arm",
         words=str,
         choices={"Similarity": "condition"},
+        x="state",
+        y="to_state",
         across="state",
         down="state",
         square=True,
@@ -290,9 +292,9 @@ COMPARISON = Kind(
                     name="layers",
                     derive=layers,
                     series="arm",
-                    x="amount",
+                    x="percent",
                     words=str,
-                    each="part",
+                    each="family",
                     choices={"Task": "task"},
                     apart=("task",),
                     legend="Models",
@@ -315,8 +317,8 @@ COMPARISON = Kind(
                 Pivot(
                     name="verdicts",
                     derive=verdicts,
-                    split="part",
-                    rows={"question": "condition"},
+                    split="paper",
+                    rows={"question": "claim"},
                     across="arm",
                     show=_verdict,
                     badges=VERDICTS,
@@ -340,7 +342,7 @@ COMPARISON = Kind(
             parts=(
                 Pivot(
                     where={"measure": MODEL},
-                    rows={"model": "arm", "run": "condition", "text": "part"},
+                    rows={"model": "arm", "run": "condition", "text": "kind"},
                     columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
                 ),
                 Says(differences, terminal=False, small=True),

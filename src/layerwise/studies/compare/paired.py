@@ -30,15 +30,15 @@ def named(rows: Rows) -> str:
 def findings(data: ReportData) -> Iterator[str]:
     """Whether a loss above the tolerated one is shown, what else is, what is left open, and what was left out."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
-    exceeded, unsettled = (losses.where(condition=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
+    exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
     if exceeded:
-        yield f"FAILS: shown to be worse by more than {exceeded[0].amount:g}: {named(exceeded)}."
+        yield f"FAILS: shown to be worse by more than {exceeded[0].margin:g}: {named(exceeded)}."
     elif losses:
-        yield f"Passes: nothing is shown to be worse by more than {losses[0].amount:g}."
-    counts = [f"{len(rows.where(condition=each))} {label(each)}" for each in vocab.PAIRED_DECISIONS]
+        yield f"Passes: nothing is shown to be worse by more than {losses[0].margin:g}."
+    counts = [f"{len(rows.where(verdict=each))} {label(each)}" for each in vocab.PAIRED_DECISIONS]
     yield f"Of {len(rows)} differences from {rows[0].against}: {listed(counts)} (±{data.manifest['margin']})."
     for decision in (vocab.WORSE, vocab.BETTER):
-        if own := rows.where(condition=decision):
+        if own := rows.where(verdict=decision):
             yield f"Shown to be {decision}: {named(own)}."
     if unsettled and not exceeded:
         yield f"That nothing is shown does not mean that nothing is worse. More is left open: {named(unsettled)}."
@@ -49,7 +49,7 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
     margin = float(str(data.manifest["margin"]))
 
     def needed(row: Score) -> str:
-        if row.condition != vocab.UNRESOLVED or row.mde is None:
+        if row.verdict != vocab.UNRESOLVED or row.mde is None:
             return ABSENT
         exact = data.rows.where(measure=vocab.NEEDED, task=row.task, metric=row.metric, arm=row.arm)
         if exact:
@@ -74,7 +74,7 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
         words=TASK,
         badges=BADGES,
         columns=(
-            Column("decision", show=lambda row: label(str(row.condition))),
+            Column("decision", show=lambda row: label(str(row.verdict))),
             Column("difference", show=CHANGE),
             Column("p", show=p_value),
             Column("p, corrected", show=adjusted_p),

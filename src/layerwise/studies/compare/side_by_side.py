@@ -65,7 +65,7 @@ def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
         columns: dict[str, Any] = {
             "arm": name,
             "condition": PurePath(folder).name,
-            "part": str(run.manifest.get("corpus") or ABSENT),
+            "kind": str(run.manifest.get("corpus") or ABSENT),
         }
         for metric, count in counts.items():
             if isinstance(count, int | float):

@@ -111,5 +111,5 @@ def compare(
     pages.write(Path(output), pages.render(data))
     reporter.result(summary(data))
     reporter.result(f"report: {output}")
-    is_worse = bool(data.rows.where(measure=vocab.TOLERANCE, condition=vocab.EXCEEDED))
+    is_worse = bool(data.rows.where(measure=vocab.TOLERANCE, verdict=vocab.EXCEEDED))
     return replace(result, exit_code=int(is_worse))

@@ -47,12 +47,12 @@ def layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
     rows = Rows(scores).where(task=vocab.ALL, layer=PRESENT, part=None, against=None, seed=None)
     proxies, noise = rows.where(measure=vocab.PROXIES), rows.where(measure=vocab.MANIPULATION, condition="noise")
     sources = {
-        "predictability": rows.where(measure=vocab.PREDICTABILITY, metric="heldout_rows_r2", other=None),
+        "predictability": rows.where(measure=vocab.PREDICTABILITY, metric="heldout_rows_r2"),
         vocab.SKIPPING: rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING),
         "recovery": _recovery_rows(rows),
-        "noise": noise.where(metric=vocab.DELTA_NLL, amount=0.5),
+        "noise": noise.where(metric=vocab.DELTA_NLL, strength=0.5),
         "block_influence": proxies.where(metric="block_influence"),
-        "angular": proxies.where(metric="angular_distance", amount=1.0),
+        "angular": proxies.where(metric="angular_distance", distance=1),
         "gate_sensitivity": proxies.where(metric="gate_sensitivity"),
         "gate_gradient": proxies.where(metric="gate_gradient"),
     }
@@ -62,7 +62,7 @@ def layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
 
 
 def _recovery_rows(rows: Rows) -> Rows:
-    areas = rows.where(measure=vocab.RECOVERY, metric="area", amount=None)
+    areas = rows.where(measure=vocab.RECOVERY, metric="area")
     for condition, arm in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model")):
         if own := areas.where(condition=condition, arm=arm):
             return own

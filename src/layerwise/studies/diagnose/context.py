@@ -15,7 +15,7 @@ from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack
 
 FINISHED = "part"
-"""The measure of rows that say that a part is complete; the condition is the part, the metric `DONE`."""
+"""The measure of rows that say that a part is complete; the section is the part, the metric `DONE`."""
 
 DONE = "done"
 
@@ -80,8 +80,8 @@ class PartContext(PartSettings):
 
     def finish(self) -> None:
         names = sorted(find_finished(self.run) | {self.part})
-        self.store(FINISHED, [Score(FINISHED, DONE, 1.0, condition=name) for name in names])
+        self.store(FINISHED, [Score(FINISHED, DONE, 1.0, section=name) for name in names])
 
 
 def find_finished(run: Run) -> set[str]:
-    return {str(row.condition) for row in run.store.scores(FINISHED, metric=DONE)}
+    return {str(row.section) for row in run.store.scores(FINISHED, metric=DONE)}

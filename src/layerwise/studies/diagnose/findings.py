@@ -94,7 +94,7 @@ def _describe_fit(rows: Rows, exact: int) -> str:
 
 def judge_weights_oscillate(data: ReportData) -> Finding | None:
     """Compare the correlation of successive weight differences with that of the same layers in random orders."""
-    rows = data.rows.where(measure=vocab.DELTAS, amount=1, part=None, against=None)
+    rows = data.rows.where(measure=vocab.DELTAS, distance=1, part=None, against=None)
     row = next((row for name in LAG_METRICS if (row := rows.one(metric=name)) is not None), None)
     if row is None:
         return None
@@ -127,8 +127,8 @@ def judge_errors_accumulate(data: ReportData) -> Finding | None:
     sets = data.rows.where(measure=vocab.CONTRAST, claim="error_accumulation", metric="share", condition="set")
     if not sets:
         return None
-    largest = max(sets, key=lambda row: row.amount or 0.0)
-    rows = read_contrasts(data, "error_accumulation", condition="set", amount=largest.amount)
+    largest = max(sets, key=lambda row: row.affected or 0)
+    rows = read_contrasts(data, "error_accumulation", condition="set", affected=largest.affected)
     if not {"joint", "singles", "layers"} <= set(rows):
         return None
     share = Estimate.read(largest)
@@ -166,7 +166,7 @@ def judge_core_layers(data: ReportData) -> Finding | None:
     """Compare the effect of skipping layers near the published core with twice that of the others."""
     own = data.rows.where(measure=vocab.CONTRAST, claim="core", layer=PRESENT)
     ranges = {
-        f"{row.layer}–{row.other}": (row, estimate)
+        f"{row.layer}–{row.to_layer}": (row, estimate)
         for row in own.where(metric="skip_excess")
         if (estimate := Estimate.read_bounded(row)) is not None
     }
@@ -174,7 +174,7 @@ def judge_core_layers(data: ReportData) -> Finding | None:
         return None
     damaged = []
     for layers, (row, _) in sorted(ranges.items()):
-        rows = own.where(layer=row.layer, other=row.other)
+        rows = own.where(layer=row.layer, to_layer=row.to_layer)
         average, random = (
             Estimate.read_bounded(rows.one(metric=metric)) for metric in ("average_excess", "average_over_random")
         )
@@ -360,7 +360,7 @@ def _of_treatment(rows: Rows, treatment: tuple[str, str]) -> Rows:
 
 def judge_only_scaling_survives(data: ReportData) -> Finding | None:
     """Compare each way to change weights with scaling, at equal relative size and at its largest size."""
-    rows = data.rows.where(measure=vocab.CONTRAST, claim="scaling", amount=None)
+    rows = data.rows.where(measure=vocab.CONTRAST, claim="scaling")
     equal, unequal = (
         {label(name): Estimate.read(row) for name, row in sorted(rows.where(metric=size).along("condition").items())}
         for size in ("equal", "unequal")
@@ -404,7 +404,7 @@ def judge_only_scaling_survives(data: ReportData) -> Finding | None:
 
 
 def _describe_joint_scaling(data: ReportData) -> str:
-    scaled = read_contrasts(data, "joint_manipulation", condition="scale", amount=0.1)
+    scaled = read_contrasts(data, "joint_manipulation", condition="scale", strength=0.1)
     layers = read_contrasts(data, "joint_manipulation").get("layers")
     if "joint" not in scaled or layers is None:
         return ""

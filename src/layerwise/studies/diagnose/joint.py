@@ -168,7 +168,7 @@ def joint_manipulation(effects: ArmEffects, ranking: Mapping[int, float], layers
     for number, (name, size) in enumerate(joint):
         start = len(joint) + number * len(layers)
         drawn = effects.resampled(part, [number, *range(start, start + len(layers))])
-        rows += drawn.rows(JOINT, ADDITIVITY, condition=name, amount=size)
+        rows += drawn.rows(JOINT, ADDITIVITY, condition=name, strength=size)
     rows.append(Score(CONTRAST, "layers", float(len(layers)), claim=JOINT))
     return rows + [Score(CONTRAST, "member", ranking[layer], claim=JOINT, layer=layer) for layer in layers]
 

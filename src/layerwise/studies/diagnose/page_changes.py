@@ -29,11 +29,12 @@ RECOVERED = {
 }
 """What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
+CENSORED = "censored"
 SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
 
 
 def treated(data: ReportData) -> Iterator[Score]:
-    """The rows of a recovery with the damage in words, the published damage first; `amount` is 1 where it is cut."""
+    """The rows of a recovery with the damage in words, the published first; cut ones are of the kind `CENSORED`."""
     rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
     order = list(DAMAGES)
     known = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
@@ -43,7 +44,7 @@ def treated(data: ReportData) -> Iterator[Score]:
         for row in own:
             cut = RECOVERED[row.metric][2] if row.metric in RECOVERED else ""
             share = own.value(metric=cut, layer=row.layer, against=None) if cut and row.layer is not None else None
-            yield replace(row, condition=words, arm=None, amount=1.0 if share else 0.0)
+            yield replace(row, condition=words, arm=None, kind=CENSORED if share else None)
 
 
 def beside_skipping(data: ReportData) -> Iterator[Score]:
@@ -86,7 +87,7 @@ RECOVERY_SECTION = Section(
                         choices={"Damage": "condition"},
                         nulls=null_name,
                         show=show,
-                        hollow=lambda row: row.amount == 1.0,
+                        hollow=lambda row: row.kind == CENSORED,
                         height=330,
                     )
                     for metric, (title, show, _) in RECOVERED.items()
@@ -101,7 +102,7 @@ RECOVERY_SECTION = Section(
                     show_across=SKIPPED,
                     show=Show(axis="area, nat-steps"),
                     numbered=True,
-                    hollow=lambda row: row.amount == 1.0,
+                    hollow=lambda row: row.kind == CENSORED,
                     height=330,
                 ),
             )
@@ -129,16 +130,16 @@ def typical(data: ReportData) -> Iterator[Score]:
 
 
 def _medians(rows: Rows) -> Iterator[Score]:
-    for size, own in rows.by("amount").items():
+    for size, own in rows.by("strength").items():
         values = sorted(row.value for row in own)
         quarter = len(values) // 4
         bounds = (values[quarter], values[-1 - quarter]) if len(values) > 3 else (None, None)
         name = next(iter(own)).condition
-        yield Score(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
+        yield Score(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, strength=size)
 
 
 def _middle_nulls(rows: Rows) -> Iterator[Score]:
-    for own in rows.where(against=vocab.NO_EFFECT).by("amount").values():
+    for own in rows.where(against=vocab.NO_EFFECT).by("strength").values():
         yield sorted(own, key=lambda row: row.high or 0.0)[len(own) // 2]
 
 
@@ -160,7 +161,7 @@ def manipulations(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="manipulation",
         derive=typical,
-        x="amount",
+        x="strength",
         series="condition",
         nulls=null_name,
         show=DIFFERENCE,
@@ -175,7 +176,7 @@ def manipulations(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="gate",
         derive=gated,
-        x="amount",
+        x="strength",
         series="part",
         words=str,
         nulls=null_name,
@@ -189,7 +190,9 @@ def manipulations(data: ReportData) -> Iterator[Part]:
     )
     yield Says(_members, terminal=False)
     yield replace(
-        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True
+        joint_costs("joint_manipulation", {"strategy": "condition", "size": "strength"}, written),
+        title="Layers moved together",
+        folded=True,
     )
 
 
@@ -212,7 +215,7 @@ PROXIES_SECTION = Section(
             (
                 Heat(
                     name="proxies-angular",
-                    y="amount",
+                    y="distance",
                     where={"measure": vocab.PROXIES, "metric": "angular_distance"},
                     across="first layer",
                     down="number of layers",

@@ -45,7 +45,7 @@ class LayerMetric:
     show: Show = field(default=NUMBER)
 
     def rows(self, data: ReportData, against: str | None = None) -> Rows:
-        fixed = {"task": vocab.ALL, "layer": PRESENT, "part": None, "other": None, "against": against, **self.where}
+        fixed = {"task": vocab.ALL, "layer": PRESENT, "part": None, "against": against, **self.where}
         return data.rows.where(**fixed)
 
 
@@ -54,13 +54,13 @@ def _proxy(head: str, metric: str, null: str, **columns: Any) -> LayerMetric:
 
 
 _SKIPPED = {"measure": vocab.ABLATION, "metric": vocab.SKIPPING}
-_NOISE = {"measure": vocab.MANIPULATION, "metric": vocab.DELTA_NLL, "condition": "noise", "amount": 0.5}
+_NOISE = {"measure": vocab.MANIPULATION, "metric": vocab.DELTA_NLL, "condition": "noise", "strength": 0.5}
 _RECOVERY = {"measure": vocab.RECOVERY, "metric": "area", "condition": "equal_damage", "arm": "layer", "seed": None}
 METRICS = (
     LayerMetric("attention", {**_SKIPPED, "part": "attn"}, vocab.NO_EFFECT, show=SIGNED),
     LayerMetric("MLP", {**_SKIPPED, "part": "mlp"}, vocab.NO_EFFECT, show=SIGNED),
     _proxy("Block Influence", "block_influence", vocab.RANDOM_TWIN),
-    _proxy("angular distance", "angular_distance", vocab.RANDOM_TWIN, amount=1.0),
+    _proxy("angular distance", "angular_distance", vocab.RANDOM_TWIN, distance=1),
     _proxy("gate gradient", "gate_gradient", vocab.NO_EFFECT),
     _proxy("gate sensitivity", "gate_sensitivity", vocab.RANDOM_TWIN),
     LayerMetric("noise of half the norm", _NOISE, vocab.NO_EFFECT, SIGNED),

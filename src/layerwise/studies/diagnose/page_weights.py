@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
@@ -43,7 +43,7 @@ def of_types(measure: str, *metrics: str) -> Derive:
 
 
 def _at_lag_one(data: ReportData) -> list[Score]:
-    rows = Rows(of_types(vocab.DELTAS, "correlation")(data)).where(amount=1)
+    rows = Rows(of_types(vocab.DELTAS, "correlation")(data)).where(distance=1)
     return [*rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_TWIN)), *rows.where(against=None)]
 
 
@@ -77,13 +77,15 @@ def _share(rows: Rows) -> str:
     return SIGNED.text(rows.one(metric="share") if damaged else None)
 
 
-def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str] = str) -> Pivot:
+def joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], str]) -> Pivot:
+    """Compare changes of several layers together with the same changes one by one; `rows` ends with their size."""
+    *_, size = rows.values()
     return Pivot(
-        rows={what: "condition", size: "amount"},
+        rows=rows,
         words=words,
         order=lambda line: (line[0] or "", line[1] or 0.0),
         terminal=False,
-        where={"measure": vocab.CONTRAST, "claim": claim, "amount": PRESENT},
+        where={"measure": vocab.CONTRAST, "claim": claim, size: PRESENT},
         columns=(
             Column("together (nats)", "joint", SIGNED),
             Column("one by one, added up", "singles", SIGNED),
@@ -109,7 +111,7 @@ DELTAS_SECTION = Section(
             choices={"Tensor type": "part"},
             words=str,
             nulls=null_name,
-            x="amount",
+            x="distance",
             across="lag",
             at="lag {}",
             show=Show(axis="correlation", reference=INDEPENDENT),
@@ -145,7 +147,7 @@ PREDICTION_SECTION = Section(
                     name="predictability-sets",
                     show=DIFFERENCE,
                     where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"},
-                    x="amount",
+                    x="affected",
                     nulls=null_name,
                     across="layers predicted jointly",
                     at="{} layers predicted",
@@ -155,7 +157,7 @@ PREDICTION_SECTION = Section(
             )
         ),
         replace(
-            joint_costs("error_accumulation", "predicted layers", "how many", written),
+            joint_costs("error_accumulation", {"predicted layers": "condition", "how many": "affected"}, written),
             folded=True,
             note="joint",
             title="Many predicted layers together",

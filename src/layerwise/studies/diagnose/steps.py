@@ -208,7 +208,7 @@ class PartTask(Task[None]):
         for text in notes:
             context.reporter.log(f"{self.part}: {text}")
         _compare_metrics(context)
-        context.store_time(Score(TIMES, "seconds", time.perf_counter() - start, condition=self.part))
+        context.store_time(Score(TIMES, "seconds", time.perf_counter() - start, section=self.part))
         context.finish()
 
 

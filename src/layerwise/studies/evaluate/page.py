@@ -174,7 +174,7 @@ def curves(data: ReportData, suite: str) -> Iterator[Score]:
     for own in Taught.every(data):
         for view in own.views if own.suite == suite else ():
             known = {"as trained": own.levels(view)[0], CHANCE: own.levels(view)[1]}
-            for rows in own.curves(view).by("part").values():
+            for rows in own.curves(view).by("family").values():
                 drawn = Rows(replace(row, arm=own.arm, task=heading(view)) for row in rows)
                 yield from drawn
                 yield from levels(drawn, {name: level for name, level in known.items() if level is not None})
@@ -187,17 +187,17 @@ def _curve_mark(data: ReportData, suite: str) -> Lines:
         name=f"{PLANS}-{suite}",
         title=f"{TASKS[suite]} by the number of layers affected",
         derive=partial(curves, suite=suite),
-        x="amount",
+        x="affected",
         across="layers affected",
         at="{}",
         nulls=str,
-        series="condition",
+        series="strategy",
         slots=lambda names: {name: colours.get(name, 0) for name in names},
         faint="seed",
         words=lambda name: label(str(name)),
         show=SCORE,
         legend="Strategies",
-        choices={"Arm": "arm", "Family": "part", "Score": "task"},
+        choices={"Arm": "arm", "Family": "family", "Score": "task"},
         height=460,
         note="curves",
     )
@@ -213,9 +213,9 @@ def plan_table(data: ReportData, suite: str, arm: str) -> Table:
         if record.family == GIVEN:
             body.append((record.plan, ABSENT, "1", *(_text(own.score(record.plan, view)) for view in shown)))
     columns = [own.curves(view) for view in shown]
-    lines = dict.fromkeys((row.part, row.condition, row.amount) for rows in columns for row in rows)
+    lines = dict.fromkeys((row.family, row.strategy, row.affected) for rows in columns for row in rows)
     for family, strategy, affected in lines:
-        cells = [rows.where(part=family, condition=strategy, amount=affected) for rows in columns]
+        cells = [rows.where(family=family, strategy=strategy, affected=affected) for rows in columns]
         plans = max(len(cell.axis("plan")) for cell in cells)
         means = (_text(cell.one(seed=None)) for cell in cells)
         body.append((label(str(strategy)), f"{affected:g}", str(plans), *means))
@@ -229,12 +229,12 @@ def _text(row: Score | None) -> str:
 def _ranked(own: Taught, family: str, depth: int) -> tuple[View, list[Score]] | None:
     wanted: tuple[View, ...] = ((ALL, "mean", NORMALISED), (ALL, "mean", None), *own.columns)
     view = next((each for each in wanted if own.has(each)), None)
-    rows = own.curves(view).where(part=family) if view is not None else Rows()
-    if view is None or len(rows.axis("condition")) < 2:
+    rows = own.curves(view).where(family=family) if view is not None else Rows()
+    if view is None or len(rows.axis("strategy")) < 2:
         return None
-    measured = {(row.condition, row.amount) for row in rows}
+    measured = {(row.strategy, row.affected) for row in rows}
     records = (each for each in own.plans if each.family == family and (each.strategy, each.affected) in measured)
-    at = Rows(distinct(rows.where(amount=half_depth(records, depth)))).where(seed=None)
+    at = Rows(distinct(rows.where(affected=half_depth(records, depth)))).where(seed=None)
     return (view, sorted(at, key=lambda row: -row.value)) if len(at) > 1 else None
 
 
@@ -252,10 +252,10 @@ def _is_apart(ranked: list[Score]) -> bool | None:
 
 def plan_findings(data: ReportData) -> Iterator[Finding]:
     for own, _, view, ranked in _at_half(data):
-        first, last = (label(str(row.condition)) for row in (ranked[0], ranked[-1]))
-        known, affected = _is_apart(ranked), f"{ranked[0].amount:g} of {data.depth} layers affected"
+        first, last = (label(str(row.strategy)) for row in (ranked[0], ranked[-1]))
+        known, affected = _is_apart(ranked), f"{ranked[0].affected} of {data.depth} layers affected"
         verdict = {True: f"{first} leaves more than {last}: ", False: "Inconclusive: ", None: ""}[known]
-        scores = ", ".join(f"{label(str(row.condition))} {NUMBER.text(row)}" for row in ranked)
+        scores = ", ".join(f"{label(str(row.strategy))} {NUMBER.text(row)}" for row in ranked)
         question = f"What is left of {heading(view)} of {own.arm} fine-tuned with {affected}?"
         yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settle(known))
 
@@ -264,8 +264,8 @@ def _strongest_plan(data: ReportData) -> Iterator[str]:
     for own, family, view, ranked in _at_half(data):
         if _is_apart(ranked):
             most = ranked[0]
-            plans = own.curves(view).where(part=family, condition=most.condition, amount=most.amount).axis("plan")
-            yield f"The plan that leaves most of {own.arm}, {most.amount:g} layers affected: {plans[0]}"
+            plans = own.curves(view).where(family=family, strategy=most.strategy, affected=most.affected).axis("plan")
+            yield f"The plan that leaves most of {own.arm}, {most.affected} layers affected: {plans[0]}"
 
 
 def _plan_parts(data: ReportData) -> Iterator[Part]:

@@ -78,7 +78,7 @@ def arms(data: ReportData) -> dict[str, str]:
 
 
 def front(data: ReportData, unit: str) -> tuple[str, ...]:
-    run = data.rows.where(measure=vocab.SEARCH, condition=unit)
+    run = data.rows.where(measure=vocab.SEARCH, unit=unit)
     prices = run.where(metric=vocab.PRICE).along("plan")
     plans = (plan for plan in run.where(metric=vocab.FRONT).axis("plan") if plan in prices)
     return tuple(sorted(plans, key=lambda plan: prices[plan].value))
@@ -92,19 +92,19 @@ def drawn(data: ReportData) -> Iterator[Score]:
     searched = losses.where(task=vocab.SEARCH).along("plan")
     fresh = losses.where(task=vocab.REPORT).along("plan")
     for unit in _units(data):
-        prices = run.where(metric=vocab.PRICE, condition=unit).along("plan")
+        prices = run.where(metric=vocab.PRICE, unit=unit).along("plan")
         one = {name: (plan,) for name, plan in (*arms(data).items(), (vocab.CHOSEN, str(best.plan)))}
         for name, plans in {"searched": tuple(searched), vocab.FRONT: front(data, unit), **one}.items():
             for plan in (plan for plan in plans if plan in prices):
                 # The original model has no row: losses are differences to it.
                 trained = Score(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
                 loss = (searched if name == "searched" else fresh).get(plan, trained)
-                yield from (replace(row, arm=name, condition=unit) for row in (prices[plan], loss))
+                yield from (replace(row, arm=name, unit=unit) for row in (prices[plan], loss))
 
 
 def on_front(data: ReportData) -> Rows:
     best = chosen(data)
-    unit = best.condition if best is not None and best.condition in _units(data) else "layers"
+    unit = best.unit if best is not None and best.unit in _units(data) else "layers"
     run = data.rows.where(measure=vocab.SEARCH)
     plans = dict.fromkeys([*([] if best is None else [str(best.plan)]), *front(data, str(unit))])
     return Rows(row for plan in plans for row in run.where(plan=plan))
@@ -131,7 +131,7 @@ def allocated(data: ReportData) -> Rows:
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.BITS)
     arms = {name: rows.where(arm=name) for name in (vocab.CHOSEN, *ARMS)}
     means = {name: mean(row.value for row in own) for name, own in arms.items() if own}
-    return Rows(replace(row, amount=row.value, value=row.value - means[name]) for name in means for row in arms[name])
+    return Rows(replace(row, cost=row.value, value=row.value - means[name]) for name in means for row in arms[name])
 
 
 def findings(data: ReportData) -> Iterator[str]:
@@ -140,7 +140,7 @@ def findings(data: ReportData) -> Iterator[str]:
         return
     run = data.rows.where(measure=vocab.SEARCH)
     own = run.where(plan=best.plan)
-    prices = own.where(metric=vocab.PRICE).along("condition")
+    prices = own.where(metric=vocab.PRICE).along("unit")
     units = (unit for unit in _units(data) if unit in prices)
     listed = ", ".join(PRICES[unit].text(prices[unit]) + " layers" * (unit == "layers") for unit in units)
     chose = "no plan, since none was better than the original model: " if _is_trained(data) else ""
@@ -206,9 +206,9 @@ def _answer(data: ReportData) -> str:
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
-    present = data.rows.where(measure=vocab.SEARCH, metric=vocab.PRICE).axis("condition")
+    present = data.rows.where(measure=vocab.SEARCH, metric=vocab.PRICE).axis("unit")
     best = chosen(data)
-    limited = None if best is None else best.condition
+    limited = None if best is None else best.unit
     return tuple(unit for unit in sorted(UNITS, key=lambda unit: unit != limited) if unit in present)
 
 
@@ -292,7 +292,7 @@ SEARCH_KIND = Kind(
                     series="arm",
                     across={"metric": vocab.PRICE},
                     upwards={"metric": vocab.DELTA},
-                    choices={"Price": "condition"},
+                    choices={"Price": "unit"},
                     at="{}",
                     slots=SLOTS,
                     styles=STYLES,
@@ -313,7 +313,7 @@ SEARCH_KIND = Kind(
                     derive=on_front,
                     rows={"plan": "plan"},
                     columns=(
-                        *(Column(unit, vocab.PRICE, show, {"condition": unit}) for unit, show in PRICES.items()),
+                        *(Column(unit, vocab.PRICE, show, {"unit": unit}) for unit, show in PRICES.items()),
                         Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
                         *(Column(name, vocab.DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
                         Column("95 % prediction interval", vocab.AGAIN, DIFFERENCE.interval, {"task": vocab.REPORT}),
@@ -354,7 +354,7 @@ SEARCH_KIND = Kind(
                     diverging=True,
                     numbers=True,
                     cell_words=named({**ARMS, vocab.CHOSEN: "chosen"}),
-                    number=lambda row: f"{row.amount:.2g}",
+                    number=lambda row: f"{row.cost:.2g}",
                     show=Show(decimals=1, signed=True),
                     text=lambda row: row.condition or "as it is",
                 ),

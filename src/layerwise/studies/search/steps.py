@@ -370,10 +370,10 @@ def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, chosen: Pla
             vocab.CHOSEN,
             1.0,
             plan=str(chosen),
-            condition=settings.budget.unit,
+            unit=settings.budget.unit,
             against=str(settings.budget),
         ),
-        *(Score(vocab.SEARCH, vocab.FRONT, 1.0, plan=str(plan), condition=unit) for unit, plan in members),
+        *(Score(vocab.SEARCH, vocab.FRONT, 1.0, plan=str(plan), unit=unit) for unit, plan in members),
         *(Score(vocab.SEARCH, vocab.ARM, 1.0, plan=str(plan), arm=name) for name, plan in outcome.arms.items()),
         *(Score(vocab.SEARCH, vocab.ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
     ]
@@ -390,7 +390,7 @@ def keep_costs(outcome: SearchOutcome) -> CallUnit:
     return CallUnit(
         "run",
         lambda: cost_rows(outcome.searched.spent, outcome.seconds) if outcome.is_new else [],
-        own=lambda row: row.part == "search",
+        own=lambda row: row.section == "search",
     )
 
 
@@ -493,7 +493,7 @@ def search_rows(prepared: PreparedSearch, outcome: SearchOutcome) -> list[Score]
                 Score(vocab.SEARCH, vocab.DELTA, losses[plan] - losses[whole], task=vocab.SEARCH, plan=str(plan))
             )
         own = {unit: outcome.prices.of_plan(plan, unit) for unit in units}
-        rows += [Score(vocab.SEARCH, vocab.PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
+        rows += [Score(vocab.SEARCH, vocab.PRICE, price, plan=str(plan), unit=unit) for unit, price in own.items()]
     return rows
 
 
@@ -518,7 +518,7 @@ def allocation_rows(stack: Stack, prices: PlanPrices, plans: Mapping[str, Plan])
 def round_rows(steps: Sequence[SearchStep]) -> list[Score]:
     best = ((number, step.kind, step.round.best, step.round.losses) for number, step in enumerate(steps, start=1))
     return [
-        Score(vocab.SEARCH_ROUND, "nll", losses[plan], plan=str(plan), condition=kind, amount=number)
+        Score(vocab.SEARCH_ROUND, "nll", losses[plan], plan=str(plan), condition=kind, round=number)
         for number, kind, plan, losses in best
     ]
 
@@ -564,7 +564,7 @@ def cost_rows(spent: Spent, seconds: float) -> list[Score]:
     }
     if spent.layer_tokens:
         figures["seconds_in_layers_and_heads"] = spent.layer_seconds + spent.head_seconds
-    return [Score("run", name, value, part="search") for name, value in figures.items()]
+    return [Score("run", name, value, section="search") for name, value in figures.items()]
 
 
 def cost_sentence(spent: Spent, seconds: float) -> str:

@@ -264,7 +264,7 @@ def _average_draws(scores: StrategyScores) -> Iterator[Score]:
     for strategy, size in (curve for curve, draws in scores.draws.items() if draws > 1):
         for (task, metric), middle in middles.items():
             statistic = partial(left, strategy=strategy, size=size, middle=middle)
-            columns: dict[str, Any] = {"task": task, "part": FAMILY, "condition": strategy, "amount": float(size)}
+            columns: dict[str, Any] = {"task": task, "family": FAMILY, "strategy": strategy, "affected": size}
             row = scores.row(BENCHMARK_STRATEGIES, metric, statistic, **columns)
             yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
 
@@ -291,17 +291,17 @@ def _compare_falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
     for strategy in measured:
         for task, at in tasks.items():
-            yield scores.row(FALL, SLOPE, partial(mean, strategy=strategy, at=at), task=task, condition=strategy)
+            yield scores.row(FALL, SLOPE, partial(mean, strategy=strategy, at=at), task=task, strategy=strategy)
     if len(scores.names) > 1 and PARALLEL in measured:
         level = _correct(len(scores.names) * len(measured))
         for number, name in enumerate(scores.names):
             statistic = partial(faster, at=number)
-            yield scores.row(FRAGILE, LOG_RATIO, statistic, task=name, level=level, condition=PARALLEL)
+            yield scores.row(FRAGILE, LOG_RATIO, statistic, task=name, level=level, strategy=PARALLEL)
     shared = scores.windows(*PAINTERS_RANKING)
     for milder in MILDEST if len(shared) >= MIN_WINDOWS else ():
         for harsher in STEEPER:
             statistic, level = partial(steeper, harsher=harsher, milder=milder), _correct(len(MILDEST) * len(STEEPER))
-            yield scores.row(SHALLOWEST, RELATIVE, statistic, level=level, condition=harsher, against=milder)
+            yield scores.row(SHALLOWEST, RELATIVE, statistic, level=level, strategy=harsher, against=milder)
 
 
 def _compare_orders(scores: StrategyScores) -> Iterator[Score]:

@@ -150,7 +150,7 @@ def _compared(data: ReportData, metric: str, **columns: Any) -> Rows:
     window = half_window(data.swept, data.depth)
     if window is None:
         return Rows()
-    of = {"part": window.family, "amount": float(window.affected), **columns}
+    of = {"family": window.family, "affected": window.affected, **columns}
     return data.rows.where(measure=CONTRAST, claim=STRATEGIES, metric=metric, **of)
 
 
@@ -159,14 +159,14 @@ def _ranking(data: ReportData, rows: Rows) -> Finding | None:
     if len(order) < 2:
         return None
     steps = [
-        _compared(data, STEP, task=data.tasks[0], condition=harsher.condition).one(against=milder.condition)
+        _compared(data, STEP, task=data.tasks[0], strategy=harsher.strategy).one(against=milder.strategy)
         for milder, harsher in pairwise(order)
     ]
     apart = [step is not None and excludes_zero(step) for step in steps]
-    least, *others = (label(str(row.condition)) for row in order)
+    least, *others = (label(str(row.strategy)) for row in order)
     chain = least + "".join(f" {'<' if clear else '≈'} {name}" for clear, name in zip(apart, others, strict=True))
     answer = (
-        f"With {order[0].amount:g} of {data.depth} layers affected, {least} costs least, {SIGNED.text(order[0])} nats"
+        f"With {order[0].affected} of {data.depth} layers affected, {least} costs least, {SIGNED.text(order[0])} nats"
         f" per token, and {others[-1]} most, {SIGNED.text(order[-1])}. In order of harm: {chain}. {sum(apart)} of"
         f" {counted(len(steps), 'step')} are distinguished (<, corrected for {len(steps)} comparisons); where they are"
         " not (≈), the order is inconclusive."

@@ -68,7 +68,7 @@ def _average(
         strategies = Strategies.of(own, drawn, baseline, seed=seed)
         for curve, windows in strategies.rows.items():
             for size in windows:
-                columns = {"task": task, "part": curve[0], "condition": curve[1], "amount": float(size)}
+                columns = {"task": task, "family": curve[0], "strategy": curve[1], "affected": size}
                 row = strategies.row(STRATEGIES, metric, mean_cost(curve, [size]), **columns)
                 # Shares that are equal in every unit have no interval, rather than one of no width.
                 yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
@@ -89,5 +89,5 @@ def _compare(task: str, strategies: Strategies) -> Iterator[Score]:
         def step(costs: Costs, first: Statistic = first, second: Statistic = second) -> Numbers:
             return np.asarray(first(costs) - second(costs))
 
-        columns = {"part": harsher[0], "condition": harsher[1], "amount": float(size), "against": milder[1]}
+        columns = {"family": harsher[0], "strategy": harsher[1], "affected": size, "against": milder[1]}
         yield strategies.row(STRATEGIES, STEP, step, level=1 - ALPHA / len(steps), task=task, **columns)

@@ -55,10 +55,10 @@ MOST_CURVES, SMALLEST_MAP = 8, 12
 BRIEF = 40  # characters of an answer that needs its question
 TASK = {"Task": "task"}
 SIZED: dict[str, Any] = {
-    "x": "amount",
+    "x": "affected",
     "across": "layers affected",
     "at": "{}",
-    "series": "condition",
+    "series": "strategy",
     "faint": "seed",
     "nulls": str,
 }
@@ -96,10 +96,10 @@ def _headline(data: ReportData) -> Iterator[Part]:
         shown.append(
             Dots(
                 name="ranking",
-                title=f"{half.amount:g} of {data.depth} layers affected",
+                title=f"{half.affected} of {data.depth} layers affected",
                 derive=swept.ranking,
-                y="condition",
-                series="condition",
+                y="strategy",
+                series="strategy",
                 slots=_slots(data),
                 choices=TASK,
                 words=label,
@@ -128,8 +128,8 @@ def _curves(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="curves",
         derive=swept.degradation,
-        where={"part": drawn},
-        choices={"Family": "part", "Measure": "measure", **TASK},
+        where={"family": drawn},
+        choices={"Family": "family", "Measure": "measure", **TASK},
         height=460,
         by_choice={**quantities, **{family: {"across": across} for family, across in SIZES.items()}},
         legend="Strategies",
@@ -141,10 +141,10 @@ def _curves(data: ReportData) -> Iterator[Part]:
     yield Heat(
         name="family",
         derive=curves,
-        where={"part": rich, "seed": None},
-        each="part",
-        x="amount",
-        y="condition",
+        where={"family": rich, "seed": None},
+        each="family",
+        x="affected",
+        y="strategy",
         across="layers affected",
         cell_words=lambda value: label(named({})(value)),
         **EFFECT,
@@ -153,7 +153,7 @@ def _curves(data: ReportData) -> Iterator[Part]:
 
 def _layers(data: ReportData) -> Iterator[Part]:
     windows = {
-        done: len({row.plan for row in own if row.layer != row.other})
+        done: len({row.plan for row in own if row.layer != row.to_layer})
         for done, own in changed(data).by("condition").items()
         if done != SWAPPED
     }
@@ -222,6 +222,8 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         name="map",
         derive=swept.alike,
         each="metric",
+        x="state",
+        y="to_state",
         across="state",
         down="state",
         height=330,
@@ -271,7 +273,7 @@ def _picture(data: ReportData, plan: str) -> Markup:
 
 def _draw_examples(data: ReportData) -> Markup:
     rows = swept.ranked(at_half(data), next(iter(data.tasks), None))
-    plans = {row.condition: at_half(data).where(condition=row.condition).axis("plan")[0] for row in rows}
+    plans = {row.strategy: at_half(data).where(strategy=row.strategy).axis("plan")[0] for row in rows}
     wirings = {
         label(str(strategy)): wiring(plan, data.depth)
         for strategy, text in plans.items()
@@ -326,7 +328,7 @@ def _has_effects(data: ReportData) -> bool:
     return any(data.effect(plan, task) for plan in data.records for task in data.tasks)
 
 
-LOOPS: dict[str, Any] = {"x": "amount", "across": "layers in parallel", "each": "part"}
+LOOPS: dict[str, Any] = {"x": "affected", "across": "layers in parallel", "each": "family"}
 SWEEP = Kind(
     name="sweep",
     rank=0,
@@ -357,7 +359,7 @@ SWEEP = Kind(
                             name="loops",
                             title=PARALLEL[vocab.LOOPED],
                             derive=numbered,
-                            y="other",
+                            y="strength",
                             down="loops, or gain",
                             upwards=True,
                             cell_words=named({}),
@@ -390,12 +392,12 @@ SWEEP = Kind(
                     name="cost",
                     derive=swept.priced,
                     point="plan",
-                    series="condition",
+                    series="strategy",
                     across={"metric": "price"},
                     upwards={"metric": vocab.DELTA},
                     show=DIFFERENCE,
                     at="{}",
-                    choices={"Price": "part", **TASK},
+                    choices={"Price": "unit", **TASK},
                     slots=_slots(data, **{swept.LEAST: 5}),
                     legend="Strategies",
                     words=lambda name: label(str(name)),
@@ -420,6 +422,8 @@ SWEEP = Kind(
                     derive=swept.states,
                     where={"metric": ("cosine", "zone")},
                     each="condition",
+                    x="state",
+                    y="to_state",
                     across="state",
                     down="state",
                     framed="zone",
@@ -435,6 +439,7 @@ SWEEP = Kind(
                     where={"metric": "variance"},
                     series="condition",
                     words=str,
+                    x="state",
                     across="hidden state",
                     at="state {}",
                     show=Show(axis="variance"),
@@ -453,7 +458,7 @@ SWEEP = Kind(
                     name="table",
                     derive=swept.task_rows,
                     rows={"task": "task"},
-                    across="condition",
+                    across="strategy",
                     show=SIGNED,
                     columns=(
                         Column("documents", "documents", COUNT),

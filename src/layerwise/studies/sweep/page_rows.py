@@ -24,7 +24,7 @@ FITTED = "line through the best"
 
 
 def numbered(data: ReportData) -> Iterator[Score]:
-    """Return the effect of each window of `amount` layers with `other` loops, or that gain, per task; family `part`."""
+    """Return the effect of each window of layers with its loops, or its gain, as `strength`, per task."""
     for record in data.swept:
         number = record.strategy.partition("=")[2]
         if record.family not in BEST or not number.isdecimal():
@@ -32,7 +32,7 @@ def numbered(data: ReportData) -> Iterator[Score]:
         for task in data.tasks:
             score = data.effect(record.plan, task)
             if score is not None and math.isfinite(score.value):
-                yield replace(score, part=record.family, amount=float(record.affected), other=int(number))
+                yield replace(score, family=record.family, affected=record.affected, strength=int(number))
 
 
 def best(data: ReportData) -> Iterator[Score]:
@@ -40,27 +40,27 @@ def best(data: ReportData) -> Iterator[Score]:
 
     Intervals, and the line, are those of the contrasts on the whole text.
     """
-    for family, of in Rows(numbered(data)).by("part").items():
+    for family, of in Rows(numbered(data)).by("family").items():
         for task, rows in of.by("task").items():
             whole = task == data.tasks[0]
             bounds = by_window(data, BEST[family]) if whole else {}
-            widths = {width: own for width, own in rows.by("amount").items() if len(own.axis("other")) > 1}
+            widths = {width: own for width, own in rows.by("affected").items() if len(own.axis("strength")) > 1}
             for width, own in widths.items():
-                least = min(own, key=lambda row: (row.value, row.other))
-                known, of_one = bounds.get(width), {"task": task, "part": family, "amount": width}
+                least = min(own, key=lambda row: (row.value, row.strength))
+                known, of_one = bounds.get(width), {"task": task, "family": family, "affected": width}
                 low, high = (known.low, known.high) if known else (None, None)
-                yield Score(CONTRAST, "best", float(least.other or 0), low, high, **of_one)
+                yield Score(CONTRAST, "best", least.strength or 0.0, low, high, **of_one)
                 if whole and family == LOOPED and (fitted := line(data)) is not None:
                     yield Score(CONTRAST, "best", fitted[0] + fitted[1] * width, **of_one, against=FITTED)
 
 
 def by_window(data: ReportData, metric: str) -> dict[float, Score]:
-    rows = data.rows.where(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, amount=PRESENT)
-    return dict(sorted(rows.along("amount").items()))
+    rows = data.rows.where(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, affected=PRESENT)
+    return dict(sorted(rows.along("affected").items()))
 
 
 def over_windows(data: ReportData, metric: str) -> Score | None:
-    return data.rows.one(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, task=ALL, amount=None)
+    return data.rows.one(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, task=ALL, affected=None)
 
 
 def line(data: ReportData) -> tuple[float, float] | None:
@@ -100,11 +100,11 @@ def degradation(data: ReportData) -> Iterator[Score]:
     for metric in CURVED:
         rows = Rows(replace(row, measure=metric) for row in curves(data, metric))
         yield from rows
-        for own in (of for by_task in rows.by("task").values() for of in by_task.by("part").values()):
+        for own in (of for by_task in rows.by("task").values() for of in by_task.by("family").values()):
             whole = data.effect(trained(data), own[0].task, metric)
             if metric != vocab.DELTA and whole is not None:
                 yield from levels(own, {TRAINED: whole.value})
-            for size in own.where(seed=None).by("amount").values() if metric == vocab.DELTA else ():
+            for size in own.where(seed=None).by("affected").values() if metric == vocab.DELTA else ():
                 edge = median(known) if (known := [row.mde for row in size if row.mde is not None]) else None
                 yield from levels(size, {UNSEEN: (-edge, edge)} if edge is not None else {})
 
@@ -112,7 +112,7 @@ def degradation(data: ReportData) -> Iterator[Score]:
 def priced(data: ReportData) -> Iterator[Score]:
     for task in data.tasks:
         effects = [
-            replace(score, plan=plan, condition=record.strategy)
+            replace(score, plan=plan, strategy=record.strategy)
             for plan, record in data.records.items()
             if (score := data.effect(plan, task)) is not None
         ]
@@ -121,10 +121,10 @@ def priced(data: ReportData) -> Iterator[Score]:
             front: list[Score] = []
             for row in sorted(effects, key=lambda row: (prices[row.plan], row.value)):
                 if not front or row.value < front[-1].value:
-                    front.append(replace(row, condition=LEAST))
+                    front.append(replace(row, strategy=LEAST))
             for row in (*effects, *front):
-                yield replace(row, part=name)
-                yield replace(row, part=name, metric="price", value=prices[row.plan], low=None, high=None)
+                yield replace(row, unit=name)
+                yield replace(row, unit=name, metric="price", value=prices[row.plan], low=None, high=None)
 
 
 def benchmark_metrics(data: ReportData) -> dict[str, str]:
@@ -141,8 +141,8 @@ def benchmark_curves(data: ReportData) -> Iterator[Score]:
     for (task, metric), title in shown.items():
         of = rows.where(task=task, metric=metric).along("plan")
         means = means_over_draws(data, vocab.BENCHMARK_STRATEGIES, task, metric if task == ALL else vocab.NORMALISED)
-        by_strategy = Rows(averaged(records, of.get, means)).by("condition")
-        drawn = [own for own in by_strategy.values() if len(own.axis("amount")) > 1]
+        by_strategy = Rows(averaged(records, of.get, means)).by("strategy")
+        drawn = [own for own in by_strategy.values() if len(own.axis("affected")) > 1]
         if drawn:
             named = Rows(replace(row, arm=title) for own in drawn for row in own)
             yield from (*named, *levels(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))
@@ -158,7 +158,7 @@ def falls(data: ReportData) -> Iterator[Score]:
             for row in rows.where(task=task, against=vocab.CHANCE)
         )
     for strategy in data.strategies:
-        of = data.rows.where(measure=vocab.CONTRAST, claim="benchmark_fall", condition=strategy)
+        of = data.rows.where(measure=vocab.CONTRAST, claim="benchmark_fall", strategy=strategy)
         yield from (replace(row, condition=f"fall, {label(strategy)}") for row in of if of.where(task=vocab.ALL))
 
 
@@ -181,11 +181,11 @@ def states(data: ReportData) -> Iterator[Score]:
         own, record = data.rows.where(measure=vocab.STATES, plan=each.plan), data.records.get(each.plan)
         strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
         name = "As trained" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
-        same = [Score(vocab.STATES, "cosine", 1.0, layer=at, other=at) for at in range(1, each.states + 1)]
+        same = [Score(vocab.STATES, "cosine", 1.0, state=at, to_state=at) for at in range(1, each.states + 1)]
         for row in (*mirrored(own.where(metric="cosine")), *same, *own.where(metric="variance")):
             yield replace(row, condition=name)
         for first, last in each.ranges if len(each.ranges) > 1 else ():
-            yield Score(vocab.ZONES, "zone", 0.0, layer=first, other=last, condition=name)
+            yield Score(vocab.ZONES, "zone", 0.0, state=first, to_state=last, condition=name)
 
 
 def called(data: ReportData, plan: str) -> str:

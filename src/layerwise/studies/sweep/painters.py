@@ -306,7 +306,7 @@ def judge_orders_degrade_gracefully(data: ReportData) -> Finding | None:
     rows = data.rows.where(measure=CONTRAST, claim="graceful", task="all")
     steps, less = (
         {
-            order: [Estimate.read(row) for row in rows.where(metric=metric, condition=order).along("amount").values()]
+            order: [Estimate.read(row) for row in rows.where(metric=metric, strategy=order).along("affected").values()]
             for order in ORDERS
         }
         for metric in (EXCESS, LESS)
@@ -473,11 +473,11 @@ def judge_shallowest(data: ReportData) -> Finding | None:
 def compare_slopes(data: ReportData, question: Question, claim: str, slope_claim: str, unit: str) -> Finding | None:
     """Compare the two strategies that the paper calls shallowest with each of the other four."""
     whole = data.rows.where(measure=CONTRAST, task="all")
-    slopes = whole.where(claim=slope_claim, metric=SLOPE).along("condition")
+    slopes = whole.where(claim=slope_claim, metric=SLOPE).along("strategy")
     compared = {
         (milder, harsher): Estimate.read(row)
         for milder, harsher in MILD_PAIRS
-        if (row := whole.one(claim=claim, metric=RELATIVE, condition=harsher, against=milder)) is not None
+        if (row := whole.one(claim=claim, metric=RELATIVE, strategy=harsher, against=milder)) is not None
     }
     if len(compared) < len(MILD_PAIRS) or not set(PAINTERS_RANKING) <= set(slopes):
         return _answer_left_out(data, claim, question)

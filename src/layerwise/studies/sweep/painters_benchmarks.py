@@ -92,7 +92,7 @@ def judge_repeat_falls_to_chance(data: ReportData) -> Finding | None:
 
 
 def judge_benchmarks_fall_alike(data: ReportData) -> Finding | None:
-    rows = data.rows.where(measure=CONTRAST, claim="fragile", metric=LOG_RATIO, condition="parallel")
+    rows = data.rows.where(measure=CONTRAST, claim="fragile", metric=LOG_RATIO, strategy="parallel")
     falls = {row.task: Estimate.read(row) for row in rows}
     if len(falls) < 2:
         return None

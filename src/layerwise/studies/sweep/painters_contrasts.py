@@ -169,11 +169,11 @@ def _compare_slopes(strategies: Strategies) -> Iterator[Score]:
     windows = _windows(strategies, "shallowest")
     slopes = {name: _slope(_painters(name), windows) for name in PAINTERS_RANKING} if windows else {}
     for name, slope in slopes.items():
-        yield strategies.row("shallowest", SLOPE, slope, condition=name)
+        yield strategies.row("shallowest", SLOPE, slope, strategy=name)
     for milder in MILDEST if windows else ():
         for harsher in STEEPER:
             less = _less(slopes[harsher], slopes[milder])
-            columns = {"condition": harsher, "against": milder}
+            columns = {"strategy": harsher, "against": milder}
             yield strategies.row("shallowest", RELATIVE, less, level=SLOPE_LEVEL, **columns)
 
 
@@ -195,10 +195,10 @@ def _compare_steps(strategies: Strategies, depth: int) -> Iterator[Score]:
     for name, start in {**dict.fromkeys(ORDERS, sizes[0] % 2), "skip": 0}.items():
         for size, weights in zip(sizes, excess_weights(sizes, start), strict=True):
             statistic = partial(excess, name=name, weights=weights)
-            yield strategies.row("graceful", EXCESS, statistic, condition=name, amount=size)
+            yield strategies.row("graceful", EXCESS, statistic, strategy=name, affected=size)
     for order in ORDERS:
         for size in sizes:
-            columns = {"condition": order, "against": "skip", "amount": size}
+            columns = {"strategy": order, "against": "skip", "affected": size}
             yield strategies.row("graceful", LESS, partial(less, order=order, size=size), **columns)
 
 
@@ -272,7 +272,7 @@ def loop_count(strategies: Strategies) -> Iterator[Score]:
     for metric, by_window in numbered.items():
         for size, curves in by_window.items():
             statistic = partial(_find_best, size=size, curves=curves)
-            yield strategies.row(LOOP_COUNT, metric, statistic, amount=float(size))
+            yield strategies.row(LOOP_COUNT, metric, statistic, affected=size)
     if not all(gains.values()) or not strategies.has_halves:
         return
 
@@ -292,7 +292,7 @@ def loop_count(strategies: Strategies) -> Iterator[Score]:
     yield strategies.row_by_halves(LOOP_COUNT, "gain:loops", compare)
     yield strategies.row_by_halves(LOOP_COUNT, "gain-loops", partial(subtract, sizes=windows))
     for size in windows:
-        yield strategies.row_by_halves(LOOP_COUNT, "gain-loops", partial(subtract, sizes=[size]), amount=float(size))
+        yield strategies.row_by_halves(LOOP_COUNT, "gain-loops", partial(subtract, sizes=[size]), affected=size)
 
 
 def _numbered(strategies: Strategies, family: str) -> dict[int, Curve]:

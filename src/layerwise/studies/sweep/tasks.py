@@ -286,4 +286,4 @@ def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds
             "seconds_in_layers": spent.layer_seconds,
             "seconds_in_heads": spent.head_seconds,
         }
-    return [Score("run", name, float(value), part="sweep") for name, value in figures.items()]
+    return [Score("run", name, float(value), section="sweep") for name, value in figures.items()]

@@ -19,7 +19,7 @@ def together() -> Iterator[Case]:
     yield from bars.varied("redundant_sets", {**sets, "joint": (-0.1, 0.1)}, "spared", bars.around(0.05), BESIDE_NULL)
 
     errors: Rows = {"joint": 1.0, "singles": 0.5, "layers": 5.0}
-    yield from bars.varied("error_accumulation", errors, "share", bars.around(0.2), EITHER, condition="set", amount=4.0)
+    yield from bars.varied("error_accumulation", errors, "share", bars.around(0.2), EITHER, condition="set", affected=4)
 
 
 def beyond_scaling(claim: str, **noise: Ends) -> tuple[Score, ...]:
@@ -37,7 +37,7 @@ def strategies() -> Iterator[Case]:
 
 
 def single_layers() -> Iterator[Case]:
-    core = {"layer": 3, "other": 4}
+    core = {"layer": 3, "to_layer": 4}
     yield from bars.each(
         "core", "skip", bars.beside(0.0), MORE, lambda ends: bars.planted("core", {"skip_excess": ends}, **core)
     )
@@ -104,7 +104,7 @@ def correlations() -> Iterator[Case]:
 
 
 def lagged(ends: Ends) -> tuple[Score, ...]:
-    return scored("deltas", {"unresolved": ends, "correlation": -0.5}, amount=1)
+    return scored("deltas", {"unresolved": ends, "correlation": -0.5}, distance=1)
 
 
 TWIN = "twin"

@@ -108,9 +108,9 @@ def test_what_the_metrics_are_read_from() -> None:
             *importance("ablation", "skip", range(6, 0, -1), task="prose"),
             *importance("recovery", "area", range(6, 0, -1), condition="noise_50", arm="layer"),
             *importance("recovery", "area", condition="equal_damage", arm="layer"),
-            *importance("manipulation", "delta_nll", condition="noise", amount=0.5),
+            *importance("manipulation", "delta_nll", condition="noise", strength=0.5),
             *importance("proxies", "block_influence"),
-            *importance("proxies", "angular_distance", range(6, 0, -1), amount=2.0),
+            *importance("proxies", "angular_distance", range(6, 0, -1), distance=2),
         ]
     )
     assert tuple(found) == PUBLISHED
@@ -128,7 +128,7 @@ def test_a_metric_is_compared_with_skipping_over_the_layers_that_both_have() -> 
             *importance("proxies", "block_influence", [2 * value + 1 for value in values])[7:],
             *importance("proxies", "gate_sensitivity", [-value for value in values]),
             *importance("proxies", "gate_gradient", values)[9:],
-            *importance("proxies", "angular_distance", [1.0] * 12, amount=1.0),
+            *importance("proxies", "angular_distance", [1.0] * 12, distance=1),
         ]
     )
     rows = {(row.condition, row.against): row for row in skip_agreement(metrics)}

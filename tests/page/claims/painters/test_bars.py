@@ -82,7 +82,7 @@ def benchmark_rows(**falls: Ends) -> tuple[Score, ...]:
     return tuple(
         row
         for task, ends in falls.items()
-        for row in bars.planted("fragile", {"log_ratio": ends}, task, condition="parallel")
+        for row in bars.planted("fragile", {"log_ratio": ends}, task, strategy="parallel")
     )
 
 
@@ -122,7 +122,7 @@ SLOPES = [(harsher, milder) for milder, harsher in product(MILDEST, PAINTERS_RAN
 
 
 def of_each(key: str, ends: Ends | float) -> list[Score]:
-    return [row for name in PAINTERS_RANKING for row in bars.planted(key, {"slope": ends}, condition=name)]
+    return [row for name in PAINTERS_RANKING for row in bars.planted(key, {"slope": ends}, strategy=name)]
 
 
 def slopes(rule: str) -> Iterator[Case]:
@@ -133,7 +133,7 @@ def slopes(rule: str) -> Iterator[Case]:
         pairs = [
             row
             for (harsher, milder), each in zip(SLOPES, ends, strict=True)
-            for row in bars.planted(rule, {"relative": each}, condition=harsher, against=milder)
+            for row in bars.planted(rule, {"relative": each}, strategy=harsher, against=milder)
         ]
         return (*of_each(rule, 1.0), *pairs, *falls)
 
@@ -159,12 +159,12 @@ def curve_rows(step: Ends = (-0.1, 0.1), wide: Ends = CLEAR, narrow: Ends = CLEA
         *(
             row
             for (name, size), ends in steps.items()
-            for row in bars.planted("graceful", {"excess": ends}, condition=name, amount=size)
+            for row in bars.planted("graceful", {"excess": ends}, strategy=name, affected=size)
         ),
         *(
             row
             for (name, size), ends in less.items()
-            for row in bars.planted("graceful", {"less": ends}, condition=name, amount=size, against="skip")
+            for row in bars.planted("graceful", {"less": ends}, strategy=name, affected=size, against="skip")
         ),
     )
 
@@ -193,11 +193,11 @@ def zone_rows(borders: tuple[int, ...], contrast: Ends, walks: Ends = CLEAR) -> 
     count = len(borders) + 1.0
     least = {"least": contrast} if borders else {}
     return (
-        *(Score("plan_states", "variance", 1.0, plan=plan, layer=number) for number in range(1, 13)),
+        *(Score("plan_states", "variance", 1.0, plan=plan, state=number) for number in range(1, 13)),
         Score("zones", "zones", count, plan=plan),
-        *(Score("zones", "border", float(border), plan=plan, layer=border) for border in borders),
+        *(Score("zones", "border", float(border), plan=plan, state=border) for border in borders),
         *(
-            replace(row, measure="zones", claim=None, plan=plan, layer=border)
+            replace(row, measure="zones", claim=None, plan=plan, state=border)
             for border in borders
             for row in bars.planted("", {"contrast": contrast})
         ),

@@ -128,7 +128,7 @@ def test_too_few_steps_and_no_intervals_decide_nothing() -> None:
 def test_a_random_order_that_is_not_resolved_asks_for_more_draws() -> None:
     rows = [
         replace(row, low=row.value - 1, high=row.value + 1)
-        if (row.metric, row.condition) == ("excess", "random")
+        if (row.metric, row.strategy) == ("excess", "random")
         else row
         for row in truth(STRAIGHT, **MUCH)(0)
     ]
