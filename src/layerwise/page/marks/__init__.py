@@ -1,11 +1,10 @@
-"""Marks, the data that describes a picture: lines, levels, dots, heat, bars and scatter (see `Mark.picture`)."""
+"""Marks, the data that describes a picture: lines, dots, heat, bars and scatter (see `Mark.picture`)."""
 
 from layerwise.page.marks.bars import Bars
 from layerwise.page.marks.dots import Dots
 from layerwise.page.marks.heat import Heat
-from layerwise.page.marks.levels import Levels
 from layerwise.page.marks.lines import Lines
 from layerwise.page.marks.mark import Mark, Slots, in_order
 from layerwise.page.marks.scatter import Scatter, Style
 
-__all__ = ["Bars", "Dots", "Heat", "Levels", "Lines", "Mark", "Scatter", "Slots", "Style", "in_order"]
+__all__ = ["Bars", "Dots", "Heat", "Lines", "Mark", "Scatter", "Slots", "Style", "in_order"]

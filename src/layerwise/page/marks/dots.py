@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from statistics import median
 from typing import Any
@@ -43,7 +44,7 @@ class Dots(Mark):
 
     Rows with the column `faint` are single draws behind the others; with `swarm` they form a swarm with their median,
     and rows without it are the symbol named `mark`. Rows `against` the value `chance` are a dotted line. `from_zero`
-    keeps zero on the axis, `allowed` is a gray band or a function of the rows.
+    keeps zero on the axis, `allowed` is a gray band or a function of the rows. Values below `floor` are drawn there.
     """
 
     y: str = "task"
@@ -52,6 +53,7 @@ class Dots(Mark):
     mark: str = ""
     chance: str = ""
     from_zero: bool = False
+    floor: float = -math.inf
     allowed: tuple[float, float] | Callable[[Rows], tuple[float, float] | None] | None = None
     row_words: Callable[[Any], str] = str
 
@@ -98,7 +100,8 @@ class Dots(Mark):
         scores = [
             row for lane in lanes for row in (*lane.rows.values(), *(s for of in lane.seeds.values() for s in of))
         ]
-        bounds = [bound for score in scores for bound in (score.value, score.low, score.high) if bound is not None]
+        lifted = map(self._lifted, scores)
+        bounds = [bound for score in lifted for bound in (score.value, score.low, score.high) if bound is not None]
         bounds += [*chances, *([] if self.show.reference is None else [self.show.reference])]
         if self.from_zero or not bounds:
             return frame.limits(bounds)
@@ -108,6 +111,7 @@ class Dots(Mark):
     def _dots(self, lane: Lane, heights: Mapping[str, float]) -> list[Trace]:
         colour, _, symbol = frame.series_style(lane.slot)
         faint = [(name, score) for name, scores in lane.seeds.items() if name in heights for score in scores]
+        drawn = [self._lifted(score) for score in lane.rows.values()]
         shared = {"mode": "markers", "legendgroup": lane.name, "name": escape(lane.name)}
         seeds = frame.scatter(
             x=[score.value for _, score in faint],
@@ -117,14 +121,18 @@ class Dots(Mark):
             **shared,
         )
         means = frame.scatter(
-            x=[score.value for score in lane.rows.values()],
+            x=[score.value for score in drawn],
             y=[heights[name] for name in lane.rows],
             marker={"color": colour, "symbol": symbol, "size": SIZE},
-            error_x=frame.whiskers(lane.rows.values(), colour),
+            error_x=frame.whiskers(drawn, colour),
             text=[self._hover(lane.name, name, score) for name, score in lane.rows.items()],
             **shared,
         )
         return [seeds, means] if faint else [means]
+
+    def _lifted(self, score: Score) -> Score:
+        low, high = (bound and max(bound, self.floor) for bound in (score.low, score.high))
+        return replace(score, value=max(score.value, self.floor), low=low, high=high)
 
     def _hover(self, who: str, row: str, score: Score) -> str:
         return f"<b>{escape(who)}</b>, {escape(row)}<br>{frame.interval(score, signed=self.show.signed)}"

@@ -14,18 +14,15 @@ from layerwise.page.show import ACCURACY, Show
 from layerwise.page.text.number_format import fixed, tidy
 from layerwise.page.text.table import Table, Tone
 from layerwise.page.text.wording import listed
-from layerwise.page.trained import (
-    by_arm,
-    suite_name,
-    suites,
-)
+from layerwise.page.trained import by_arm, suite_name, suites
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 
 CHANCE_OF_PAIRS = 50.0
 """Percent of minimal pairs that guessing gets right."""
-
+EMBEDDING = 0
+"""The source of an edge that reads the embedding."""
 
 RIGHT = ACCURACY.but(span=None, reference=CHANCE_OF_PAIRS)
 
@@ -84,17 +81,17 @@ def weight_table(data: ReportData, arm: str) -> Table:
             title = f"{texts[0]} reads {source_name(source)}: {tidy(value)} ({by_seed})"
             tones[line, at] = Tone("negative" if value < 0 else "weight", min(1.0, abs(value) / most), title)
         body.append(tuple(texts))
-    heads = ("e" if source == vocab.EMBEDDING else str(source - 1) for source in sources)
+    heads = ("e" if source == EMBEDDING else str(source - 1) for source in sources)
     return Table(("reader", *heads), tuple(body), tones=tones)
 
 
 def source_name(source: int) -> str:
     """A source as it is read.
 
-    >>> source_name(vocab.EMBEDDING), source_name(3)
+    >>> source_name(EMBEDDING), source_name(3)
     ('the embedding', 'layer 2')
     """
-    return "the embedding" if source == vocab.EMBEDDING else f"layer {source - 1}"
+    return "the embedding" if source == EMBEDDING else f"layer {source - 1}"
 
 
 WEIGHTS = Section(anchor=vocab.ALPHA, prose="pretraining", parts=weight_parts)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
 from layerwise.page.kind import Beside, Column, Derive, Pivot, Says, Section
-from layerwise.page.marks import Levels, Lines
+from layerwise.page.marks import Dots, Lines
 from layerwise.page.show import DIFFERENCE, SIGNED, Show
 from layerwise.page.text.wording import null_name
 from layerwise.results import vocabulary as vocab
@@ -29,6 +29,9 @@ FLOOR = -1.0
 """R2 has no lower bound; what lies below is drawn here."""
 LEAST_DAMAGE = 0.05
 """Nats per token: of less damage a share says nothing."""
+ALL_LAYERS, IN_SAMPLE = "layers", "in sample"
+SLOTS = {ALL_LAYERS: 0, **dict.fromkeys(HELD_OUT.values(), 0), IN_SAMPLE: 1}
+NULL_SLOT = 5
 R2 = Show(axis="R²")
 SETS = {"set": "spread evenly", "adjacent": "neighbours", "inner": "all but the ends"}
 
@@ -42,9 +45,19 @@ def of_types(measure: str, *metrics: str) -> Derive:
     return rows
 
 
-def _at_lag_one(data: ReportData) -> list[Score]:
+def _at_lag_one(data: ReportData) -> Iterator[Score]:
     rows = Rows(of_types(vocab.DELTAS, "correlation")(data)).where(distance=1)
-    return [*rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_TWIN)), *rows.where(against=None)]
+    yield from (replace(row, arm=ALL_LAYERS) for row in rows.where(against=None))
+    yield from _named_nulls(rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_TWIN)))
+
+
+def _named_nulls(rows: Iterable[Score]) -> Iterator[Score]:
+    return (replace(row, arm=null_name(str(row.against)), against=None) for row in rows)
+
+
+def _slots(names: Iterable[str]) -> dict[str, int]:
+    """Color what was measured, and draw every null in gray."""
+    return {name: SLOTS.get(name, NULL_SLOT) for name in names}
 
 
 def lag_structure(data: ReportData) -> Iterator[str]:
@@ -65,10 +78,10 @@ def explained(data: ReportData) -> Iterator[Score]:
         if not own.where(against=None):
             continue
         nulls = sorted(own.where(against=PRESENT), key=lambda row: str(row.against))
-        for row in (*nulls, *in_sample.where(against=vocab.P_OVER_N)):
-            yield replace(row, condition=words)
-        for name, of in (("in sample", in_sample), (words, own)):
+        for name, of in ((IN_SAMPLE, in_sample), (words, own)):
             yield from (replace(row, condition=words, arm=name) for row in of.where(against=None))
+        for row in _named_nulls((*nulls, *in_sample.where(against=vocab.P_OVER_N))):
+            yield replace(row, condition=words)
 
 
 def _share(rows: Rows) -> str:
@@ -116,22 +129,33 @@ DELTAS_SECTION = Section(
             at="lag {}",
             show=Show(axis="correlation", reference=INDEPENDENT),
         ),
-        Levels(name="deltas-types", derive=_at_lag_one, show=Show(axis="correlation at lag 1", reference=INDEPENDENT)),
+        Dots(
+            name="deltas-types",
+            derive=_at_lag_one,
+            y="part",
+            series="arm",
+            words=str,
+            legend="Layers and nulls",
+            slots=_slots,
+            show=Show(axis="correlation at lag 1", reference=INDEPENDENT),
+        ),
     ),
 )
 
 PREDICTION_SECTION = Section(
     anchor=vocab.PREDICTABILITY,
     parts=(
-        Levels(
+        Dots(
             name="predictability-r2",
             derive=explained,
+            y="part",
             series="arm",
+            legend="Predictions and nulls",
             choices={"Held out": "condition"},
             words=str,
             show=R2,
             floor=FLOOR,
-            slots={**dict.fromkeys(HELD_OUT.values(), 0), "in sample": 1},
+            slots=_slots,
         ),
         Beside(
             (

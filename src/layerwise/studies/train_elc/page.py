@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from layerwise.page.data import ReportData
-from layerwise.page.figures.frame import Figure
 from layerwise.page.finding import Finding, settle
 from layerwise.page.kind import Beside, Column, Kind, Pivot, Says, Section, opening, prose
-from layerwise.page.marks import Dots, Levels
-from layerwise.page.marks.levels import Level
+from layerwise.page.marks import Dots
 from layerwise.page.sections.layer_weights import RIGHT, WEIGHTS, list_scores, suite_findings
 from layerwise.page.sections.training import TRAINING_SECTION, training_stopped
 from layerwise.page.show import ABSENT, ACCURACY, COUNT, NUMBER, SIGNED, Show, adjusted_p, p_value
@@ -33,7 +31,7 @@ from layerwise.page.trained import (
 )
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.selection import PRESENT
 from layerwise.studies.train_elc.page_compared import COMPARED, DYNAMICS, difference_findings
 
 MARGIN = 0.05
@@ -112,17 +110,11 @@ def readers(rows: Iterable[Score]) -> Iterator[Score]:
             yield replace(row, task="the output" if row.part == vocab.OUTPUT else f"layer {row.layer}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgreementLevels(Levels):
-    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        measured = rows.where(against=None)
-        marks = [Level(arm, _in_rows(own), slots.get(arm, 0)) for arm, own in measured.by("arm").items()]
-        null = Level("shuffled", _in_rows(rows.where(against=vocab.SHUFFLED)), null=True)
-        return self.drawn([*marks, *([null] if null.rows else [])]) if marks else None
-
-
-def _in_rows(rows: Rows) -> dict[str, Score]:
-    return {f"{row.arm}, {LIKE[row.metric, row.condition][1]}": row for row in rows}
+def agreements(data: ReportData) -> Iterator[Score]:
+    """Every arm's agreement in each row, and below it that of shuffled sources."""
+    for row in data.rows.where(measure=vocab.SEED_AGREEMENT, against=(None, vocab.SHUFFLED)):
+        named = f"{row.arm}, {LIKE[row.metric, row.condition][1]}"
+        yield replace(row, task=named, arm=row.against or row.arm, against=None)
 
 
 def agreement_findings(data: ReportData) -> Iterator[Finding]:
@@ -262,9 +254,11 @@ PRETRAINING = Kind(
             parts=(
                 Beside(
                     tuple(
-                        AgreementLevels(
+                        Dots(
                             name=f"seed-agreement-{metric}",
-                            where={"measure": vocab.SEED_AGREEMENT, "metric": metric},
+                            derive=agreements,
+                            where={"metric": metric},
+                            legend="Arms",
                             show=Show(axis=axis),
                             **OF_ARMS,
                         )
