@@ -250,7 +250,7 @@ def test_a_full_disk_keeps_what_was_written(
     def small(path: Path) -> sqlite3.Connection:
         connection = connect(path)
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         return connection
 
     sweep = ("sweep", model, "--text", texts, "--max-length", "10", *FEW)

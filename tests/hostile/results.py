@@ -75,9 +75,11 @@ def _full(path: Path) -> None:
 
 _NAMED = runs.manifest(model=HOSTILE, corpus=HOSTILE, command=[HOSTILE])
 _FORMULAS = runs.tables(
-    "UPDATE plan_texts SET text = '=1+' || id; UPDATE documents SET name = '@' || name; UPDATE losses SET nll = -2.5"
+    "UPDATE plans SET plan = '=1+' || plan",
+    "UPDATE losses SET plan = '=1+' || plan, document = '@' || document, nll = -2.5",
 )
-_NO_IDENTITY = runs.tables("DELETE FROM losses WHERE plan = (SELECT id FROM plan_texts WHERE text = '0-3')")
+_DEEP = runs.tables(*(f"UPDATE {table} SET plan = '0-9998' WHERE plan = '0-3'" for table in ("plans", "losses")))
+_NO_IDENTITY = runs.tables("DELETE FROM losses WHERE plan = '0-3'")
 
 PAGES: tuple[Case, ...] = (
     Case((*REPORT, "--output", "run"), "could not be written", _file),
@@ -89,7 +91,7 @@ PAGES: tuple[Case, ...] = (
     Case((*REPORT, "--output", "x" * 300), "cannot be looked up", _file),
     Case(REPORT, "could not be written", runs.replaced("report.html", pipe)),
     Case(REPORT, None, _NO_IDENTITY),
-    Case(REPORT, None, runs.tables("UPDATE plan_texts SET text = '0-9998' WHERE text = '0-3'")),
+    Case(REPORT, None, _DEEP),
     Case(REPORT, None, _NAMED, check=_page_is_text),
     Case((*REPORT, "--format", "markdown"), None, _NAMED, check=_no_markup),
     Case(("report", "file"), "is not a run", _file),

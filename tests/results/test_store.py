@@ -325,7 +325,7 @@ def test_tables_are_strict(store: Store) -> None:
     kinds = store._connection.execute("SELECT name, strict FROM pragma_table_list WHERE type = 'table'").fetchall()
     assert {name for name, strict in kinds if strict} >= {"losses", "scores", "plans", "notes", "sessions"}
     with pytest.raises(sqlite3.IntegrityError, match="cannot store TEXT value in REAL column"):
-        store._connection.execute("INSERT INTO losses VALUES (1, 1, 1, 'abc', 1, 1, 1)")
+        store._connection.execute("INSERT INTO losses VALUES ('0-3', 'prose', 'a', 1, 'abc', 1, 1, 1)")
 
 
 @pytest.mark.parametrize(
@@ -338,10 +338,8 @@ def test_tables_are_strict(store: Store) -> None:
         ("UPDATE losses SET hits = -1", "is -1 where a whole number of at least 0 belongs"),
         ("UPDATE losses SET hits = 11", f"{LOSS_NAME} has 11 hits among 10 tokens"),
         ("UPDATE losses SET tokens = 0, hits = 0", "is 0 where a whole number of at least 1 belongs"),
-        ("DELETE FROM plan_texts", "plan of plan None on window 0"),
-        ("DELETE FROM documents", "is null where a text belongs"),
-        ("UPDATE documents SET name = x'ff'", "is raw bytes where a text belongs"),
-        ("UPDATE plan_texts SET text = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
+        ("UPDATE losses SET document = x'ff'", "is raw bytes where a text belongs"),
+        ("UPDATE losses SET plan = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
         ("UPDATE scores SET value = 'abc'", "value of the score 'delta_nll'"),
         ("UPDATE scores SET low = -9e999", "(task 'prose') is -inf, which is not a finite number"),
         ("UPDATE scores SET p = ''", 'is "" where a number or nothing belongs'),

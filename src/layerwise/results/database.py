@@ -1,7 +1,7 @@
 """The tables of a run in SQLite, connections to them, and their errors in words.
 
 With the write-ahead log, transactions survive `kill -9` and readers see a consistent state during writes. The key of
-`losses` starts with the window, for the most frequent query: which plans are finished on this one?
+`losses` ends with the plan, for the most frequent query: which plans are finished on this window?
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import cache
 from pathlib import Path
 
 from layerwise.errors import RunError
-from layerwise.results.rows import Score, columns_of
+from layerwise.results.rows import Loss, Note, PlanRecord, Score, columns_of
 
 _TYPES = {str: "TEXT", int: "INTEGER", float: "REAL"}
 
 
-def _score_columns() -> str:
-    columns = columns_of(Score).items()
+def _declare(kind: type) -> str:
+    columns = columns_of(kind).items()
     return ", ".join(f'"{name}" {_TYPES[base]}{"" if empty else " NOT NULL"}' for name, (base, empty) in columns)
 
 
@@ -29,30 +29,14 @@ CREATE TABLE IF NOT EXISTS sessions (
     id INTEGER PRIMARY KEY, started TEXT NOT NULL, ended TEXT, pid INTEGER NOT NULL,
     command TEXT NOT NULL, versions TEXT NOT NULL
 ) STRICT;
-CREATE TABLE IF NOT EXISTS plan_texts (
-    id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE
-) STRICT;
-CREATE TABLE IF NOT EXISTS documents (
-    id INTEGER PRIMARY KEY, task TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (task, name)
-) STRICT;
 CREATE TABLE IF NOT EXISTS losses (
-    document INTEGER NOT NULL REFERENCES documents, window INTEGER NOT NULL,
-    plan INTEGER NOT NULL REFERENCES plan_texts,
-    nll REAL NOT NULL, tokens INTEGER NOT NULL, hits INTEGER NOT NULL,
-    session INTEGER NOT NULL REFERENCES sessions,
-    PRIMARY KEY (document, window, plan)
+    {_declare(Loss)}, session INTEGER NOT NULL REFERENCES sessions, PRIMARY KEY (task, document, "window", plan)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS scores (
-    id INTEGER PRIMARY KEY, {_score_columns()}, session INTEGER NOT NULL REFERENCES sessions
+    id INTEGER PRIMARY KEY, {_declare(Score)}, session INTEGER NOT NULL REFERENCES sessions
 ) STRICT;
-CREATE TABLE IF NOT EXISTS plans (
-    id INTEGER PRIMARY KEY, plan INTEGER NOT NULL REFERENCES plan_texts,
-    family TEXT NOT NULL, strategy TEXT NOT NULL, affected INTEGER NOT NULL, draw INTEGER,
-    evaluations INTEGER NOT NULL, stages INTEGER NOT NULL, weights INTEGER NOT NULL, slots INTEGER NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS notes (
-    id INTEGER PRIMARY KEY, measure TEXT NOT NULL, text TEXT NOT NULL, UNIQUE (measure, text)
-) STRICT;
+CREATE TABLE IF NOT EXISTS plans (id INTEGER PRIMARY KEY, {_declare(PlanRecord)}) STRICT;
+CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, {_declare(Note)}, UNIQUE (measure, text)) STRICT;
 """
 
 STRICT_SINCE = (3, 37, 0)

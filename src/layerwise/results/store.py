@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import cache
 from pathlib import Path
 
 from layerwise.errors import MeasureError, RunError
@@ -20,14 +21,7 @@ from layerwise.results.database import connect_for_reading, connect_for_writing,
 from layerwise.results.manifest import installed_versions, utc_now
 from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, columns_of, row_name
 
-_SCORE_COLUMNS = ", ".join(f'"{name}"' for name in columns_of(Score))
 _REAL = {name for kind in (Loss, Score) for name, (base, _) in columns_of(kind).items() if base is float}
-_LOSS_ROWS = """
-    SELECT plan_texts.text, documents.task, documents.name,
-        losses.window, losses.nll, losses.tokens, losses.hits
-    FROM losses LEFT JOIN plan_texts ON plan_texts.id = losses.plan
-        LEFT JOIN documents ON documents.id = losses.document
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +86,12 @@ class Store:
         rows = [_checked_loss(row) for row in rows]
         session = self._writable()
         with explained(self.path), self._connection as connection:
-            connection.executemany(
-                "INSERT INTO plan_texts (text) VALUES (?) ON CONFLICT DO NOTHING",
-                [(text,) for text in dict.fromkeys(row.plan for row in rows)],
-            )
-            connection.executemany(
-                "INSERT INTO documents (task, name) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                dict.fromkeys((row.task, row.document) for row in rows),
-            )
             for row in rows:
                 self._add_loss(connection, row, session)
 
     def _add_loss(self, connection: sqlite3.Connection, row: Loss, session: int) -> None:
         try:
-            connection.execute(
-                """
-                INSERT INTO losses (document, window, plan, nll, tokens, hits, session)
-                SELECT documents.id, ?, plan_texts.id, ?, ?, ?, ? FROM documents, plan_texts
-                WHERE documents.task = ? AND documents.name = ? AND plan_texts.text = ?
-                """,
-                (row.window, row.nll, row.tokens, row.hits, session, row.task, row.document, row.plan),
-            )
+            connection.execute(_insert("losses", Loss, "session"), (*astuple(row), session))
         except sqlite3.IntegrityError as error:
             raise RunError(
                 f"Plan {row.plan!r} was computed again on window {row.window} of document {row.document!r} "
@@ -121,11 +100,7 @@ class Store:
 
     def finished(self, task: str, document: str, window: int) -> frozenset[str]:
         """The plans whose loss on this window is already there: what a resumed run leaves out."""
-        query = """
-            SELECT plan_texts.text FROM losses
-            JOIN plan_texts ON plan_texts.id = losses.plan JOIN documents ON documents.id = losses.document
-            WHERE documents.task = ? AND documents.name = ? AND losses.window = ?
-        """
+        query = 'SELECT plan FROM losses WHERE task = ? AND document = ? AND "window" = ?'
         with explained(self.path):
             rows = self._connection.execute(query, (task, document, int(window)))
             return frozenset(text for (text,) in rows)
@@ -138,10 +113,10 @@ class Store:
 
     def losses(self, task: str | None = None) -> Iterator[Loss]:
         """Iterate over all losses, or those of one task, ordered by task, document, window and plan."""
-        chosen, values = ("", ()) if task is None else ("WHERE documents.task = ?", (task,))
-        order = "ORDER BY documents.task, documents.name, losses.window, plan_texts.text"
+        chosen, values = ("", ()) if task is None else ("WHERE task = ?", (task,))
+        query = f'SELECT {_columns(Loss)} FROM losses {chosen} ORDER BY task, document, "window", plan'
         with explained(self.path):
-            for row in self._connection.execute(f"{_LOSS_ROWS} {chosen} {order}", values):
+            for row in self._connection.execute(query, values):
                 yield self._row(Loss, row)
 
     def text_losses(self) -> Iterator[Loss]:
@@ -157,13 +132,10 @@ class Store:
         seen: set[tuple[object, ...]] = set()
         rows = [_checked_score(row, measure, seen) for row in rows if not math.isnan(row.value)]
         session = self._writable()
-        marks = ", ".join("?" for _ in fields(Score))
         with explained(self.path), self._connection as connection:
             connection.execute("DELETE FROM scores WHERE measure = ?", (measure,))
-            connection.executemany(
-                f"INSERT INTO scores ({_SCORE_COLUMNS}, session) VALUES ({marks}, ?)",
-                [(*astuple(row), session) for row in rows],
-            )
+            rows_of_session = [(*astuple(row), session) for row in rows]
+            connection.executemany(_insert("scores", Score, "session"), rows_of_session)
 
     def scores(self, measure: str | None = None, *, task: str | None = None, metric: str | None = None) -> list[Score]:
         """The scores that match what is given: measures alphabetically, each in the order it was written."""
@@ -171,7 +143,7 @@ class Store:
         given = {name: value for name, value in wanted.items() if value is not None}
         condition = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
         with explained(self.path):
-            query = f"SELECT {_SCORE_COLUMNS} FROM scores WHERE {condition} ORDER BY measure, id"
+            query = f"SELECT {_columns(Score)} FROM scores WHERE {condition} ORDER BY measure, id"
             return [self._row(Score, row) for row in self._connection.execute(query, given)]
 
     def replace_notes(self, measure: str, texts: Iterable[str]) -> None:
@@ -196,27 +168,13 @@ class Store:
         new = [record for record in dict.fromkeys(records) if record not in known]
         self._writable()
         with explained(self.path), self._connection as connection:
-            connection.executemany(
-                "INSERT INTO plan_texts (text) VALUES (?) ON CONFLICT DO NOTHING",
-                [(record.plan,) for record in new],
-            )
-            connection.executemany(
-                """
-                INSERT INTO plans
-                    (plan, family, strategy, affected, draw, evaluations, stages, weights, slots)
-                VALUES ((SELECT id FROM plan_texts WHERE text = ?), ?, ?, ?, ?, ?, ?, ?, ?)
-                """,
-                [astuple(record) for record in new],
-            )
+            connection.executemany(_insert("plans", PlanRecord), map(astuple, new))
 
     def plans(self) -> list[PlanRecord]:
         """Why each plan is in the run, in the order the records were added."""
-        query = """
-            SELECT text, family, strategy, affected, draw, evaluations, stages, weights, slots
-            FROM plans LEFT JOIN plan_texts ON plan_texts.id = plans.plan ORDER BY plans.id
-        """
         with explained(self.path):
-            return [self._row(PlanRecord, row) for row in self._connection.execute(query)]
+            rows = self._connection.execute(f"SELECT {_columns(PlanRecord)} FROM plans ORDER BY id")
+            return [self._row(PlanRecord, row) for row in rows]
 
     def sessions(self) -> list[Session]:
         """Every process that wrote to the run, the first one first."""
@@ -243,6 +201,17 @@ class Store:
         if self._session is None:
             raise RunError(f"{self.path} was opened for reading. Resume the run to add rows to it.")
         return self._session
+
+
+@cache
+def _columns(kind: type) -> str:
+    return ", ".join(f'"{name}"' for name in columns_of(kind))
+
+
+@cache
+def _insert(table: str, kind: type, *more: str) -> str:
+    marks = ", ".join("?" for _ in (*columns_of(kind), *more))
+    return f"INSERT INTO {table} ({', '.join((_columns(kind), *more))}) VALUES ({marks})"
 
 
 def _checked_loss(row: Loss) -> Loss:

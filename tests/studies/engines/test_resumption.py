@@ -51,7 +51,7 @@ def sessions(run: Path, copy: Path) -> dict[tuple[object, ...], int]:
         return {tuple(key): session for *key, session in connection.execute(LOSSES)}
 
 
-LOSSES = "SELECT document, window, plan, session FROM losses"
+LOSSES = "SELECT task, document, window, plan, session FROM losses"
 
 
 def test_every_experiment_is_tried() -> None:
