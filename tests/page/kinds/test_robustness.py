@@ -6,13 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.page import ReportData, markdown, render
 from layerwise.page.arms import ARMS, arm_slots, in_reading_order
 from layerwise.page.derived.robustness import Cell, chance, fates, fewest_layers, node_sentences, summary, survival
-from layerwise.page.marks.dots import REACH, swarmed
 from layerwise.results.rows import Note, Score
 from layerwise.runner.summary import summary as run_summary
 from page.page.test_render import read
@@ -198,20 +197,12 @@ def test_rows_of_an_unknown_layout_draw_nothing_and_the_section_says_so() -> Non
 def test_orders_of_several_seeds_are_dots_of_their_own() -> None:
     own = ROBUSTNESS.rows.where(measure="orders", arm="layerdrop")
     html = render(of(*own, *(replace(each, seed=1) for each in own)))
-    (dots,) = (
+    dots, _ = (
         trace
         for trace in json.loads(read(html).json)["figures"]["robustness-fixed-orders"]["variants"][""]["data"]
         if trace.get("name") == "layerdrop" and "markers" in trace.get("mode", "")
     )
     assert len(dots["x"]) == 2 * len(own.axis("plan"))
-
-
-@given(st.lists(st.floats(0.0, 100.0), max_size=200))
-@example([50.0] * 12)
-def test_a_swarm_stays_in_its_row_and_hides_no_dot(values: list[float]) -> None:
-    moved = swarmed(values, 1.0)
-    assert all(abs(offset) <= REACH + 1e-9 for offset in moved)
-    assert len({(round(value), offset) for value, offset in zip(values, moved, strict=True)}) == len(values)
 
 
 def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinished_is_named() -> None:

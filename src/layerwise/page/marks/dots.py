@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from statistics import median
 from typing import Any
 
 from layerwise.page.data import ReportData
@@ -15,7 +14,6 @@ from layerwise.page.figures import frame
 from layerwise.page.figures.frame import Figure, Shape, Trace
 from layerwise.page.figures.palette import faded, light
 from layerwise.page.marks.mark import Mark
-from layerwise.page.text.number_format import tidy
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
@@ -23,9 +21,6 @@ LANE = 13  # height of one arm within a row
 AIR = 16  # between rows
 EDGES = 52  # the axis and its title
 SEED_SIZE, SIZE = 5, 9
-ROW, HEAD = 38, 62
-BINS = 110  # columns of dots across the figure; dots of one column stand above each other
-STEP, REACH = 0.085, 0.4  # between two dots of a column, and the most that one is moved, in rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +37,13 @@ class Lane:
 class Dots(Mark):
     """A row for each value of the column `y`, with a lane for each series.
 
-    Rows with the column `faint` are single draws behind the others; with `swarm` they form a swarm with their median,
-    and rows without it are the symbol named `mark`. Rows `against` the value `chance` are a dotted line. `from_zero`
-    keeps zero on the axis, `allowed` is a gray band or a function of the rows. Values below `floor` are drawn there.
+    Rows with the column `faint` are single draws behind the others. Rows `against` the value `chance` are a dotted
+    line. `from_zero` keeps zero on the axis, `allowed` is a gray band or a function of the rows. Values below `floor`
+    are drawn there.
     """
 
     y: str = "task"
     faint: str = "seed"
-    swarm: bool = False
-    mark: str = ""
     chance: str = ""
     from_zero: bool = False
     floor: float = -math.inf
@@ -62,8 +55,6 @@ class Dots(Mark):
         chances = {self._row(row): self.show.shown(row).value for row in rows.where(against=self.chance) if self.chance}
         rows = rows.where(against=None) if self.chance else rows
         whole, single = rows.where(**{self.faint: None}), rows.where(**{self.faint: PRESENT})
-        if self.swarm:
-            return self._swarms(whole, single, slots)
         lanes = [self._lane(name, whole, single, slots) for name in (rows.axis(self.series) if self.series else ("",))]
         names = list(dict.fromkeys(name for lane in lanes for name in lane.rows))
         row_of = {name: at for at, name in enumerate(names)}
@@ -117,7 +108,7 @@ class Dots(Mark):
             x=[score.value for _, score in faint],
             y=[heights[name] for name, _ in faint],
             marker={"color": faded(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
-            text=[self._hover(score.claim or "", name, score) for name, score in faint],
+            text=[self._hover(f"{self.faint} {getattr(score, self.faint)}", name, score) for name, score in faint],
             **shared,
         )
         means = frame.scatter(
@@ -137,33 +128,6 @@ class Dots(Mark):
     def _hover(self, who: str, row: str, score: Score) -> str:
         return f"<b>{escape(who)}</b>, {escape(row)}<br>{frame.interval(score, signed=self.show.signed)}"
 
-    def _swarms(self, whole: Rows, single: Rows, slots: Mapping[str, int]) -> Figure:
-        groups = single.by(self.y)
-        draws = [
-            {f"{self.faint} {getattr(row, self.faint)}": self.show.shown(row).value for row in own}
-            for own in groups.values()
-        ]
-        names, marked = [self.row_words(name) for name in groups], {self._row(row): row for row in whole}
-        span = self.show.span or frame.limits(
-            [self.show.reference, *(value for own in draws for value in own.values())]
-        )
-        width = (span[1] - span[0]) / BINS if span else 1.0
-        swarms = [
-            _swarm(name, y, own, frame.series_style(slots.get(self.series_of(rows[0]), 0))[0], width)
-            for y, (name, own, rows) in enumerate(zip(names, draws, groups.values(), strict=True))
-        ]
-        marks = [(y, name, self.show.shown(marked[name])) for y, name in enumerate(names) if name in marked]
-        return frame.framed(
-            HEAD + ROW * len(names) + (18 if self.mark else 0),
-            [*swarms, _medians(names, draws), *([_marks(marks, self.mark)] if self.mark else [])],
-            x={"title": self.show.axis, "zeroline": True, "range": span},
-            y=frame.row_axis(names, ticks=""),
-            shapes=self._reference(),
-            margin={"l": 8, "r": 16, "t": 30 if self.mark else 8, "b": 40},
-            showlegend=bool(self.mark),
-            legend=frame.LEGEND,
-        )
-
 
 def _heights(lane: Lane, lanes: Sequence[Lane], row_of: Mapping[str, int], step: float) -> dict[str, float]:
     heights = {}
@@ -180,61 +144,4 @@ def _chance(values: Mapping[int, float]) -> Trace:
         mode="lines",
         line={"color": light("ink"), "dash": "dot", "width": 1.5},
         opacity=0.6,
-    )
-
-
-def swarmed(values: Sequence[float], width: float) -> list[float]:
-    """How far from the middle of its row each dot stands, so that dots of nearly one value do not hide each other.
-
-    >>> swarmed([1.0, 1.01, 5.0, 1.02], 0.1)
-    [0.0, -0.085, 0.0, 0.085]
-    """
-    columns: dict[int, list[int]] = defaultdict(list)
-    for index, value in enumerate(values):
-        columns[round(value / width)].append(index)
-    moved = [0.0] * len(values)
-    for members in columns.values():
-        step = min(STEP, REACH / max(1, len(members) // 2))
-        for rank, index in enumerate(members):
-            side = -1.0 if rank % 2 else 1.0
-            moved[index] = side * step * ((rank + 1) // 2) or 0.0
-    return moved
-
-
-def _swarm(name: str, y: int, draws: Mapping[str, float], colour: str, width: float) -> Trace:
-    values = list(draws.values())
-    return frame.scatter(
-        x=values,
-        y=[round(y + moved, 3) for moved in swarmed(values, width)],
-        mode="markers",
-        marker={"color": faded(colour, 0.6), "size": 5.5, "line": {"width": 0}},
-        text=[f"<b>{escape(name)}</b><br>{escape(draw)}<br>{tidy(value)}" for draw, value in draws.items()],
-        name=escape(name),
-        showlegend=False,
-    )
-
-
-def _medians(names: Sequence[str], draws: Sequence[Mapping[str, float]]) -> Trace:
-    middles = [median(own.values()) for own in draws]
-    return frame.scatter(
-        x=middles,
-        y=list(range(len(names))),
-        mode="markers",
-        name="median of the draws",
-        marker={"symbol": "line-ns-open", "size": 26, "line": {"width": 2}, "color": light("ink")},
-        text=[
-            f"<b>{escape(name)}</b><br>median of {len(own)} draws: {tidy(middle)}"
-            for name, own, middle in zip(names, draws, middles, strict=True)
-        ],
-    )
-
-
-def _marks(marked: Sequence[tuple[int, str, Score]], name: str) -> Trace:
-    return frame.scatter(
-        x=[score.value for _, _, score in marked],
-        y=[y for y, _, _ in marked],
-        mode="markers",
-        name=escape(name),
-        marker={"symbol": "diamond-open", "size": 11, "line": {"width": 2}, "color": light("accent")},
-        text=[f"<b>{escape(row)}</b><br>{escape(name)}: {frame.interval(score)}" for _, row, score in marked],
     )

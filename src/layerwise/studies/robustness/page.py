@@ -19,7 +19,7 @@ from layerwise.page.text.wording import counted, incomplete
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.studies.robustness.page_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION
+from layerwise.studies.robustness.page_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION, median_draw
 
 KEPT_HEIGHT, NODES_HEIGHT = 420, 380
 PUBLISHED: dict[str, tuple[str, str]] = {
@@ -113,6 +113,7 @@ def _draws(data: ReportData) -> Iterator[Score]:
     for own in rows.by("arm").values():
         several = len(own.axis("seed")) > 1
         yield from (replace(row, plan=f"{row.plan} (seed {row.seed})") if several else row for row in own)
+        yield median_draw(own)
 
 
 def _orders(data: ReportData) -> Iterator[Part]:
@@ -139,7 +140,6 @@ def _orders(data: ReportData) -> Iterator[Part]:
                 series="arm",
                 slots=arm_slots,
                 faint="plan",
-                swarm=True,
                 show=show,
                 words=str,
             ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import median
 
 from layerwise.page.arms import arm_slots
 from layerwise.page.data import ReportData
@@ -47,8 +48,13 @@ def _drawn(data: ReportData) -> Iterator[Score]:
     members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", strategy=vocab.MEMBERS)
     for condition in reversed(outcome.CONDITIONS):
         for arm, own in draws.where(order=condition).by("arm").items():
-            yield from own
-            yield from members.where(arm=arm, order=condition)
+            merged = [replace(row, strategy=vocab.MERGED) for row in own]
+            yield from (*merged, median_draw(merged), *members.where(arm=arm, order=condition))
+
+
+def median_draw(draws: Sequence[Score]) -> Score:
+    middle = median(row.value for row in draws)
+    return replace(draws[0], value=middle, low=None, high=None, plan=None, seed=None)
 
 
 def _ways(data: ReportData) -> Iterator[Score]:
@@ -60,7 +66,7 @@ def _ways(data: ReportData) -> Iterator[Score]:
 
 def _merging(data: ReportData) -> Iterator[Part]:
     lead, show = outcome.quantity(data), outcome.lead_show(data)
-    swarms = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
+    draws_show = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
     yield Dots(
         name="merging-ways",
         derive=_ways,
@@ -76,14 +82,13 @@ def _merging(data: ReportData) -> Iterator[Part]:
         name="merging-draws",
         derive=_drawn,
         y="arm",
-        series="arm",
-        slots=arm_slots,
+        series="strategy",
+        slots={vocab.MERGED: 0, vocab.MEMBERS: 1},
+        legend="Models",
         faint="plan",
-        swarm=True,
-        mark="the members, mean",
         words=named(outcome.CONDITIONS),
         choices={"Layers run": "order"},
-        show=swarms,
+        show=draws_show,
     )
     metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
     whole = {"against": None}
