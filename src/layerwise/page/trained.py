@@ -77,7 +77,7 @@ def with_ratios(rows: Iterable[Score], base: Mapping[str, Score]) -> Iterator[Sc
         yield row
         other = base.get(row.metric)
         if other is not None and other is not row and other.value > 0.0:
-            yield Score(row.measure, row.metric, row.value / other.value, arm=row.arm, part=row.part, against=RATIO)
+            yield Score(row.measure, row.metric, row.value / other.value, arm=row.arm, against=RATIO)
 
 
 def cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[float], str]) -> tuple[Column, ...]:

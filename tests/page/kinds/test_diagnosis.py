@@ -111,7 +111,7 @@ def test_wild_values_of_r2_stand_at_the_floor_and_tell_the_truth() -> None:
 
 def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
     def banner(data: ReportData, *finished: str) -> str | None:
-        done = (row("part", "done", 1.0, condition=part) for part in finished)
+        done = (row("part", "done", 1.0, section=part) for part in finished)
         return DIAGNOSIS.unfinished(replace(data, scores=(*data.scores, *done)))
 
     parts = [part for part in planted.DIAGNOSIS.manifest["families"] if ":" not in part]  # type: ignore[attr-defined]

@@ -202,7 +202,7 @@ def test_orders_of_several_seeds_are_dots_of_their_own() -> None:
         for trace in json.loads(read(html).json)["figures"]["robustness-fixed-orders"]["variants"][""]["data"]
         if trace.get("name") == "layerdrop" and "markers" in trace.get("mode", "")
     )
-    assert len(dots["x"]) == 2 * len(own.axis("plan"))
+    assert len(dots["x"]) == 2 * len(own.where(metric="accuracy"))
 
 
 def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinished_is_named() -> None:

@@ -82,7 +82,7 @@ def _unfinished(data: ReportData) -> str | None:
     """List the parts of the run that are not complete; without a run directory a measure with any row is complete."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
-    complete = set(data.rows.where(measure="part").axis("condition"))
+    complete = set(data.rows.where(measure="part").axis("section"))
     finished = complete or data.rows.where(measure=vocab.DIAGNOSED).axis("measure")
     waiting = [name for name in names if name in vocab.DIAGNOSED and name not in finished]
     return incomplete((waiting, "part of this diagnosis")) if waiting else None
