@@ -101,5 +101,4 @@ def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
 
 
 def select_widest(estimates: Iterable[Estimate]) -> Estimate:
-    """Return the least precise of several estimates that are read together."""
     return max(estimates, key=lambda estimate: estimate.mde or 0.0)

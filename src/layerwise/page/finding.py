@@ -23,7 +23,6 @@ class Verdict(StrEnum):
 
     @property
     def style(self) -> str:
-        """Return the CSS class of its badge."""
         return "null" if self is Verdict.NO_BETTER_THAN_NULL else self.value.replace(" ", "-")
 
 
@@ -83,7 +82,6 @@ class Question:
     margin: float | None = None
 
     def answer(self, verdict: Verdict, answer: str, estimate: Estimate | None = None) -> Finding:
-        """Return the finding of a run."""
         return Finding(self.text, answer, verdict, estimate, self.unit, self.margin, self.rule, self.published)
 
 

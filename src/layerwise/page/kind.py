@@ -225,7 +225,6 @@ class Section:
         return bool(data.rows.where(**(self.needs or {"measure": self.anchor})))
 
     def parts_of(self, data: ReportData) -> tuple[Part, ...]:
-        """The parts for this run; none where it has not what the section is about."""
         if not self.present(data):
             return ()
         parts = self.parts(data) if callable(self.parts) else self.parts

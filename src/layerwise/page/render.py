@@ -92,7 +92,6 @@ def _facts(data: ReportData) -> dict[str, str]:
 
 
 def _colours() -> list[Markup]:
-    """Return the CSS variables of the light and of the dark page."""
     names = [*ROLES, *(f"series-{slot}" for slot in range(len(SERIES)))]
     pairs = [*ROLES.values(), *SERIES]
     return [

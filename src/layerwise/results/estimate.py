@@ -42,10 +42,6 @@ class Estimate:
     def has_interval(self) -> bool:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
-    def excludes(self, value: float = 0.0) -> bool:
-        """Check whether the interval lies on one side of `value`."""
-        return self.low > value or self.high < value
-
     def is_above(self, bound: float = 0.0) -> bool:
         return self.low > bound
 

@@ -61,7 +61,6 @@ class TrainingRecord:
         return [moment.loss for moment in self.history if moment.kind == "validation"]
 
     def write(self, folder: Path) -> None:
-        """Write the record next to the weights, whole or not at all."""
         write_whole(folder / FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod

@@ -7,7 +7,6 @@ from scipy.stats import norm
 
 from layerwise.page.evidence import EQUIVALENCE, describe_text_needed
 from layerwise.results.estimate import Estimate
-from layerwise.results.multiplicity import stretch
 from layerwise.studies.train_elc.findings import POWER as DETECTABLE
 from page.claims.bars import planted
 from page.claims.truths import claim_of
@@ -18,11 +17,6 @@ SURE, POWER = norm.ppf(0.975), norm.ppf(0.8)
 
 def test_an_equivalence_takes_both_ends_inside_the_margin() -> None:
     assert pytest.approx((SURE + norm.ppf(0.9)) / (SURE + POWER), abs=0.005) == EQUIVALENCE
-
-
-@pytest.mark.parametrize("count", [1, 2, 12])
-def test_several_contrasts_that_are_found_together_are_each_found_more_often(count: int) -> None:
-    assert stretch(count) == pytest.approx((SURE + norm.ppf(0.8 ** (1 / count))) / (SURE + POWER))
 
 
 @pytest.mark.parametrize(("mde", "margin"), [(0.1, 0.05), (0.3, 0.05), (0.2, 0.1)])

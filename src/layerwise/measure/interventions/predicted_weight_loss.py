@@ -83,7 +83,7 @@ def set_columns(name: str, layers: Sequence[int]) -> dict[str, Any]:
     """The columns of rows about a set of layers: how it is chosen, and how many there are.
 
     >>> set_columns("set:4", (1, 4, 7, 10)), set_columns("inner", range(1, 11))
-    ({'condition': 'set', 'amount': 4.0}, {'condition': 'inner', 'amount': 10.0})
+    ({'condition': 'set', 'affected': 4}, {'condition': 'inner', 'affected': 10})
     """
     return {"condition": name.partition(":")[0], "affected": len(layers)}
 

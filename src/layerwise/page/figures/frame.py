@@ -45,7 +45,6 @@ def scatter(**properties: Any) -> Trace:
 
 
 def bar(**properties: Any) -> Trace:
-    """A bar for each position; the pointer shows `text`."""
     return {"type": "bar", "textposition": "none", **_hover(properties)}
 
 
@@ -179,7 +178,6 @@ def filled(x: Sequence[float], low: Sequence[float], high: Sequence[float], colo
 
 
 def colour_scale(colours: Sequence[str]) -> list[list[float | str]]:
-    """The colours at even steps from 0 to 1."""
     return [[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)]
 
 

@@ -39,7 +39,6 @@ class Bars(Mark):
     text: Callable[[Score], str] = lambda row: ""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The bars of the rows; with `each` or choices on the vertical range of all of them."""
         groups = rows.by(self.series) if self.series else {"": rows}
         traces = [self._bars(name, group, data.level, slots) for name, group in groups.items()]
         if self.sideways:

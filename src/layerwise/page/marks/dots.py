@@ -51,7 +51,6 @@ class Dots(Mark):
     row_words: Callable[[Any], str] = str
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The dots of the rows, on the axis that `show` fixes, or of all of them."""
         chances = {self._row(row): self.show.shown(row).value for row in rows.where(against=self.chance) if self.chance}
         rows = rows.where(against=None) if self.chance else rows
         whole, single = rows.where(**{self.faint: None}), rows.where(**{self.faint: PRESENT})

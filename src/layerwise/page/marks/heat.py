@@ -51,7 +51,6 @@ class Heat(Mark):
     text: Callable[[Score], str] = lambda row: ""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The grid of the rows, on the colour scale of all of them."""
         frames = rows.where(metric=self.framed) if self.framed else Rows()
         rows, all_rows = (Rows(row for row in of if row.metric != self.framed) for of in (rows, all_rows))
         across, down = (self._axis(rows if self.square else all_rows, column) for column in (self.x, self.y))

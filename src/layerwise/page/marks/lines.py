@@ -57,7 +57,6 @@ class Lines(Mark):
     nats: bool = False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The lines of the rows; with `each`, or a choice of metric, on the vertical range of all of them."""
         own = rows if self.nulls is None else rows.where(against=None)
         groups = own.by(self.series) if self.series else {"": own}
         lines = {

@@ -121,7 +121,6 @@ class Mark(ABC):
         """
 
     def rows(self, data: ReportData) -> Rows:
-        """The rows that it draws."""
         rows = data.rows if self.derive is None else Rows(self.derive(data))
         return rows.where(**self.where) if self.where else rows
 
@@ -171,7 +170,6 @@ class Mark(ABC):
             yield Picture(name, title, variants, choices, rooted=self.rooted, bent=self.bent)
 
     def series_of(self, row: Score) -> str:
-        """Which series a row belongs to."""
         value = getattr(row, self.series) if self.series else None
         return "" if value is None else str(value)
 

@@ -54,7 +54,6 @@ class Scatter(Mark):
     hollow: Callable[[Score], bool] = lambda row: False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The points of the rows that have both coordinates."""
         left, up = rows.where(**self.across), rows.where(**self.upwards)
         groups = up.axis(self.series) if self.series else (None,)
         traces, spread, bounds = [], set(), []

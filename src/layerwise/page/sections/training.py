@@ -38,8 +38,6 @@ def model_name(row: Score) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LossByStep(Mark):
-    """A thin line for every seed of an arm, and a bold one for their mean."""
-
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
         seeds, means = [], []

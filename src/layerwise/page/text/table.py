@@ -41,7 +41,6 @@ class Table:
     is_sortable: bool = False
 
     def html(self) -> Markup:
-        """The table on the page; of a number the interval is set smaller."""
         return html_part("table", it=self)
 
     def markdown(self) -> str:

@@ -27,12 +27,10 @@ Piece = Markup | Picture
 
 
 def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
-    """Every section of a kind, those whose rows are missing as the line that says so."""
     return (chapter(section.of(kind), data) for section in kind.sections)
 
 
 def chapter(section: Section, data: ReportData) -> Chapter:
-    """Return a section with its text (`Section.of`) as a chapter."""
     words = prose(section.prose)
     write_note = partial(_note, words, section.anchor)
     pieces = [piece for part in section.parts_of(data) for piece in _write(part, data, write_note)]

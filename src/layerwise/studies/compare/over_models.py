@@ -16,6 +16,7 @@ from itertools import combinations
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from scipy.special import stdtrit
 
 from layerwise.page.data import ReportData, computed_once
 from layerwise.page.finding import Verdict
@@ -23,7 +24,6 @@ from layerwise.page.published import group_by_paper, judge_published
 from layerwise.plan import Plan
 from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
-from layerwise.results.multiplicity import student_widening
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.selection import Rows
 from layerwise.studies.compare.over_depth import own_task
@@ -246,7 +246,13 @@ def widened(data: ReportData, comparisons: int) -> ReportData:
 
 
 def widening(comparisons: int) -> float:
-    return student_widening(comparisons, vocab.FEWEST_UNITS - 1)
+    """Return by how much Student's 95 % interval grows so that several hold together (Bonferroni).
+
+    >>> round(widening(1), 3), round(widening(3), 3), round(widening(10), 3)
+    (1.0, 1.323, 1.704)
+    """
+    degrees = vocab.FEWEST_UNITS - 1
+    return float(stdtrit(degrees, 1 - 0.025 / comparisons) / stdtrit(degrees, 0.975))
 
 
 def _widened(score: Score, factor: float, limit: float) -> Score:

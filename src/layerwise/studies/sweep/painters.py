@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise, product
+from statistics import NormalDist
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived.zones import MARGIN as MIN_BORDER
@@ -21,7 +22,6 @@ from layerwise.page.papers import PAINTERS
 from layerwise.page.text.wording import counted, label, listed
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.estimate import Estimate
-from layerwise.results.multiplicity import normal_widening
 from layerwise.results.selection import PRESENT
 from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, LOOP_COUNT, RELATIVE, SLOPE
 
@@ -313,7 +313,8 @@ def judge_orders_degrade_gracefully(data: ReportData) -> Finding | None:
     )
     if not all(steps.values()):
         return _answer_left_out(data, "graceful", GRACEFUL)
-    wider = normal_widening(sum(map(len, steps.values())))
+    normal = NormalDist()
+    wider = normal.inv_cdf(1 - 0.025 / sum(map(len, steps.values()))) / normal.inv_cdf(0.975)  # Bonferroni
     abrupt = [order for order in ORDERS if any(step.widen(wider).is_above(ABRUPT) for step in steps[order])]
     sides = {order: {each.widen(wider).locate(ALIKE) for each in less[order]} for order in ORDERS}
     worse = [order for order in ORDERS if "below" in sides[order]]
