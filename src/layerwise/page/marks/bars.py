@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -18,7 +18,6 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 MOST_TICKS = 24
-HEAD, ROW = 76, 44
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +25,7 @@ class Bars(Mark):
     """A bar for each value of the column `x`, side by side for each series.
 
     Without series, bars that are not distinguished from zero are pale. `of` is the number shown if it is not the value,
-    `across` the axis title, `at` the name of a position (with `{}`), `text` extra text of a bar. With `sideways` there
-    is a row for each value of `x`, with its bars one after another.
+    `across` the axis title, `at` the name of a position (with `{}`), `text` extra text of a bar.
     """
 
     x: str = "layer"
@@ -35,14 +33,11 @@ class Bars(Mark):
     at: str = "layer {}"
     of: Callable[[Score], float | None] | None = None
     stacked: bool = False
-    sideways: bool = False
     text: Callable[[Score], str] = lambda row: ""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         groups = rows.by(self.series) if self.series else {"": rows}
         traces = [self._bars(name, group, data.level, slots) for name, group in groups.items()]
-        if self.sideways:
-            return self._rows(traces, rows.axis(self.x))
         positions = {getattr(row, self.x) for row in rows}
         numeric = all(isinstance(value, int | float) for value in positions)
         shared = bool(self.each or self.choices) and self.of is None
@@ -62,33 +57,6 @@ class Bars(Mark):
             showlegend=len(groups) > 1,
             legend=frame.LEGEND,
             margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},
-        )
-
-    def _rows(self, traces: Sequence[Trace], names: Sequence[str]) -> Figure:
-        gap = {"color": light("card"), "width": 2}
-        lying = [
-            {
-                **trace,
-                "x": trace["y"],
-                "y": [names.index(name) for name in trace["x"]],
-                "orientation": "h",
-                "marker": {**trace["marker"], "line": gap},
-                "error_x": trace["error_y"],
-            }
-            for trace in traces
-        ]
-        for trace in lying:
-            del trace["error_y"]
-        return frame.framed(
-            HEAD + ROW * len(names),
-            lying,
-            bargap=0.4,
-            barmode="stack",
-            showlegend=True,
-            legend=frame.LEGEND,
-            x={"title": self.show.axis, "range": self.show.span, "showgrid": False},
-            y={**frame.row_axis([self.words(name) for name in names]), "showgrid": False},
-            margin={"l": 48, "r": 12, "t": 34, "b": 40},
         )
 
     def _bars(self, name: Any, rows: Rows, level: float, slots: Mapping[str, int]) -> Trace:
