@@ -114,10 +114,10 @@ def _before(path: str, content: Content) -> Callable[[Path], None]:
 RESUMED: tuple[Case, ...] = (
     Case(("robustness", "run"), "is not JSON", runs.trained("")),
     Case(("robustness", "run"), "holds no finished model", runs.trained(seed="seed-x")),
-    Case(SWEEP, ("Cannot write", "Free some space"), _before("run/run.lock", _full)),
-    Case(SWEEP, ("Cannot write", "run.lock"), _before("run/run.lock", pipe)),
+    Case(SWEEP, "Cannot lock the run folder", _before("run/run.lock", _full)),
+    Case(SWEEP, None, _before("run/run.lock", pipe)),
     Case(SWEEP, "run is not a folder", _before("run", "a letter")),
-    Case((*SWEEP[:-1], "/proc/run"), "Cannot make the run folder", model_and_texts),
+    Case((*SWEEP[:-1], "/proc/run"), "Cannot lock the run folder", model_and_texts),
     Case(("train", "schedule", "run", "--output", "s.yaml"), "is a run of another kind", runs.run),
     Case(("diagnose", "run", "--seed", "1"), "which is the folder of a run", runs.run),
 )

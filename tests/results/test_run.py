@@ -13,7 +13,6 @@ import pytest
 
 from apart import Watch, apart
 from layerwise.errors import RunError
-from layerwise.results import run as run_module
 from layerwise.results.rows import Loss
 from layerwise.results.run import Run, write_whole
 from results.samples import LOSS, MANIFEST
@@ -176,11 +175,11 @@ def test_the_lock_is_free_again_after_a_refusal(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(descriptor: int) -> None:
+    def unsupported(descriptor: int, operation: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(run_module, "_seize", unsupported)
-    with pytest.raises(RunError, match="cannot lock files"):
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with pytest.raises(RunError, match=r"Cannot lock the run folder .* \(Operation not supported\)"):
         Run.create(tmp_path, MANIFEST)
 
 

@@ -2,22 +2,22 @@
 
     manifest.json     which model, texts, settings and machine
     run.sqlite        every row (see `layerwise.results.store`)
-    run.lock          the process id of the writer
+    run.lock          locked by the writer
     report.html, exports/
 
-One process writes at a time. The operating system releases the lock when its process ends; the file remains, since
-otherwise two processes could lock two files of one name.
+One process writes at a time. The operating system releases the lock when its process ends.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from filelock import FileLock, Timeout
 
 from layerwise.errors import RunError
 from layerwise.results.checked import read
@@ -25,87 +25,6 @@ from layerwise.results.database import explained
 from layerwise.results.identity import changes, check_same_run
 from layerwise.results.manifest import Manifest
 from layerwise.results.store import Store
-
-_TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _seize(descriptor: int) -> None:
-        # Windows locks forbid reading what they cover, so lock a byte beyond the process id.
-        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _seize(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class Lock:
-    """An exclusive lock on `path`, whose folder is made, held until `release` or until the process ends.
-
-    Raises `RunError` if another process, named in the message, holds it or the lock is unavailable.
-    """
-
-    def __init__(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"Cannot make the run folder {path.parent} ({error.strerror}). Choose a folder on a disk that can be "
-                "written."
-            ) from error
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise RunError(
-                f"Cannot write to the run folder {path.parent} ({error.strerror}). "
-                "Choose a folder on a disk that can be written."
-            ) from error
-        try:
-            _seize(descriptor)
-        except OSError as error:
-            holder = _process_id(descriptor)
-            os.close(descriptor)
-            raise RunError(_refusal(path.parent, holder, error)) from error
-        try:
-            os.ftruncate(descriptor, 0)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, str(os.getpid()).encode())
-        except OSError as error:
-            os.close(descriptor)
-            raise RunError(
-                f"Cannot write {path} ({error.strerror}). Free some space, remove it if it is no ordinary file, or "
-                "choose another folder."
-            ) from error
-        self._descriptor: int | None = descriptor
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def _process_id(descriptor: int) -> str:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return os.read(descriptor, 32).decode(errors="replace").strip()
-
-
-def _refusal(folder: Path, holder: str, error: OSError) -> str:
-    if error.errno not in _TAKEN:
-        return (
-            f"The file system of {folder} cannot lock files ({error.strerror}), so two processes could mix "
-            "their "
-            "rows. Choose a folder on a local disk."
-        )
-    who = f"process {holder}" if holder else "another process"
-    return (
-        f"The run folder {folder} is in use: {who} is writing to it. "
-        "Wait for it to end, stop it (the run can be resumed), or choose another folder."
-    )
-
 
 MANIFEST = "manifest.json"
 DATABASE = "run.sqlite"
@@ -121,7 +40,7 @@ class Run:
     """
 
     def __init__(
-        self, folder: Path, manifest: Manifest, store: Store, lock: Lock | None, changes: tuple[str, ...] = ()
+        self, folder: Path, manifest: Manifest, store: Store, lock: FileLock | None, changes: tuple[str, ...] = ()
     ) -> None:
         self.folder = folder
         self.manifest = manifest
@@ -136,7 +55,7 @@ class Run:
         Raises `RunError` if the folder holds a run and `overwrite` is not set, cannot be written, or is in use.
         """
         folder = Path(folder)
-        lock = Lock(folder / LOCK)
+        lock = _lock(folder)
         try:
             if overwrite:
                 _discard_rows(folder)
@@ -158,7 +77,7 @@ class Run:
         Each call begins a new session in the store, with the command and versions of `manifest`.
         """
         folder = Path(folder)
-        lock = Lock(folder / LOCK)
+        lock = _lock(folder)
         try:
             if not (folder / MANIFEST).exists():
                 if (folder / DATABASE).exists():
@@ -182,7 +101,7 @@ class Run:
         return cls(folder, _read_manifest(folder), Store.reading(folder / DATABASE), None)
 
     @classmethod
-    def _begin(cls, folder: Path, manifest: Manifest, lock: Lock) -> Run:
+    def _begin(cls, folder: Path, manifest: Manifest, lock: FileLock) -> Run:
         # The manifest comes first: killed in between, the folder is a run without rows, which can be resumed.
         with explained(folder / MANIFEST):
             write_whole(folder / MANIFEST, manifest.to_json().encode())
@@ -244,6 +163,30 @@ def _noted(changes: tuple[str, ...], store: Store) -> tuple[str, ...]:
     if not set(changes) <= set(known):
         store.replace_notes(PROVENANCE, (*known, *changes))
     return changes
+
+
+def _lock(folder: Path) -> FileLock:
+    lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        raise RunError(
+            f"The run folder {folder} is in use: {_name_writer(folder)} is writing to it. "
+            "Wait for it to end, stop it (the run can be resumed), or choose another folder."
+        ) from error
+    except OSError as error:
+        raise RunError(
+            f"Cannot lock the run folder {folder} ({error.strerror or error}), so two processes could mix their rows. "
+            "Choose a folder on a local disk that can be written."
+        ) from error
+    return lock
+
+
+def _name_writer(folder: Path) -> str:
+    with suppress(RunError), closing(Store.reading(folder / DATABASE)) as store:
+        return next((f"process {each.pid}" for each in store.sessions()[-1:] if each.ended is None), "another process")
+    return "another process"
 
 
 def _discard_rows(folder: Path) -> None:
