@@ -183,6 +183,16 @@ def test_bad_scores_are_refused_and_the_old_ones_stay(store: Store, rows: list[S
     assert store.scores() == [SCORE]
 
 
+def test_scores_of_several_measures_are_replaced_together_or_not_at_all(store: Store) -> None:
+    other = replace(SCORE, measure="similarity")
+    store.replace_scores(("effect", "similarity"), [SCORE, other])
+    with pytest.raises(MeasureError, match="not 'effect' or 'similarity'"):
+        store.replace_scores(("effect", "similarity"), [replace(SCORE, value=2.0), replace(SCORE, measure="zones")])
+    assert store.scores() == [SCORE, other]
+    store.replace_scores(("effect", "similarity"), [other])
+    assert store.scores() == [other]
+
+
 def test_what_was_not_measured_is_no_row_and_a_bound_that_was_not_is_none(store: Store) -> None:
     """A long run must not fail because one of its last numbers is 0 / 0."""
     absent = replace(SCORE, metric="absent", value=math.nan)

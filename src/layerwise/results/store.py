@@ -123,17 +123,18 @@ class Store:
         """All losses but those of benchmarks, in the order of `losses`: what effects are computed from."""
         return (row for row in self.losses() if not row.task.startswith(BENCHMARK_TASK))
 
-    def replace_scores(self, measure: str, rows: Iterable[Score]) -> None:
-        """Replace everything that `measure` had written by `rows`, in one transaction.
+    def replace_scores(self, measures: str | Iterable[str], rows: Iterable[Score]) -> None:
+        """Replace everything that `measures`, one name or several, had written by `rows`, in one transaction.
 
         Rows whose value is NaN are dropped; a NaN bound or p-value becomes `None`. Raises `MeasureError` for an
         infinite number, a row of another measure, and two rows that differ only in their numbers.
         """
+        names = (measures,) if isinstance(measures, str) else tuple(measures)
         seen: set[tuple[object, ...]] = set()
-        rows = [_checked_score(row, measure, seen) for row in rows if not math.isnan(row.value)]
+        rows = [_checked_score(row, names, seen) for row in rows if not math.isnan(row.value)]
         session = self._writable()
         with explained(self.path), self._connection as connection:
-            connection.execute("DELETE FROM scores WHERE measure = ?", (measure,))
+            connection.executemany("DELETE FROM scores WHERE measure = ?", [(name,) for name in names])
             rows_of_session = [(*astuple(row), session) for row in rows]
             connection.executemany(_insert("scores", Score, "session"), rows_of_session)
 
@@ -226,15 +227,19 @@ def _checked_loss(row: Loss) -> Loss:
         raise MeasureError(f"{_begun(str(error))}. {advice}") from error
 
 
-def _checked_score(row: Score, measure: str, seen: set[tuple[object, ...]]) -> Score:
+def _checked_score(row: Score, measures: tuple[str, ...], seen: set[tuple[object, ...]]) -> Score:
     named = _begun(row_name(Score, {name: getattr(row, name) for name in KEY}))
-    if row.measure != measure:
-        raise MeasureError(f"{named} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
-    if row.key in seen:
+    if row.measure not in measures:
+        raise MeasureError(
+            f"{named} belongs to measure {row.measure!r}, not {' or '.join(map(repr, measures))}. "
+            "Name every measure that is replaced."
+        )
+    key = (row.measure, *row.key)
+    if key in seen:
         raise MeasureError(
             f"{named} is there twice. Tell the two apart by a column, such as the arm, the seed or the layer."
         )
-    seen.add(row.key)
+    seen.add(key)
     try:
         return row_of(Score, [None if cell != cell else cell for cell in _plain(row)])
     except ValueError as error:

@@ -94,8 +94,7 @@ class Study(TaskSession):
         """Replace the scores of the measures of `scores`, and the notes by subject."""
         for subject, texts in (notes or {}).items():
             self.store.replace_notes(subject, texts)
-        for measure in dict.fromkeys(score.measure for score in scores):
-            self.store.replace_scores(measure, [score for score in scores if score.measure == measure])
+        self.store.replace_scores({score.measure for score in scores}, scores)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -359,8 +359,7 @@ def store_comparisons(run: Run) -> None:
         CONVERGENCE: pretraining_convergence(scores),
         TUNING_CONVERGENCE: fine_tuning_convergence(scores),
     }
-    for measure, rows in comparisons.items():
-        run.store.replace_scores(measure, rows)
+    run.store.replace_scores(comparisons, chain.from_iterable(comparisons.values()))
 
 
 def discard_trainings(run: Path) -> None:

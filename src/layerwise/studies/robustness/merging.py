@@ -297,12 +297,11 @@ def compare_arms(
         rows += compare(arm, stacks, splits, draws=0 if added else draws, seed=seed, progress=progress)
     if splits.selects_on_reported and rows:
         notes.append("the best member was chosen on the examples that are reported (--select-on reported)")
-    # The rows of merging are written last: where they stand, all of it is written.
     run.store.replace_notes(MERGING, notes)
     contrasts = [row for row in rows if row.measure == CONTRAST]
-    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), contrasts, (MERGING,)))
-    for measure in (MERGES, MERGING):
-        run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
+    others = [row for row in rows if row.measure != CONTRAST]
+    kept = renewed(run.store.scores(CONTRAST), contrasts, (MERGING,))
+    run.store.replace_scores((CONTRAST, MERGES, MERGING), [*kept, *others])
     return notes
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -85,12 +86,10 @@ def evaluate_pretrained(session: TaskSession, pretrainings: Pretrainings) -> Non
     rows += [replace(mean, tokens=None) for mean in mean_over_seeds(row for row in rows if row.measure == MASKED_LM)]
     records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
     rows += training_rows({model: record for model, record in records.items() if record is not None})
-    for measure in (MASKED_LM, ALPHA, TRAINING):
-        run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
+    run.store.replace_scores((MASKED_LM, ALPHA, TRAINING), rows)
     of_weights = _rows_of_weights(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
     of_weights[CONTRAST] = renewed(run.store.scores(CONTRAST), of_weights[CONTRAST], (PATTERN,))
-    for measure, scores in of_weights.items():
-        run.store.replace_scores(measure, scores)
+    run.store.replace_scores(of_weights, chain.from_iterable(of_weights.values()))
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=in_words(pretrainings.device, "auto"))
     evaluate_models(evaluated, [generated_pairs(PAIRS)], options, run, progress=reporter.progress)
