@@ -61,7 +61,7 @@ def test_killed_at_twenty_drawn_writes_then_resumed_gives_the_same_rows(tmp_path
     killed = tmp_path / "killed"
     grown = []
     for _ in range(20):
-        ended = apart(write_rows, killed, watch=Watch(killed, strike=chance.randrange(20, 600)))
+        ended = apart(write_rows, killed, watch=Watch(killed, strike=chance.randrange(20, 350)))
         assert ended.code == -signal.SIGKILL, ended.err
         with Run.open(killed) as run:
             grown.append(run.store.count_losses())

@@ -238,12 +238,6 @@ def test_a_saving_has_two_bounds_or_the_one_that_is_known(
     assert growth.saving_text(of(*rows).rows) == words
 
 
-def test_the_headline_is_of_the_published_schedule_and_says_what_it_was_read_off() -> None:
-    assert growth.headline_arm(of(*(row for row in GROWTH.scores if row.arm != "published"))) == "importance"
-    assert "course of its loss" in growth.how_read(GROWTH, "ramp")
-    assert "the warm-up of uniform took 0.1 of 0.1, 0.2 and 0.4, the end" in answers(GROWTH)[TUNED]
-
-
 def test_losses_are_drawn_where_trainings_end_by_what_they_cost() -> None:
     def training(arm: str, **figures: float) -> list[Score]:
         return [Score("training", metric, value, arm=arm, seed=0) for metric, value in figures.items()]

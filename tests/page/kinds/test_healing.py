@@ -71,13 +71,6 @@ def test_few_help_and_many_hurt_only_where_the_intervals_say_so(
     assert ("few help, many hurt" in text) == is_pattern
 
 
-def test_without_the_control_the_sentence_says_that_the_text_is_not_taken_off() -> None:
-    text = " ".join(findings(data(healed(count, 0.4, 0.6, against=None) for count in (1, 2))))
-    assert (
-        "Beside the untouched whole model skipping 1 and 2 hurts. What the text alone gives is not taken off." in text
-    )
-
-
 def answers(*gains: tuple[float, float]) -> Iterator[Score]:
     shared: dict[str, Any] = {"task": "quiz", "documents": 40}
     yield Score("healing_task", "accuracy", 0.25, against="chance", **shared)

@@ -139,11 +139,6 @@ def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is
     assert {len(each["x"]): each["mode"] for each in traces if each.get("x")} == {1: "markers", 2: "lines"}
 
 
-def test_merged_models_have_their_members() -> None:
-    merged = summary(only(ROBUSTNESS, "merging", "merges"))
-    assert "Merged from any layers layershuffle has 89.1 % [87.9, 90.3], its members" in merged
-
-
 def test_the_chance_of_a_language_model_is_a_uniform_guess_where_its_size_is_known() -> None:
     assert chance(LANGUAGE) is None
     sized = (*(each for each in LANGUAGE.scores if each.metric != "classes"), row("robustness", "classes", 1024))

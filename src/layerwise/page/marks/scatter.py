@@ -27,7 +27,6 @@ class Style:
     line: bool = False
     faint: bool = False
     bounds: bool = True
-    dash: str = "solid"
     symbol: str = ""
     size: int = 9
 
@@ -122,7 +121,7 @@ class Scatter(Mark):
                 "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
                 "symbol": [f"{symbol}-open" if each else symbol for each in hollow],
             },
-            line={"color": colour, "width": 2, "dash": style.dash},
+            line={"color": colour, "width": 2},
             textposition="top center",
             text=[str(key) for key in keys] if self.numbered else hover,
             customdata=hover,
