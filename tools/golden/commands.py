@@ -32,7 +32,7 @@ NUMBERS = ("measure", "metric", "value", "low", "high", "p", "p_adjusted", "mde"
 NAMES = tuple(name for name in KEY if name != "metric")
 """Those that are reported apart: they are named differently one day, and the numbers are not."""
 TIMED = re.compile(r"\b(ms|milliseconds|seconds?|minutes|hours|joules|memory|peak bytes|data wait)\b")
-"""In the metric or the task of a score that a clock gave, or that the machine decides."""
+"""In the metric, the task or the unit of a score that a clock gave, or that the machine decides."""
 CLOCKED = ("time", "time_round", "frontier_round")
 """The measures of which every number is one of a clock."""
 SHOWN = 8
@@ -82,7 +82,8 @@ def is_timed(row: Score) -> bool:
     >>> is_timed(Score("run", "sweep", "all", "wall time (seconds)", 83.4))
     True
     """
-    return row.measure in CLOCKED or any(TIMED.search(name.replace("_", " ")) for name in (row.metric, row.task))
+    named = (row.metric, row.task, row.unit or "")
+    return row.measure in CLOCKED or any(TIMED.search(name.replace("_", " ")) for name in named)
 
 
 def _numbers(row: Score) -> tuple[object, ...]:
