@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 import re
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from layerwise.errors import CheckpointError, ModelError, OptionError, Unsupport
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
+from threads import threaded
 from tier import first_fast
 
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
@@ -222,7 +222,7 @@ def elsewhere(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         save(root / f"home-{variant}", plan, root / variant, compact=plan != "0-5", remote_code=True)
         kinds[variant] = "AutoModelForMaskedLM"
     task = json.dumps([{str(root / name): kind for name, kind in kinds.items()}, IDS.tolist(), MASK.tolist()])
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {name: value for name, value in threaded().items() if name != "PYTHONPATH"}
     environment["HF_MODULES_CACHE"] = str(root / "modules")
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT, task], capture_output=True, text=True, check=False, env=environment
