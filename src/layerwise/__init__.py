@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from layerwise.catalogue import *  # noqa: F403
+    from layerwise.checkpoint import save as save
     from layerwise.data.demo.corpus import demo_corpus as demo_corpus
     from layerwise.data.text.corpus import Corpus as Corpus
     from layerwise.data.text.corpus import read_corpus as read_corpus
@@ -53,6 +54,7 @@ _HOMES = {
     "read_corpus": "layerwise.data.text.corpus",
     "run": "layerwise.runner.files",
     "samplers": "layerwise.plan",
+    "save": "layerwise.checkpoint",
 }
 
 

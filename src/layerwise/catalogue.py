@@ -1,7 +1,8 @@
 """Every study on one line: its verbs, in the order in which `layerwise --help` lists them.
 
-A line makes the verbs known to the command line, to YAML files, to Python and its type checkers; functions become
-attributes of `layerwise`. The package of a study names its pages and its findings on published statements.
+A line makes the verbs known to the command line, to YAML files, to Python and its type checkers. Functions become
+attributes of `layerwise`; `layerwise.save` is that of `layerwise.checkpoint`, which takes models in memory too. The
+package of a study names its pages and its findings on published statements.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from layerwise.studies.evaluate.verb import evaluate as evaluate
 from layerwise.studies.robustness import merge as merge, robustness as robustness
 from layerwise.studies.search.verb import search as search
 from layerwise.studies.heal.verb import heal as heal
-from layerwise.studies.save.verb import save as save
+from layerwise.studies.save.verb import save_convert as save_convert
 from layerwise.studies import train_elc as train_elc
 from layerwise.studies import train_growth as train_growth
 from layerwise.studies.serve import serve as serve

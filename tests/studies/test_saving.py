@@ -33,6 +33,12 @@ def test_a_plan_is_written_as_a_model_that_transformers_loads(model: Path, tmp_p
     assert json.loads((folder / "plan.json").read_text())["plan"] == "0 2 3"
 
 
+def test_python_writes_a_model_in_memory(tmp_path: Path) -> None:
+    stack = library.load(tiny_llama(4))
+    assert library.save(stack, "0 2-3", tmp_path / "shallow").gap == 0
+    assert library.load(tmp_path / "shallow").depth == 3
+
+
 def test_a_repeated_layer_is_a_copy_and_a_folder_is_replaced_only_when_asked(model: Path, tmp_path: Path) -> None:
     once = ("save", model, "--output", tmp_path / "m", "--plan")
     assert "; 1 of its layers is a copy" in layerwise(*once, "0-3 3").out
