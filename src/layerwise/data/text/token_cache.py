@@ -159,7 +159,7 @@ def _kept_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 def _tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    # One that is written in Python is told by its pickle, which is the same in every process for most.
+    # One that is written in Python is told as `datasets` tells the arguments of a map.
     return str(Hasher.hash(tokenizer)) if backend is None else sha256(backend.to_str().encode()).hexdigest()
 
 
