@@ -30,7 +30,7 @@ CAUTION = (
 TRAINED_ORDER = Question(
     "Does training in random order cost at most 25 points?",
     "The cost is the accuracy of the baseline in order minus that of layershuffle in random order. The null is every"
-    f" variant trained in order, which must keep less in random order by {MIN_GAIN:.0%}.{CAUTION}",
+    f" variant trained in order, which must keep less in random order by {100 * MIN_GAIN:g} points.{CAUTION}",
     Published(
         LAYERSHUFFLE,
         "Trained and run in random order a ViT keeps 62.77 %, about 20 points below the ordinary model in order.",
