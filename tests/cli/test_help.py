@@ -171,7 +171,7 @@ PLANNED = ("sweep", "verify", "heal", "save --output copy", "serve")
 
 @pytest.mark.parametrize("verb", PLANNED)
 def test_a_run_that_is_not_there_is_named(verb: str) -> None:
-    said = "nosuchrun is no plan, and there is no run of that name here"
+    said = "nosuchrun is not a plan, and no run has that name here"
     assert said in refused(*verb.split(), "demo", "--plan", "nosuchrun")
 
 

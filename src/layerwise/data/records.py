@@ -133,7 +133,7 @@ def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
     kind = kind or kind_of(path.name)
     if kind is None:
         known = ", ".join(KINDS)
-        raise DataError(f"{path} is no table that can be read; give a file that ends in one of {known} (or .gz of it)")
+        raise DataError(f"{path} is not a readable table; give a file that ends in one of {known} (or .gz of it)")
     return tuple(parquet_rows(path) if kind == ".parquet" else _table(_lines(path, TEXT_SIZE), str(path), kind))
 
 
@@ -208,7 +208,7 @@ def _parquet_batches(path: Path, columns: Collection[str] | None) -> Iterator[py
                 yield batch
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as fault:
         reason = shortened(str(fault).split("\n")[0]) or type(fault).__name__
-        raise Unreadable(f"is no parquet file that can be read ({reason})") from fault
+        raise Unreadable(f"is not a readable parquet file ({reason})") from fault
 
 
 def _decode_dictionaries(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:

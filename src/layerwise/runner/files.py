@@ -249,7 +249,7 @@ def read_call(path: str | Path) -> VerbCall:
     file = ExperimentFile.read(path)
     stages = file.list_calls()
     if len(stages) > 1:
-        raise OptionError(f"{file.name} is no single experiment; write layerwise run {file.name}")
+        raise OptionError(f"{file.name} has several stages; write layerwise run {file.name}")
     return stages[0].call
 
 

@@ -158,7 +158,7 @@ def given_plan(text: str) -> Plan:
     except PlanError as error:
         if error.position != 0 or not text[:1].isalpha() or " " in text.strip():
             raise
-        what = "a run, and no plan" if is_run(Path(text)) else "no plan, and there is no run of that name here"
+        what = "a run, not a plan" if is_run(Path(text)) else "not a plan, and no run has that name here"
         raise PlanError(
             f'{named(text)} is {what}; a plan is written as the numbers of layers, as in "0-13 18-31", and only '
             "`layerwise heal` and `layerwise save` take a run: of `layerwise search`, for the plan that it chose"

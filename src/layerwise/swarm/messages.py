@@ -62,7 +62,7 @@ class RemoteVisit:
 class Pass:
     """A node's part of forward pass `index`; pass 0 has all tokens so far, and clears the caches of its visits.
 
-    `calls` are the arguments of the blocks beside the state, one call per visit: MessagePack, in which `{"tensor": 3}`
+    `calls` are the other arguments of the blocks, one call per visit, as MessagePack: `{"tensor": 3}`
     is `arrays[3]` and `{"cache": "module:class"}` the node's cache of that class (see `layerwise.swarm.wire`).
     """
 

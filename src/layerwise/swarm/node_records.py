@@ -72,7 +72,7 @@ class NodeRecord:
         return median(self.per_layer) if self.per_layer else 1e-3
 
     def hop_latency(self, now: float) -> float:
-        """The seconds of a hop beside its layers; 1 ms before anything is known. Hops that wait are waited for."""
+        """Return the seconds of a hop outside its layers, with its queue; 1 ms before any measurement."""
         usual, silent = median(self.overhead) if self.overhead else 1e-3, self.silent(now)
         late = silent if silent >= self.latencies.floor else 0.0
         return usual + late + self.waiting * len(self.layers) * self.layer_seconds

@@ -1,4 +1,4 @@
-"""How much two honest answers may differ."""
+"""Tolerance of the comparison of two nodes' answers to one hop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def tolerance(width: int, visits: int, eps: float) -> float:
-    """The relative difference that rounding may leave between two honest answers to a hop.
+    """Return the relative difference that rounding may leave between two honest answers to a hop.
 
     It is 16 times that of `layerwise.stack.rounding`, for caches that were filled in other ways and devices of other
     kinds, and at most 0.05: of a dtype with three digits, differences beyond that are no rounding either.
@@ -18,7 +18,7 @@ def tolerance(width: int, visits: int, eps: float) -> float:
 
 
 def agree(one: Tensor, other: Tensor, visits: int) -> bool:
-    """Whether two answers differ by no more than rounding, relative to the larger of the two."""
+    """Return True if two answers differ by at most rounding, relative to the larger of the two."""
     wide = torch.promote_types(one.dtype, torch.float32)
     left, right = one.to(wide), other.to(wide)
     larger = max(float(left.norm()), float(right.norm()), 1e-30)

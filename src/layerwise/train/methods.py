@@ -238,7 +238,7 @@ def recipes(names: Iterable[str], options: Options, depth: int) -> tuple[Recipe,
 
 
 def added_by(variant: object) -> str | None:
-    """What the layers of a model trained with the variant of this name cannot do without, in words.
+    """Return a description of the parts that layers trained with this variant require, or None.
 
     >>> added_by("plain") is None
     True

@@ -103,7 +103,7 @@ VARIANTS: dict[str, type[Variant]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What a way of training adds to a model or to its Trainer, beyond a sampler of plans: here nothing.
+    """Base of the variants of training: additions to a model or its Trainer beyond a sampler of plans. It adds none.
 
     Subclasses are values with their own options, and registered under their `NAME` by being defined. `MODULE` names the
     submodule that `attach` adds. `ADDED` says what the layers cannot work without, `None` if nothing.
@@ -126,7 +126,7 @@ class Variant:
         return module
 
     def trainer(self) -> Callable[..., Any] | None:
-        """What makes the Trainer, of the options of a `PlanTrainer`; `None` for the plain one."""
+        """Return the factory of the Trainer, which takes the options of a `PlanTrainer`; None for the plain one."""
         return None if self.TRAINED_BY is None else partial(_named(self.TRAINED_BY), options=self)
 
     def to_json(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def test_parquet_files_that_are_none_are_refused(tmp_path: Path) -> None:
     content = path.read_bytes()
     for broken in (b"", b"words", content[: len(content) // 2], content[:8] + b"\0" * 200 + content[208:]):
         path.write_bytes(broken)
-        with pytest.raises(DataError, match=r"train-.* is no parquet file that can be read .*; fetch it again"):
+        with pytest.raises(DataError, match=r"train-.* is not a readable parquet file .*; fetch it again"):
             read_tasks(tmp_path)
     pandas.DataFrame({"pair": [{"premise": "a", "hypothesis": "b"}]}).to_parquet(path)
     with pytest.raises(DataError, match=r"train-.* has no column of texts or numbers"):

@@ -199,7 +199,7 @@ def test_tables_have_a_header(tmp_path: Path, name: str, mark: str) -> None:
         ("unequal.csv", "a,b\n1,2\n1,2,3\n", "line 3: 3 columns where the header has 2 (a, b)"),
         ("twice.csv", "a,a\n1,2\n", "the column 'a' is there twice"),
         ("quotes.csv", 'a,b\n"x" y,2\n', "line 2"),
-        ("rows.parquet", "", "no table that can be read"),
+        ("rows.parquet", "", "not a readable table"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_location(tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -131,7 +131,7 @@ REFUSED: list[tuple[Callable[[Path], Path], str]] = [
     (lambda folder: folder / "nowhere", "give --text a text file, or a folder"),
     (_file("weights.bin", b"1"), r"no text file: .*\*\.txt, \*\.md, \*\.jsonl"),
     (_parquet, 'row 1: found the keys id, task; it should have a non-empty "text"'),
-    (_file("rows.parquet", b"PAR1 and no more"), "is no parquet file that can be read"),
+    (_file("rows.parquet", b"PAR1 and no more"), "is not a readable parquet file"),
 ]
 
 

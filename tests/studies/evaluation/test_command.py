@@ -196,7 +196,7 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
     plans = ("--families", "leave_one_out", "--plan", "0 (1|2)*2 3")
     arguments = ("evaluate", model, *suite, *plans, "--seeds", "1", "--train", "head", "--epochs", "3")
     dry = layerwise(*arguments, "--dry-run")
-    assert "plans: 5, each active in fine-tuning and in the test, beside the model as trained" in dry.out
+    assert "plans: 5, each active in fine-tuning and in the test, compared with the model as trained" in dry.out
     assert f"{(1 + 5) * 2} fine-tunings" in dry.out
     ended = layerwise(*arguments, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err

@@ -283,7 +283,7 @@ def alignment(hsic: Tensor) -> Tensor:
 
 CLAIM = "same_space"
 FEWEST_LAYERS = 8
-"""Below this an eighth of the depth is no layer."""
+"""Minimum depth: an eighth of a shallower model is less than one layer."""
 
 
 @dataclass(frozen=True, slots=True)

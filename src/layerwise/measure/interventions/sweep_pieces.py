@@ -34,7 +34,7 @@ class PieceRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepPiece:
-    """What a worker computes at a time: some plans on one batch."""
+    """Plans that a worker evaluates on one batch, as one unit of work."""
 
     batch: AnyBatch
     plans: tuple[Plan, ...]

@@ -50,7 +50,7 @@ SPENDING = 0.3
 """The share of the error rate left that a look spends. It is spent early, because most layers need few looks."""
 
 ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "harmful": 0.1}
-"""How the error rate is divided over what a look may settle a layer with: most layers of most models matter."""
+"""Share of the error rate of each decision. Most layers of most models matter."""
 
 RARE = 0.04
 """The share of the documents that must not be missed before a layer is said to be worth nothing."""

@@ -151,7 +151,7 @@ def lead_rows(data: ReportData) -> Rows:
 
 
 def kept(data: ReportData, condition: str) -> Iterator[Score]:
-    """How every arm did by the number of layers kept under each rule; all of them need no rule."""
+    """Yield the quality of every arm by the number of layers kept, under each rule of removal."""
     rows = of_arms(
         data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, order=condition, layer=None, nodes=None
     )

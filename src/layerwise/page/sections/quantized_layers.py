@@ -14,7 +14,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 QUANTITIES = {vocab.DELTA: "quantised alone", vocab.EXCESS: "beyond noise of the same norm"}
-"""What is drawn of each layer."""
+"""Metrics of a layer that the figure shows, with their labels."""
 
 
 def bits_by_layer(data: ReportData) -> Iterator[Score]:

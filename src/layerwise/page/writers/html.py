@@ -23,7 +23,7 @@ STRATEGIES = "Strategies"
 """The legend of strategies, whose names in the rows are not those on the page."""
 
 Piece = Markup | Picture
-"""What a part writes: HTML in reading order, and the pictures whose places are in it."""
+"""HTML or a picture, in reading order."""
 
 
 def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:

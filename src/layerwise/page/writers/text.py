@@ -31,7 +31,7 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     for section in kind.sections:
         written += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
     answer = kind.answer(data)
-    if answer and not any(answer.startswith(line.removeprefix("- ")) for line in written):
+    if answer and not any(answer in line or answer.startswith(line.removeprefix("- ")) for line in written):
         written.append(answer)
     yield from (*written, *map(in_text, kind.following(data)))
 

@@ -61,7 +61,7 @@ def _slots(names: Iterable[str]) -> dict[str, int]:
 
 
 def lag_structure(data: ReportData) -> Iterator[str]:
-    """What the correlation at lag 1 shows beside random orders, over all types."""
+    """Describe the correlation at lag 1 of all types of tensors, relative to random orders."""
     for kind, words in LAG_STRUCTURE.items():
         row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=None)
         if row is not None:

@@ -88,7 +88,7 @@ def describe_tuning(
         yield f"fine-tuned tasks: {', '.join(task.name for task in selection.tasks)}"
     plans = [len(model.plans) for model in models]
     if any(plans):
-        yield f"plans: {max(plans):,}, each active in fine-tuning and in the test, beside the model as trained"
+        yield f"plans: {max(plans):,}, each active in fine-tuning and in the test, compared with the model as trained"
     for note in left_out:
         yield f"note: {note}"
     scored = 2 * len(models) * sum(len(each.pairs) for each in selection.pairs)

@@ -49,7 +49,7 @@ class HealingArm:
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """What is healed and compared: `arms` of a model of `depth` layers under a plan, with so many seeds each."""
+    """The arms of a healing: trainings of a model of `depth` layers under a plan, with `seeds` seeds each."""
 
     plan: Plan
     depth: int

@@ -135,8 +135,8 @@ def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     if has_control:
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
         for arm in windows:
-            beside = [curves[seed][arm.skipped] for seed in seeds]
-            yield _over(vocab.HEALING_WINDOW, "above_whole", beside, **columns, affected=arm.skipped, against=against)
+            skipped = [curves[seed][arm.skipped] for seed in seeds]
+            yield _over(vocab.HEALING_WINDOW, "above_whole", skipped, **columns, affected=arm.skipped, against=against)
     known = [own for seed in seeds if (own := _crossing(curves[seed])) is not None]
     if len(known) == len(seeds):
         yield _over(vocab.HEALING_WINDOW, "layers", known, **columns, against=against)

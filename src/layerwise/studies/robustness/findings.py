@@ -166,9 +166,9 @@ def judge_pruning_graceful(data: ReportData) -> Finding | None:
     if "spared_above@baseline" not in rows:
         return None
     spared, lost = read_nulls(rows, "spared_above"), Estimate.read_bounded(rows.get("lost"))
-    beside = Estimate.read(rows["spared_above@baseline"])
+    over_baseline = Estimate.read(rows["spared_above@baseline"])
     if lost is None or not spared:
-        return PRUNING.answer(INCONCLUSIVE, ONE_TRAINING, beside.scale(100.0))
+        return PRUNING.answer(INCONCLUSIVE, ONE_TRAINING, over_baseline.scale(100.0))
     at, reason = _locate(spared, MIN_SPARED), _explain_chance(data)
     verdict, answer = _decide(
         find_unfinished(data, "layershuffle"),
@@ -176,10 +176,10 @@ def judge_pruning_graceful(data: ReportData) -> Finding | None:
         ("below" in at, CONTRADICTED, "No: a model trained in order declines more slowly."),
         ("within" in at, NO_BETTER, "Training in order declines as slowly."),
         (at == {"above"}, SUPPORTED, "Yes: it declines more slowly than models trained in order."),
-        (True, INCONCLUSIVE, _undecided(beside, MIN_SPARED)),
+        (True, INCONCLUSIVE, _undecided(over_baseline, MIN_SPARED)),
     )
     numbers = f"With half of the layers layershuffle loses {_points(lost)} % of its accuracy above chance."
-    return PRUNING.answer(verdict, f"{answer} {numbers}", beside.scale(100.0))
+    return PRUNING.answer(verdict, f"{answer} {numbers}", over_baseline.scale(100.0))
 
 
 def judge_layers_know_positions(data: ReportData) -> Finding | None:

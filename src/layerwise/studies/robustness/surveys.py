@@ -53,7 +53,7 @@ from layerwise.studies.robustness.switching_off import position_worth, switching
 from layerwise.train.load_trained import Trained, saved_edges
 
 INSIDE = (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES)
-"""What is measured inside one model of each arm."""
+"""Measures of the inside of a model, taken on one model of each arm."""
 
 
 @dataclass(frozen=True)

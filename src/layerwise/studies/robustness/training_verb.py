@@ -268,7 +268,7 @@ def train_robust(
 
 
 def expand_methods(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the methods that are named, each once; a number after retrained-K stands for another depth.
+    """Return the named methods without duplicates; a number after retrained-K is a further depth.
 
     >>> expand_methods(["layershuffle", "retrained-9", "6", "3"])
     ('layershuffle', 'retrained-9', 'retrained-6', 'retrained-3')

@@ -94,7 +94,7 @@ class PreparedSearch:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What the search text has shown: the losses and prices of plans, and what the search took.
+    """The losses and prices of plans on the search text, and the cost of the search.
 
     The plan is chosen among the `finalists` and the `arms`, and compared with these and the `random` ones.
     """

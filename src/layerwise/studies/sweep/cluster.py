@@ -29,7 +29,7 @@ from layerwise.swarm.cluster.tasks import RayTasks, available_processors
 
 @dataclass(frozen=True)
 class SharedModel:
-    """What every process of a sweep opens: a model by name with these options, or one that was opened in Python."""
+    """The model that every process of a sweep opens, by name with these options, or as it was opened in Python."""
 
     model: ModelLike
     options: Mapping[str, Any]

@@ -192,11 +192,11 @@ def _sink(data: ReportData) -> Finding | None:
     if whole_bounds[0] <= apart:
         return None
     state, words = _survival(left / whole, whole_bounds, left_bounds)
-    beside = "" if null is None else f"; between tokens of different documents it is {tidy(apart)}"
+    of_null = "" if null is None else f"; between tokens of different documents it is {tidy(apart)}"
     answer = (
         f"{words}. Of hidden states 1–{len(without) - 1} the run {zone[0]}–{zone[1]} is the clearest zone; its"
         f" cosine contrast with the others is {between(whole, *whole_bounds)} with the sink token and"
-        f" {between(left, *left_bounds)} without, {percent(left / whole)} of it{beside}. The sink token is one,"
+        f" {between(left, *left_bounds)} without, {percent(left / whole)} of it{of_null}. The sink token is one,"
         " mostly the first, whose state is huge and the same in all layers."
     )
     return Finding(question, answer, state)

@@ -1,4 +1,4 @@
-"""What a growth training trains: each variant for the steps that its budget buys, and uniform at other lengths.
+"""The trainings of a growth run: each variant for the steps of its budget, and uniform training at other lengths.
 
 `RUN/ARM/seed-N/model` is a finished training, whose record holds the schedule.
 """
@@ -197,7 +197,7 @@ class GrowthDesign:
 
 
 def at_length(length: float, arm: str = UNIFORM) -> str:
-    """What an arm is called where it is trained for a share of uniform's budget.
+    """Return the name of an arm that is trained for a share of the budget of uniform training.
 
     >>> at_length(1.25), at_length(416 / 656, "published")
     ('uniform@1.25', 'published@0.634')

@@ -12,10 +12,10 @@ from layerwise.errors import LayerwiseError, SwarmError
 from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
 
 MAX_RETRIES = 3
-"""How often Ray begins a piece again whose process ended."""
+"""Number of times that Ray retries a piece after its process ended."""
 
 Open: TypeAlias = Callable[[Any], Callable[[Any], Any]]
-"""What each process calls once with what is shared, to get the function of a piece."""
+"""Function that each process calls once with the shared value; it returns the function that computes a piece."""
 
 _WAIT = 1.0
 

@@ -27,7 +27,7 @@ SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60
 
 
 Service: TypeAlias = "Swarm | RouterProcess"
-"""What the routes ask: a swarm of this process, or the process of its router."""
+"""Backend of the routes: a swarm of this process, or the process of its router."""
 
 
 class ServerMetrics:
