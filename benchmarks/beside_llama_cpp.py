@@ -3,12 +3,12 @@
     python benchmarks/beside_llama_cpp.py MODEL.gguf [--float32] [--plans 1000] [--rows plans.jsonl]
     python benchmarks/beside_llama_cpp.py MODEL.gguf --speed --copy
 
-Every plan is run by layerwise on the dequantised model in float32, and by llama.cpp (the package xllamacpp) on the file
+Every plan is run by layerwise on the dequantized model in float32, and by llama.cpp (the package xllamacpp) on the file
 that `layerwise.save` writes of it. How far they are apart is the mean of the absolute differences of the losses of a
 text's tokens, in nats, as a multiple of that of the trained order. A row is written when its plan is done, and a
 command that was stopped goes on with the plans that have no row.
 
-llama.cpp rounds what a quantised matrix is multiplied with to 8 bits, and layerwise does not. With --float32 both read
+llama.cpp rounds what a quantized matrix is multiplied with to 8 bits, and layerwise does not. With --float32 both read
 a copy of the model in float32, so that what is left is not of these roundings.
 
 --speed measures tokens a second of llama.cpp under plans, in turns with the trained order, over what the numbers of
@@ -70,7 +70,7 @@ def random_plan(depth: int, draw: random.Random) -> Plan:
 
 
 def in_float32(source: Path, target: Path) -> Path:
-    """Write the file `source` with every tensor dequantised to float32."""
+    """Write the file `source` with every tensor dequantized to float32."""
     reader = GGUFReader(source)
     writer = GGUFWriter(target, reader.fields["general.architecture"].contents())
     for name, field in reader.fields.items():
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--folder", type=Path, help="where files of plans are written; by default a temporary one")
-    parser.add_argument("--float32", action="store_true", help="compare on a copy with dequantised tensors")
+    parser.add_argument("--float32", action="store_true", help="compare on a copy with dequantized tensors")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--copy", action="store_true")
     options = parser.parse_args()

@@ -89,11 +89,11 @@ def test_what_lies_around_layers_is_trained_too_where_all_are_of_one_folder(tmp_
     assert {name for name in after if after[name] != before[name]} == {"token_embd.weight", "output.weight"}
 
 
-def test_the_command_says_what_was_quantised(tmp_path: Path) -> None:
+def test_the_command_says_what_was_quantized(tmp_path: Path) -> None:
     file = write_llama(tmp_path / "a.gguf", 3, kind="Q8_0")
     folder = folder_of(load(file), "0 2", tmp_path / "b", trained="layers")
     ran = layerwise("save", file, folder, "--plan", "b:0-1", "--output", tmp_path / "out.gguf")
-    assert "the matrices of 2 of its layers were quantised again; what did not change is those of" in ran.out
+    assert "the matrices of 2 of its layers were quantized again; what did not change is those of" in ran.out
     assert GGUFFile.open(tmp_path / "out.gguf").setting("block_count") == 2
 
 
@@ -126,7 +126,7 @@ def test_types_that_the_package_gguf_does_not_write_are_refused(
     file = write_llama(tmp_path / "a.gguf", 3)
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained="layers")
     monkeypatch.setattr(gguf.quants, "quantize", quantize)
-    message = r"does not quantise blk\.0\.\S+ to F32; begin with a file in F16, or in one of Q4_0, Q4_1"
+    message = r"does not quantize blk\.0\.\S+ to F32; begin with a file in F16, or in one of Q4_0, Q4_1"
     _refused(message, CheckpointError, {"a": file, "b": folder}, "b:0-2", tmp_path)
 
 

@@ -99,7 +99,7 @@ def test_names_of_another_stack_stay_and_names_of_both_are_written_in_full() -> 
 
 def test_one_text_for_several_layers_is_refused() -> None:
     patterns = LayerPatterns(names(), "model.layers.", (2, 2), DEPTH)
-    with pytest.raises(UnsupportedModel, match=r"layers\.2'? \(skip in the quantisation"):
+    with pytest.raises(UnsupportedModel, match=r"layers\.2'? \(skip in the quantization"):
         patterns.rewrite({"quantization_config": {"skip": "model.layers.2"}})
 
 

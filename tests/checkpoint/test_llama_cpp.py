@@ -99,7 +99,7 @@ def test_llama_cpp_computes_the_plan_and_no_other(pair: Pair, tmp_path: Path) ->
 
 def test_llama_cpp_computes_layers_at_types(pair: Pair, tmp_path: Path) -> None:
     if not next(iter(GGUFFile.open(pair.path).tensors.values())).type.name.startswith("Q"):
-        pytest.skip("where nothing is quantised llama.cpp rounds no activations, and there is no bar")
+        pytest.skip("where nothing is quantized llama.cpp rounds no activations, and there is no bar")
     draw = random.Random(7)
     right, wrong = [], []
     for _ in range(by_tier(fast=6, nightly=100)):

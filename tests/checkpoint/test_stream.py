@@ -90,8 +90,8 @@ def test_tied_weights_are_written_once(tmp_path: Path, opened: Callable[[str], A
 
 
 @pytest.fixture
-def quantised(home: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "quantised"
+def quantized(home: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "quantized"
     folder.mkdir()
     tensors = {}
     for name, tensor in load_file(home / "model.safetensors").items():
@@ -110,10 +110,10 @@ def quantised(home: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_quantised_tensors_are_bytes_and_their_exceptions_follow(quantised: Path, tmp_path: Path) -> None:
-    origin = save(quantised, "3 0*2 5", tmp_path / "m")
+def test_quantized_tensors_are_bytes_and_their_exceptions_follow(quantized: Path, tmp_path: Path) -> None:
+    origin = save(quantized, "3 0*2 5", tmp_path / "m")
     assert origin.proof == "keys"
-    before, after = (load_file(folder / "model.safetensors") for folder in (quantised, tmp_path / "m"))
+    before, after = (load_file(folder / "model.safetensors") for folder in (quantized, tmp_path / "m"))
     key = "model.layers.{}.mlp.up_proj.weight"
     assert after[key.format(0)].dtype == torch.float8_e4m3fn
     assert torch.equal(after[key.format(0)].view(torch.uint8), before[key.format(3)].view(torch.uint8))
@@ -260,7 +260,7 @@ def test_of_two_parts_with_as_many_layers_the_one_that_the_path_names() -> None:
 
 def test_the_proof_is_what_suits_the_size_and_the_settings(home: Path, tmp_path: Path) -> None:
     sizes = (stream.PROVED_SIZE - 1, stream.PROVED_SIZE)
-    hosts = [cast(StoredModel, SimpleNamespace(size=size, quantised=False)) for size in sizes]
+    hosts = [cast(StoredModel, SimpleNamespace(size=size, quantized=False)) for size in sizes]
     assert [stream._proof(host, None) for host in hosts] == ["logits", "keys"]
     assert [stream._proof(hosts[1], prove) for prove in (True, False)] == ["logits", "none"]
     assert save(home, "0 2", tmp_path / "m", prove=False).proof == "none"

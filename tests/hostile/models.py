@@ -73,7 +73,7 @@ SETTINGS: tuple[tuple[dict[str, object], Says], ...] = (
     *(({"num_hidden_layers": value}, "num_hidden_layers") for value in ("four", [4], 4.5, None)),
     ({"rms_norm_eps": "small"}, "rms_norm_eps"),
     ({"dtype": "float99"}, ("could not be loaded", "float99")),
-    ({"quantization_config": "4bit"}, "quantised"),
+    ({"quantization_config": "4bit"}, "quantized"),
     *(({name: value}, "could not be loaded") for name, values in UNLOADABLE.items() for value in values),
 )
 

@@ -18,7 +18,7 @@ from layerwise.stack import load
 from layerwise.stack.checks import gguf_file
 from layerwise.stack.imatrix import imatrix_beside, layer_power
 from layerwise.stack.load import weight_hash
-from layerwise.stack.quantisation import quantisation_of
+from layerwise.stack.quantization import quantization_method
 from tier import TIER, first_fast
 
 pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
@@ -53,7 +53,7 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
         assert stack.depth == 3
         assert planned.isfinite().all()
         assert not torch.equal(planned, stack.model(tokens).logits)
-        assert quantisation_of(stack.model) is quantisation_of(other) is None
+        assert quantization_method(stack.model) is quantization_method(other) is None
         assert stack.dtype == torch.float32
         tokenizer: Any = stack.tokenizer
         assert tokenizer.decode(tokenizer("the hat")["input_ids"]) == "the hat"

@@ -23,7 +23,7 @@ from layerwise.runner.opening import open_base
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.executors.state import Merger
 from layerwise.stack.inputs import main_tensor
-from layerwise.stack.quantisation import quantisation_of
+from layerwise.stack.quantization import quantization_method
 from layerwise.stack.weights import apply_with, layer_weights, random_twin
 from measure.interventions.test_sweep_pieces import text
 from stack.test_stack import Mixer
@@ -52,7 +52,7 @@ def _bits(**options: Any) -> Any:
     return transformers.BitsAndBytesConfig(**options)
 
 
-QUANTISED: dict[str, Callable[[], Any]] = {
+QUANTIZED: dict[str, Callable[[], Any]] = {
     **{f"quanto {weights}": partial(_quanto, weights) for weights in ("int8", "float8")},
     "torchao int8": _torchao,
     "bitsandbytes nf4": partial(
@@ -63,9 +63,9 @@ QUANTISED: dict[str, Callable[[], Any]] = {
 ELSEWHERE: dict[str, dict[str, Any]] = {"two at a time": {"resident_layers": 2}, "spread": {"device_map": MAP}}
 
 
-def quantised(folder: Path, way: str) -> Any:
+def quantized(folder: Path, way: str) -> Any:
     return transformers.AutoModelForCausalLM.from_pretrained(
-        folder, quantization_config=QUANTISED[way](), device_map={"": "cpu"}, dtype=torch.float32
+        folder, quantization_config=QUANTIZED[way](), device_map={"": "cpu"}, dtype=torch.float32
     ).eval()
 
 
@@ -82,16 +82,16 @@ def whole(folder: Path) -> Stack:
 
 
 @pytest.fixture(
-    scope="module", params=[*ELSEWHERE, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTISED)]
+    scope="module", params=[*ELSEWHERE, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTIZED)]
 )
 def stack(request: pytest.FixtureRequest, folder: Path) -> Stack:
     if request.param in ELSEWHERE:
         return load(folder, **ELSEWHERE[request.param])
-    return load(quantised(folder, request.param))
+    return load(quantized(folder, request.param))
 
 
 def references(stack: Stack, whole: Stack) -> list[Stack]:
-    return [stack] if quantisation_of(stack.model) else [stack, whole]
+    return [stack] if quantization_method(stack.model) else [stack, whole]
 
 
 def hooks(stack: Stack) -> list[Any]:
@@ -139,7 +139,7 @@ def test_generation_with_a_cache_is_recomputation(stack: Stack, whole: Stack) ->
 def test_rows_and_hash_are_those_of_the_model_in_memory_or_of_one_plan_at_a_time(stack: Stack, whole: Stack) -> None:
     rows = sweep(stack, PLANS, text(1))
     assert {row.plan for row in rows} == {str(Plan.parse(plan)) for plan in PLANS}
-    if quantisation_of(stack.model):
+    if quantization_method(stack.model):
         alone = sweep(stack, PLANS[2:3], text(1))
         assert [row for row in rows if row.plan == PLANS[2]] == [row for row in alone if row.plan == PLANS[2]]
         assert len(weight_hash(stack.model)) == 64
@@ -162,13 +162,13 @@ NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (
 
 
 def test_what_needs_the_weights_themselves_is_refused(stack: Stack) -> None:
-    is_quantised = quantisation_of(stack.model)
+    is_quantized = quantization_method(stack.model)
     reason = (
-        r"cannot .* is quantised \(\w+.*use the checkpoint before it was quantised"
-        if is_quantised
+        r"cannot .* is quantized \(\w+.*use the checkpoint before it was quantized"
+        if is_quantized
         else "needs all of them in memory; load the model without --resident-layers, and without a device map that off"
     )
-    for asks in (*NEED_ALL, *NEED_NUMBERS) if is_quantised else NEED_ALL:
+    for asks in (*NEED_ALL, *NEED_NUMBERS) if is_quantized else NEED_ALL:
         with pytest.raises(UnsupportedModel, match=reason):
             asks(stack)
 
@@ -183,15 +183,15 @@ def test_a_spread_layer_is_read_where_it_is_in_memory_and_one_way_is_enough(fold
         load(folder, device_map=MAP, resident_layers=2)
 
 
-def test_a_quantised_checkpoint_opens_as_it_was_saved(tmp_path: Path, folder: Path) -> None:
-    model = quantised(folder, "torchao int8")
+def test_a_quantized_checkpoint_opens_as_it_was_saved(tmp_path: Path, folder: Path) -> None:
+    model = quantized(folder, "torchao int8")
     model.save_pretrained(tmp_path)
     opened = load(tmp_path, device="cpu")
-    assert quantisation_of(opened.model) == "torchao"
-    assert quantisation_of(tiny_llama()) is None
+    assert quantization_method(opened.model) == "torchao"
+    assert quantization_method(tiny_llama()) is None
     with torch.no_grad():
         assert torch.equal(main_tensor(opened.model(input_ids=IDS)), main_tensor(model(input_ids=IDS)))
-    with pytest.raises(UnsupportedModel, match="is quantised, and the layers of such a model cannot be read one by on"):
+    with pytest.raises(UnsupportedModel, match="is quantized, and the layers of such a model cannot be read one by on"):
         load(tmp_path, resident_layers=2)
 
 

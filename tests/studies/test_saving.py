@@ -62,7 +62,7 @@ def test_weights_stay_in_the_format_that_they_are_stored_in(
     ("plan", "reason"),
     [
         ("0 (1|2) 3", "run it in place with stack.under, write it with --compact, or write its layers in turn"),
-        ("0 Q4_0:1 2-3", "cannot save a model under a plan with Q4_0:1, whose weights are quantised while it runs"),
+        ("0 Q4_0:1 2-3", "cannot save a model under a plan with Q4_0:1, whose weights are quantized while it runs"),
     ],
 )
 def test_plans_that_no_checkpoint_holds_are_refused(model: Path, tmp_path: Path, plan: str, reason: str) -> None:

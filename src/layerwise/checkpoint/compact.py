@@ -13,7 +13,7 @@ from layerwise.errors import PlanError
 from layerwise.plan import Plan, Visit
 from layerwise.plan.dialects.sequence import join_sublayers
 from layerwise.plan.edits import map_visits
-from layerwise.plan.quantised import refuse_quantised_layers
+from layerwise.plan.quantized import refuse_quantized_layers
 
 RECORD = "layerwise"
 
@@ -21,7 +21,7 @@ RECORD = "layerwise"
 def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,", *, types: bool = False) -> None:
     """Raise `PlanError` for sublayers, groups or, without `types`, quantized layers; `compact` adds a hint."""
     if not types:
-        refuse_quantised_layers(plan, "save a model")
+        refuse_quantized_layers(plan, "save a model")
     steps = plan.steps()
     if plan.has_sublayers():
         half = next(step.name for step in steps if step.sublayer is not None)

@@ -99,8 +99,8 @@ class Expectation:
             whole.quantization_config = settings["quantization_config"]
         return cls(kind, own, config, config_text(whole), blocks, example_inputs(model) is not None)
 
-    def prove(self, own: Tensors, planned: Tensors, quantised: bool) -> None:
-        before, after = self._misfits(self.own, own, quantised), self._misfits(self.config, planned, quantised)
+    def prove(self, own: Tensors, planned: Tensors, quantized: bool) -> None:
+        before, after = self._misfits(self.own, own, quantized), self._misfits(self.config, planned, quantized)
         known = {_template(misfit) for misfit in before}
         new = sorted(misfit for misfit in after if _template(misfit) not in known)
         if new:
@@ -108,7 +108,7 @@ class Expectation:
                 f"transformers would not load it: {new[0]}" + f", and {len(new) - 1} more" * (len(new) > 1)
             )
 
-    def _misfits(self, config: Any, tensors: Tensors, quantised: bool) -> set[str]:
+    def _misfits(self, config: Any, tensors: Tensors, quantized: bool) -> set[str]:
         state = {
             name: torch.empty(each.shape, dtype=_DTYPES.get(each.dtype, torch.float32), device="meta")
             for name, each in tensors.items()
@@ -125,7 +125,7 @@ class Expectation:
             )
         missing, unexpected = set(report["missing_keys"]), set(report["unexpected_keys"])
         shapes = {f"{name} is {tuple(have)}, not {tuple(want)}" for name, have, want in report["mismatched_keys"]}
-        if quantised:
+        if quantized:
             stored = {name.rpartition(".")[0] for name in tensors}
             modules = {name for name, _ in model.named_modules()}
             missing = {name for name in missing if name.rpartition(".")[0] not in stored}

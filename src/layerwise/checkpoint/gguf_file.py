@@ -25,7 +25,7 @@ from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, MetadataEntry, PlannedFile, depth_of, planned_file
 from layerwise.gguf.file import MAGIC, padded
 from layerwise.plan import Plan
-from layerwise.plan.quantised import WeightType, weight_type
+from layerwise.plan.quantized import WeightType, weight_type
 
 TO_GGUF = (
     "name the file of which a folder was made first, as a, and take the layers of the folder: b:0-27; or convert the "
@@ -125,22 +125,22 @@ def _at_types(
         wanted = types[slot] if slot < len(types) else None
         if wanted is None or (len(tensor.shape) == 1 and wanted.seed is None):
             continue
-        reason = _unquantisable(tensor, wanted)
+        reason = _unquantizable(tensor, wanted)
         if reason:
             raise UnsupportedModel(f"{tensor.name} cannot be written at {wanted}: {reason}; write the layer without it")
         kind = GGML_TYPES[wanted.type]
         if tensor.shape[0] % kind.values:  # in which llama.cpp stores rows that are no whole number of blocks
             kind = GGML_TYPES["F16"]
         if tensor.type != kind:
-            need_gguf(f"matrices are quantised to {kind.name}")
+            need_gguf(f"matrices are quantized to {kind.name}")
             yield name, Rewritten(kind, partial(rows_of, file, tensor))
 
 
-def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
+def _unquantizable(tensor: GGUFTensor, wanted: WeightType) -> str:
     if wanted.seed is not None:
         return "no file is of noise"
     if len(tensor.shape) > 2 or not _LINEAR.search(tensor.name):
-        return "how it is stored where its layer is quantised is not known"
+        return "how it is stored where its layer is quantized is not known"
     return ""
 
 

@@ -37,7 +37,7 @@ def of_folders(
 
     Raises `UnsupportedModel` if the parameters differ from the file's, `CheckpointError` without the package gguf.
     """
-    need_gguf("folders are quantised")
+    need_gguf("folders are quantized")
     weights = _weights(file)
     models = {name: StoredModel.open(str(folder), None) for name, folder in folders.items()}
     sources = {step.source for step in steps}
@@ -117,7 +117,7 @@ def _stored(model: StoredModel, name: str) -> Tensor:
     with safe_open(where.file, framework="pt", device="cpu") as tensors:
         values: Tensor = tensors.get_tensor(name)
     if not values.is_floating_point():
-        raise CheckpointError(f"{model.name} stores {name} as {where.dtype}; give a model that is not quantised")
+        raise CheckpointError(f"{model.name} stores {name} as {where.dtype}; give a model that is not quantized")
     return values.float()
 
 

@@ -11,14 +11,14 @@ from layerwise.bounded import named
 from layerwise.errors import CheckpointError
 from layerwise.gguf import GGUFFile, GGUFTensor
 from layerwise.gguf.types import TENSOR_TYPES, GGMLType
-from layerwise.plan.quantised import TYPES
+from layerwise.plan.quantized import TYPES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 NUMBERS = 1 << 20
-"""Numbers of a matrix that are quantised at once, about."""
+"""Numbers of a matrix that are quantized at once, about."""
 
 GGML_TYPES = {each.name: each for each in TENSOR_TYPES.values()}
 NUMBERS_OF = {each.name: number for number, each in TENSOR_TYPES.items()}
@@ -40,7 +40,7 @@ class Rewritten:
                 yield gguf.quants.quantize(numbers, gguf.GGMLQuantizationType(NUMBERS_OF[self.kind.name])).tobytes()
             except NotImplementedError:
                 raise CheckpointError(
-                    f"the package gguf does not quantise {name} to {self.kind.name}; begin with a file in F16, or in "
+                    f"the package gguf does not quantize {name} to {self.kind.name}; begin with a file in F16, or in "
                     f"one of {', '.join(TYPES)}"
                 ) from None
 
@@ -68,7 +68,7 @@ def rows_of(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]
                 numbers = gguf.quants.dequantize(data.reshape(count, size), stored)
             except NotImplementedError:
                 raise CheckpointError(
-                    f"the package gguf does not dequantise {tensor.name}, which is {tensor.type.name}; begin with a "
+                    f"the package gguf does not dequantize {tensor.name}, which is {tensor.type.name}; begin with a "
                     "file in F16, or in a type that it does"
                 ) from None
             yield numbers.astype(np.float32, copy=False)

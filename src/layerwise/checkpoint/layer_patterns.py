@@ -17,7 +17,7 @@ from layerwise.bounded import shown
 from layerwise.checkpoint.layer_names import LayerNames, layer_groups
 from layerwise.errors import UnsupportedModel
 
-_QUANTISATION = ("quantization_config", "compression_config")
+_QUANTIZATION = ("quantization_config", "compression_config")
 
 # Prefixes of names that other libraries, or the model in memory, have for the stored ones.
 _HOMES = ("", "model.", "model.language_model.", "language_model.model.", "transformer.")
@@ -53,24 +53,24 @@ class LayerPatterns:
         rewritten = settings if self.order == tuple(range(self.depth)) else self.rewrite(settings)
         return text if rewritten == settings else json.dumps(rewritten, indent=2, sort_keys=True) + "\n"
 
-    def rewrite(self, value: Any, key: str = "", quantisation: bool = False) -> Any:
+    def rewrite(self, value: Any, key: str = "", quantization: bool = False) -> Any:
         """Return the settings `value`, which `key` names, as the model of the visits has them.
 
         Numbers of layers and entries per layer are rewritten in the settings of a quantizer alone. Raises
         `UnsupportedModel` for a pattern that cannot be rewritten.
         """
-        quantisation |= key in _QUANTISATION
-        of_layers = quantisation and "layer" in key
+        quantization |= key in _QUANTIZATION
+        of_layers = quantization and "layer" in key
         if isinstance(value, dict):
             if of_layers and value and all(map(str.isdecimal, value)):
                 return {str(slot): value[str(layer)] for slot, layer in enumerate(self.order) if str(layer) in value}
-            pairs = [(name, self.rewrite(each, name, quantisation)) for name, each in value.items()]
+            pairs = [(name, self.rewrite(each, name, quantization)) for name, each in value.items()]
             return {new: each for name, each in pairs for new in self.rewrite_text(name)}
-        if isinstance(value, str) and quantisation:
+        if isinstance(value, str) and quantization:
             texts = self.rewrite_text(value)
             if len(texts) != 1:
                 raise UnsupportedModel(
-                    f"{shown(value)} ({key} in the quantisation of config.json) treats layers differently, and one "
+                    f"{shown(value)} ({key} in the quantization of config.json) treats layers differently, and one "
                     "pattern cannot say it of the plan's layers; write a list of names"
                 )
             return texts[0]

@@ -58,7 +58,7 @@ class StoredModel:
         return sum(each.size for each in self.tensors.values())
 
     @property
-    def quantised(self) -> bool:
+    def quantized(self) -> bool:
         return self.settings.get("quantization_config") is not None
 
     def copy_beside(self, folder: Path, prefix: str, order: Sequence[int], depth: int) -> None:

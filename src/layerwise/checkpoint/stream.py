@@ -66,7 +66,7 @@ def save_stored(
 
         predicts = predicts_further(layer_groups(host.tensors), config.prefix, order, config.depth)
         expected = Expectation.of(host.settings, order, layers, predicts)
-        expected.prove(host.tensors, tensors, host.quantised)
+        expected.prove(host.tensors, tensors, host.quantized)
         text = patterns.rewrite_config(expected.text)
         if writing.prove is None and writing.inputs is None and not expected.has_inputs:
             proof = "keys"
@@ -107,7 +107,7 @@ def _refuse_idle_code(host: StoredModel, writing: Writing) -> None:
 
 def _proof(host: StoredModel, prove: bool | None) -> Proof:
     if prove is None:
-        return "logits" if host.size < PROVED_SIZE and not host.quantised else "keys"
+        return "logits" if host.size < PROVED_SIZE and not host.quantized else "keys"
     return "logits" if prove else "none"
 
 

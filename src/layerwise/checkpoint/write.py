@@ -35,7 +35,7 @@ from layerwise.stack.adapters import refuse_adapters
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.completeness import BUFFERS
 from layerwise.stack.per_layer import per_layer_tensors
-from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.streaming.resident import refuse_on_disk
 
 # What says how inputs become tensors; the tokenizer writes its own files.
@@ -121,7 +121,7 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[
 def _weights(stack: Stack, plan: Plan, made: nn.Module, gains: Sequence[Gains]) -> dict[str, Tensor]:
     for each in (stack, *stack.sources.values()):
         refuse_on_disk(each.model, "write a checkpoint from memory")
-        refuse_quantised(each.model, "write a checkpoint from memory")
+        refuse_quantized(each.model, "write a checkpoint from memory")
     prefix = f"{stack.path}."
     weights = {name: value for name, value in stack.model.state_dict().items() if not name.startswith(prefix)}
     for name, entries in per_layer_tensors(stack.model, stack.path).items():

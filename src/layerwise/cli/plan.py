@@ -53,7 +53,7 @@ def plan(
     0-13 (14|15|16|17) 18-31   side by side: the mean of their outputs
     0-5 (6 7|8 9):sum 10-31    longer branches; :sum or :gain=2, not the mean
     a:0-13 b:14-31             layers of two models, a and b
-    0-13 Q4_0:14 15-31         layer 14 quantised to a type of GGUF
+    0-13 Q4_0:14 15-31         layer 14 quantized to a type of GGUF
     """
     if depth is not None and depth < 1:
         raise OptionError(f"--depth takes a number from 1; found {depth}")

@@ -86,7 +86,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             folder,
             "quantization_config",
             settings["quantization_config"],
-            "an object that says how the weights are quantised, or left out",
+            "an object that says how the weights are quantized, or left out",
         )
     return settings
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from layerwise.plan.checks import check_depth
 from layerwise.plan.grammar import runs
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
-from layerwise.plan.quantised import weight_type
+from layerwise.plan.quantized import weight_type
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer, other_sublayer
 
 

@@ -23,7 +23,7 @@ from layerwise.plan.painters import (
     window,
 )
 from layerwise.plan.plan import Plan, Reduction, Visit
-from layerwise.plan.quantised import TYPES, WeightType
+from layerwise.plan.quantized import TYPES, WeightType
 from layerwise.plan.samplers import layer_subset
 from layerwise.plan.sublayer import SUBLAYERS
 
@@ -194,10 +194,10 @@ def damped_repeats(depth: int) -> tuple[Member, ...]:
 
 
 def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]:
-    """Quantise each layer alone to each of `types` of GGUF, all others as they are.
+    """Quantize each layer alone to each of `types` of GGUF, all others as they are.
 
-    `strategy` is the type. Which weights are quantised is said in `layerwise.stack.quantised_layers`. A model whose
-    layers cannot be quantised refuses these plans.
+    `strategy` is the type. Which weights are quantized is said in `layerwise.stack.quantization`. A model whose
+    layers cannot be quantized refuses these plans.
 
     >>> [str(member.plan) for member in bits(3, types=("Q4_0", "Q8_0"))]
     ['Q4_0:0 1 2', '0 Q4_0:1 2', '0 1 Q4_0:2', 'Q8_0:0 1 2', '0 Q8_0:1 2', '0 1 Q8_0:2']
@@ -213,7 +213,7 @@ def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]
 def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable[int] = (0,)) -> tuple[Member, ...]:
     """The null of `bits`: in each layer alone Gaussian noise of the norm of its error, matrix by matrix.
 
-    What quantising a layer costs beyond this is due to the error and not to its size. `strategy` is the type, and
+    What quantizing a layer costs beyond this is due to the error and not to its size. `strategy` is the type, and
     `draw` the seed.
 
     >>> [str(member.plan) for member in bits_noise(2, types=("Q4_0",), seeds=(0, 1))]

@@ -29,7 +29,7 @@ from layerwise.plan.checks import (
     check_tuple,
     shown,
 )
-from layerwise.plan.quantised import TYPES, weight_type
+from layerwise.plan.quantized import TYPES, weight_type
 from layerwise.plan.sublayer import Sublayer, check_sublayer
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from layerwise.search.rungs import share_no_document
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.precision import matmul_precision
-from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.streaming.resident import refuse_on_disk
 from layerwise.train.new_head import with_new_head
 from layerwise.train.training import Base
@@ -173,7 +173,7 @@ def open_base(
     """
     if not isinstance(model, str | Path):
         stack = open_stack(model, Silent(), tokenizer=tokenizer)
-        refuse_quantised(stack.model, "train")
+        refuse_quantized(stack.model, "train")
         refuse_on_disk(stack.model, "train")
         return BaseModel(stack, None, partial(_copy, stack), stack.device.type, None)
     again = partial(
@@ -187,7 +187,7 @@ def open_base(
         revision=revision,
     )
     opened = again()
-    refuse_quantised(opened.model, "train")
+    refuse_quantized(opened.model, "train")
     return BaseModel(opened, location_of(str(model)), again, device, revision)
 
 

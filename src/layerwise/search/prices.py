@@ -21,12 +21,12 @@ from torch import nn
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, in_turns
 from layerwise.plan import Plan
-from layerwise.plan.quantised import TYPES, weight_type
+from layerwise.plan.quantized import TYPES, weight_type
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.search.budget import Unit
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.quantised_layers import bytes_at_type, bytes_in_file
+from layerwise.stack.quantization import bytes_at_type, bytes_in_file
 
 Piece = tuple[int, str | None]
 """A layer, and the half of it that runs; `None` for the whole layer."""

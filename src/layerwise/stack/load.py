@@ -35,12 +35,12 @@ from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
 from layerwise.stack.checks.forward_trace import StepwiseFailure, UnfitInputs
-from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, refusal, stored_in
+from layerwise.stack.checks.gguf_file import check_gguf, forget_quantization, refusal, stored_in
 from layerwise.stack.checks.requirements import runs_in_place
 from layerwise.stack.configuration import OWN_TYPES, setting, settings_of
 from layerwise.stack.inputs import example_batches, use_examples
 from layerwise.stack.per_layer import per_layer_tensors
-from layerwise.stack.quantisation import plain_tensors
+from layerwise.stack.quantization import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
 from layerwise.stack.streaming.gguf_weights import gguf_config
 from layerwise.stack.streaming.opening import load_gguf, load_spread, load_with_layers_on_disk
@@ -84,7 +84,7 @@ def load(
     A module is used as it is, on its own device and in its own dtype. `adding` names what the caller will add to the
     model itself: a checkpoint whose layers were trained with something that is not added is refused.
 
-    A GGUF file is dequantised as transformers does it, and has its tokenizer and chat template in it; it needs the
+    A GGUF file is dequantized as transformers does it, and has its tokenizer and chat template in it; it needs the
     package gguf (`layerwise[gguf]`).
 
     With `resident_layers` so many layers are in memory at most: each is read from the disk when it is needed, and let
@@ -192,7 +192,7 @@ def _written(value: Any) -> Any:
 
 def _add_tensors(digest: Any, model: nn.Module) -> None:
     for name, tensor in sorted(model.state_dict().items()):
-        if not isinstance(tensor, torch.Tensor):  # what a quantised module notes of itself
+        if not isinstance(tensor, torch.Tensor):  # what a quantized module notes of itself
             digest.update(f"{name} {tensor}\n".encode())
             continue
         if tensor.is_meta:  # its layer is on the disk
@@ -250,9 +250,9 @@ class _Opening:
         try:
             kind, config = self._kind(saved, file)
             load = partial(self._load, kind, config)
-            quantised = _is_quantised(config)
+            quantized = _is_quantized(config)
             if self.resident_layers is not None:
-                self._refuse_streaming(quantised)
+                self._refuse_streaming(quantized)
             if file is not None:
                 dtype = torch.float32 if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
                 loaded, report, offloaded = load_gguf(
@@ -265,7 +265,7 @@ class _Opening:
                 )
             elif self.device_map is not None:
                 loaded, report = load_spread(self.device_map, load)
-            elif quantised:
+            elif quantized:
                 loaded, report = load(device_map={"": str(where)})
             elif self.resident_layers is None:
                 loaded, report = load()
@@ -281,10 +281,10 @@ class _Opening:
         check_complete(self.location, loaded, report)
         module = cast(PreTrainedModel, loaded)
         if file is not None:
-            forget_quantisation(module)
-        elif saved is not None and not quantised:
+            forget_quantization(module)
+        elif saved is not None and not quantized:
             check_types(self.location, loaded, saved)
-        if quantised or self.device_map is not None:
+        if quantized or self.device_map is not None:
             return module.eval(), None
         if self.dtype == "auto" and where.type == "cpu" and module.dtype in (torch.float16, torch.bfloat16):
             module = module.float()
@@ -292,10 +292,10 @@ class _Opening:
             return module.to(where).eval(), None
         return module.eval(), offloaded.residents(module, self.resident_layers, where)
 
-    def _refuse_streaming(self, quantised: bool) -> None:
-        if quantised:
+    def _refuse_streaming(self, quantized: bool) -> None:
+        if quantized:
             raise UnsupportedModel(
-                f"{self.location} is quantised, and the layers of such a model cannot be read one by one yet; load "
+                f"{self.location} is quantized, and the layers of such a model cannot be read one by one yet; load "
                 "it without --resident-layers"
             )
         if self.device_map is not None:
@@ -312,7 +312,7 @@ class _Opening:
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
             raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
-        if saved is not None and not _is_quantised(config):
+        if saved is not None and not _is_quantized(config):
             check_size(self.location, saved, partial(self._drawn, kind, config))
         return kind, config
 
@@ -337,7 +337,7 @@ def _stored(location: str) -> Tensors | None:
     return check_folder(Path(location)) if Path(location).is_dir() else None
 
 
-def _is_quantised(config: Any) -> bool:
+def _is_quantized(config: Any) -> bool:
     return getattr(config, "quantization_config", None) is not None
 
 

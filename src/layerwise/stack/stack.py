@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan, Sublayer
-from layerwise.plan.quantised import weight_type
+from layerwise.plan.quantized import weight_type
 from layerwise.stack.blocks import BlockList, block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.checks import forward_trace, requirements
@@ -34,7 +34,7 @@ from layerwise.stack.history.tracker import HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor, refuse_caches
 from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.placement import device_of, dtype_of
-from layerwise.stack.quantised_layers import QuantisedLayers, refuse_unquantisable
+from layerwise.stack.quantization import QuantizedLayers, refuse_unquantizable
 from layerwise.stack.streaming.resident import ResidentLayers
 
 # The attribute of a model that holds the plan it runs until it is told otherwise.
@@ -83,7 +83,7 @@ class Stack:
         self._branches: Branches | None = None
         self._unsplit: str | None = None
         self.plan: Plan | None = None
-        self._quantised = QuantisedLayers()
+        self._quantized = QuantizedLayers()
 
     def __repr__(self) -> str:
         return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
@@ -243,7 +243,7 @@ class Stack:
         for stack in (self, *self.sources.values()):
             stack._notice_other_blocks()
         plan.check(self.depth, self.sources)
-        refuse_unquantisable(self, plan)
+        refuse_unquantizable(self, plan)
         if self._tracker is not None:
             self._tracker.refuse(plan)
 
@@ -251,7 +251,7 @@ class Stack:
         """The module that computes a layer: the model's own, that of the named source, or the own at a type."""
         own, kind = own_blocks(self.blocks)[layer], weight_type(source)
         if kind is not None:
-            return clone(own, 0, weights=self._quantised.weights(own, layer, kind))
+            return clone(own, 0, weights=self._quantized.weights(own, layer, kind))
         return own if source is None else self.sources[source].block(layer)
 
     def apply(

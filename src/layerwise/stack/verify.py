@@ -11,7 +11,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.plan import SUBLAYERS, Plan
-from layerwise.plan.quantised import quantised_layers
+from layerwise.plan.quantized import quantized_layers
 from layerwise.plan.sublayer import named
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.requirements import both_ways
@@ -105,7 +105,7 @@ def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) ->
 
 
 def _no_copy_law(stack: Stack, plan: Plan) -> Law:
-    if quantised_layers(plan):
+    if quantized_layers(plan):
         return Law("no weight is copied", None, "layers at a type of GGUF have weights of their own")
     models = [stack.model, *(source.model for source in stack.sources.values())]
     storage = {tensor.data_ptr() for model in models for _, tensor in named_tensors(model)}

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import example_inputs
-from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.stack import ModelOrigin, Stack
 from layerwise.stack.streaming.resident import hold, refuse_on_disk
 
@@ -32,7 +32,7 @@ def layer_weights(stack: Stack, layer: int) -> dict[str, Tensor]:
     ['input_layernorm.weight', 'mlp.down_proj.weight']
     """
     block = block_list(stack.model, stack.path)[layer]
-    refuse_quantised(block, "compare or change weights")
+    refuse_quantized(block, "compare or change weights")
     hold(block)
     if stack.resident is None:
         refuse_on_disk(block, "compare or change weights")
@@ -60,7 +60,7 @@ def random_twin(stack: Stack, seed: int) -> Stack:
     """
     model = stack.model
     refuse_on_disk(model, "draw a randomly initialised twin")
-    refuse_quantised(model, "draw a randomly initialised twin")
+    refuse_quantized(model, "draw a randomly initialised twin")
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModel(
             f"{type(model).__name__} is not a transformers model, so its initialisation is not known and it has no "

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
-from layerwise.plan.quantised import refuse_quantised_layers
+from layerwise.plan.quantized import refuse_quantized_layers
 from layerwise.stack import Stack
 from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Done, RemoteLayer, Transport
@@ -30,7 +30,7 @@ class Supply:
     """
 
     def __init__(self, stack: Stack, plan: Plan, nodes: Sequence[str], replicas: int = 2) -> None:
-        refuse_quantised_layers(plan, "serve a model")
+        refuse_quantized_layers(plan, "serve a model")
         self.stack, self.plan, self.replicas = stack, plan, replicas
         self._layers = layers_of(plan)
         self._others = tuple(source for source in stack.sources if not any(layer.source for layer in self._layers))

@@ -9,7 +9,7 @@ from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.page import ReportData
 from layerwise.page.sections.quantized_layers import QUANTITIES, bits_by_layer
 from layerwise.plan import Plan
-from layerwise.plan.quantised import quantised_layers
+from layerwise.plan.quantized import quantized_layers
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import BITS, DELTA, EXCESS
 from layerwise.studies.sweep.findings import findings
@@ -25,7 +25,7 @@ def contrasts(fragile: float) -> tuple[Score, ...]:
     records = synthetic.plan_records(DEPTH, ("bits", "bits_noise"))
     chance, rows = np.random.default_rng(0), []
     for text in dict.fromkeys([str(Plan.identity(DEPTH)), *(record.plan for record in records)]):
-        own = dict(quantised_layers(Plan.parse(text)))
+        own = dict(quantized_layers(Plan.parse(text)))
         few = [layer for layer, kind in own.items() if str(kind) == "Q4_0"]
         exact = any(kind.type == "Q4_1" for kind in own.values()) or not own
         noise = 0.02 * any(kind.seed is not None for kind in own.values()) * (not exact)

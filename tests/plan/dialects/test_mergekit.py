@@ -12,7 +12,7 @@ from layerwise.errors import PlanError
 from layerwise.gguf.types import TENSOR_TYPES
 from layerwise.plan import Block, Plan, Stage, Visit
 from layerwise.plan.dialects import read, read_mergekit, sequential, write_mergekit, write_tensor_types
-from layerwise.plan.quantised import TYPES
+from layerwise.plan.quantized import TYPES
 from tier import by_tier
 
 DEPTH = 24

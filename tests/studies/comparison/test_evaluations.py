@@ -37,13 +37,13 @@ FEW, FEW_OTHERS = (
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("few")
-    return Evaluation(FEW).write(folder / "base"), Evaluation(FEW_OTHERS, "quantised").write(folder / "quantised")
+    return Evaluation(FEW).write(folder / "base"), Evaluation(FEW_OTHERS, "quantized").write(folder / "quantized")
 
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("evaluations")
-    return Evaluation(BASE).write(folder / "base"), Evaluation(OTHER, "quantised").write(folder / "quantised")
+    return Evaluation(BASE).write(folder / "base"), Evaluation(OTHER, "quantized").write(folder / "quantized")
 
 
 def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], 
     assert rest[0] == "- Of 3 differences from base: 1 worse, 0 better, 1 alike and 1 inconclusive (±0.01)."
     assert rest[-1] == f"report: {tmp_path / 'page.html'}"
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<h1>quantised beside base</h1>" in page
+    assert "<h1>quantized beside base</h1>" in page
     assert "1 worse, 0 better, 1 alike and 1 inconclusive" in page
 
 
@@ -66,11 +66,11 @@ def test_the_exit_code_is_that_of_a_loss_that_is_shown(sides: tuple[Path, Path],
     page = ("--output", tmp_path / "page.html")
     failed = command("compare", *sides, "--fail-if-worse", "0.01", *page)
     assert failed.code == 1
-    assert "- FAILS: shown to be worse by more than 0.01: acc of arc (quantised, +0.0400 [" in failed.out
+    assert "- FAILS: shown to be worse by more than 0.01: acc of arc (quantized, +0.0400 [" in failed.out
     passed = command("compare", *sides, "--fail-if-worse", "0.03", *page)
     assert passed.code == 0
     assert "- Passes: nothing is shown to be worse by more than 0.03.\n" in passed.out
-    assert "does not mean that nothing is worse. More is left open: acc of arc (quantised, +0.0400 [" in passed.out
+    assert "does not mean that nothing is worse. More is left open: acc of arc (quantized, +0.0400 [" in passed.out
     assert "exact_match" not in passed.out.partition("left open")[2], "a loss of .03 of gsm8k is excluded"
     assert "--fail-if-worse must be at least 0" in refused("compare", *sides, "--fail-if-worse", "-0.1")
 
@@ -81,7 +81,7 @@ def test_python_has_the_rows_and_the_markdown(sides: tuple[Path, Path]) -> None:
     assert list(result.table("tolerance")["verdict"]) == ["exceeded", "inconclusive", "kept"]
     scores = {(row.arm, row.task): row.value for row in result.rows if row.measure == "evaluated"}
     assert scores["base", "arc"] == 0.47
-    assert scores["quantised", "wikitext"] > scores["base", "wikitext"] == pytest.approx(0.6 / math.log(2))
+    assert scores["quantized", "wikitext"] > scores["base", "wikitext"] == pytest.approx(0.6 / math.log(2))
     text = markdown(result.data)
     assert "| arc | acc | worse |" in text
     assert "FAILS: shown to be worse by more than 0.01" in text
@@ -92,8 +92,8 @@ def test_several_are_compared_with_the_first(few: tuple[Path, Path], tmp_path: P
     third = Evaluation({"arc": FEW_OTHERS["arc"]}, "third").write(tmp_path / "third")
     result = layerwise.compare(*few, third)
     assert [(row.arm, row.task) for row in result.rows if row.measure == "paired"] == [
-        ("quantised", "arc"),
-        ("quantised", "wikitext"),
+        ("quantized", "arc"),
+        ("quantized", "wikitext"),
         ("third", "arc"),
     ]
     assert "third was not evaluated on wikitext" in result.summary

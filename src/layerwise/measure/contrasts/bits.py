@@ -20,7 +20,7 @@ import numpy as np
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
 from layerwise.measure.stats.statistics import Seed, assess_effects, holm_by_key
 from layerwise.plan import Plan
-from layerwise.plan.quantised import quantised_layers
+from layerwise.plan.quantized import quantized_layers
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import BITS, DELTA, EXCESS, SAME_NORM_RANDOM, STANDS_OUT
 
@@ -36,7 +36,7 @@ def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth:
     measured = {row.plan for row in losses}
     compared = [record for record in records if record.family in FAMILIES and record.plan in measured]
     for record in compared:
-        ((layer, _),) = quantised_layers(Plan.parse(record.plan))
+        ((layer, _),) = quantized_layers(Plan.parse(record.plan))
         plans[record.family][record.strategy].setdefault(layer, []).append(record.plan)
     comparisons = sum(map(len, plans["bits"].values()))
     rows: list[Score] = []

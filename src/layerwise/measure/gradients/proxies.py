@@ -36,7 +36,7 @@ from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, edited
 from layerwise.stack.inputs import evaluating, main_tensor
-from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.streaming.resident import refuse_on_disk
 from layerwise.stack.weights import random_twin
 
@@ -113,7 +113,7 @@ def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor,
 def differentiable(stack: Stack) -> Iterator[None]:
     """Within the context the weights of the blocks, and no others, can be differentiated by; restored on exit."""
     refuse_on_disk(stack.model, "differentiate by the weights")
-    refuse_quantised(stack.model, "differentiate by the weights")
+    refuse_quantized(stack.model, "differentiate by the weights")
     blocks = block_list(stack.model, stack.path)
     # Quantized integers cannot be differentiated by.
     inside = {id(parameter) for block in blocks for parameter in block.parameters() if parameter.is_floating_point()}

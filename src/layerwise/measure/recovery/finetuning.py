@@ -25,7 +25,7 @@ from layerwise.measure.recovery.loss_curve import LossCurve
 from layerwise.stack import Capture, Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import main_tensor
-from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.quantization import refuse_quantized
 
 Scope = Literal["layer", "model"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -211,6 +211,6 @@ def _order(count: int, steps: int, seed: Sequence[int]) -> list[int]:
 
 
 def _working_copy(stack: Stack) -> Stack:
-    refuse_quantised(stack.model, "train a copy")
+    refuse_quantized(stack.model, "train a copy")
     model = copy.deepcopy(stack.model).float().eval()
     return Stack(model, stack.path, tokenizer=stack.tokenizer, source=stack.source)

@@ -24,7 +24,7 @@ from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
-from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.weights import random_twin, weight_rows
 
 _CELLS = 1 << 20
@@ -52,7 +52,7 @@ class StackTensors:
 
     def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]:
         block = block_list(self.stack.model, self.stack.path)[layer]
-        refuse_quantised(block, "compare weights")
+        refuse_quantized(block, "compare weights")
         weights = block.named_parameters()
         return {name: tuple(w.shape) for name, w in weights if w.ndim >= 2 and w.is_floating_point()}
 

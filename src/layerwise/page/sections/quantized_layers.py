@@ -13,7 +13,7 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
-QUANTITIES = {vocab.DELTA: "quantised alone", vocab.EXCESS: "beyond noise of the same norm"}
+QUANTITIES = {vocab.DELTA: "quantized alone", vocab.EXCESS: "beyond noise of the same norm"}
 """Metrics of a layer that the figure shows, with their labels."""
 
 

@@ -10,7 +10,7 @@ from layerwise.errors import PlanError
 from layerwise.plan.grammar import runs, write
 from layerwise.plan.lowering import Step
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
-from layerwise.plan.quantised import refuse_quantised_layers
+from layerwise.plan.quantized import refuse_quantized_layers
 
 _FORM = "mergekit's YAML"
 
@@ -67,7 +67,7 @@ only which layers run one after another: write its layers in turn, as in 3-5
           ^
     """
     plan = Plan.parse(plan)
-    refuse_quantised_layers(plan, f"write {_FORM}")
+    refuse_quantized_layers(plan, f"write {_FORM}")
     position = 0
     for number, run in enumerate(runs(plan.stages), start=1):
         reason = next(_obstacles(run[0]), None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from layerwise.errors import PlanError
 from layerwise.plan.plan import Plan
-from layerwise.plan.quantised import quantised_layers
+from layerwise.plan.quantized import quantized_layers
 
 FORM = "a file of tensor types"
 
@@ -33,7 +33,7 @@ def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
             f"{FORM} says at which type each layer is, and llama-quantize leaves the layers in their order: write "
             f"them as {as_trained}, some with a type, or save a GGUF file under the plan (layerwise save)"
         )
-    types = quantised_layers(plan)
+    types = quantized_layers(plan)
     noise = next((layer for layer, kind in types if kind.seed is not None), None)
     if noise is not None or not types:
         raise PlanError(

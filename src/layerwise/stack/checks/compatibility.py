@@ -14,7 +14,7 @@ from layerwise.errors import ModelError, PlanError
 from layerwise.plan import Plan
 from layerwise.plan.checks import check_source
 from layerwise.plan.config_order import OF_THE_HOST
-from layerwise.plan.quantised import weight_type
+from layerwise.plan.quantized import weight_type
 from layerwise.stack.blocks import block_list
 from layerwise.stack.configuration import setting, settings_of, text_config_of
 from layerwise.stack.executors.clone import INDEX_NAMES

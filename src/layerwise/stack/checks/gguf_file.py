@@ -72,7 +72,7 @@ def dense_loading() -> dict[str, Any]:
     return {} if kind is None else {"quantization_config": kind(dequantize=True)}
 
 
-def forget_quantisation(model: Any) -> None:
+def forget_quantization(model: Any) -> None:
     vars(model.config).pop("quantization_config", None)
     vars(model).pop("hf_quantizer", None)
 

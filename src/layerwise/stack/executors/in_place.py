@@ -19,7 +19,7 @@ from torch.compiler import is_compiling
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
-from layerwise.plan.quantised import refuse_quantised_layers
+from layerwise.plan.quantized import refuse_quantized_layers
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Pair
@@ -54,7 +54,7 @@ def in_place(
     """
     model, path = stack.model, stack.path
     if model.training:
-        refuse_quantised_layers(plan, "train (call model.eval() if nothing is to be trained)")
+        refuse_quantized_layers(plan, "train (call model.eval() if nothing is to be trained)")
     blocks = block_list(model, path)
     steps = plan.steps()
     passes = Passes(steps, len(own_blocks(blocks)), PlanCaches(plan, len(own_blocks(blocks))))

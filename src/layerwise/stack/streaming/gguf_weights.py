@@ -55,7 +55,7 @@ class GGUFWeight:
 
     def __getitem__(self, _: Any) -> Tensor:
         """All of it in float32, as transformers asks for a tensor that is stored."""
-        values = self.made_of(_dequantised(self.file, tensor).numpy() for tensor in self.tensors)
+        values = self.made_of(_dequantized(self.file, tensor).numpy() for tensor in self.tensors)
         return values.clone() if values.data_ptr() % ALIGNMENT else values
 
     def made_of(self, arrays: Iterable[Any]) -> Tensor:
@@ -69,7 +69,7 @@ class GGUFWeight:
         return made[self.name]
 
 
-def _dequantised(path: Path, tensor: GGUFTensor) -> Tensor:
+def _dequantized(path: Path, tensor: GGUFTensor) -> Tensor:
     import gguf
 
     kind = gguf.GGMLQuantizationType(tensor.number)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from layerwise.errors import OptionError, PlanError, TrainError, near_matches
-from layerwise.plan.quantised import refuse_quantised_layers
+from layerwise.plan.quantized import refuse_quantized_layers
 from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike, to_path
 from layerwise.runner.plan_choice import chosen_plan
@@ -120,7 +120,7 @@ def heal(
         TrainError: If a library or a setting is missing.
     """
     chosen = chosen_plan(plan)
-    refuse_quantised_layers(chosen, "heal a model")
+    refuse_quantized_layers(chosen, "heal a model")
     if chosen.sources():
         raise PlanError(f"{plan} takes layers of several models. Write them as one with `layerwise save`.")
     if steps is not None and epochs is not None:

@@ -23,7 +23,7 @@ from layerwise.data.model_location import is_gguf
 from layerwise.errors import ModelError, OptionError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.dialects.mergekit import split_revision
-from layerwise.plan.quantised import quantised_layers
+from layerwise.plan.quantized import quantized_layers
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.identity import model_name
 from layerwise.results.run import MANIFEST
@@ -89,11 +89,11 @@ def write_gguf(planned: PlannedModels, output: Path, *, overwrite: bool, prove: 
     plan = planned.plan
     origin = save_gguf(file, plan, output, folders=dict(folders), overwrite=overwrite, prove=prove)
     copied = f"those of {file}, byte for byte"
-    types = len(quantised_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
+    types = len(quantized_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
     again = (
-        f"its tensors are {copied}: nothing was quantised again"
+        f"its tensors are {copied}: nothing was quantized again"
         if not types
-        else (f"the matrices of {types} of its layers were quantised again; what did not change is {copied}")
+        else (f"the matrices of {types} of its layers were quantized again; what did not change is {copied}")
     )
     return origin, f"{_counted(output, plan, origin)}\n{again}\n{_proved(origin)}"
 

@@ -18,7 +18,7 @@ from layerwise.page.text.number_format import in_perplexity, tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import STOPPED
 from layerwise.plan import Plan
-from layerwise.plan.quantised import quantised_layers
+from layerwise.plan.quantized import quantized_layers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import PRESENT, Rows
@@ -260,7 +260,7 @@ def _following(data: ReportData) -> Iterator[str]:
         others = options.get("source", ()) if Plan.parse(str(best.plan)).sources() else ()
         models = " ".join(map(str, (data.manifest.get("model", "MODEL"), *others)))
         is_file = models.endswith(".gguf")
-        if quantised_layers(Plan.parse(str(best.plan))):
+        if quantized_layers(Plan.parse(str(best.plan))):
             yield f'For llama-quantize: layerwise plan "{best.plan}" --to tensor-types'
             if not is_file:
                 return

@@ -41,7 +41,7 @@ CURVED: Mapping[str, tuple[str, Show]] = {
 SIZES = {
     "repeat_blocks": "layers repeated",
     "damped_repeats": "layers repeated",
-    "bits": "layers quantised",
+    "bits": "layers quantized",
     "bits_noise": "layers with noise",
 }
 """What the families count that count no affected layers."""

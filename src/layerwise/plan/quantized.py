@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan
 
 TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4")
-"""The types, as GGUF names them, that the package gguf quantises in blocks of 32."""
+"""The types, as GGUF names them, that the package gguf quantizes in blocks of 32."""
 
 _NAME = re.compile(rf"({'|'.join(TYPES)})(?:-noise(0|[1-9]\d{{0,5}}))?", re.ASCII)
 
@@ -43,19 +43,19 @@ def weight_type(source: str | None) -> WeightType | None:
     return match and WeightType(match[1], None if match[2] is None else int(match[2]))
 
 
-def quantised_layers(plan: Plan) -> tuple[tuple[int, WeightType], ...]:
+def quantized_layers(plan: Plan) -> tuple[tuple[int, WeightType], ...]:
     """The layers that run at a type, each with it, in the order of their numbers.
 
     >>> from layerwise.plan import Plan
-    >>> [(layer, str(kind)) for layer, kind in quantised_layers(Plan.parse("0-2 Q4_0:4.mlp Q8_0:3"))]
+    >>> [(layer, str(kind)) for layer, kind in quantized_layers(Plan.parse("0-2 Q4_0:4.mlp Q8_0:3"))]
     [(3, 'Q8_0'), (4, 'Q4_0')]
     """
     return tuple(sorted((layer, kind) for source, layer in plan.weights() if (kind := weight_type(source)) is not None))
 
 
-def refuse_quantised_layers(plan: Plan, wish: str) -> None:
-    for layer, kind in quantised_layers(plan):
+def refuse_quantized_layers(plan: Plan, wish: str) -> None:
+    for layer, kind in quantized_layers(plan):
         raise PlanError(
-            f"cannot {wish} under a plan with {kind}:{layer}, whose weights are quantised while it runs and stored "
+            f"cannot {wish} under a plan with {kind}:{layer}, whose weights are quantized while it runs and stored "
             f"nowhere; write {layer}, or measure the plan (layerwise sweep, evaluate, stack.run, stack.under)"
         )

@@ -14,8 +14,8 @@ from conftest import tiny_llama
 from layerwise.checkpoint import save
 from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
-from layerwise.plan.quantised import TYPES, weight_type
-from layerwise.stack import Stack, load, quantised_layers
+from layerwise.plan.quantized import TYPES, weight_type
+from layerwise.stack import Stack, load, quantization
 from layerwise.stack.load import weight_hash
 from layerwise.swarm.supply import Supply
 from stack.makers import IDS, stack_of
@@ -49,7 +49,7 @@ def test_a_layer_at_a_type_has_the_weights_of_a_file_of_that_type(architecture: 
     module = next(m for name, m in exact.blocks[1].named_modules() if name in ("mlp.down_proj", "mlp.c_proj"))
     rows: Any = module.weight.T if architecture == "gpt2" else module.weight
     if kind in ("Q4_0", "Q8_0", "MXFP4"):
-        assert np.array_equal(quantised_layers.quantised(rows, kind), tensor.data)
+        assert np.array_equal(quantization.quantize(rows, kind), tensor.data)
 
 
 def test_noise_has_the_norm_of_the_error_matrix_by_matrix_and_a_seed() -> None:
@@ -81,11 +81,11 @@ def test_a_matrix_whose_rows_are_no_whole_blocks_is_rounded_to_f16() -> None:
     assert all((changed[name] - own[name]).norm() > 0.01 * own[name].norm() for name in whole)
     block, name = stack.block(1), "Q4_0"
     sizes = [each.numel() * (2 if key in ragged else 18 / 32 if key in whole else 4) for key, each in own.items()]
-    assert quantised_layers.bytes_at_type(block, name) == sum(sizes)
+    assert quantization.bytes_at_type(block, name) == sum(sizes)
 
 
 @pytest.mark.parametrize("inference", [False, True])
-def test_weights_that_change_are_quantised_anew_and_few_are_kept(
+def test_changed_weights_are_quantized_again_and_the_cache_is_bounded(
     monkeypatch: pytest.MonkeyPatch, inference: bool
 ) -> None:
     model = tiny_llama()
@@ -99,10 +99,10 @@ def test_weights_that_change_are_quantised_anew_and_few_are_kept(
         after = stack.logits(plan, input_ids=IDS)
         assert not torch.equal(after, before)
         assert torch.equal(load(model).logits(plan, input_ids=IDS), after)
-        assert len(stack._quantised._kept) == 7, "six layers, and one as it was"
-        monkeypatch.setattr(quantised_layers, "MOST_BYTES", 1)
+        assert len(stack._quantized._cache) == 7, "six layers, and one as it was"
+        monkeypatch.setattr(quantization, "MAX_CACHED_BYTES", 1)
         assert torch.equal(stack.logits(plan, input_ids=IDS), after)
-    assert len(stack._quantised._kept) == 1
+    assert len(stack._quantized._cache) == 1
 
 
 def test_the_model_stays_as_it_is_and_gradients_of_other_layers_do_not() -> None:
@@ -144,7 +144,7 @@ def enter(stack: Stack) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] = {
-    "other": (lambda _: with_extra().check("Q4_0:1"), UnsupportedModel, r"its extra, of shape \(2, 32\), is no matrix"),
+    "other": (lambda _: with_extra().check("Q4_0:1"), UnsupportedModel, r"its extra of shape \(2, 32\) does not"),
     "training": (lambda _: enter(load(tiny_llama().train())), PlanError, "cannot train .* with Q4_0:1"),
     "name": (lambda _: Stack.with_sources({"Q4_0": stack_of("llama")}), PlanError, "Q4_0 is a type of GGUF and names"),
     "save": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m"), PlanError, "cannot save a model under"),
@@ -161,8 +161,8 @@ def test_what_cannot_be_is_refused_with_the_reason(name: str, tmp_path: Path) ->
 
 
 def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantised_layers, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"by the package gguf: pip install 'layerwise\[gguf\]'") as caught:
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"requires the package gguf: pip install 'layerwise\[gguf\]'") as caught:
         stack_of("llama").check("0 Q4_0:1")
     assert not isinstance(caught.value, UnsupportedModel), "which would leave plans of a sweep out"
 
