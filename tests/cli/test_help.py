@@ -83,7 +83,7 @@ def test_choices_that_are_too_heavy_to_import_are_those_of_the_code() -> None:
         (["search", "demo"], "layerwise search needs --budget BUDGET."),
         (["search", "demo", "--budget"], "--budget must be followed by a value. Write --budget BUDGET."),
         (["serve", "demo", "--nodes", "2", "--replicas", "5"], "got 5 replicas on 2 nodes"),
-        (["report"], "no run was given; write layerwise report RUN"),
+        (["report"], "layerwise report needs RUN"),
         (["sweep", "demo", "--famlies", "painters"], "Unknown option: --famlies. Did you mean --families?"),
     ],
 )
@@ -96,7 +96,7 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
     [
         (["sweep", "demo", "--tokens", "0"], "--tokens must be at least 1, got 0."),
         (["sweep", "demo", "--tokens", "1.5"], "--tokens must be all or a whole number, got '1.5'."),
-        (["plan", "0-3", "--depth", "0"], "--depth takes a number from 1"),
+        (["plan", "0-3", "--depth", "0"], "--depth must be at least 1, got 0."),
         (["plan"], "a plan"),
         (["sweep", "demo", "--task-limit", "3"], "--task-limit requires --tasks."),
         (["sweep", "demo", "--tokenizer", ""], "--tokenizer must not be empty."),
@@ -106,9 +106,9 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
         (["report", "demo", "--format", "csv", "--output", ""], "--output must not be empty."),
         (
             ["report", "demo", "--format", "pdf"],
-            "there is no format 'pdf'; Known: csv, findings, html, markdown, parquet",
+            "--format must be one of html, markdown, findings, parquet, csv, got 'pdf'.",
         ),
-        (["report", "one", "two"], "2 runs were given, and html shows one"),
+        (["report", "one", "two"], "--format html requires a single run, got 2"),
     ],
 )
 def test_values_that_cannot_be_are_refused_before_anything_is_loaded(arguments: list[str], message: str) -> None:
@@ -155,11 +155,11 @@ def test_a_misspelt_name_in_python_is_not_corrected_to_what_discards() -> None:
     ("command", "said"),
     [
         ("sweep demo --token 9", "Did you mean --tokens?"),
-        ("heal demo --plan 0-10 --tokens 9", "How long it trains is said by --steps or --epochs"),
-        ("sweep demo --method full", "sweep has no --method, which is an option of "),
-        ("verify demo --plan 0-4 6-11", 'write --plan "0-4 6-11"'),
-        ("heal demo --plan 0-4 6 8-11 --seeds 2", 'write --plan "0-4 6 8-11"'),
-        ("sweep demo --families painters leave_one_out", "join the names of a list with commas"),
+        ("heal demo --plan 0-10 --tokens 9", "Set the length of the training with --steps or --epochs"),
+        ("sweep demo --method full", "layerwise sweep has no option --method; it belongs to "),
+        ("verify demo --plan 0-4 6-11", 'Write --plan "0-4 6-11"'),
+        ("heal demo --plan 0-4 6 8-11 --seeds 2", 'Write --plan "0-4 6 8-11"'),
+        ("sweep demo --families painters leave_one_out", "separate the names of a list with commas"),
     ],
 )
 def test_a_refusal_says_what_to_write(command: str, said: str) -> None:

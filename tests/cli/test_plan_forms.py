@@ -23,7 +23,7 @@ def test_a_file_of_mergekit_is_shown_as_a_plan(file: Path) -> None:
     ended = layerwise("plan", "--from", file, "--depth", "6")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("a:0-3 b:2-5\nlayers 0 to 3 of a, in order\n")
-    assert "layer evaluations  8 (as trained: 6)" in ended.out
+    assert "layer evaluations  8 (original model: 6)" in ended.out
     assert "model b            org/two\n" in ended.out
     assert "a:3  ████████\nb:2  ██████████\n" in ended.out
 
@@ -56,7 +56,7 @@ def test_a_file_is_translated_and_back(file: Path) -> None:
 
 def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
     tiny_llama(5).save_pretrained(tmp_path / "m")
-    assert "layer evaluations  4 (as trained: 5)" in layerwise("plan", "0-2 4", "--model", tmp_path / "m").out
+    assert "layer evaluations  4 (original model: 5)" in layerwise("plan", "0-2 4", "--model", tmp_path / "m").out
     written = layerwise(
         "plan", "a:0-2 b:3", "--model", tmp_path / "m", "--model", tmp_path / "m", "--to", "mergekit"
     ).out
@@ -100,7 +100,7 @@ def test_odd_configurations_are_refused(change: dict[str, object] | str, reason:
             "stage 2 of the plan, (1|2), runs layers side by side",
         ),
         (("0-3", "--to", "yaml"), "--to takes one of mergekit, tensor-types, text, not 'yaml'"),
-        (("0-3", "--from", "0-2"), "a PLAN and --from each say what the plan is"),
+        (("0-3", "--from", "0-2"), "PLAN and --from cannot be combined"),
         (("--from", "nothing.yml"), "nothing.yml is no file"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_plan_in_words_costs_and_picture() -> None:
     assert lines[0] == "0-13 (14|15|16|17)*3 20-31"
     assert "layers 14 to 17 in parallel, mean of the outputs, 3 times" in lines
     assert "never: layers 18, 19" in lines
-    assert any(line.split() == ["layer", "evaluations", "38", "(as", "trained:", "32)"] for line in lines)
+    assert any(line.split() == ["layer", "evaluations", "38", "(original", "model:", "32)"] for line in lines)
 
 
 def test_a_plan_may_be_given_without_quotes() -> None:

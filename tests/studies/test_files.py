@@ -186,7 +186,7 @@ def test_a_recipe_says_its_stages_and_what_they_take_before_it_begins(
     assert ended.code == 0, ended.err
     assert ended.out.startswith("LayerShuffle (arXiv 2407.04513), whole: eight ways of training with five seeds each")
     assert "\n  survey  layerwise robustness runs/layershuffle/train --inside-images" in ended.out
-    assert "not counted: it reads the run of twelve, which is not there yet" in ended.out
+    assert "not counted: it requires the run of twelve, which does not exist yet" in ended.out
     assert not any(tmp_path.iterdir())
 
 

@@ -1,7 +1,7 @@
-"""The command `layerwise`: every verb, in groups.
+"""The command `layerwise`.
 
-Expected errors print their message and exit with code 2, and Ctrl-C exits with 130; any other exception keeps its
-traceback. Verbs import torch and transformers only when they run.
+Expected errors print their message and exit with code 2; other exceptions keep their traceback. Verbs import torch and
+transformers only when they run.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
+from itertools import takewhile
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
-import layerwise.catalogue  # which makes the verbs known
+import layerwise.catalogue  # registers the verbs
 from layerwise.cli.command import build_command, describe_verb
 from layerwise.cli.plan import plan
 from layerwise.cli.report import report
@@ -24,22 +25,20 @@ from layerwise.plan import Plan
 from layerwise.runner.terminal import errors, write
 from layerwise.runner.verb import CONSEQUENTIAL, VERBS
 
-LENGTHS = ("steps", "epochs")
-"""The options that say how long a training is, for those who look for `--tokens`."""
+TRAINING_LENGTHS = ("steps", "epochs")
+"""Options to suggest for a training verb that is given `--tokens`."""
 
-PLANS = ("--plan",)
+MAX_LISTED_VERBS = 4
 
-_NAMED = 4  # verbs in a refusal
+HELP = """Run, measure, train and serve transformers with their layers in any order.
 
-HELP = """The layers of a transformer, first-class: any order, any subset, any machine.
+A plan lists the layers to run. In a model of 32 layers, "0-13 18-31" skips
+layers 14 to 17, and "0-13 (14|15|16|17) 18-31" runs those four in parallel.
 
-A plan says which layers run, and in what order: "0-13 18-31" are all of 32 but
-the layers 14 to 17, "0-13 (14|15|16|17) 18-31" has those four side by side.
-
-layerwise plan "0-13 (14|15|16|17) 18-31"   words, costs and a picture
-layerwise sweep demo                        what moving and skipping layers does
-layerwise diagnose demo                     which layers matter, and why
-layerwise run layershuffle                  the experiments of a founding paper
+layerwise plan "0-13 (14|15|16|17) 18-31"   explain a plan
+layerwise sweep demo                        measure what skipping layers costs
+layerwise diagnose demo                     find out which layers matter
+layerwise run layershuffle                  reproduce a paper's experiments
 """
 
 GROUPS = {
@@ -47,37 +46,30 @@ GROUPS = {
     for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Serving", "Results"))
 }
 
-TRAIN = "Train a model: for other orders, from scratch, or in phases."
-"""The help of the one verb that is nothing without a kind."""
-
+TRAIN = "Train a model with reordered layers, from scratch, or in phases."
 COMPLETION = "--install-completion"
-"""What writes every verb and option into the files of a shell."""
-
-ALL = "--help-all"
-"""What lists every option of a verb, the rare ones too."""
-
-
-def _version() -> str:
-    return f"layerwise {layerwise.__version__}"
+HELP_ALL = "--help-all"
 
 
 @cache
 def build(everything: bool = False, word: str = COMPLETION) -> App:
-    """Build the command line as far as it is needed; a process makes it once.
+    """Build the part of the command line that is needed.
 
-    `word` is the first word typed: a verb is built with its kinds, `COMPLETION` builds all, and anything else builds
-    the verbs of `layerwise --help` without their options. Help lists the usual options, or `everything`.
+    Args:
+        everything: Whether help lists rarely used options too.
+        word: First word of the command line. A verb is built with its subcommands, `COMPLETION` builds all verbs, and
+            anything else builds all verbs without options.
     """
     app = App(
         name="layerwise",
         help=HELP,
         help_format="plaintext",
-        version=_version,
+        version=lambda: f"layerwise {layerwise.__version__}",
         default_parameter=None,
         result_action="return_value",
     )
     about = Group("About", sort_key=9)
-    app.register_install_completion_command(group=about, help="Let this shell complete verbs and options.")
+    app.register_install_completion_command(group=about, help="Install shell completion.")
     app["--help"].group = app["--version"].group = about
     verbs: dict[str, App] = {}
     listed = {verb.partition(" ")[0] for verb in VERBS}
@@ -107,40 +99,38 @@ def main() -> None:
     words = sys.argv[1:]
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
-    everything = ALL in words
+    everything = HELP_ALL in words
     try:
         app = build(everything, words[0] if words else "")
-        arguments = ["--help" if word == ALL else word for word in words]
+        arguments = ["--help" if word == HELP_ALL else word for word in words]
         sys.exit(app(arguments, print_error=False, exit_on_error=False) or 0)
     except LayerwiseError as error:
-        refuse(str(error))
+        _exit_with(str(error))
     except CycloptsError as error:
-        chain = " ".join(error.command_chain or ())
-        refuse(f"{unread(error, words)}\nlayerwise {chain}{' ' if chain else ''}--help lists the options")
+        command = " ".join(("layerwise", *(error.command_chain or ())))
+        _exit_with(f"{_describe_misuse(error, words)}\nRun {command} --help for a list of options.")
 
 
-def refuse(message: str) -> NoReturn:
-    """End with code 2, and in the one form of every refusal: `error: `, what is wrong, what to write instead."""
+def _exit_with(message: str) -> NoReturn:
     write(errors, f"error: {message}", style="red")
     sys.exit(2)
 
 
-def unread(error: CycloptsError, words: Sequence[str]) -> str:
-    if split := next(_split_plans(words), None):
-        flag, plan = split
-        return f'a plan with spaces is one word for the shell only in quotes; write {flag} "{plan}"'
+def _describe_misuse(error: CycloptsError, words: Sequence[str]) -> str:
+    if plan := next(_find_unquoted_plans(words), None):
+        return f'A plan with spaces must be quoted. Write --plan "{plan}".'
     if isinstance(error, UnknownOptionError):
-        return _unknown(error)
-    if isinstance(error, MissingArgumentError) and (missing := _missing(error)):
+        return _describe_unknown(error)
+    if isinstance(error, MissingArgumentError) and (missing := _describe_missing(error)):
         return missing
     if isinstance(error, UnusedCliTokensError):
         rest = " ".join(error.unused_tokens or ())
-        return f"nothing takes {rest!r}: quote a value that has spaces, and join the names of a list with commas"
-    # The list of all commands is left out: the near match is named, and the help has the list.
+        return f"Unexpected argument: {rest}. Quote values with spaces, and separate the names of a list with commas."
+    # Help has the list of commands.
     return str(error).partition(" Available commands:")[0]
 
 
-def _missing(error: MissingArgumentError) -> str:
+def _describe_missing(error: MissingArgumentError) -> str:
     verb = " ".join(error.command_chain or ())
     argument = error.argument
     if argument is None:
@@ -148,28 +138,24 @@ def _missing(error: MissingArgumentError) -> str:
     flag = next((name for name in argument.names if name.startswith("--")), argument.name)
     if error.keyword is None and not flag.startswith("--"):
         return f"layerwise {verb} needs {flag}."
-    metavar = _metavar(verb, flag)
+    arguments = VERBS[verb].listed.values() if verb in VERBS else ()
+    metavar = next((each.placeholder for each in arguments if each.flag == flag), "VALUE")
     if error.keyword is None:
         return f"layerwise {verb} needs {flag} {metavar}."
     return f"{flag} must be followed by a value. Write {flag} {metavar}."
 
 
-def _metavar(verb: str, flag: str) -> str:
-    arguments = VERBS[verb].listed.values() if verb in VERBS else ()
-    return next((each.placeholder for each in arguments if each.flag == flag), "VALUE")
-
-
-def _unknown(error: UnknownOptionError) -> str:
+def _describe_unknown(error: UnknownOptionError) -> str:
     flag = (error.token.keyword or error.token.value).partition("=")[0]
     verb = " ".join(error.command_chain or ())
-    known = [each for each in VERBS if flag in _flags(each)]
+    verbs = [each for each in VERBS if flag in _list_flags(each)]
     text = f"Unknown option: {flag}."
-    if known:
-        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-        text = f"{verb} has no {flag}, which is an option of {', '.join(known[:_NAMED])}{more}."
-        lengths = [f"--{name}" for name in LENGTHS if verb in VERBS and f"--{name}" in _flags(verb)]
+    if verbs:
+        more = f" and {len(verbs) - MAX_LISTED_VERBS} more" if len(verbs) > MAX_LISTED_VERBS else ""
+        text = f"layerwise {verb} has no option {flag}; it belongs to {', '.join(verbs[:MAX_LISTED_VERBS])}{more}."
+        lengths = [f"--{name}" for name in TRAINING_LENGTHS if verb in VERBS and f"--{name}" in _list_flags(verb)]
         if flag == "--tokens" and lengths:
-            text += f" How long it trains is said by {' or '.join(lengths)}."
+            text += f" Set the length of the training with {' or '.join(lengths)}."
         return text
     names = {name.lstrip("-"): name for each in error.argument_collection if each.parse for name in each.names}
     harmless = [name for name in names if name.replace("-", "_") not in CONSEQUENTIAL]
@@ -177,20 +163,16 @@ def _unknown(error: UnknownOptionError) -> str:
     return f"{text} Did you mean {names[near[0]]}?" if near else text
 
 
-def _flags(verb: str) -> set[str]:
+def _list_flags(verb: str) -> set[str]:
     return {each.flag for each in VERBS[verb].listed.values()}
 
 
-def _split_plans(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_unquoted_plans(words: Sequence[str]) -> Iterator[str]:
     for at, flag in enumerate(words):
-        if flag in PLANS:
-            pieces = []
-            for word in words[at + 1 :]:
-                if not _is_plan(word):
-                    break
-                pieces.append(word)
+        if flag == "--plan":
+            pieces = list(takewhile(_is_plan, words[at + 1 :]))
             if len(pieces) > 1:
-                yield flag, " ".join(pieces)
+                yield " ".join(pieces)
 
 
 def _is_plan(text: str) -> bool:

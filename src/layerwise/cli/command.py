@@ -1,4 +1,4 @@
-"""Build the command of a verb from its signature and docstring."""
+"""The command of a verb, built from its signature and docstring."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from layerwise.errors import OptionError
+from layerwise.page.text.wording import counted
 from layerwise.runner.argument import Argument, Trait, check_location, choices_of
 from layerwise.runner.terminal import Terminal
 from layerwise.runner.verb import Verb, VerbCall, from_command_line
@@ -27,15 +28,14 @@ DRY_RUN = Parameter(
 
 
 def build_command(verb: Verb, everything: bool = False) -> Callable[..., int]:
-    """Return the function of a command; its help lists the usual options, or `everything`."""
+    """Return the function of a command; its help lists rarely used options only if `everything` is set."""
 
     def run(*positional: Any, **options: Any) -> int:
         quiet, dry_run = (options.pop(name, False) for name in ("quiet", "dry_run"))
         names = [name for name, each in verb.listed.items() if each.is_positional]
         with from_command_line():
-            # Arguments that have a default may be left out, the last ones first.
             call = verb(**(dict(zip(names, positional, strict=False)) | options))
-        return carry_out(call, quiet=quiet, dry_run=dry_run)
+        return run_call(call, quiet=quiet, dry_run=dry_run)
 
     parameters = sorted(_list_parameters(verb, everything), key=lambda each: each.kind)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -45,8 +45,8 @@ def build_command(verb: Verb, everything: bool = False) -> Callable[..., int]:
     return run
 
 
-def carry_out(call: VerbCall, *, quiet: bool, dry_run: bool) -> int:
-    """Carry a call out on the terminal; returns the exit code."""
+def run_call(call: VerbCall, *, quiet: bool, dry_run: bool) -> int:
+    """Run a verb with output on the terminal and return the exit code."""
     with Terminal(quiet) as reporter, from_command_line(dry_run):
         return int(getattr(call.call(reporter), "exit_code", 0))
 
@@ -55,12 +55,12 @@ def describe_verb(verb: Verb, everything: bool = False) -> str:
     paragraphs = [" ".join(text.split()) for text in verb.help.split("\n\n")]
     examples = [f"layerwise {verb.name} {text}".rstrip() for text in verb.examples]
     rare = sum(Trait.RARE in each.marks for each in verb.listed.values())
-    rest = [f"layerwise {verb.name} --help-all lists {rare} more options."] if rare and not everything else []
+    rest = [f"For {counted(rare, 'more option')}: layerwise {verb.name} --help-all"] if rare and not everything else []
     return "\n\n".join(filter(None, [*paragraphs, "\n".join(examples), *rest]))
 
 
 def path_parameter(flag: str, help: str, metavar: str | None = None) -> Parameter:
-    """Return a parameter that takes a path which can be looked up."""
+    """Return a parameter for a path; `convert` rejects empty and unusable ones."""
 
     def convert(_: Any, tokens: Any) -> Path:
         if not tokens[0].value:
@@ -74,7 +74,7 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
 def _list_parameters(verb: Verb, everything: bool) -> Iterator[inspect.Parameter]:
     for name, argument in verb.listed.items():
         kind = inspect.Parameter.POSITIONAL_ONLY if argument.is_positional else inspect.Parameter.KEYWORD_ONLY
-        # The verb parses and checks values. `Any` keeps pydantic out, which cyclopts uses if something imported it.
+        # The verb checks values. With `Any`, cyclopts does not use pydantic, even if something imported it.
         hint: Any = bool | None if bool in argument.kinds else tuple[Any, ...] if argument.element else Any
         annotation: Any = Annotated[hint, _describe_parameter(argument, everything)]
         yield inspect.Parameter(name, kind, default=argument.default, annotation=annotation)

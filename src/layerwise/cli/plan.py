@@ -1,4 +1,4 @@
-"""`layerwise plan`: read a plan, say in words what it does, what it costs, and draw its wiring; or translate it."""
+"""`layerwise plan`: explain a plan, or convert it to another format."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from layerwise.runner.terminal import errors, output, write
 if TYPE_CHECKING:
     from layerwise.plan.dialects import MergeRecipe
 
-# The picture stays small enough to be seen whole, and a cell is two characters wide beside the name of its row.
-CELLS = 48
-GAP = 3
+MAX_CELLS = 48
+GAP = 3  # characters between the name of a row and its cells
 
-MODEL = "Model that it is meant for, whose depth is read without --depth; several are a, b, c, ..."
-FROM = "Read it from a file: mergekit's YAML, or a plan."
-TO = "Print it in another form, and nothing else: mergekit, tensor-types (of llama-quantize) or text."
+MODEL = "Model to read the number of layers from; repeat for models a, b, c, ..."
+FROM = "File with a plan or mergekit YAML."
+TO = "Convert to this format and print nothing else: mergekit, tensor-types (for llama-quantize) or text."
 
 
 def plan(
     *text: Annotated[str, Parameter(name="PLAN", help='A plan, such as "0-13 (14|15|16|17)*3 18-31".')],
-    depth: Annotated[int | None, Parameter(metavar="LAYERS", help="Depth of the model that it is meant for.")] = None,
+    depth: Annotated[int | None, Parameter(metavar="LAYERS", help="Number of layers of the model.")] = None,
     model: Annotated[
         tuple[str, ...], Parameter(metavar="MODEL", help=MODEL, negative=(), n_tokens=1, show_default=False)
     ] = (),
     source: Annotated[str | None, Parameter(name="--from", metavar="FILE", help=FROM)] = None,
-    dialect: Annotated[str | None, Parameter(name="--to", metavar="FORM", help=TO)] = None,
+    dialect: Annotated[str | None, Parameter(name="--to", metavar="FORMAT", help=TO)] = None,
 ) -> None:
-    """Read a plan: what it does and costs, and its wiring as a picture.
+    """Explain a plan: show what it does, what it costs and how its layers are wired.
 
     layerwise plan "0-13 (14|15|16|17)*3 18-31" --depth 32
 
@@ -42,25 +41,24 @@ def plan(
 
     layerwise plan "0-7 6-11" --model demo --to mergekit
 
-    How to write one:
+    Plan syntax:
 
-    0-31                       layers 0 to 31, as trained
-    0-13 18-31                 skip 14 to 17
-    0-13 17-14 18-31           a descending range runs backwards
-    0-13 15*4 18-31            layer 15 four times
-    0-11 12.mlp 13-29          half of layer 12: its mlp, or 12.attn
-    0-44 [45-51]*2 52-79       a block of layers twice
-    0-13 (14|15|16|17) 18-31   side by side: the mean of their outputs
-    0-5 (6 7|8 9):sum 10-31    longer branches; :sum or :gain=2, not the mean
+    0-31                       layers 0 to 31 (the original model)
+    0-13 18-31                 skip layers 14 to 17
+    0-13 17-14 18-31           run layers 14 to 17 in reverse order
+    0-13 15*4 18-31            run layer 15 four times
+    0-11 12.mlp 13-29          run only the MLP of layer 12 (or 12.attn)
+    0-44 [45-51]*2 52-79       run a block of layers twice
+    0-13 (14|15|16|17) 18-31   run layers in parallel and average the outputs
+    0-5 (6 7|8 9):sum 10-31    sum the outputs (or :gain=2)
     a:0-13 b:14-31             layers of two models, a and b
-    0-13 Q4_0:14 15-31         layer 14 quantized to a type of GGUF
+    0-13 Q4_0:14 15-31         quantize layer 14 to a GGUF type
     """
     if depth is not None and depth < 1:
-        raise OptionError(f"--depth takes a number from 1; found {depth}")
+        raise OptionError(f"--depth must be at least 1, got {depth}.")
     if source is not None and text:
-        raise OptionError("a PLAN and --from each say what the plan is; give one of them")
-    # YAML is read by few, and help does not wait for it.
-    from layerwise.plan.dialects import MergeRecipe
+        raise OptionError("PLAN and --from cannot be combined. Pass one of them.")
+    from layerwise.plan.dialects import MergeRecipe  # slow to import: YAML
     from layerwise.runner.foreign_plans import depth_of, read_recipe, with_models, write_recipe
 
     if depth is None and model:
@@ -78,25 +76,26 @@ def plan(
 
 
 def _show(recipe: MergeRecipe, depth: int | None) -> None:
-    read = recipe.plan
-    write(output, str(read), style="bold")
-    write(output, explain(read, depth))
-    output.print(_costs(read, depth))
+    shown = recipe.plan
+    write(output, str(shown), style="bold")
+    write(output, explain(shown, depth))
+    output.print(_tabulate_cost(shown, depth))
     for name, location in recipe.models.items():
         write(output, f"{'model' if name is None else f'model {name}':17}  {location}")
-    cells = max(1, min(CELLS, (output.width - GAP - max(len(step.name) for step in read.steps())) // 2))
-    output.print(picture(read, cells), markup=False, no_wrap=True, overflow="ignore", crop=False)
+    # A cell is two characters wide.
+    cells = max(1, min(MAX_CELLS, (output.width - GAP - max(len(step.name) for step in shown.steps())) // 2))
+    output.print(picture(shown, cells), markup=False, no_wrap=True, overflow="ignore", crop=False)
     write(output, LEGEND, style="dim")
 
 
-def _costs(read: Plan, depth: int | None) -> Table:
-    cost = read.cost()
-    whole = f" (as trained: {depth})" if depth is not None else ""
+def _tabulate_cost(shown: Plan, depth: int | None) -> Table:
+    cost = shown.cost()
+    original = f" (original model: {depth})" if depth is not None else ""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("layer evaluations", f"{cost.evaluations}{whole}")
-    table.add_row("sequential stages", f"{cost.stages}{whole}")
-    sources = len(read.sources())
-    of = f" of {sources} models" if sources > 1 else f" of {depth}" if depth is not None else ""
-    table.add_row("layers used", f"{cost.weights}{of}")
+    table.add_row("layer evaluations", f"{cost.evaluations}{original}")
+    table.add_row("sequential stages", f"{cost.stages}{original}")
+    sources = len(shown.sources())
+    total = f" of {sources} models" if sources > 1 else f" of {depth}" if depth is not None else ""
+    table.add_row("layers used", f"{cost.weights}{total}")
     table.add_row("KV slots", str(cost.slots))
     return table

@@ -1,4 +1,4 @@
-"""`layerwise report`: what a run found, as a page, as Markdown, as tables of rows, or as findings."""
+"""`layerwise report`: the results of a run as a page, Markdown, tables or findings."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from cyclopts import Parameter
 
 from layerwise import results
 from layerwise.cli.command import path_parameter
-from layerwise.errors import OptionError, RunError, near_matches
+from layerwise.errors import OptionError, RunError
 from layerwise.results import Run
 from layerwise.runner.terminal import output, write
 
-# With the text beside the choices cyclopts leaves the refusal of another to the verb, also where pydantic is imported.
 Format = Literal["html", "markdown", "findings", "parquet", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
-FORM = Parameter(
+FORMAT = Parameter(
     "--format",
-    help="A page, Markdown, findings on published statements over several runs, or tables.",
+    help="HTML page, Markdown, findings on published statements over several runs, or tables.",
     metavar="CHOICE",
     converter=lambda _, tokens: tokens[0].value,
 )
-OUTPUT = "File to write, or folder of tables; by default RUN/report.html, RUN/exports, and else the terminal."
+OUTPUT = "File to write, or folder for tables (default: RUN/report.html, RUN/exports, otherwise the terminal)."
 
 
 def report(
-    *runs: Annotated[Path, path_parameter("RUN", "Run folder; several for findings.")],
-    form: Annotated[Format | str, FORM] = "html",
+    *runs: Annotated[Path, path_parameter("RUN", "Run directory; several for findings.")],
+    # With `| str`, unknown values reach the check below, also if pydantic is imported.
+    format: Annotated[Format | str, FORMAT] = "html",
     output_path: Annotated[Path | None, path_parameter("--output", OUTPUT, "PATH")] = None,
 ) -> None:
-    """Write the results of a run as a page, as tables, or as findings.
+    """Write the results of a run as a page, Markdown, tables or findings.
 
-    The run may have been stopped half-way, or still be written.
+    The run can be interrupted or still in progress.
 
     layerwise report runs/demo
 
@@ -44,35 +44,35 @@ def report(
 
     layerwise report runs/demo --format csv
     """
-    if form not in FORMATS:
-        raise OptionError(f"there is no format {form[:60]!r}; {near_matches(form, FORMATS)}")
+    if format not in FORMATS:
+        raise OptionError(f"--format must be one of {', '.join(FORMATS)}, got {format[:60]!r}.")
     if not runs:
-        raise RunError("no run was given; write layerwise report RUN, with the folder of a run")
-    if form != "findings" and len(runs) > 1:
+        raise RunError("layerwise report needs RUN, a run directory.")
+    if format != "findings" and len(runs) > 1:
         raise OptionError(
-            f"{len(runs)} runs were given, and {form} shows one: give one, or write --format findings, or layerwise "
-            "compare RUN RUN for models side by side"
+            f"--format {format} requires a single run, got {len(runs)}. For several, pass --format findings or run "
+            "`layerwise compare RUN RUN`."
         )
     with ExitStack() as stack:
         opened = [stack.enter_context(Run.open(folder)) for folder in runs]
-        if form in ("csv", "parquet"):
-            for path in results.export(opened[0], output_path, "csv" if form == "csv" else "parquet"):
+        if format in ("csv", "parquet"):
+            for path in results.export(opened[0], output_path, "csv" if format == "csv" else "parquet"):
                 write(output, str(path))
         else:
-            _write_text(opened, form, output_path)
+            _write_text(opened, format, output_path)
 
 
-def _write_text(runs: list[Run], form: str, path: Path | None) -> None:
+def _write_text(runs: list[Run], format: str, path: Path | None) -> None:
     from layerwise import page as pages
     from layerwise.runner.summary import report_data, summary
 
     data = [report_data(run) for run in runs]
-    if form == "html":
+    if format == "html":
         path = path or runs[0].report
         pages.write(path, pages.render(data[0]))
         write(output, summary(data[0]))
     else:
-        text = pages.findings_page(data) if form == "findings" else pages.markdown(data[0])
+        text = pages.findings_page(data) if format == "findings" else pages.markdown(data[0])
         if path is None:
             write(output, text)
             return

@@ -1,4 +1,4 @@
-"""`layerwise run`: the experiments of a recipe or of a YAML file, or again that of a run folder."""
+"""`layerwise run`: run a recipe or a YAML file, or resume a run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from layerwise.cli.command import DRY_RUN, QUIET, carry_out
+from layerwise.cli.command import DRY_RUN, QUIET, run_call
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.runner.argument import check_location
 from layerwise.runner.files import RECIPES, ExperimentFile, FileStage
 from layerwise.runner.terminal import errors, output, write
 from layerwise.runner.verb import write_command
 
-SOURCE = f"A recipe ({', '.join(RECIPES)}), a YAML file, or a run folder."
-REST = "Stages to run (default: all), and options that replace those of the file: --model demo, or --STAGE.model demo."
+SOURCE = f"Recipe ({', '.join(RECIPES)}), YAML file, or run directory."
+REST = "Stages to run (default: all), and options that override those in the file: --model demo, --STAGE.model demo."
 
 
 def run(
@@ -24,15 +24,15 @@ def run(
     quiet: Annotated[bool, QUIET] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> int:
-    """Run a recipe or the experiments of a file, or resume a run.
+    """Run a recipe or the experiments in a YAML file, or resume a run.
 
-    A recipe is a founding paper, whole. Its stages run one after another, each in a folder of its own.
+    A recipe reproduces the experiments of a paper. Its stages run one after another, each in its own directory.
 
     layerwise run layershuffle --dry-run
 
     layerwise run painters curves --model demo --families painters
 
-    A file holds the verb as `experiment`, and the options by their names:
+    A YAML file names the verb as `experiment`, and its options:
 
     experiment: sweep
     model: demo
@@ -43,7 +43,7 @@ def run(
     layerwise run runs/demo
     """
     if not source:
-        raise OptionError(f"RECIPE_OR_FILE was given an empty text; write one of {', '.join(RECIPES)}, or a file")
+        raise OptionError(f"RECIPE_OR_FILE must not be empty. Pass one of {', '.join(RECIPES)}, or a file.")
     check_location("RECIPE_OR_FILE", source)
     words = list(rest)
     names = []
@@ -58,14 +58,14 @@ def run(
         if stage.name:
             write(output, f"\n{stage.name}", style="bold")
         if dry_run and (waiting := stage.list_missing()):
-            write(output, f"not counted: it reads the run of {' and '.join(waiting)}, which is not there yet")
+            write(output, f"not counted: it requires the run of {' and '.join(waiting)}, which does not exist yet")
             continue
         try:
-            code = max(code, carry_out(stage.call, quiet=quiet, dry_run=dry_run))
-        except LayerwiseError as refusal:
+            code = max(code, run_call(stage.call, quiet=quiet, dry_run=dry_run))
+        except LayerwiseError as error:
             if not dry_run or len(stages) == 1:
                 raise
-            write(errors, f"error: {refusal}", style="red")  # the other stages have their counts
+            write(errors, f"error: {error}", style="red")  # the other stages can still be counted
             code = 2
     return code
 

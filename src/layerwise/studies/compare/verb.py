@@ -77,18 +77,19 @@ def compare(
     output: Annotated[str | Path, Metavar("FILE")] = COMPARISON_PAGE,
     reporter: Reporter | None = None,
 ) -> ComparisonResult:
-    """Compare models: from the rows of their runs, or from what lm-eval logged.
+    """Compare several models by their runs or lm-eval logs.
 
-    The runs are sweeps or diagnoses. The page has every strategy over percent of the depth, single layers, similarity
-    of hidden states, and every published claim: in which models it holds, and whether it does in all of them or in any.
+    Given runs of `layerwise sweep` or `layerwise diagnose`, the page compares strategies by percent of the depth,
+    single layers, the similarity of hidden states, and the findings on published statements.
 
-    Or they are evaluations, of lm-eval (--log_samples) or of a sweep (RUN/lm_eval/PLAN), each compared with the first
-    one document by document. With --fail-if-worse X the exit code is 1 where a loss above X, in the unit of its metric,
-    is shown, at 5 % over all tasks and metrics. A pass does not say that there is none. No model is opened.
+    Given evaluations, from lm-eval (--log_samples) or a sweep (RUN/lm_eval/PLAN), each one is compared with the first
+    document by document. With --fail-if-worse X, the exit code is 1 if some metric is shown to be worse by more than X
+    (in the metric's unit; 5 % error rate over all tasks and metrics). Exit code 0 does not prove that there is no loss.
+    No model is loaded.
 
     Args:
-        runs: Run directories, or evaluations.
-        fail_if_worse: End with code 1 where a loss above X is shown.
+        runs: Run directories or evaluations.
+        fail_if_worse: Exit with code 1 if a loss above X is shown.
         output: Page to write.
         reporter: Where the tables go (default: the terminal or the notebook).
 

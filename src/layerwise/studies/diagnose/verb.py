@@ -76,38 +76,39 @@ def diagnose(
     seed: Seed = 0,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Measure which layers of a model matter, and what explains it.
+    """Measure which layers of a model matter, and why.
 
-    Every score has an interval and a null. The report ends with what became of published findings. The same command
-    resumes an interrupted run. For a growth schedule from its rows, see layerwise train schedule.
+    Every score has an interval and a null, and the report compares the results with published findings. To resume an
+    interrupted run, run the same command again. To make a growth schedule from the results, see `layerwise train
+    schedule`.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        parts: Parts to carry out: proxies, deltas, predictability, ablation, racing, manipulation, recovery,
+        parts: Parts to run: proxies, deltas, predictability, ablation, racing, manipulation, recovery,
             redundancy, probing (default: all but probing).
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all.
-        min_effect: The smallest effect that counts, in nats per token.
+        min_effect: Smallest effect that counts, in nats/token.
         curve_tokens: Number of scored tokens for curves and sets of layers.
-        all_layers: Let every layer recover, trained alone and with the whole model.
-        recovery_steps: Maximum number of steps to recover (published: 200).
-        recovery_layers: Layers that recover (default: up to twelve, spread evenly).
+        all_layers: Retrain every layer in the recovery part, alone and with all others.
+        recovery_steps: Maximum number of recovery steps (paper: 200).
+        recovery_layers: Layers to retrain in the recovery part (default: up to 12, evenly spaced).
         batches: Batches to evaluate in place of a text.
         metric: Function of the outputs and a batch: a number per row, lower is better.
         max_length: Maximum length of a text in tokens.
         batch_tokens: Number of tokens in a batch.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        device_map: Spread the model over devices as accelerate does.
-        resident_layers: Maximum number of layers in memory; others are read when needed.
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        device_map: Distribute the model over devices with accelerate.
+        resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

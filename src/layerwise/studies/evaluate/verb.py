@@ -99,9 +99,9 @@ def evaluate(
 ) -> Result:
     """Evaluate language models on minimal pairs and on fine-tuned tasks.
 
-    Models are masked or causal. Every trained model of a run is evaluated, and the rows go into that run. Chance on a
-    pair is 0.5. A plan is active in fine-tuning and in the test. Fine-tuning takes at most 10 epochs at 5e-5, in
-    batches of 32.
+    Models can be masked or causal. Given a run, every trained model in it is evaluated, and the results are added to
+    that run. A pair is right with probability 0.5 by chance. Plans apply to fine-tuning and testing. By default,
+    fine-tuning runs for at most 10 epochs at a learning rate of 5e-5 with a batch size of 32.
 
     Args:
         model: Run with trained models, hub id, folder, or demo.
@@ -109,33 +109,33 @@ def evaluate(
         data: Folder of the published suites.
         tasks: Tasks of the fine-tuned suites (default: all).
         seeds: Number of random seeds.
-        limit: Maximum number of pairs of a paradigm, or examples.
+        limit: Maximum number of pairs per paradigm, or of examples.
         minutes: Time budget in minutes.
         families: Plan families.
         plans: Plan to run; repeat for more.
-        window: Layers for every strategy of painters, such as 4-8.
-        without_edges: Score pairs again without layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1, *<-1.
+        window: Range of layers for the painters strategies, such as 4-8.
+        without_edges: Also score pairs without some layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1, *<-1.
         layer_weights: Also fine-tune with layer weights held, or added.
-        train: Weights that learn: all, or the head alone.
+        train: Weights to train: all, or only the head.
         learning_rate: Peak learning rate.
         batch_size: Batch size.
         epochs: Number of epochs.
-        patience: Epochs without improvement that end a fine-tuning.
+        patience: Stop fine-tuning after this many epochs without improvement.
         max_length: Maximum length of a text in tokens.
         curve_points: Number of points of each learning curve.
-        published: Settings of a published model.
-        temperature: Temperature of the softmax that scores a sentence.
-        too_long: Sentences that are too long: refuse or skip.
-        password: Password of the archive of EWoK.
+        published: Use the settings of a published model.
+        temperature: Softmax temperature for scoring sentences.
+        too_long: Handling of sentences that are too long: refuse or skip.
+        password: Password of the EWoK archive.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

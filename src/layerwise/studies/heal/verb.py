@@ -69,46 +69,46 @@ def heal(
 ) -> Result:
     """Train a model to make up for the layers that a plan skips.
 
-    The original model is trained on the same tokens, and random plans of the same size are healed as long; the regained
-    share is net of the first. RUN/model is the healed model as a checkpoint, RUN/adapter its adapters. The same command
-    resumes an interrupted run.
+    As controls, the original model is trained on the same tokens, and random plans of the same size are healed for as
+    long. The recovered share is net of the original model's own gain. The healed model is saved in RUN/model, its
+    adapters in RUN/adapter. To resume an interrupted run, run the same command again.
 
     Args:
         model: Hub id, folder, GGUF file, demo or demo-vit.
         text: Text file, a folder of them, or hf:DATASET.
         plan: Plan to run, or the run of a search.
         method: Weights to train (tail: 3 layers and the head).
-        compare: Other healings, such as lora-labels,tail-mse.
-        tasks: Tasks of lm-eval, and pairs.
+        compare: Other methods to compare with, such as lora-labels,tail-mse.
+        tasks: lm-eval benchmarks, and pairs.
         learning_rates: Learning rates to try.
         steps: Number of optimizer steps.
         epochs: Number of epochs.
         seeds: Number of random seeds.
-        teacher: Learn the original model's predictions, or labels.
-        hidden: Distance of hidden states to learn as well.
+        teacher: Learn from the original model's predictions (self) or only from labels (none).
+        hidden: Additional loss between hidden states.
         rank: Rank of the adapters.
-        controls: Controls: whole, random (empty: none).
+        controls: Controls: whole (the original model) and random (random plans); empty for none.
         windows: Also heal with 1 to N middle layers skipped.
         task_folder: Folder of lm-eval task files.
         task_limit: Maximum number of questions per benchmark.
-        validation: Text that selects checkpoints.
-        test: Text that is reported.
+        validation: Text for selecting checkpoints.
+        test: Text for the reported results.
         images: Folder of class folders, hub dataset, or digits.
-        limit: Maximum number of images of a split.
+        limit: Maximum number of images per split.
         max_length: Maximum length of a text in tokens.
         batch_size: Batch size.
         evals: Number of evaluations on validation data.
-        precision: Forward pass: float32, bfloat16 or float16.
-        set: Any of the Trainer's TrainingArguments.
+        precision: Precision of the forward pass: float32, bfloat16 or float16.
+        set: Hugging Face TrainingArguments to change; repeat for more.
         push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

@@ -42,28 +42,28 @@ def merge(
     seed: Seed = 0,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Merge models layer by layer, many times at random, and compare the merged models with their members.
+    """Merge models by random choice of each layer and compare the results with the original models.
 
-    The models of each way of training are merged among themselves. They are called a, b, c, ... in the order given.
-    A merged model of your own is written by layerwise save MODELS --plan "a:0-5 b:6-11" --output FOLDER.
+    Only models of the same training method are merged. They are named a, b, c, ... in the order given. To write one
+    merged model, run `layerwise save MODELS --plan "a:0-5 b:6-11" --output FOLDER`.
 
     Args:
         models: Runs of `layerwise train robust`, folders, hub ids.
         text: Text file, a folder of them, or hf:DATASET.
         images: Folder of class folders, hub dataset, or digits.
         draws: Number of random merged models.
-        arm: Take only the models of this arm.
-        validation: Text that selects checkpoints.
-        test: Text that is reported.
-        on_bad_image: Unreadable images: refuse or skip.
+        arm: Use only the models of this training variant.
+        validation: Text for selecting checkpoints.
+        test: Text for the reported results.
+        on_bad_image: Handling of unreadable images: refuse or skip.
         max_length: Maximum length of a text in tokens.
-        limit: Maximum number of images of a split.
-        select_on: Checkpoints are selected on: held-out or reported.
+        limit: Maximum number of images per split.
+        select_on: Examples for selecting checkpoints: held-out or reported.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

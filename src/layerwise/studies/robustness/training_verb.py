@@ -110,15 +110,16 @@ def train_robust(
     seed: Seed = 0,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Train a model to work in any order of its layers or without some.
+    """Train a model to tolerate reordered or missing layers.
 
-    Each method is compared with the baseline, with several seeds, validated on one split and evaluated on another. The
-    defaults are the LayerShuffle paper's. With --learning-rates or --batch-sizes, validation chooses for each method.
+    Each method is compared with the baseline over several seeds. Checkpoints are selected on one split and evaluated
+    on another. The defaults are those of the LayerShuffle paper. With several --learning-rates or --batch-sizes, the
+    validation loss selects the best for each method.
 
     Args:
         model: Hub id, folder, demo or demo-vit.
         text: Text file, a folder of them, or hf:DATASET.
-        methods: Methods: layershuffle, layerdrop, retrained-9,6,3, all.
+        methods: Methods: layershuffle, layerdrop, retrained-9,6,3 or all.
         images: Folder of class folders, hub dataset, or digits.
         seeds: Number of random seeds.
         epochs: Number of epochs.
@@ -134,30 +135,30 @@ def train_robust(
         pack: Pack short texts into full rows.
         new_head: Replace the classification head.
         drop_rate: Share of layers that LayerDrop skips.
-        max_shift: Positions that a shuffled layer may move.
-        drop_sync: On several processes: shared, per-rank or masked.
+        max_shift: Maximum number of positions that a shuffled layer moves.
+        drop_sync: LayerDrop on several processes: shared, per-rank or masked.
         position_table: Position embeddings: per-layer or shared.
         position_dropout: Dropout in layershuffle-position.
-        prediction_loss: Prediction loss over layers: sum or mean.
-        prediction_token: Classified token: first, or mean of all.
-        validation: Text that selects checkpoints.
-        test: Text that is reported.
-        on_bad_image: Unreadable images: refuse or skip.
+        prediction_loss: Reduction of the prediction loss over layers: sum or mean.
+        prediction_token: Token to classify: first, or mean of all.
+        validation: Text for selecting checkpoints.
+        test: Text for the reported results.
+        on_bad_image: Handling of unreadable images: refuse or skip.
         max_length: Maximum length of a text in tokens.
-        limit: Maximum number of images of a split.
-        select_on: Checkpoints are selected on: held-out or reported.
-        gradient_accumulation: Forward passes in a step.
-        precision: Forward pass: float32, bfloat16 or float16.
+        limit: Maximum number of images per split.
+        select_on: Examples for selecting checkpoints: held-out or reported.
+        gradient_accumulation: Number of forward passes per optimizer step.
+        precision: Precision of the forward pass: float32, bfloat16 or float16.
         compile: Compile the blocks with torch.compile.
         evals: Number of evaluations on validation data.
-        set: Any of the Trainer's TrainingArguments.
+        set: Hugging Face TrainingArguments to change; repeat for more.
         device: Device: auto, cpu, cuda, mps or xpu.
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

@@ -64,34 +64,34 @@ def robustness(
 ) -> Result:
     """Measure how a model copes with reordered or missing layers.
 
-    The effect of each layer at each position is measured as well. Every model of a run of `layerwise train robust` is
-    evaluated, and they are compared. demo-vit trains its models first (minutes).
+    The effect of each layer at each position is measured as well. Given a run of `layerwise train robust`, all its
+    models are evaluated and compared. demo-vit first trains its models, which takes a few minutes.
 
     Args:
         model: Run of `layerwise train robust`, hub id, folder, or demo-vit.
         text: Text file, a folder of them, or hf:DATASET.
         images: Folder of class folders, hub dataset, or digits.
-        draws: Number of random draws of layer orders.
-        orders: Number of fixed orders, each over all examples.
-        nodes: Numbers of nodes that hold the layers, each of which fails.
-        inside_images: Images whose outputs UMAP lays out (the paper: 1,000).
-        inside_layers: Layers whose outputs are laid out together (default: all).
+        draws: Number of random layer orders.
+        orders: Number of fixed orders, each run on all examples.
+        nodes: Numbers of nodes to place the layers on; each node fails in turn.
+        inside_images: Number of images in the UMAP layout (paper: 1,000).
+        inside_layers: Layers in the UMAP layout (default: all).
         seeds: Number of random seeds.
-        validation: Text that selects checkpoints.
-        test: Text that is reported.
-        on_bad_image: Unreadable images: refuse or skip.
+        validation: Text for selecting checkpoints.
+        test: Text for the reported results.
+        on_bad_image: Handling of unreadable images: refuse or skip.
         max_length: Maximum length of a text in tokens.
-        limit: Maximum number of images of a split.
-        select_on: Checkpoints are selected on: held-out or reported.
+        limit: Maximum number of images per split.
+        select_on: Examples for selecting checkpoints: held-out or reported.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

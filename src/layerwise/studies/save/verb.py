@@ -57,30 +57,30 @@ def save(
 ) -> Path:
     """Write a model under a plan as an ordinary checkpoint.
 
-    The layers may be those of several models, which are called a, b, c, ... in the order given. The tensors are
-    streamed from file to file, and below 2 GB the checkpoint is loaded again and compared with the plan before the
-    folder gets its name. Groups and sublayers need --compact, which stores every layer once and the plan beside them.
-    Of a GGUF file another one is written without quantizing again, or a folder, which needs no plan.
+    Layers can come from several models, named a, b, c, ... in the order given. Tensors are streamed from file to file.
+    Checkpoints below 2 GB are loaded again and checked against the plan before the output appears. Groups and sublayers
+    require --compact, which stores each layer once, together with the plan. A GGUF file can be written as another GGUF
+    file without requantizing, or converted to a folder, which needs no plan.
 
     Args:
         models: Hub id, folder, GGUF file, run of trainings, or demo.
         output: Folder or GGUF file to write.
         plan: Plan to write, or the run of a search.
-        recipe: File of mergekit's YAML, in place of a plan.
-        compact: Store each layer once, and the plan beside them.
-        overwrite: Replace a model at the output.
-        arm: Variant of the trainings to write.
+        recipe: mergekit YAML file to use instead of a plan.
+        compact: Store each layer once, together with the plan.
+        overwrite: Replace an existing model at the output.
+        arm: Training variant to write.
         prove: Compare the logits with the plan's (default: below 2 GB).
         remote_code: Add code that runs the plan without layerwise.
-        max_shard_size: Largest file of weights, such as 5GB.
+        max_shard_size: Maximum size of a weight file, such as 5GB.
         card: Write a model card.
-        evidence: Search or sweep whose rows the card shows.
+        evidence: Run of a search or sweep to show in the model card.
         push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` keeps the stored one.
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -202,17 +202,16 @@ def save_convert(
     heads: Rare[Annotated[int | None, Range(least=1)]] = None,
     reporter: Reporter | None = None,
 ) -> Path:
-    """Write a published checkpoint of ELC-BERT or LTG-BERT as a folder that transformers opens.
+    """Convert a published ELC-BERT or LTG-BERT checkpoint to a folder that transformers can load.
 
-    Nothing but tensors is read from the file. Which of the published files it was trained with cannot be seen in it, so
-    --variant names it.
+    Only tensors are read from the file. The file does not record the model variant, so pass it with --variant.
 
     Args:
-        file: The checkpoint: safetensors, or torch's .bin or .pt.
-        variant: The published model file that the checkpoint was trained with.
+        file: Checkpoint file: .safetensors, .bin or .pt.
+        variant: Variant that the checkpoint was trained as.
         tokenizer: Tokenizer of the checkpoint.
         output: Folder to write.
-        heads: Number of attention heads (default: one for each 64 of the width).
+        heads: Number of attention heads (default: the width divided by 64).
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

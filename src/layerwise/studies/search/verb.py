@@ -73,35 +73,35 @@ def search(
 ) -> SearchResult:
     """Find the plan that fits a budget and increases the loss least.
 
-    The winner is re-evaluated on held-out text. If interrupted, run the same command again to resume. `layerwise heal
-    --plan RUN` and `layerwise save --plan RUN` take the plan that the run chose.
+    The winner is re-evaluated on held-out text. To resume an interrupted run, run the same command again. To use the
+    chosen plan, pass the run as --plan to `layerwise heal` or `layerwise save`.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        budget: What a plan may cost: "layers=24", "ms=0.75x" or "bytes=0.8x".
-        moves: Edits of a plan: drop, halves, repeat, damp, parallel, reorder, bits.
+        budget: Maximum cost of a plan: "layers=24", "ms=0.75x" or "bytes=0.8x".
+        moves: Edits to try: drop, halves, repeat, damp, parallel, reorder, bits.
         method: Search algorithm (auto: greedy, or one-shot if greedy takes too long).
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all.
-        source: Another model, built alike, whose layers may stand in; repeat for more.
-        width: Number of plans kept at every step.
-        second_text: Another corpus to report on.
-        latency: Measure milliseconds, whatever the budget is of.
-        phase: Pass that is timed.
+        source: Another model of the same architecture to take layers from; repeat for more.
+        width: Number of plans kept at each step.
+        second_text: Second corpus for the final evaluation.
+        latency: Also measure latency if the budget is not in ms.
+        phase: Phase to time.
         batch: Number of prompts in a batch.
         context: Number of tokens of each prompt.
         max_length: Maximum length of a text in tokens.
         batch_tokens: Number of tokens in a batch.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

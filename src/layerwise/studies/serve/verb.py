@@ -74,9 +74,9 @@ def serve(
 ) -> Served:
     """Serve a model across several nodes and keep answering when some of them fail.
 
-    Nodes are processes of a Ray cluster; without --ray one is started on this machine. A node that fails is replaced by
-    a replica, and the tokens so far are computed again. If there is no replica, the model continues without the
-    missing layers, and each answer says so. Ctrl-C ends the server and every node.
+    Nodes are processes of a Ray cluster; without --ray, one is started on this machine. If a node fails, a replica
+    takes over and recomputes the tokens so far. If there is no replica, the model continues without the missing layers,
+    and each answer says so. Ctrl-C stops the server and all nodes.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
@@ -85,25 +85,25 @@ def serve(
         replicas: Number of nodes that hold each layer.
         ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
         in_process: Keep the nodes in this process, without Ray.
-        sweep: Run of `layerwise sweep` on this model, which gives the cost of missing layers.
-        quorum: Minimum to answer: layers, such as 8, or "0.5 nats" (default: half of the layers).
-        on_loss: After a layer is lost: keep its entries in the caches, or recompute all tokens without it.
+        sweep: Run of `layerwise sweep` on this model, for the cost of missing layers.
+        quorum: Minimum to keep answering: a number of layers, or "0.5 nats" (default: half of the layers).
+        on_loss: After losing a layer, keep its cache entries or recompute all tokens without it.
         replacement: Model of the same base whose layers replace lost ones; repeat for more.
         deadline: Minimum time limit of a call in seconds.
         spot_share: Share of the requests that a second node checks; 0 trusts every node.
-        host: Address to listen on; any but loopback needs a token.
-        port: Port to listen on; 0 is any free one.
+        host: Address to listen on; all but loopback need a token.
+        port: Port to listen on; 0 picks a free one.
         token_file: File with API keys, one per line; or set LAYERWISE_SWARM_TOKENS.
-        temperature: Sampling temperature of requests that give none.
-        most_running: Maximum number of requests that are answered at a time.
+        temperature: Default sampling temperature.
+        most_running: Maximum number of concurrent requests.
         request_seconds: Time limit of a request in seconds.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        resident_layers: Maximum number of layers in memory; others are read when needed.
+        resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

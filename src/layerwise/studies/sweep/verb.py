@@ -88,8 +88,8 @@ def sweep(
 ) -> Result:
     """Evaluate many layer plans on one model and report each loss change with a confidence interval.
 
-    Effects are paired differences from the original model in nats/token, per document. If interrupted, run the same
-    command again to resume.
+    Effects are paired differences from the original model in nats/token, per document. To resume an interrupted run,
+    run the same command again.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
@@ -99,10 +99,10 @@ def sweep(
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all.
-        tasks: Benchmarks of lm-eval.
-        window: Layers for every strategy of painters, such as 4-8.
+        tasks: lm-eval benchmarks.
+        window: Range of layers for the painters strategies, such as 4-8.
         loops: Loop counts, such as 1-28 or 1,2,4.
-        times: How often repeat_blocks runs a block, such as 2,3.
+        times: Numbers of times that repeat_blocks runs a block, such as 2,3.
         prompt: Text to continue under the plans; repeat for more.
         new_tokens: Number of tokens to generate.
         task_folder: Folder of lm-eval task files.
@@ -115,17 +115,17 @@ def sweep(
         metric: Number per row of a batch, lower is better.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        device_map: Spread the model over devices as accelerate does.
-        resident_layers: Maximum number of layers in memory; others are read when needed.
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        device_map: Distribute the model over devices with accelerate.
+        resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
         workers: Number of single-threaded workers on Ray.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

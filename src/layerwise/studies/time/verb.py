@@ -36,9 +36,9 @@ def time(
 ) -> Result:
     """Time a model under several plans.
 
-    A forward pass over a prompt is timed, and one over the token that follows, in milliseconds. The plans take turns,
-    and each is compared with the first one (with the original model if one plan is given) within each round. Rounds
-    are stored as they end: the same command resumes an interrupted run, and with more rounds it adds them.
+    Both a forward pass over a prompt and one over the next token are timed, in milliseconds. In each round, every plan
+    is compared with the first one, or a single plan with the original model. To resume an interrupted run or to add
+    rounds, run the same command again.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
@@ -49,13 +49,13 @@ def time(
         graphs: On CUDA, replay every pass as a CUDA graph.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

@@ -67,37 +67,37 @@ def elc(
 ) -> Result:
     """Pretrain ELC-BERT and its backbone on a text and compare them.
 
-    Held-out losses, minimal pairs and layer weights are compared; with several seeds, every difference from the
-    backbone has an interval over seeds. Without a text, the models read the standard library's prose. The same command
-    resumes an interrupted run.
+    Held-out losses, minimal pairs and layer weights are compared. With several seeds, every difference from the
+    backbone has an interval over seeds. The default text is the documentation in Python's standard library. To resume
+    an interrupted run, run the same command again.
 
     Args:
         text: Text file, a folder of them, or hf:DATASET.
-        variants: Ways to connect the layers, also with another start or on a share of the text, such as elc-bias-2,
-            elc-identity, elc-frozen or elc-share-0.5.
-        size: Size of the models and of their recipe.
+        variants: Model variants; suffixes change the initial layer weights or the share of the text, such as
+            elc-bias-2, elc-identity, elc-frozen or elc-share-0.5.
+        size: Size of the models and their training recipe.
         seeds: Number of random seeds.
         steps: Number of optimizer steps.
         epochs: Number of epochs.
-        seconds: Seconds of each training; steps are timed first.
+        seconds: Length of each training in seconds, converted to steps by timing a few.
         learning_rate: Peak learning rate.
         batch_size: Batch size.
-        validation: Text that selects checkpoints.
-        test: Text that is reported.
+        validation: Text for selecting checkpoints.
+        test: Text for the reported results.
         tokenizer: Tokenizer (default: learn one from the text).
-        vocabulary: Number of tokens of the tokenizer that is learned.
-        padding_free: Compute nothing but attention for padding.
-        gradient_accumulation: Forward passes in a step.
-        precision: Forward pass: float32, bfloat16 or float16.
+        vocabulary: Vocabulary size of the learned tokenizer.
+        padding_free: Skip padding everywhere but in attention.
+        gradient_accumulation: Number of forward passes per optimizer step.
+        precision: Precision of the forward pass: float32, bfloat16 or float16.
         compile: Compile the blocks with torch.compile.
         evals: Number of evaluations on validation data.
-        set: Any of the Trainer's TrainingArguments.
+        set: Hugging Face TrainingArguments to change; repeat for more.
         push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

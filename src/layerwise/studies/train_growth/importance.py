@@ -36,15 +36,15 @@ def schedule(
     min_effect: Annotated[float | None, Range(above=0), Metavar("NATS")] = None,
     reporter: Reporter | None = None,
 ) -> GrowthSchedule:
-    """Write a growth schedule that trains every layer by its importance in a diagnosis.
+    """Write a growth schedule that trains each layer according to its importance in a diagnosis.
 
-    Importance is the loss increase when a layer is skipped. `layerwise train growth --schedules FILE` takes the file.
+    Importance is the loss increase when a layer is skipped. Pass the file to `layerwise train growth --schedules`.
 
     Args:
         diagnosis: Run directory of a diagnosis.
         output: File to write.
         phases: Number of equal parts of the training.
-        min_effect: The smallest effect that counts, in nats per token.
+        min_effect: Smallest effect that counts, in nats/token.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

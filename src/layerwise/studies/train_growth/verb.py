@@ -78,45 +78,46 @@ def growth(
 ) -> Result:
     """Train a model in phases and compare it with uniform training.
 
-    Every schedule spends as many operations as uniform training does in `steps`. Without a model and a text, a tiny
-    model with random weights reads the standard library's prose. The same command resumes an interrupted run.
+    Every schedule uses as many FLOPs as uniform training in --steps steps. By default, a tiny, randomly initialized
+    model is trained on the documentation in Python's standard library. To resume an interrupted run, run the same
+    command again.
 
     Args:
         model: Hub id, folder, or config.json (random weights).
         text: Text file, a folder of them, or hf:DATASET.
-        schedules: Some of uniform, published, freezing, stacking, lisa, ramp, importance, permuted, reversed, random,
-            and YAML files.
+        schedules: Schedules: uniform, published, freezing, stacking, lisa, ramp, importance, permuted, reversed,
+            random, or YAML files.
         seeds: Number of random seeds.
         steps: Number of optimizer steps.
         epochs: Number of epochs.
         learning_rates: Learning rates to try.
         batch_size: Batch size.
         size: Size of the model, if none is given.
-        frontier: Also train uniform for other lengths.
-        shorter: Share of the steps for the first schedule, in addition.
-        warmups: Shares of the steps to warm up over.
+        frontier: Also run uniform training at other lengths.
+        shorter: Also train the first schedule for this share of the steps.
+        warmups: Warm-up lengths to try, as shares of the steps.
         baseline: Train the baseline as well.
-        match: What schedules spend as much of as uniform training.
+        match: Cost that is equal to that of uniform training.
         importance: Run of `diagnose` (default: measure it).
         from_scratch: Replace trained weights with random ones.
         max_length: Maximum length of a text in tokens.
-        max_epochs: How often a training may read the text.
-        validation: Text that selects checkpoints.
-        test: Text that is reported.
-        gradient_accumulation: Forward passes in a step.
-        precision: Forward pass: float32, bfloat16 or float16.
+        max_epochs: Maximum number of passes over the text.
+        validation: Text for selecting checkpoints.
+        test: Text for the reported results.
+        gradient_accumulation: Number of forward passes per optimizer step.
+        precision: Precision of the forward pass: float32, bfloat16 or float16.
         compile: Compile the blocks with torch.compile.
         evals: Number of evaluations on validation data.
-        set: Any of the Trainer's TrainingArguments.
+        set: Hugging Face TrainingArguments to change; repeat for more.
         push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         run: Output directory (default: named by the options).
-        overwrite: Replace the rows of the run.
-        seed: Seed of every random draw.
+        overwrite: Discard the results of an earlier run.
+        seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

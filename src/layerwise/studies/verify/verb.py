@@ -46,9 +46,9 @@ def verify(
     trust_remote_code: Rare[bool] = False,
     reporter: Reporter | None = None,
 ) -> Verification:
-    """Check that a model under a plan computes what the plan says.
+    """Check that a model computes a plan correctly, including cached decoding.
 
-    Cached decoding is checked as well. The exit code is 1 if a law does not hold.
+    The exit code is 1 if a check fails.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
@@ -56,8 +56,8 @@ def verify(
         inputs: Batch to check with, by the names of the model's forward (default: a small seeded batch).
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks.
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the list of layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         reporter: Where progress goes (default: the terminal or the notebook).
