@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.stack.history import depth_history
-from layerwise.stack.history.depth_history import DepthHistory
+from layerwise.stack.history import DepthHistory, depth_history
 
 Seconds = dict[str, list[float]]
 

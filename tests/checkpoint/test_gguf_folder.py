@@ -131,7 +131,7 @@ def test_types_that_the_package_gguf_does_not_write_are_refused(
 
 
 def test_metadata_that_cannot_be_undone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from layerwise.stack.streaming.gguf_weights import GGUFWeight
+    from layerwise.stack.streaming.files import GGUFWeight
 
     file = write_llama(tmp_path / "a.gguf", 3)
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained="layers")

@@ -11,8 +11,7 @@ import pytest
 from checkpoint.gguf_bytes import ARRAY, F32, KINDS, STRING, U32, Entry, Header, Spec, array, bad, text
 from layerwise.errors import CheckpointError, LayerwiseError
 from layerwise.gguf import GGUFFile, depth_of
-from layerwise.gguf.file import KEPT
-from layerwise.gguf.types import SCALARS, TENSOR_TYPES
+from layerwise.gguf.file import KEPT, SCALARS, TENSOR_TYPES
 
 MEANS = {
     "no magic": "no GGUF file",

@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import layerwise
 from checkpoint.gguf_bytes import ARRAY, STRING, U32, Entry, Header, Spec, array, text
 from checkpoint.gguf_models import VOCABULARY, write_causal, write_llama
-from layerwise.checkpoint import gguf_file, gguf_tensors, save
+from layerwise.checkpoint import gguf_file, save
 from layerwise.checkpoint.gguf_file import save_gguf
 from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, depth_of, layer_bytes, planned_file
@@ -449,7 +449,7 @@ def test_only_a_gguf_file_becomes_one(tmp_path: Path) -> None:
 def test_the_matrices_of_a_layer_at_a_type_are_those_of_the_package_gguf(stored: str, tmp_path: Path) -> None:
     source = write_llama(tmp_path / "in.gguf", 3, kind=stored)
     plan = Plan.parse("0 Q4_0:2 Q8_0:1 MXFP4:1 2")
-    with patch.object(gguf_tensors, "NUMBERS", 3 * 64):
+    with patch.object(gguf_file, "NUMBERS", 3 * 64):
         save(source, plan, tmp_path / "out.gguf")
     before, after = (contents(GGUFFile.open(path)) for path in (source, tmp_path / "out.gguf"))
     types = gguf.GGMLQuantizationType

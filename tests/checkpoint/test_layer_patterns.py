@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, stack_prefix, unlike_layers
-from layerwise.checkpoint.layer_patterns import LayerPatterns
+from layerwise.checkpoint.layer_names import (
+    LayerNames,
+    LayerPatterns,
+    UnresolvedNames,
+    layer_groups,
+    stack_prefix,
+    unlike_layers,
+)
 from layerwise.errors import UnsupportedModel
 
 DEPTH = 12

@@ -17,7 +17,7 @@ from conftest import tiny_llama
 from contracts.specimen import Specimen, build, inputs
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
-from layerwise.checkpoint import expectation, proof, save, stream
+from layerwise.checkpoint import kinds, proof, save, stream
 from layerwise.checkpoint.folder import Writing
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_config import visit_config
@@ -173,7 +173,7 @@ def test_of_two_stacks_of_names_loading_decides_or_the_model_is_built_in_memory(
 ) -> None:
     folder = add_tensors(home, tmp_path / "copy", {f"more.{number}.w": torch.ones(1) for number in range(6)})
     if note:
-        monkeypatch.setattr(expectation, "blocks_path", lambda settings: None)
+        monkeypatch.setattr(kinds, "blocks_path", lambda settings: None)
     origin = save(folder, "0 5", tmp_path / "m", prove=None if note else False)
     assert note in origin.note
     assert ("more.5.w" in load_file(tmp_path / "m" / "model.safetensors")) == (not note)
@@ -282,7 +282,7 @@ def test_a_position_that_settings_do_not_say_is_refused_by_keys(
 def test_without_inputs_to_make_up_keys_are_compared(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (expectation, proof):
+    for module in (kinds, proof):
         monkeypatch.setattr(module, "example_inputs", lambda model: None)
     assert save(home, "0 1", tmp_path / "m").proof == "keys"
     batch = {"input_ids": torch.ones(1, 3, dtype=torch.long), "use_cache": False}

@@ -17,7 +17,7 @@ from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import Origin, proof, save, write
 from layerwise.checkpoint.folder import FILE
-from layerwise.checkpoint.parts_behind import parts_behind, with_head
+from layerwise.checkpoint.proof import parts_behind, with_head
 from layerwise.data.auto_classes import on_meta
 from layerwise.errors import CheckpointError, ModelError, OptionError, PlanError, UnsupportedModel
 from layerwise.plan import Plan

@@ -18,7 +18,7 @@ from layerwise.measure.gradients.proxies import backward, differentiable
 from layerwise.plan import SUBLAYERS
 from layerwise.stack import Stack, load
 from layerwise.stack.branches import Branches
-from layerwise.stack.executors.state import read_state, returned_state, with_returned_state
+from layerwise.stack.executors.capture import read_state, returned_state, with_returned_state
 from layerwise.stack.inputs import main_tensor
 
 LAYERS = (0, 3)

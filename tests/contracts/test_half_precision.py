@@ -19,9 +19,9 @@ from layerwise.checkpoint import proof, save, write
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, branches, load, verify
-from layerwise.stack.checks import requirements
-from layerwise.stack.executors import passes
-from layerwise.stack.executors.state import read_state, returned_state, with_returned_state
+from layerwise.stack.checks import compatibility
+from layerwise.stack.executors import in_place
+from layerwise.stack.executors.capture import read_state, returned_state, with_returned_state
 
 laws = import_module("layerwise.stack.verify")  # `layerwise.stack` has the function by that name
 
@@ -87,7 +87,7 @@ def twins(one: Specimen, dtype: torch.dtype, rounded_buffers: bool = True) -> Tw
 @pytest.fixture(autouse=True)
 def _no_type_is_judged_by_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every type of the zoo can run in float32; decoding is checked on few tokens."""
-    for module in (requirements, branches, laws, proof):
+    for module in (compatibility, branches, laws, proof):
         monkeypatch.setattr(module, "in_float32", _computing_once(module.in_float32))
     monkeypatch.setattr(laws, "NEW_TOKENS", 3)
 
@@ -201,7 +201,7 @@ def test_right_plans_are_verified_alike(one: Specimen, dtype: torch.dtype) -> No
 @every_type(fast=("vit",), slow=FEW)
 def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = twins(one, dtype)
-    follow = passes.follow
+    follow = in_place.follow
     for model in (pair.half, pair.whole):  # the promises of the untouched model are kept
         load(model)
 
@@ -210,8 +210,8 @@ def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeyp
         # Every other entry: a norm would not notice if all of them grew alike.
         return state * (1 + OFF * (torch.arange(state.shape[-1]) % 2)).to(state.dtype)
 
-    monkeypatch.setattr(passes, "follow", follow_off)
-    monkeypatch.setattr(requirements, "prove_free_of_position", lambda *arguments: None)
+    monkeypatch.setattr(in_place, "follow", follow_off)
+    monkeypatch.setattr(compatibility, "prove_free_of_position", lambda *arguments: None)
     monkeypatch.setattr(laws, "_decoding_laws", lambda *arguments: ())
     half, whole = pair.each(verified)
     assert half == whole

@@ -14,7 +14,7 @@ import layerwise.models as models
 from contracts.tiers import NIGHTLY
 from layerwise.errors import ModelError
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcModel
-from layerwise.stack.history.depth_history import DepthHistory
+from layerwise.stack.history import DepthHistory
 from models.published import as_published, logits, padded_batch, random_model, randomise, small_config
 from rounding import realigned
 from tier import first_fast

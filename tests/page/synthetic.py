@@ -10,7 +10,7 @@ from typing import Any
 from layerwise.page import ReportData
 from layerwise.plan import Plan
 from layerwise.plan.families import FAMILIES
-from layerwise.plan.windows import half_window
+from layerwise.plan.painters import half_window
 from layerwise.results.rows import PlanRecord, Score
 from tools.golden.outputs import stored
 

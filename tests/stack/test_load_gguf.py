@@ -15,7 +15,7 @@ from cli.command import layerwise
 from layerwise.errors import CheckpointError, LayerwiseError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import load
-from layerwise.stack.checks import gguf_file
+from layerwise.stack.checks import checkpoint_files
 from layerwise.stack.imatrix import imatrix_beside, layer_power
 from layerwise.stack.load import weight_hash
 from layerwise.stack.quantization import quantization_method
@@ -145,7 +145,7 @@ def test_tensors_for_which_the_model_has_no_place_are_refused(tmp_path: Path) ->
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
+    monkeypatch.setattr(checkpoint_files, "find_spec", lambda name: None)
     (tmp_path / "m.gguf").write_bytes(Spec().bytes())
     with pytest.raises(ModelError, match=r"pip install 'layerwise\[gguf\]'"):
         load(tmp_path / "m.gguf")

@@ -14,7 +14,7 @@ from conftest import tiny_llama
 from layerwise.checkpoint import save
 from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
-from layerwise.plan.quantized import TYPES, weight_type
+from layerwise.plan.checks import TYPES, weight_type
 from layerwise.stack import Stack, load, quantization
 from layerwise.stack.load import weight_hash
 from layerwise.swarm.supply import Supply

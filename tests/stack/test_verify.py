@@ -21,7 +21,7 @@ from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.stack import Stack, load, verify
 from layerwise.stack import stack as stack_module
 from layerwise.stack.blocks import block_list
-from layerwise.stack.executors import in_place, passes
+from layerwise.stack.executors import in_place
 from layerwise.stack.executors.graph import GraphExecutor, build
 from measure.language.test_loss import vision_stack
 from stack.makers import DEPTH, MAKERS, NAMES, merged_stack, stack_of
@@ -32,7 +32,7 @@ from tier import by_tier, first_fast
 
 PLAN = Plan.parse("1 (2|3 4):gain=1.5*2 0")
 IN_PLACE = "plan in place = plan step by step"
-follow = passes.follow
+follow = in_place.follow
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_a_vision_model_has_no_decoding_to_verify() -> None:
     [
         (stack_module, "only", lambda *_: nullcontext(), "0 1.attn 2", ["1.attn and 1.mlp in turn = 1", IN_PLACE]),
         (in_place, "slots_per_block", lambda blocks: 0, "0 1 1 3", ["cached decoding = recomputation (greedy)"]),
-        (passes, "follow", lambda *call: follow(*call) * 1.01, str(PLAN), [IN_PLACE]),
+        (in_place, "follow", lambda *call: follow(*call) * 1.01, str(PLAN), [IN_PLACE]),
     ],
     ids=["branches that are not silenced", "visits that share their slot", "a group that forgets its base"],
 )

@@ -21,7 +21,7 @@ from layerwise.measure.weights.deltas import deltas
 from layerwise.plan import Plan, Reduction
 from layerwise.runner.opening import open_base
 from layerwise.stack import Stack, load, weight_hash
-from layerwise.stack.executors.state import Merger
+from layerwise.stack.executors.capture import Merger
 from layerwise.stack.inputs import main_tensor
 from layerwise.stack.quantization import quantization_method
 from layerwise.stack.weights import apply_with, layer_weights, random_twin

@@ -11,9 +11,9 @@ from typing import Any
 from layerwise.data.stored_files import CONFIG
 from layerwise.errors import PlanError
 from layerwise.plan import Plan, Visit
+from layerwise.plan.checks import refuse_quantized_layers
 from layerwise.plan.dialects.sequence import join_sublayers
 from layerwise.plan.edits import map_visits
-from layerwise.plan.quantized import refuse_quantized_layers
 
 RECORD = "layerwise"
 

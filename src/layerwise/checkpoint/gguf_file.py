@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from itertools import groupby
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from layerwise.bounded import kind_of, named
 from layerwise.checkpoint.compact import refuse_inexpressible
 from layerwise.checkpoint.folder import Origin, draft_of_file
-from layerwise.checkpoint.gguf_tensors import GGML_TYPES, NUMBERS_OF, Rewritten, need_gguf, rows_of
 from layerwise.checkpoint.tensor_files import Range, joined, write_pieces
 from layerwise.data.model_location import location_of
 from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, MetadataEntry, PlannedFile, depth_of, planned_file
-from layerwise.gguf.file import MAGIC, padded
+from layerwise.gguf.file import MAGIC, TENSOR_TYPES, GGMLType, padded
 from layerwise.plan import Plan
-from layerwise.plan.quantized import WeightType, weight_type
+from layerwise.plan.checks import TYPES, WeightType, weight_type
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 TO_GGUF = (
     "name the file of which a folder was made first, as a, and take the layers of the folder: b:0-27; or convert the "
@@ -196,3 +202,60 @@ def _headers(
         dimensions = len(tensor.shape)
         yield struct.pack(f"<Q{len(text)}sI{dimensions}QIQ", len(text), text, dimensions, *tensor.shape, number, offset)
         offset += padded(_size(tensor, new), alignment)
+
+
+NUMBERS = 1 << 20
+"""Numbers of a matrix that are quantized at once, about."""
+
+GGML_TYPES = {each.name: each for each in TENSOR_TYPES.values()}
+NUMBERS_OF = {each.name: number for number, each in TENSOR_TYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A tensor that is not copied: its type in the new file, and its numbers in float32, some rows at a time."""
+
+    kind: GGMLType
+    rows: Callable[[], Iterator[NDArray[np.float32]]]
+
+    def content(self, name: str) -> Iterator[bytes]:
+        """The numbers at the type. Raises `CheckpointError` where the package gguf does not write it."""
+        import gguf
+
+        for numbers in self.rows():
+            try:
+                yield gguf.quants.quantize(numbers, gguf.GGMLQuantizationType(NUMBERS_OF[self.kind.name])).tobytes()
+            except NotImplementedError:
+                raise CheckpointError(
+                    f"the package gguf does not quantize {name} to {self.kind.name}; begin with a file in F16, or in "
+                    f"one of {', '.join(TYPES)}"
+                ) from None
+
+
+def need_gguf(what: str) -> None:
+    if find_spec("gguf") is None:
+        raise CheckpointError(f"{what} by the package gguf: pip install 'layerwise[gguf]'")
+
+
+def rows_of(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]:
+    """Yield the float32 rows of a matrix, about `NUMBERS` at a time. Raises `CheckpointError` for unreadable types."""
+    import gguf
+    import numpy as np
+
+    width, rows = tensor.shape
+    stored, size = gguf.GGMLQuantizationType(tensor.number), tensor.size // rows
+    with file.path.open("rb") as content:
+        content.seek(tensor.begin)
+        for first in range(0, rows, step := max(1, NUMBERS // width)):
+            count = min(step, rows - first)
+            data = np.frombuffer(content.read(count * size), dtype=np.uint8)
+            if data.size < count * size:
+                raise CheckpointError(f"{named(file.path)} became shorter while it was read; start again")
+            try:
+                numbers = gguf.quants.dequantize(data.reshape(count, size), stored)
+            except NotImplementedError:
+                raise CheckpointError(
+                    f"the package gguf does not dequantize {tensor.name}, which is {tensor.type.name}; begin with a "
+                    "file in F16, or in a type that it does"
+                ) from None
+            yield numbers.astype(np.float32, copy=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerwise.bounded import named
-from layerwise.checkpoint.gguf_tensors import Rewritten, need_gguf
+from layerwise.checkpoint.gguf_file import Rewritten, need_gguf
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.auto_classes import from_config
 from layerwise.errors import CheckpointError, UnsupportedModel
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from layerwise.plan.lowering import Step
-    from layerwise.stack.streaming.gguf_weights import GGUFWeight
+    from layerwise.plan.plan import Step
+    from layerwise.stack.streaming.files import GGUFWeight
 
 _SLOT = re.compile(r"blk\.(\d+)\..+")
 
@@ -66,7 +66,7 @@ def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
     import torch
     from transformers.initialization import no_init_weights
 
-    from layerwise.stack.streaming.gguf_weights import gguf_config, gguf_weights, is_read_by_tensor
+    from layerwise.stack.streaming.files import gguf_config, gguf_weights, is_read_by_tensor
 
     if not is_read_by_tensor(file):
         raise UnsupportedModel(

@@ -12,8 +12,8 @@ from typing import Any
 from layerwise.checkpoint.compact import over_stored, stored_layers, write_record
 from layerwise.data.auto_classes import model_classes, on_meta
 from layerwise.plan import Plan, Sublayer
+from layerwise.plan.checks import other_sublayer
 from layerwise.plan.config_order import in_visit_order
-from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.config_view import configuration_in_order

@@ -105,7 +105,7 @@ def save_named(
     def opened() -> Stack:
         if writing.head is None:
             return open_stack()
-        from layerwise.checkpoint.parts_behind import with_head
+        from layerwise.checkpoint.proof import with_head
 
         return with_head(open_stack(), writing.head, writing.inputs)
 

@@ -13,12 +13,12 @@ from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, writ
 from layerwise.checkpoint.folder import Origin, Proof, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import (
     LayerNames,
+    LayerPatterns,
     UnresolvedNames,
     layer_groups,
     tensors_in_words,
     unlike_layers,
 )
-from layerwise.checkpoint.layer_patterns import LayerPatterns
 from layerwise.checkpoint.stored_config import VisitConfig, predicts_further, visit_config
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.tensor_files import write_checkpoint
@@ -57,12 +57,12 @@ def save_stored(
     tensors = planned_tensors(models, names, stored)
     patterns = LayerPatterns(host.tensors, config.prefix, order, config.depth)
     if writing.head is not None:
-        from layerwise.checkpoint.parts_behind import stored_parts_behind
+        from layerwise.checkpoint.proof import stored_parts_behind
 
         tensors |= {name: models[writing.head].tensors[name] for name in stored_parts_behind(host, layers)}
     text, expected = patterns.rewrite_config(config.text), None
     if proof != "none":
-        from layerwise.checkpoint.expectation import Expectation
+        from layerwise.checkpoint.kinds import Expectation
 
         predicts = predicts_further(layer_groups(host.tensors), config.prefix, order, config.depth)
         expected = Expectation.of(host.settings, order, layers, predicts)
@@ -118,7 +118,7 @@ def _resolved(
     try:
         config = visit_config(*task, layers)
     except UnresolvedNames:
-        from layerwise.checkpoint.expectation import blocks_path
+        from layerwise.checkpoint.kinds import blocks_path
 
         if layers is not None or (layers := blocks_path(host.settings)) is None:
             raise

@@ -33,7 +33,7 @@ from layerwise.plan.dialects.sequence import Gains, join_sublayers
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.adapters import refuse_adapters
 from layerwise.stack.blocks import block_list
-from layerwise.stack.checks.completeness import BUFFERS
+from layerwise.stack.checks.checkpoint_files import BUFFERS
 from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.streaming.resident import refuse_on_disk

@@ -15,8 +15,7 @@ from typing import Any
 
 from layerwise.bounded import named, shown
 from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
-from layerwise.gguf.file import CONVERT_AGAIN, LONGEST_NAME, GGUFFile, GGUFTensor, MetadataEntry
-from layerwise.gguf.types import ARRAY, SCALARS, STRING
+from layerwise.gguf.file import ARRAY, CONVERT_AGAIN, LONGEST_NAME, SCALARS, STRING, GGUFFile, GGUFTensor, MetadataEntry
 
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
 

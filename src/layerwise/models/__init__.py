@@ -10,8 +10,7 @@ from __future__ import annotations
 from layerwise.data.auto_classes import register
 from layerwise.models.elc.configuration import VARIANTS, ElcConfig
 from layerwise.models.elc.convert import convert_elc
-from layerwise.models.elc.encoder import ElcModel
-from layerwise.models.elc.heads import ElcForMaskedLM, ElcForSequenceClassification
+from layerwise.models.elc.encoder import ElcForMaskedLM, ElcForSequenceClassification, ElcModel
 
 __all__ = ["VARIANTS", "ElcConfig", "ElcForMaskedLM", "ElcForSequenceClassification", "ElcModel", "convert_elc"]
 

@@ -12,13 +12,12 @@ Standard library only: no torch, no model.
 from __future__ import annotations
 
 from layerwise.plan import edits, families, samplers
+from layerwise.plan.checks import SUBLAYERS, Sublayer
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
 from layerwise.plan.layer_weights import Edge, EdgeCut, LayerWeights
-from layerwise.plan.lowering import Close, Cost, Step
 from layerwise.plan.painters import Member
-from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
-from layerwise.plan.sublayer import SUBLAYERS, Sublayer
+from layerwise.plan.plan import Block, Close, Cost, Group, Plan, Reduction, Stage, Step, Visit
 from layerwise.plan.wiring import Matrix, matrix, picture
 
 __all__ = [

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 
 from layerwise.errors import PlanError
-from layerwise.plan.checks import check_times, shown
+from layerwise.plan.checks import Sublayer, check_times, named, other_sublayer, shown
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
-from layerwise.plan.sublayer import Sublayer, named, other_sublayer
 
 _MEAN = Reduction("mean")
 

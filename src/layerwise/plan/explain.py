@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from layerwise.plan.checks import check_depth
+from layerwise.plan.checks import SUBLAYERS, Sublayer, check_depth, other_sublayer, weight_type
 from layerwise.plan.grammar import runs
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
-from layerwise.plan.quantized import weight_type
-from layerwise.plan.sublayer import SUBLAYERS, Sublayer, other_sublayer
 
 
 def explain(plan: Plan | str, depth: int | None = None) -> str:

@@ -14,7 +14,7 @@ from math import comb
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
-from layerwise.plan.checks import check_depth, shown
+from layerwise.plan.checks import SUBLAYERS, TYPES, WeightType, check_depth, shown
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
     Member,
@@ -23,9 +23,7 @@ from layerwise.plan.painters import (
     window,
 )
 from layerwise.plan.plan import Plan, Reduction, Visit
-from layerwise.plan.quantized import TYPES, WeightType
 from layerwise.plan.samplers import layer_subset
-from layerwise.plan.sublayer import SUBLAYERS
 
 __all__ = [
     "FAMILIES",
@@ -72,7 +70,7 @@ def leave_one_out(depth: int) -> tuple[Member, ...]:
 def leave_branch_out(depth: int) -> tuple[Member, ...]:
     """Silence each single branch of each layer: `leave_one_out` for halves, without attention and without MLPs.
 
-    A model whose layers cannot be split (see `layerwise.plan.sublayer`) refuses these plans.
+    A model whose layers cannot be split (see `layerwise.plan.checks`) refuses these plans.
 
     >>> [(member.strategy, str(member.plan)) for member in leave_branch_out(2)]
     [('without_attn', '0.mlp 1'), ('without_attn', '0 1.mlp'), ('without_mlp', '0.attn 1'), ('without_mlp', '0 1.attn')]

@@ -17,9 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeVar
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.checks import LAYER_LIMIT, NESTING_LIMIT, SOURCE, STEP_LIMIT, check_source
+from layerwise.plan.checks import (
+    LAYER_LIMIT,
+    NESTING_LIMIT,
+    SOURCE,
+    STEP_LIMIT,
+    SUBLAYERS,
+    Sublayer,
+    check_source,
+    named,
+)
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
-from layerwise.plan.sublayer import SUBLAYERS, Sublayer, named
 
 _Built = TypeVar("_Built")
 

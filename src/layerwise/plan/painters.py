@@ -11,8 +11,10 @@ Its ten seeds are not published; ours are `PAINTERS_SEEDS`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from layerwise.errors import PlanError
 from layerwise.plan import edits
@@ -165,3 +167,59 @@ def repeat_middle(plan: Plan | str, start: int, stop: int) -> Plan:
     plan = Plan.parse(plan)
     middle = Visit((start + stop - 1) // 2, stop - start)
     return Plan((*plan.stages[:start], middle, *plan.stages[stop:]))
+
+
+PUBLISHED = "painters"
+
+NUMBERED = frozenset({"looped", "gain_sweep"})
+"""Families whose strategies are numbers of loops, or gains."""
+
+
+class SweptPlan(Protocol):
+    """What a sweep lists of a plan."""
+
+    @property
+    def family(self) -> str: ...
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def affected(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWindow:
+    """A number of affected layers in one family."""
+
+    family: str
+    affected: int
+
+
+def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
+    sizes: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for each in plans:
+        if each.family != GIVEN:
+            sizes[each.family, each.strategy].add(each.affected)
+    return tuple(dict.fromkeys(family for (family, _), members in sizes.items() if len(members) > 1))
+
+
+def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
+    """Return the window nearest to half the depth, at the size that most strategies were run at.
+
+    The published family is preferred, then the first windows given by layers. Numbers of loops and gains do not count.
+    """
+    known = list(plans)
+    families = tuple(family for family in curve_families(known) if family not in NUMBERED)
+    families = families or tuple(each.family for each in known if each.family.startswith(f"{WINDOW} "))
+    if not families:
+        return None
+    family = PUBLISHED if PUBLISHED in families else families[0]
+    return LayerWindow(family, half_depth((each for each in known if each.family == family), depth))
+
+
+def half_depth(plans: Iterable[SweptPlan], depth: int) -> int:
+    strategies: dict[int, set[str]] = defaultdict(set)
+    for each in plans:
+        strategies[each.affected].add(each.strategy)
+    most = max(map(len, strategies.values()))
+    shared = [affected for affected, members in strategies.items() if len(members) == most]
+    return min(shared, key=lambda affected: (abs(2 * affected - depth), affected))

@@ -17,8 +17,8 @@ from typing import Literal, get_args
 
 from layerwise.errors import OptionError, near_matches
 from layerwise.plan import Plan
+from layerwise.plan.checks import SUBLAYERS, other_sublayer
 from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
-from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 
 Move = Literal["drop", "halves", "repeat", "damp", "parallel", "reorder", "bits"]
 MOVES: tuple[Move, ...] = get_args(Move)

@@ -21,8 +21,7 @@ from torch import nn
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, in_turns
 from layerwise.plan import Plan
-from layerwise.plan.quantized import TYPES, weight_type
-from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
+from layerwise.plan.checks import SUBLAYERS, TYPES, other_sublayer, weight_type
 from layerwise.search.budget import Unit
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating

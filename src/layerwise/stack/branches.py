@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
-from layerwise.plan.sublayer import SUBLAYERS, Sublayer, other_sublayer
+from layerwise.plan.checks import SUBLAYERS, Sublayer, other_sublayer
 from layerwise.stack.blocks import block_list
-from layerwise.stack.executors.state import returned_state, with_returned_state
+from layerwise.stack.executors.capture import returned_state, with_returned_state
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.precision import computing_as, in_float32
 from layerwise.stack.rounding import ADDITIONS, apart, rounding

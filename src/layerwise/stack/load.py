@@ -32,17 +32,24 @@ from layerwise.gguf import GGUFFile
 from layerwise.plan import Plan
 from layerwise.stack.adapters import base_of, merge_adapter
 from layerwise.stack.blocks import find_blocks
-from layerwise.stack.checks.checkpoint_files import check_folder, check_size
-from layerwise.stack.checks.completeness import check_complete, check_types
+from layerwise.stack.checks.checkpoint_files import (
+    check_complete,
+    check_folder,
+    check_gguf,
+    check_size,
+    check_types,
+    forget_quantization,
+    refusal,
+    stored_in,
+)
+from layerwise.stack.checks.compatibility import runs_in_place
 from layerwise.stack.checks.forward_trace import StepwiseFailure, UnfitInputs
-from layerwise.stack.checks.gguf_file import check_gguf, forget_quantization, refusal, stored_in
-from layerwise.stack.checks.requirements import runs_in_place
 from layerwise.stack.configuration import OWN_TYPES, setting, settings_of
 from layerwise.stack.inputs import example_batches, use_examples
 from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.quantization import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
-from layerwise.stack.streaming.gguf_weights import gguf_config
+from layerwise.stack.streaming.files import gguf_config
 from layerwise.stack.streaming.opening import load_gguf, load_spread, load_with_layers_on_disk
 from layerwise.stack.streaming.resident import ResidentLayers, stored_parameter
 

@@ -19,9 +19,8 @@ from transformers.pytorch_utils import Conv1D
 from layerwise.data.model_location import is_gguf
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.gguf import GGUFFile, layer_bytes
-from layerwise.gguf.types import TENSOR_TYPES
-from layerwise.plan.checks import LAYER_LIMIT
-from layerwise.plan.quantized import TYPES, WeightType, quantized_layers
+from layerwise.gguf.file import TENSOR_TYPES
+from layerwise.plan.checks import LAYER_LIMIT, TYPES, WeightType, quantized_layers
 from layerwise.stack.streaming.resident import refuse_on_disk
 
 if TYPE_CHECKING:

@@ -17,25 +17,31 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan, Sublayer
-from layerwise.plan.quantized import weight_type
+from layerwise.plan.checks import weight_type
 from layerwise.stack.blocks import BlockList, block_list
 from layerwise.stack.branches import Branches, find_branches, only
-from layerwise.stack.checks import forward_trace, requirements
+from layerwise.stack.checks import compatibility, forward_trace
 from layerwise.stack.checks.compatibility import check_compatible, refuse_loss_of_a_kind
 from layerwise.stack.checks.forward_trace import BlockTrace, StepwiseFailure
 from layerwise.stack.configuration import is_of_transformers, text_config_of
 from layerwise.stack.executors import capture, in_place, occupancy
-from layerwise.stack.executors.capture import Capture
+from layerwise.stack.executors.capture import (
+    Capture,
+    Merger,
+    follow,
+    returned_state,
+    streams_first,
+    tokens_first,
+    with_state,
+)
 from layerwise.stack.executors.clone import clone
 from layerwise.stack.executors.entries import own_blocks
-from layerwise.stack.executors.state import Merger, follow, returned_state, streams_first, tokens_first, with_state
-from layerwise.stack.history.shared_key_values import KeyValueSharing, KeyValueTracker
-from layerwise.stack.history.tracker import HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor, refuse_caches
 from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.placement import device_of, dtype_of
 from layerwise.stack.quantization import QuantizedLayers, refuse_unquantizable
 from layerwise.stack.streaming.resident import ResidentLayers
+from layerwise.stack.trackers import HistoryTracker, KeyValueSharing, KeyValueTracker
 
 # The attribute of a model that holds the plan it runs until it is told otherwise.
 _ENTERED = "_layerwise_entered"
@@ -175,10 +181,10 @@ class Stack:
                 self._tracker = HistoryTracker(name) if self._trace.mixes else None
                 self._tracker = self._tracker if sharing is None else KeyValueTracker(sharing, name)
                 own = main_tensor(self._trace.output)
-                requirements.prove_repeatable(self, arguments, own)
-                requirements.prove_identity(self, arguments, own)
-                requirements.prove_free_of_position(self, inputs)
-                self.head_by_token = requirements.head_acts_by_token(self, arguments, own)
+                compatibility.prove_repeatable(self, arguments, own)
+                compatibility.prove_identity(self, arguments, own)
+                compatibility.prove_free_of_position(self, inputs)
+                self.head_by_token = compatibility.head_acts_by_token(self, arguments, own)
         except ModelError:
             self._trace = None
             raise
@@ -188,7 +194,7 @@ class Stack:
             raise StepwiseFailure(
                 f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
                 + (f". Its {names} may weigh what every layer returns, which only plans in place have" if names else "")
-                + requirements.numbering(self.blocks)
+                + compatibility.numbering(self.blocks)
             ) from error
         self._trace = replace(self._trace, output=None)
         return self._trace
@@ -288,7 +294,7 @@ class Stack:
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
         """Record that `layer` made `after` of `before` outside `apply`, and return the state to continue with.
 
-        Only layers that read earlier states need it (see `layerwise.stack.history.depth_history`).
+        Only layers that read earlier states need it (see `layerwise.stack.history`).
         """
         return after if self._tracker is None else self._tracker.note(layer, before, after)
 

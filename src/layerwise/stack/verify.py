@@ -11,10 +11,9 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.plan import SUBLAYERS, Plan
-from layerwise.plan.quantized import quantized_layers
-from layerwise.plan.sublayer import named
+from layerwise.plan.checks import named, quantized_layers
 from layerwise.stack.blocks import block_list
-from layerwise.stack.checks.requirements import both_ways
+from layerwise.stack.checks.compatibility import both_ways
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import named_tensors

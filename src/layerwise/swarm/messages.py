@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from layerwise.errors import SwarmError
-from layerwise.plan.sublayer import Sublayer, named
+from layerwise.plan.checks import Sublayer, named
 
 
 @dataclass(frozen=True, slots=True)

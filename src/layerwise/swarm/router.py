@@ -16,7 +16,7 @@ from torch import Tensor
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Step
 from layerwise.stack import Capture
-from layerwise.stack.executors.state import Merger, follow
+from layerwise.stack.executors.capture import Merger, follow
 from layerwise.swarm.answer import Expected
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.comparison import Restart, SpotChecks

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
-from layerwise.plan.quantized import refuse_quantized_layers
+from layerwise.plan.checks import refuse_quantized_layers
 from layerwise.stack import Stack
 from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Done, RemoteLayer, Transport

@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache
 
 from layerwise.errors import SwarmError
 from layerwise.stack import Capture
-from layerwise.stack.executors.state import read_state
+from layerwise.stack.executors.capture import read_state
 from layerwise.swarm.messages import Array, Pass
 
 _CPU = torch.device("cpu")

@@ -21,8 +21,8 @@ from layerwise.errors import PlanError, TrainError
 from layerwise.plan import LayerWeights, Plan
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
-from layerwise.stack.executors.state import read_state, returned_state, with_returned_state, with_state
-from layerwise.stack.history.depth_history import DepthHistory
+from layerwise.stack.executors.capture import read_state, returned_state, with_returned_state, with_state
+from layerwise.stack.history import DepthHistory
 from layerwise.train.methods import LayerMixingOptions
 from layerwise.train.position import position_of
 

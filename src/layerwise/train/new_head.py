@@ -11,7 +11,7 @@ import layerwise.models  # noqa: F401  (its architectures become known to the Au
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
-from layerwise.stack.checks.completeness import check_complete
+from layerwise.stack.checks.checkpoint_files import check_complete
 from layerwise.stack.load import resolve_device
 
 

@@ -22,7 +22,7 @@ from layerwise.errors import TrainError
 from layerwise.measure.activations.padding import counted_tokens, token_mean
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
-from layerwise.stack.executors.state import read_state, returned_state, with_state
+from layerwise.stack.executors.capture import read_state, returned_state, with_state
 from layerwise.train.methods import PositionOptions, PredictionOptions
 
 

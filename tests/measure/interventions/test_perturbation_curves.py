@@ -17,7 +17,7 @@ from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
-from layerwise.plan.sublayer import SUBLAYERS, Sublayer
+from layerwise.plan.checks import SUBLAYERS, Sublayer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load

@@ -9,7 +9,7 @@ from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.page import ReportData
 from layerwise.page.sections.quantized_layers import QUANTITIES, bits_by_layer
 from layerwise.plan import Plan
-from layerwise.plan.quantized import quantized_layers
+from layerwise.plan.checks import quantized_layers
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import BITS, DELTA, EXCESS
 from layerwise.studies.sweep.findings import findings

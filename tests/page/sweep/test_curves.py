@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived.curves import curves
-from layerwise.plan.painters import GIVEN
-from layerwise.plan.windows import curve_families, half_depth
+from layerwise.plan.painters import GIVEN, curve_families, half_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
 from page import synthetic

@@ -6,7 +6,7 @@ import pytest
 
 from layerwise.page import ReportData
 from layerwise.page.render import written
-from layerwise.plan.windows import half_window
+from layerwise.plan.painters import half_window
 from layerwise.results.selection import Rows
 from layerwise.studies.sweep.findings import findings
 from layerwise.studies.sweep.page_rows import FITTED, best, line

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
-from layerwise.gguf.types import TENSOR_TYPES
+from layerwise.gguf.file import TENSOR_TYPES
 from layerwise.plan import Block, Plan, Stage, Visit
+from layerwise.plan.checks import TYPES
 from layerwise.plan.dialects import read, read_mergekit, sequential, write_mergekit, write_tensor_types
-from layerwise.plan.quantized import TYPES
 from tier import by_tier
 
 DEPTH = 24

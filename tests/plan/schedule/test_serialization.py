@@ -14,8 +14,7 @@ from drawn_schedules import schedules
 from layerwise.errors import PlanError
 from layerwise.plan.schedule import PRESETS, GrowthSchedule, Phase, chart, explain, preset
 from layerwise.plan.schedule.cost import layer_shares
-from layerwise.plan.schedule.explain import LEGEND
-from layerwise.plan.schedule.serialization import read_layers, write_layers
+from layerwise.plan.schedule.serialization import LEGEND, read_layers, write_layers
 from layerwise.studies.train_growth.schedule_file import read_schedule, write_schedule
 from tier import by_tier
 

@@ -22,8 +22,8 @@ from conftest import tiny_llama
 from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
+from layerwise.stack.checks.checkpoint_files import check_complete, listed
 from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
-from layerwise.stack.checks.completeness import check_complete, listed
 from stack.makers import IDS, gemma, llama, merged_stack, sources
 from tier import first_fast
 

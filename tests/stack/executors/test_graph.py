@@ -20,9 +20,9 @@ from laws.symbolic import distinct_evaluations
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Sublayer, families
 from layerwise.stack import load
+from layerwise.stack.executors.capture import Merger, follow
 from layerwise.stack.executors.entries import entries, own_blocks
 from layerwise.stack.executors.graph import GraphExecutor, build, inputs, most_live, schedule
-from layerwise.stack.executors.state import Merger, follow
 from stack.random_plans import plans
 from tier import by_tier, first_fast
 

@@ -23,7 +23,7 @@ from layerwise.stack import Stack, load
 from layerwise.stack.executors.graph import Apply, Graph, build, inputs
 from layerwise.stack.inputs import main_tensor
 from layerwise.stack.streaming import files
-from layerwise.stack.streaming.readings import ReadingSchedule, reading_schedule
+from layerwise.stack.streaming.executor import ReadingSchedule, reading_schedule
 from layerwise.stack.weights import layer_weights, weight_rows
 from measure.interventions.test_sweep_pieces import text
 from stack.random_plans import plans

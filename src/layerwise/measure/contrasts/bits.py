@@ -20,7 +20,7 @@ import numpy as np
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
 from layerwise.measure.stats.statistics import Seed, assess_effects, holm_by_key
 from layerwise.plan import Plan
-from layerwise.plan.quantized import quantized_layers
+from layerwise.plan.checks import quantized_layers
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import BITS, DELTA, EXCESS, SAME_NORM_RANDOM, STANDS_OUT
 

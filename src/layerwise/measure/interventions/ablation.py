@@ -32,7 +32,7 @@ from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.float64 import exact, wide
 from layerwise.measure.stats.ranks import FEWEST_LAYERS
 from layerwise.plan import Plan, Sublayer
-from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
+from layerwise.plan.checks import SUBLAYERS, other_sublayer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import ABLATION
 from layerwise.stack import Stack

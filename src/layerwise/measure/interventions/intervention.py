@@ -32,8 +32,7 @@ from layerwise.stack.branches import Edit, edited
 from layerwise.stack.executors.graph import Apply as Node
 from layerwise.stack.executors.graph import Changed, Graph, GraphExecutor, build, common_steps, inputs
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.executor import in_turn
-from layerwise.stack.streaming.readings import reading_schedule
+from layerwise.stack.streaming.executor import in_turn, reading_schedule
 from layerwise.stack.weights import Weights, apply_with
 
 

@@ -29,7 +29,7 @@ from layerwise.measure.interventions.perturbations import STRATEGIES, Perturbati
 from layerwise.measure.language.evaluation_data import EvalData, minibatches
 from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.plan import Plan
-from layerwise.plan.sublayer import SUBLAYERS, Sublayer
+from layerwise.plan.checks import SUBLAYERS, Sublayer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import DELTA_NLL, GATE, MANIPULATION
 from layerwise.stack import Stack

@@ -21,8 +21,7 @@ from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.executor import StreamedExecutor
-from layerwise.stack.streaming.readings import Reading
+from layerwise.stack.streaming.executor import Reading, StreamedExecutor
 
 
 class PieceRunner(Protocol):

@@ -15,7 +15,7 @@ from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 from layerwise.errors import ModelError, near_matches
-from layerwise.stack.history.depth_history import MISSING, Missing
+from layerwise.stack.history import MISSING, Missing
 
 Mixture = Literal["none", "softmax", "free"]
 Block = Literal["residual", "mixture", "attention"]

@@ -19,9 +19,9 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.errors import CheckpointError
-from layerwise.models.elc.attention import bucket_table
 from layerwise.models.elc.configuration import ElcConfig, find_variant
-from layerwise.models.elc.heads import ElcForMaskedLM
+from layerwise.models.elc.encoder import ElcForMaskedLM
+from layerwise.models.elc.layers import bucket_table
 
 HEAD_WIDTH = 64
 """How wide a head is in everything that was published."""

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from layerwise.models.elc.attention import SelfAttention
 from layerwise.models.elc.configuration import ElcConfig, first_values
-from layerwise.stack.history.depth_history import DepthHistory
+from layerwise.stack.history import DepthHistory
 
 
 class DeepLinear(nn.Linear):
@@ -127,3 +126,121 @@ class MixingLayer(GradientCheckpointingLayer):
         total = mixed + attended
         kept = total if self.block == "residual" else attended
         return kept + self.feed_forward(total)
+
+
+def bucket(distance: int, buckets: int, longest: int) -> int:
+    """The row of the position table, 0 to 2 * buckets - 2, for a distance i - j between two tokens.
+
+    Distances up to half the buckets have a row each; beyond, rows cover logarithmically more, up to `longest` - 1.
+
+    >>> [bucket(distance, buckets=32, longest=512) - 31 for distance in (-511, -16, 0, 16, 17, 511)]
+    [-31, -16, 0, 16, 17, 31]
+    """
+    middle = buckets // 2
+    size = min(abs(distance), longest - 1)
+    if size > middle:
+        share = math.log(size / middle) / math.log((longest - 1) / middle)
+        size = middle + math.ceil(share * (middle - 1))
+    return buckets - 1 + (size if distance >= 0 else -size)
+
+
+def bucket_table(config: ElcConfig, device: str | None = None) -> Tensor:
+    """The bucket of every distance from -(longest - 1) to longest - 1, as a vector (2 * longest - 1,)."""
+    longest = config.max_position_embeddings
+    distances = range(1 - longest, longest)
+    buckets = [bucket(distance, config.position_buckets, longest) for distance in distances]
+    return torch.tensor(buckets, device=device)
+
+
+def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Tensor:
+    """States (batch, seq, width): those of real tokens (tokens, width) at their `token_indices` among batch * length,
+    and 0 for padding.
+
+    >>> padded(torch.ones(2, 1), torch.tensor([0, 2]), 2, 2).flatten()
+    tensor([1., 0., 1., 0.])
+    """
+    rows = tokens.new_zeros(batch * length, tokens.shape[-1])
+    return rows.index_copy(0, token_indices, tokens).reshape(batch, length, -1)
+
+
+class SelfAttention(nn.Module):
+    """The attention half of a layer: norm, attention, projection, norm, dropout.
+
+    Takes states (batch, seq, width), or those of real tokens (tokens, width) with `token_indices`, padded only for
+    attention. Returns the update without the residual, and probabilities (batch, heads, seq, seq) if `eager`, else
+    `None`. Flash attention's kernels take no bias, and distance is one here.
+    """
+
+    def __init__(self, config: ElcConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size
+        self.heads = config.num_attention_heads
+        self.scale = 1 / math.sqrt(3 * (width // self.heads))
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps, elementwise_affine=False)
+        self.query_key = nn.Linear(width, 2 * width)
+        self.value = nn.Linear(width, width)
+        self.projection = nn.Linear(width, width)
+        self.post_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(
+        self,
+        states: Tensor,
+        mask: Tensor | None,
+        positions: Tensor,
+        buckets: Tensor,
+        token_indices: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """`mask` is True for readable keys (batch, 1, 1 or seq, seq), `positions` the table (at most 2C - 1, width),
+        `buckets` its row per pair (seq, seq), `token_indices` (tokens,) the real tokens among batch * seq.
+        """
+        states = self.norm(states)
+        query_key, value = self.query_key(states), self.value(states)
+        if mask is not None and token_indices is not None:
+            batch, length = mask.shape[0], mask.shape[-1]
+            query_key, value = (padded(part, token_indices, batch, length) for part in (query_key, value))
+        query, key = (self._split(part) for part in query_key.chunk(2, dim=-1))
+        value = self._split(value)
+        bias = self._position_bias(query, key, positions, buckets)
+        if mask is not None:
+            # The smallest number and not minus infinity: a row with nothing to read must not become NaN.
+            bias = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
+        mixed, probabilities = self._attend(query, key, value, bias)
+        if mask is not None:
+            # Such a row has read evenly; what it read is taken away.
+            mixed = mixed * mask.any(dim=-1, keepdim=True)
+        mixed = mixed.transpose(1, 2).flatten(2)
+        if token_indices is not None:
+            mixed = mixed.flatten(0, 1).index_select(0, token_indices)
+        return self.dropout(self.post_norm(self.projection(mixed))), probabilities
+
+    def _split(self, states: Tensor) -> Tensor:
+        return states.reshape(*states.shape[:-1], self.heads, -1).transpose(-3, -2)
+
+    def _position_bias(self, query: Tensor, key: Tensor, positions: Tensor, buckets: Tensor) -> Tensor:
+        rows = self.query_key(self.dropout(positions)) * self.scale
+        position_query, position_key = (self._split(part) for part in rows.chunk(2, dim=-1))
+        by_query = self._by_distance(query, position_key, buckets)
+        offered = self._by_distance(key, position_query, buckets.transpose(0, 1))
+        return (by_query + offered.transpose(-1, -2)).transpose(0, 1)
+
+    @staticmethod
+    def _by_distance(states: Tensor, rows: Tensor, buckets: Tensor) -> Tensor:
+        """states_i . rows_{b(i, j)}: (heads, batch, seq, seq), of `states` (batch, heads, seq, d_head) and `rows`
+        (heads, 2C - 1, d_head). Heads come first: one product of matrices a head, and nothing is copied for a batch.
+        """
+        batch, heads, length, _ = states.shape
+        products = torch.bmm(states.transpose(0, 1).flatten(1, 2), rows.transpose(1, 2))
+        return products.reshape(heads, batch, length, -1).gather(-1, buckets.expand(heads, batch, -1, -1))
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Tensor, Tensor | None]:
+        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
+        if self.config._attn_implementation == "sdpa":
+            mixed = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale
+            )
+            return mixed, None
+        scores = torch.matmul(query, key.transpose(-1, -2)) * self.scale + bias
+        probabilities = functional.dropout(scores.softmax(dim=-1), dropout)
+        return torch.matmul(probabilities, value), probabilities

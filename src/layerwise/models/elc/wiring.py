@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from layerwise.errors import ModelError, PlanError
-from layerwise.models.elc.encoder import ElcPreTrainedModel
-from layerwise.models.elc.heads import ElcForMaskedLM
+from layerwise.models.elc.encoder import ElcForMaskedLM, ElcPreTrainedModel
 from layerwise.models.elc.layers import MixingWeights
 from layerwise.plan import LayerWeights
 

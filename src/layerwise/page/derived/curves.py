@@ -16,7 +16,7 @@ from statistics import fmean, median
 from typing import Any
 
 from layerwise.page.data import ReportData
-from layerwise.plan.windows import half_window
+from layerwise.plan.painters import half_window
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CONTRAST, DELTA, STRATEGIES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from layerwise.plan.quantized import TYPES
+from layerwise.plan.checks import TYPES
 
 NAMES = {"random": "random order"}
 

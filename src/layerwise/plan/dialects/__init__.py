@@ -16,8 +16,7 @@ import re
 from typing import Literal, TypeAlias, get_args
 
 from layerwise.plan.dialects.mergekit import MergeRecipe, read_mergekit, write_mergekit
-from layerwise.plan.dialects.sequence import sequential
-from layerwise.plan.dialects.tensor_types import write_tensor_types
+from layerwise.plan.dialects.sequence import sequential, write_tensor_types
 from layerwise.plan.plan import Plan
 
 __all__ = [

@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from layerwise.errors import PlanError
-from layerwise.plan.checks import LAYER_LIMIT, LONGEST_SOURCE, SOURCE, STEP_LIMIT, source_name
+from layerwise.plan.checks import LAYER_LIMIT, LONGEST_SOURCE, SOURCE, STEP_LIMIT, SUBLAYERS, source_name
 from layerwise.plan.dialects.located import YamlValue, parse_located
 from layerwise.plan.dialects.sequence import Gains, ascending_runs, join_sublayers, sequential
 from layerwise.plan.plan import Group, Plan, Reduction, Stage, Visit
-from layerwise.plan.sublayer import SUBLAYERS
 
 DTYPES = ("float32", "float16", "bfloat16")
 """The data types that mergekit writes, of those that weights have."""

@@ -7,10 +7,9 @@ from itertools import pairwise
 from typing import NoReturn, TypeAlias
 
 from layerwise.errors import PlanError
+from layerwise.plan.checks import quantized_layers, refuse_quantized_layers
 from layerwise.plan.grammar import runs, write
-from layerwise.plan.lowering import Step
-from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
-from layerwise.plan.quantized import refuse_quantized_layers
+from layerwise.plan.plan import Block, Group, Plan, Stage, Step, Visit
 
 _FORM = "mergekit's YAML"
 
@@ -122,3 +121,34 @@ def _refuse(plan: Plan, number: int, position: int, run: tuple[Stage, ...], reas
         text=str(plan),
         position=position,
     )
+
+
+FORM = "a file of tensor types"
+
+
+def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
+    """A line for each layer at a type.
+
+    Raises `PlanError` for a plan that is more than the layers as trained, each once, some of them at a type: what
+    llama-quantize reads stays in its order. So does one of noise, and one without any type.
+
+    >>> write_tensor_types("0 Q4_0:1 Q8_0:2-3").splitlines()
+    ['blk\\\\.1\\\\.=q4_0', 'blk\\\\.2\\\\.=q8_0', 'blk\\\\.3\\\\.=q8_0']
+    """
+    plan = Plan.parse(plan)
+    steps = plan.steps()
+    as_trained = Plan.identity(len(steps) if depth is None else depth)
+    whole = not any(step.sublayer is not None or step.opens or step.closes for step in steps)
+    if plan.sources() or not whole or plan.order() != as_trained.order():
+        raise PlanError(
+            f"{FORM} says at which type each layer is, and llama-quantize leaves the layers in their order: write "
+            f"them as {as_trained}, some with a type, or save a GGUF file under the plan (layerwise save)"
+        )
+    types = quantized_layers(plan)
+    noise = next((layer for layer, kind in types if kind.seed is not None), None)
+    if noise is not None or not types:
+        raise PlanError(
+            f"{FORM} needs layers at a type, as in Q4_0:0"
+            + ("" if noise is None else f", and layer {noise} has noise in the place of one")
+        )
+    return "\n".join(rf"blk\.{layer}\.={kind.type.lower()}" for layer, kind in types)

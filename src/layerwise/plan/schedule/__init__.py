@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from layerwise.plan.schedule.allocation import Importance
 from layerwise.plan.schedule.cost import ModelCost, flops_per_token, layer_shares, share_of_uniform, steps_for
-from layerwise.plan.schedule.explain import chart, explain
-from layerwise.plan.schedule.phase import Phase
 from layerwise.plan.schedule.presets import PRESETS, preset, random_freezing
-from layerwise.plan.schedule.schedule import GrowthSchedule
-from layerwise.plan.schedule.serialization import from_plain, to_plain
+from layerwise.plan.schedule.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.serialization import chart, explain, from_plain, to_plain
 
 __all__ = [
     "PRESETS",

@@ -17,8 +17,7 @@ from itertools import pairwise
 
 from layerwise.errors import PlanError
 from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
-from layerwise.plan.schedule.phase import Phase
-from layerwise.plan.schedule.schedule import GrowthSchedule, counted
+from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, counted
 
 PHASES = 4
 """Equal parts of the training that shares are rounded to, unless said otherwise."""

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from layerwise.errors import PlanError
 from layerwise.plan.checks import shown
-from layerwise.plan.schedule.phase import Phase
-from layerwise.plan.schedule.schedule import GrowthSchedule, apportion
+from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, apportion
 
 LEARNS = 1.0
 """The share of its full cost that a layer has which learns."""

@@ -19,8 +19,7 @@ from fractions import Fraction
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan.checks import check_depth, shown
-from layerwise.plan.schedule.phase import Phase
-from layerwise.plan.schedule.schedule import GrowthSchedule
+from layerwise.plan.schedule.schedule import GrowthSchedule, Phase
 
 _DAMPED = 0.9
 

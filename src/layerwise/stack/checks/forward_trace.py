@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.blocks import lists_inside
-from layerwise.stack.executors.state import read_state, returned_state
-from layerwise.stack.history.shared_key_values import KeyValueSharing
-from layerwise.stack.history.tracker import reads_history
+from layerwise.stack.executors.capture import read_state, returned_state
 from layerwise.stack.rounding import same
+from layerwise.stack.trackers import KeyValueSharing, reads_history
 
 
 class UnfitInputs(UnsupportedModel):

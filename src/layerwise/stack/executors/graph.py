@@ -3,7 +3,7 @@
 Nodes (the captured state, a layer applied to a node, a merged group, a `Changed` node) are hash-consed, so the number
 of `Apply` nodes is the minimum number of layer evaluations. Execution is depth first and frees a state after its last
 reader. At a fork the reader with the most work goes last, so live states grow with the log of the plan count.
-Where layers read all earlier states (`layerwise.stack.history.depth_history`), a live state keeps those before it.
+Where layers read all earlier states (`layerwise.stack.history`), a live state keeps those before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Reduction, Step, Sublayer
-from layerwise.stack.executors.state import Merger
+from layerwise.stack.executors.capture import Merger
 
 
 class LayerVariant(NamedTuple):

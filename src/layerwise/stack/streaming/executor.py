@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,9 +11,8 @@ from torch import Tensor
 
 from layerwise.plan import Sublayer
 from layerwise.stack.executors.capture import Capture
-from layerwise.stack.executors.graph import Apply, Graph, GraphExecutor
+from layerwise.stack.executors.graph import Apply, Graph, GraphExecutor, inputs, most_live
 from layerwise.stack.stack import Stack
-from layerwise.stack.streaming.readings import Reading, ReadingSchedule, reading_schedule
 from layerwise.stack.streaming.resident import ResidentLayers
 
 
@@ -112,3 +112,161 @@ def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph
         allowed,
         max((sum(needs[number] for number in each) for each in rounds), default=0),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One layer is read, `released` is let go for it, and of every graph the `nodes` are computed, in their order."""
+
+    layer: int
+    released: int | None
+    nodes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSchedule:
+    """The readings for some graphs, the lower `bound`, and per graph the most `live` states of a batch."""
+
+    readings: tuple[Reading, ...]
+    bound: int
+    live: tuple[int, ...]
+
+
+def reading_schedule(graphs: Sequence[Graph], most: int) -> ReadingSchedule:
+    """The readings for batches of these graphs, with at most `most` layers in memory.
+
+    Of several layers one is left free for the next one, which is read while the others compute.
+
+    >>> from layerwise.plan import Plan
+    >>> from layerwise.stack.executors.graph import build
+    >>> found = reading_schedule([build(map(Plan.parse, ("0-3", "1-3", "0 2 3", "0 1 3", "0-2")))], 2)
+    >>> [reading.layer for reading in found.readings], found.bound
+    ([0, 1, 2, 3], 4)
+    """
+    walk = _Walk(graphs, max(1, most - 1))
+    readings = tuple(walk.readings())
+    orders = [[node for reading in readings for node in reading.nodes[number]] for number in range(len(graphs))]
+    live = tuple(most_live(graph, order) for graph, order in zip(graphs, orders, strict=True))
+    return ReadingSchedule(readings, _bound(graphs, most), live)
+
+
+@dataclass
+class _Walk:
+    graphs: Sequence[Graph]
+    slots: int
+    resident: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.readers: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.graphs]
+        self.waits = [[len(set(inputs(node))) for node in graph.nodes] for graph in self.graphs]
+        self.left: Counter[int] = Counter()
+        self.done = [[False] * len(graph.nodes) for graph in self.graphs]
+        self.height = [[1] * len(graph.nodes) for graph in self.graphs]
+        self.ready: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for number, graph in enumerate(self.graphs):
+            for index, node in enumerate(graph.nodes):
+                for read in set(inputs(node)):
+                    self.readers[number][read].append(index)
+                if isinstance(node, Apply):
+                    self.left[node.layer] += 1
+            for index in range(len(graph.nodes) - 1, -1, -1):
+                for read in inputs(graph.nodes[index]):
+                    self.height[number][read] = max(self.height[number][read], self.height[number][index] + 1)
+
+    def readings(self) -> Iterator[Reading]:
+        computed: list[list[int]] = [[] for _ in self.graphs]
+        for number in range(len(self.graphs)):
+            self._complete(number, 0, computed)
+        while any(self.ready.values()):
+            released = self._released()
+            if released is not None:
+                self.resident.remove(released)
+            layer = self._next()
+            self.resident.append(layer)
+            while ready := next((self.ready[layer] for layer in self.resident if self.ready[layer]), None):
+                self._complete(*ready.pop(), computed)
+            yield Reading(layer, released, tuple(map(tuple, computed)))
+            computed = [[] for _ in self.graphs]
+
+    def _complete(self, number: int, index: int, computed: list[list[int]]) -> None:
+        nodes, waiting = self.graphs[number].nodes, [index]
+        while waiting:
+            current = waiting.pop()
+            node = nodes[current]
+            self.done[number][current] = True
+            computed[number].append(current)
+            if isinstance(node, Apply):
+                self.left[node.layer] -= 1
+            for reader in self.readers[number][current]:
+                self.waits[number][reader] -= 1
+                if not self.waits[number][reader]:
+                    following = nodes[reader]
+                    if isinstance(following, Apply):
+                        self.ready[following.layer].append((number, reader))
+                    else:
+                        waiting.append(reader)
+
+    def _released(self) -> int | None:
+        if len(self.resident) < self.slots:
+            return None
+        idle = next((layer for layer in self.resident if not self.left[layer]), None)
+        return idle if idle is not None else max(self.resident, key=self._distances().__getitem__)
+
+    def _distances(self) -> dict[int, int]:
+        nearest: dict[int, int] = defaultdict(int)
+        for number, graph in enumerate(self.graphs):
+            distance = [0] * len(graph.nodes)
+            for index, node in enumerate(graph.nodes):
+                if self.done[number][index]:
+                    continue
+                before = max((distance[read] for read in inputs(node)), default=0)
+                distance[index] = before + isinstance(node, Apply)
+                if isinstance(node, Apply):
+                    nearest[node.layer] = min(nearest.get(node.layer, before), before)
+        return nearest
+
+    def _next(self) -> int:
+        waiting = [layer for layer, nodes in sorted(self.ready.items()) if nodes]
+        for layer in waiting:
+            if self._reached(layer) == self.left[layer]:
+                return layer
+        return max(waiting, key=lambda layer: sum(self.height[number][index] for number, index in self.ready[layer]))
+
+    def _reached(self, layer: int) -> int:
+        waits: dict[tuple[int, int], int] = {}
+        reached, waiting = 0, list(self.ready[layer])
+        allowed = {layer, *self.resident}
+        while waiting:
+            number, index = waiting.pop()
+            node = self.graphs[number].nodes[index]
+            reached += isinstance(node, Apply) and node.layer == layer
+            for reader in self.readers[number][index]:
+                left = waits[number, reader] = waits.get((number, reader), self.waits[number][reader]) - 1
+                following = self.graphs[number].nodes[reader]
+                if not left and (not isinstance(following, Apply) or following.layer in allowed):
+                    waiting.append((number, reader))
+        return reached
+
+
+def _bound(graphs: Iterable[Graph], most: int) -> int:
+    plans = {plan for graph in graphs for plan in graph.ends}
+    layers = {step.layer for plan in plans for step in plan.steps()}
+    orders = {tuple(step.layer for step in plan.steps()) for plan in plans if not any(s.opens for s in plan.steps())}
+    return max([len(layers), *(_fewest(order, most) for order in orders if len(order) > len(set(order)))])
+
+
+def _fewest(order: Sequence[int], most: int) -> int:
+    following = [len(order)] * len(order)
+    last: dict[int, int] = {}
+    for position in range(len(order) - 1, -1, -1):
+        following[position] = last.get(order[position], len(order))
+        last[order[position]] = position
+    held: dict[int, int] = {}  # by layer, where it is needed next
+    readings = 0
+    for position, layer in enumerate(order):
+        if layer not in held:
+            readings += 1
+            if len(held) == most:
+                del held[max(held, key=held.__getitem__)]
+        held[layer] = following[position]
+    return readings

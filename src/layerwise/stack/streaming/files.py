@@ -5,22 +5,27 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import torch
 from accelerate.utils.offload import load_offloaded_weight
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
+from layerwise.bounded import named
+from layerwise.data.auto_classes import config_for, from_pretrained, model_classes, quiet
 from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.gguf import GGUFFile, GGUFTensor, short_header
 from layerwise.stack.blocks import BlockList
-
-if TYPE_CHECKING:
-    from layerwise.stack.streaming.gguf_weights import GGUFWeight
+from layerwise.stack.checks.checkpoint_files import listed
 
 ALIGNMENT = 64
 """Bytes that kernels tell memory apart by: products of operands that are aligned alike have the same bits."""
@@ -127,3 +132,146 @@ def offloaded(whole: str, entry: Mapping[str, Any], folder: Path) -> Safetensors
     if file is None:
         return SafetensorsWeight(folder / f"{whole}.dat", whole, entry)
     return SafetensorsWeight(Path(file), entry.get("weight_name", whole), None)
+
+
+_AT_ONCE = 2**20
+
+ROTATION = ".attn_rot_embd."
+"""In the names of tensors that old files have in each layer, and models compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFWeight:
+    """One parameter in a GGUF file: its name in the model, and the tensors of which `processor` makes it.
+
+    It is one tensor, but for experts, whose gates and ups are one parameter. `names` has the parameter of each tensor
+    of the file, and `shape` is what the parameter has if the file is what it says.
+    """
+
+    file: Path
+    name: str
+    tensors: tuple[GGUFTensor, ...]
+    names: Mapping[str, str]
+    processor: Any
+    shape: tuple[int, ...]
+
+    def read(self, like: Tensor, device: torch.device, rows: slice | None = None) -> Tensor:
+        """The parameter, or some of its `rows`, in the dtype of `like`, in memory of its own on `device`."""
+        values = self[...]
+        if values.shape != like.shape:
+            raise CheckpointError(
+                f"{named(self.file)} has {self.name} of shape {tuple(values.shape)}, and its other settings ask for "
+                f"{tuple(like.shape)}; convert the model again"
+            )
+        return (values if rows is None else values[rows].clone()).to(device=device, dtype=like.dtype)
+
+    def __getitem__(self, _: Any) -> Tensor:
+        """All of it in float32, as transformers asks for a tensor that is stored."""
+        values = self.made_of(_dequantized(self.file, tensor).numpy() for tensor in self.tensors)
+        return values.clone() if values.data_ptr() % ALIGNMENT else values
+
+    def made_of(self, arrays: Iterable[Any]) -> Tensor:
+        made: dict[str, Tensor] = {}
+        for tensor, array in zip(self.tensors, arrays, strict=True):
+            result = self.processor.process(
+                weights=array, name=tensor.name, tensor_key_mapping=self.names, parsed_parameters={"tensors": made}
+            )
+            if result.name is not None:
+                made[self.name] = torch.from_numpy(result.weights)
+        return made[self.name]
+
+
+def _dequantized(path: Path, tensor: GGUFTensor) -> Tensor:
+    import gguf
+
+    kind = gguf.GGMLQuantizationType(tensor.number)
+    values = torch.empty(tuple(reversed(tensor.shape)), device="cpu")
+    flat = values.view(-1).numpy()
+    with path.open("rb") as file:
+        file.seek(tensor.begin)
+        for first in range(0, flat.size, _AT_ONCE):
+            part = flat[first : first + _AT_ONCE]
+            stored = np.fromfile(file, np.uint8, part.size // tensor.type.values * tensor.type.size)
+            if stored.size * tensor.type.values != part.size * tensor.type.size:
+                raise CheckpointError(f"{named(path)} ends inside of {tensor.name}; it has changed, so load it again")
+            part[:] = gguf.dequantize(stored.reshape(1, -1), kind).reshape(-1)
+    return values
+
+
+def gguf_config(file: GGUFFile) -> Any:
+    config = config_for(_settings(file)) if is_read_by_tensor(file) else from_pretrained("AutoConfig", file.path)
+    config.name_or_path = str(file.path.absolute().parent)
+    classes = dict(model_classes())
+    kinds = (classes[name].get(type(config), None) for name in ("AutoModelForCausalLM", "AutoModel"))
+    config.architectures = [kind.__name__ for kind in kinds if kind is not None][:1]
+    return config
+
+
+def _settings(file: GGUFFile) -> dict[str, Any]:
+    with TemporaryDirectory(prefix="layerwise-header-") as folder, quiet("transformers.modeling_gguf_pytorch_utils"):
+        (Path(folder) / "header.gguf").write_bytes(short_header(file))
+        settings: dict[str, Any] = PreTrainedConfig.get_config_dict(folder, gguf_file="header.gguf")[0]
+    if (tokens := file.entries.get("tokenizer.ggml.tokens")) is not None:
+        settings.setdefault("vocab_size", tokens.length)
+    return settings
+
+
+def is_read_by_tensor(file: GGUFFile) -> bool:
+    """Whether transformers makes parameters of single tensors; of some architectures it does by rules for all."""
+    try:
+        from transformers.integrations.gguf import GGUF_ARCHS
+    except ImportError:  # before transformers 5.2x
+        return True
+    return file.architecture not in GGUF_ARCHS
+
+
+def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
+    """The parameters of `model`, which may have no content, that a file has.
+
+    Raises `UnsupportedModel` for a file whose layers have tensors that are no parameters of the model.
+    """
+    from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
+
+    processor = TENSOR_PROCESSORS.get(file.architecture, TensorProcessor)(config=_settings(file))
+    names = get_gguf_hf_weights_map(_Outline(model), processor)
+    parts: dict[str, list[GGUFTensor]] = defaultdict(list)
+    left = []
+    for tensor in file.tensors.values():
+        # Experts have no `.weight` in a model, and in a file they have.
+        name = names.get(tensor.name, names.get(tensor.name.removesuffix(".weight")))
+        if name is not None:
+            parts[name].append(tensor)
+        elif tensor.name.startswith("blk.") and ROTATION not in tensor.name:
+            left.append(tensor.name)
+    if left:
+        raise UnsupportedModel(
+            f"{named(file.path)} has tensors for which {type(model).__name__} has no place: {listed(left)}; the model "
+            "would run without them, so give the folder of the model from which it was converted"
+        )
+    wanted = {name: tuple(each.shape) for name, each in model.state_dict().items()}
+    return {
+        name: GGUFWeight(file.path, name, tuple(each), names, processor, _shape(each, wanted.get(name, ())))
+        for name, each in parts.items()
+    }
+
+
+def _shape(tensors: list[GGUFTensor], wanted: tuple[int, ...]) -> tuple[int, ...]:
+    same = sum(prod(each.shape) for each in tensors) == prod(wanted)
+    return wanted if same else tuple(reversed(tensors[0].shape))
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    module: Any
+
+    @property
+    def config(self) -> Any:
+        return self.module.config
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return self.module.state_dict()
+
+    def named_children(self) -> Iterator[tuple[str, _Outline]]:
+        for name, child in self.module.named_children():
+            if not isinstance(child, nn.ModuleList):
+                yield name, _Outline(child)

@@ -18,9 +18,16 @@ from layerwise.data.auto_classes import quiet
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.gguf import GGUFFile
 from layerwise.stack.blocks import block_list, find_blocks
-from layerwise.stack.checks.gguf_file import dense_loading
-from layerwise.stack.streaming.files import ConvertedWeights, LayerFiles, SafetensorsWeight, offloaded
-from layerwise.stack.streaming.gguf_weights import GGUFWeight, gguf_weights, is_read_by_tensor
+from layerwise.stack.checks.checkpoint_files import dense_loading
+from layerwise.stack.streaming.files import (
+    ConvertedWeights,
+    GGUFWeight,
+    LayerFiles,
+    SafetensorsWeight,
+    gguf_weights,
+    is_read_by_tensor,
+    offloaded,
+)
 from layerwise.stack.streaming.resident import ResidentLayers, put_parameters
 
 # What accelerate puts into the module that it has spread, beside its hooks.

@@ -15,7 +15,7 @@ from itertools import product
 from layerwise.page.data import ReportData
 from layerwise.page.derived.curves import DROPPED, SWAPPED, MeanOf, averaged, means_over_draws, single
 from layerwise.page.text.wording import label
-from layerwise.plan.windows import PUBLISHED, curve_families
+from layerwise.plan.painters import PUBLISHED, curve_families
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

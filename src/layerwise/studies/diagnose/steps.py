@@ -23,7 +23,7 @@ from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, r
 from layerwise.measure.own_batches import own_batches
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS
-from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
+from layerwise.plan.checks import SUBLAYERS as BRANCHES
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.vocabulary import ABLATION, AGREEMENT, MANIPULATION, PREDICTABILITY, PROXIES, RECOVERY
 from layerwise.runner.arguments import Batches, RowMetric

@@ -19,8 +19,7 @@ from layerwise.page.text.number_format import percent, tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import label
 from layerwise.page.trained import TASKS, THREE, arms, by_arm, suite_name, suites, tiles
-from layerwise.plan.painters import GIVEN
-from layerwise.plan.windows import half_depth
+from layerwise.plan.painters import GIVEN, half_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from layerwise.errors import OptionError, PlanError, TrainError, near_matches
-from layerwise.plan.quantized import refuse_quantized_layers
+from layerwise.plan.checks import refuse_quantized_layers
 from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike, to_path
 from layerwise.runner.plan_choice import chosen_plan

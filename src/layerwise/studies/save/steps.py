@@ -22,8 +22,8 @@ from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.model_location import is_gguf
 from layerwise.errors import ModelError, OptionError, RunError
 from layerwise.plan import Plan
+from layerwise.plan.checks import quantized_layers
 from layerwise.plan.dialects.mergekit import split_revision
-from layerwise.plan.quantized import quantized_layers
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.identity import model_name
 from layerwise.results.run import MANIFEST

@@ -18,7 +18,7 @@ from layerwise.page.text.number_format import in_perplexity, tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import STOPPED
 from layerwise.plan import Plan
-from layerwise.plan.quantized import quantized_layers
+from layerwise.plan.checks import quantized_layers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import PRESENT, Rows

@@ -29,8 +29,7 @@ from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.continuations import continuations
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, tokenize
 from layerwise.plan import Plan, families
-from layerwise.plan.checks import source_name
-from layerwise.plan.sublayer import SUBLAYERS
+from layerwise.plan.checks import SUBLAYERS, source_name
 from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import CONTINUATION

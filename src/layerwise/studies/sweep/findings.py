@@ -19,8 +19,7 @@ from layerwise.page.finding import Finding, Verdict, describe_loss_change, settl
 from layerwise.page.show import SIGNED
 from layerwise.page.text.number_format import between, excludes_zero, in_perplexity, is_resolved, percent, tidy
 from layerwise.page.text.wording import counted, label, listed
-from layerwise.plan.painters import GIVEN
-from layerwise.plan.windows import half_window
+from layerwise.plan.painters import GIVEN, half_window
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, FEWEST_UNITS, STANDS_OUT, STEP, STRATEGIES

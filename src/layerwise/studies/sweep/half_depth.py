@@ -16,7 +16,7 @@ import numpy as np
 from layerwise.measure.stats.grid import Grid, arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan
-from layerwise.plan.windows import half_window
+from layerwise.plan.painters import half_window
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import ALL, DELTA, EXACT, STEP, STRATEGIES
 from layerwise.studies.sweep.strategies import Costs, Statistic, Strategies, mean_cost

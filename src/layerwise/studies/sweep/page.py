@@ -24,7 +24,7 @@ from layerwise.page.text.number_format import in_perplexity, probability, tidy
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import STOPPED, counted, label
 from layerwise.page.writers.plans import wiring
-from layerwise.plan.windows import curve_families
+from layerwise.plan.painters import curve_families
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import Rows

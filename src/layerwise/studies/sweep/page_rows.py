@@ -12,7 +12,7 @@ from layerwise.page.derived.curves import at_half, averaged, curves, levels, mea
 from layerwise.page.derived.zones import SIMILARITIES, PlanZones, matrix, mirrored, plan_zones
 from layerwise.page.text.wording import label
 from layerwise.plan import Plan
-from layerwise.plan.windows import PUBLISHED
+from layerwise.plan.painters import PUBLISHED
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import PlanRecord, Score, main_metric
 from layerwise.results.selection import PRESENT, Rows

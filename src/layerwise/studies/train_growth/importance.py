@@ -15,7 +15,7 @@ from layerwise.plan.schedule.allocation import (
     allocation,
     explain_allocation,
 )
-from layerwise.plan.schedule.explain import chart
+from layerwise.plan.schedule.serialization import chart
 from layerwise.results import Run
 from layerwise.results.training_record import trained_models
 from layerwise.runner.argument import Metavar, Range

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from layerwise.errors import SwarmError
-from layerwise.plan.sublayer import SUBLAYERS
+from layerwise.plan.checks import SUBLAYERS
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.streaming.resident import hold

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 from layerwise.errors import ModelError
-from layerwise.plan.sublayer import Sublayer
+from layerwise.plan.checks import Sublayer
 from layerwise.stack import Stack
 from layerwise.stack.branches import only
-from layerwise.stack.executors.state import returned_state
+from layerwise.stack.executors.capture import returned_state
 from layerwise.swarm.messages import (
     Done,
     Hop,

@@ -26,7 +26,7 @@ from layerwise.errors import TrainError
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.measure.language.lm_head import find_head
 from layerwise.plan import Plan
-from layerwise.stack.executors.state import returned_state
+from layerwise.stack.executors.capture import returned_state
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 from layerwise.train.distillation import CHUNK, divergence, in_chunks, state_distance
 from layerwise.train.heal.learning import Learning

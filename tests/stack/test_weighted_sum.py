@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import other_kernel
-from layerwise.stack.history import weighted_sum as module
-from layerwise.stack.history.depth_history import DepthHistory
-from layerwise.stack.history.weighted_sum import shared, weighted_sum
+from layerwise.stack import history as module
+from layerwise.stack.history import DepthHistory, shared, weighted_sum
 from tier import by_tier
 
 SHAPE = (3, 5, 7)

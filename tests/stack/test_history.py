@@ -18,7 +18,7 @@ from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build
-from layerwise.stack.history.depth_history import DepthHistory, Missing
+from layerwise.stack.history import DepthHistory, Missing
 from layerwise.stack.inputs import main_tensor
 from tier import by_tier, first_fast
 

@@ -1,1 +1,0 @@
-"""History: the earlier states that models with learned layer weights read."""
