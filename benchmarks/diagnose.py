@@ -28,14 +28,13 @@ from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
-from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.perturbations import perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import predicted_weight_loss
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
-from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.norms import weight_norms
+from layerwise.measure.weights.deltas import deltas, weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.stack import load
 

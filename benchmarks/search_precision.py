@@ -19,7 +19,7 @@ from statistics import median
 import torch
 
 import layerwise
-from layerwise.measure.stats.effects import ArmLosses, differences
+from layerwise.measure.stats.effects import ConditionLosses, compare_conditions
 from layerwise.results import Run
 from layerwise.results.rows import Loss
 from layerwise.runner.reporter import Silent
@@ -72,7 +72,9 @@ def compare(first: SearchResult, second: SearchResult, seed: int) -> str:
     if first.best == second.best:
         return "the same plan"
     rows = [replace(row, plan=name) for name, run in (("1", first), ("2", second)) for row in held_out(run)]
-    score = differences("search", rows, "1", [ArmLosses("2", "delta_nll", {"plan": "2"})], seed=seed, by_task=False)[0]
+    score = compare_conditions(
+        "search", rows, "1", [ConditionLosses("2", "delta_nll", {"plan": "2"})], seed=seed, by_task=False
+    )[0]
     assert score.low is not None
     assert score.high is not None
     word = "equal within the interval" if score.low <= 0 <= score.high else "differs"

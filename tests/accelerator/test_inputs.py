@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from conftest import tiny_llama
 from layerwise.errors import ModelError
 from layerwise.measure.cost.pass_time import PassClock
-from layerwise.measure.language.harness import seeded
+from layerwise.measure.language.benchmarks import seeded_generators
 from layerwise.stack import Stack, load
 from layerwise.stack.inputs import on_device
 from layerwise.stack.weights import random_twin
@@ -96,9 +96,9 @@ def test_generators_are_left_as_they_were(stack: Stack, device: torch.device) ->
     module = torch.get_device_module(device)
     before = module.get_rng_state(), torch.get_rng_state()
     twins = [random_twin(stack, 3) for _ in range(2)]
-    with seeded(3):
+    with seeded_generators(3):
         first = torch.rand(3, device=device)
-    with seeded(3):
+    with seeded_generators(3):
         assert torch.equal(first, torch.rand(3, device=device))
     assert torch.equal(module.get_rng_state(), before[0])
     assert torch.equal(torch.get_rng_state(), before[1])

@@ -14,7 +14,7 @@ from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.gradients.proxies import backward, differentiable
+from layerwise.measure.gradients.proxies import differentiable, run_backward
 from layerwise.plan import SUBLAYERS
 from layerwise.stack import Stack, load
 from layerwise.stack.branches import Branches
@@ -103,7 +103,7 @@ def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
 
 def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -> None:
     with differentiable(stack):
-        noted = backward(stack, batch, branches).gates
+        noted = run_backward(stack, batch, branches).gates
         gates = {f"{layer}.{part}" if part else f"{layer}": each for (layer, part), each in noted.items()}
     parts = ("", *(f".{part}" for part in SUBLAYERS)) if branches is not None else ("",)
     for name in (f"{layer}{part}" for layer in LAYERS for part in parts):

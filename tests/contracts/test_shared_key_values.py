@@ -14,7 +14,7 @@ from layerwise.checkpoint import save
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.interventions.sweep import runnable, sweep
+from layerwise.measure.interventions.sweep import filter_runnable, sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan, families
@@ -61,7 +61,7 @@ def stack() -> Stack:
 
 def test_a_family_leaves_out_what_breaks_the_constraint_and_says_so(stack: Stack) -> None:
     members = families.leave_one_out(stack.depth)
-    kept, left_out = runnable(stack, members)
+    kept, left_out = filter_runnable(stack, members)
     assert [str(member.plan) for member in kept] == ["0 1 3 4", "0-2 4", "0-3"]
     assert left_out == (
         "2 plans of leave_one_out left out: 1-4 cannot be run: in Gemma4ForCausalLM layer 0 must run before layer 2, "

@@ -10,12 +10,11 @@ from layerwise.errors import MeasureError
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
-from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.perturbations import perturbation_curves
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
-from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.norms import weight_norms
+from layerwise.measure.weights.deltas import deltas, weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load, weight_hash

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import layerwise
 from layerwise.errors import DataError, MeasureError, OptionError
-from layerwise.measure.own_batches import own_batches
+from layerwise.measure.language.evaluation_data import wrap_batches
 from layerwise.runner.reporter import Silent
 from layerwise.stack import Stack
 
@@ -104,7 +104,7 @@ def test_what_is_no_batch_is_refused_with_what_to_pass(
         ([{"y": torch.zeros(2, 8), "labels": torch.zeros(2)}], r"inputs of the model \(x\), got y, labels"),
     ):
         with pytest.raises(DataError, match=message):
-            own_batches(stack, given)  # type: ignore[arg-type]
+            wrap_batches(stack, given)  # type: ignore[arg-type]
     call = {"batches": batches, "reporter": Silent(), "run": tmp_path / "run"}
     with pytest.raises(MeasureError, match=r"one number per row, shape \(20,\), got \(20, 3\)"):
         layerwise.sweep(stack, metric=lambda outputs, batch: outputs, families=("leave_one_out",), **call)

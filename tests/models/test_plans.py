@@ -8,7 +8,7 @@ from torch import Tensor
 
 import layerwise
 from layerwise.errors import ModelError, PlanError, UnsupportedModel
-from layerwise.measure.interventions.sweep import runnable
+from layerwise.measure.interventions.sweep import filter_runnable
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcForSequenceClassification
 from layerwise.models.elc.wiring import ElcWiring, rewired
 from layerwise.plan import Edge, LayerWeights, Plan
@@ -72,15 +72,15 @@ def test_parallel_branches_are_refused_where_layers_mix() -> None:
 def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     stack = load(random_model("elc"))
     members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
-    kept, left_out = runnable(stack, members)
+    kept, left_out = filter_runnable(stack, members)
     parallel = [member for member in members if "|" in str(member.plan)]
     assert parallel
     assert set(kept) == set(members) - set(parallel)
     assert len(left_out) == 1
     assert left_out[0].startswith(f"{len(parallel)} plans of painters left out: the layers of ElcForMaskedLM read")
-    assert runnable(load(random_model("ltg")), members) == (members, ())
+    assert filter_runnable(load(random_model("ltg")), members) == (members, ())
     with pytest.raises(UnsupportedModel, match=r"\(1\|2\)"):
-        runnable(stack, PlanChoice.check((), ("0 (1|2)",), (), None, "2").list_members(stack.depth))
+        filter_runnable(stack, PlanChoice.check((), ("0 (1|2)",), (), None, "2").list_members(stack.depth))
 
 
 def test_families_of_which_nothing_is_left_are_refused() -> None:
@@ -88,8 +88,8 @@ def test_families_of_which_nothing_is_left_are_refused() -> None:
     members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
     parallel = [member for member in members if "|" in str(member.plan) or member.family == "identity"]
     with pytest.raises(UnsupportedModel, match=r"^the model can run none of these plans: \d+ plans of painters left"):
-        runnable(stack, parallel)
-    kept, left_out = runnable(stack, parallel[1:])  # nothing is compared with the model as trained
+        filter_runnable(stack, parallel)
+    kept, left_out = filter_runnable(stack, parallel[1:])  # nothing is compared with the model as trained
     assert (kept, len(left_out)) == ((), 1)
 
 

@@ -16,7 +16,7 @@ from layerwise.gguf import GGUFFile
 from layerwise.measure.cost import pass_time
 from layerwise.measure.cost.pass_time import Phase, Setting
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
+from layerwise.measure.language.evaluation_data import EvalData, piece_lengths, select_pieces
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
 from layerwise.search.budget import Budget
@@ -231,8 +231,8 @@ def test_nothing_is_evaluated_twice_and_stored_rows_stand_for_it(stack: Stack, r
 
 
 def test_a_plan_that_has_not_read_all_of_the_text_has_no_rows(stack: Stack, reading: EvalData) -> None:
-    order, windows = pieces(reading, fewest=1), len(reading.windows)
-    rungs = [portion(reading, list(order)[start::2]) for start in (0, 1)]
+    order, windows = piece_lengths(reading, fewest=1), len(reading.windows)
+    rungs = [select_pieces(reading, list(order)[start::2]) for start in (0, 1)]
     evaluator, (whole, other) = GraphEvaluator(stack, rungs), plans(["0-5", "1-5"])
     evaluator.evaluate([whole], 0, whole)
     read = len(rungs[0].windows)

@@ -241,7 +241,7 @@ def test_sentences_and_fine_tuning_know_the_longest_text_too() -> None:
     tokenizer = _tokenizer()
     model = roberta(int(tokenizer.pad_token_id), len(tokenizer))
     longest = ROWS - 1 - int(tokenizer.pad_token_id)
-    assert SentenceScorer.of(model, tokenizer).positions == longest
+    assert SentenceScorer.from_model(model, tokenizer).positions == longest
     (row,) = _encoded([Labelled("b c " * 40, None, 0)], model, tokenizer, FineTuningConfig())
     assert len(row["input_ids"]) == longest
     model(input_ids=torch.tensor([row["input_ids"]]))

@@ -10,9 +10,8 @@ import torch
 
 from conftest import tiny_llama
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
-from layerwise.measure.language.benchmarks import find_benchmarks
-from layerwise.measure.language.harness import quietly
+from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judge_plan
+from layerwise.measure.language.benchmarks import find_benchmarks, silence_harness
 from layerwise.plan import Plan
 from layerwise.results import Manifest
 from layerwise.results.rows import Loss
@@ -42,7 +41,7 @@ def write_theirs(stack: Stack, plan: Plan, tasks: Path, limit: int, folder: Path
     from lm_eval.tasks import TaskManager
 
     tracker = EvaluationTracker(output_path=str(folder))
-    with pytest.MonkeyPatch.context() as patch, stack.under(plan), quietly():
+    with pytest.MonkeyPatch.context() as patch, stack.under(plan), silence_harness():
         patch.setattr(torch.utils.collect_env, "get_pretty_env_info", lambda: "it takes seconds")
         patch.setattr(HFLM, "get_model_info", lambda _: dict.fromkeys(MODEL))  # it asks the network
         results = lm_eval.simple_evaluate(
@@ -69,5 +68,5 @@ def judge(stack: Stack, plans: Sequence[Plan], tasks: Path, limit: int) -> list[
     rows: list[Loss] = []
     assert requests.likelihoods is not None
     sweep(stack, plans, requests.likelihoods, sink=rows.extend)
-    answers = RequestLikelihoods.of(rows, plans, requests.likelihoods)
-    return [judged(stack, plan, requests, answers) for plan in plans]
+    answers = RequestLikelihoods.from_losses(rows, plans, requests.likelihoods)
+    return [judge_plan(stack, plan, requests, answers) for plan in plans]

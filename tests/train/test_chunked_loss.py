@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from layerwise.data.batches import IGNORED
 from layerwise.errors import TrainError
-from layerwise.measure.language import lm_head
+from layerwise.measure.language import loss as loss_module
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Shuffle
@@ -34,7 +34,7 @@ def masked_model() -> PreTrainedModel:
 def test_it_is_the_loss_of_the_model(make: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(make())
     vocabulary = stack.text_config.vocab_size
-    monkeypatch.setattr(lm_head, "CHUNK", rows * vocabulary)
+    monkeypatch.setattr(loss_module, "CHUNK", rows * vocabulary)
     found = find_chunked_loss(stack)
     assert found is not None
     ids = torch.randint(4, vocabulary, (3, 7), generator=torch.Generator().manual_seed(1))
@@ -42,13 +42,13 @@ def test_it_is_the_loss_of_the_model(make: Any, rows: int, monkeypatch: pytest.M
     labels[0, 2:] = labels[2, 0] = IGNORED
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
     seen: list[int] = []
-    real = lm_head.token_losses
+    real = loss_module.token_losses
 
     def counted(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         seen.append(len(logits))
         return real(logits, targets)
 
-    monkeypatch.setattr(lm_head, "token_losses", counted)
+    monkeypatch.setattr(loss_module, "token_losses", counted)
     plan = Plan.parse("2 0 1")
     with torch.no_grad(), stack.under(plan):
         own = stack.model(**inputs).loss
@@ -78,7 +78,7 @@ def trainer(folder: Path, model: PreTrainedModel, **options: Any) -> Held:
 
 def test_validation_is_the_parents_and_holds_few_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary = tiny_llama().config.vocab_size
-    monkeypatch.setattr(lm_head, "CHUNK", 2 * vocabulary)
+    monkeypatch.setattr(loss_module, "CHUNK", 2 * vocabulary)
     ours = trainer(tmp_path, tiny_llama())
     assert ours._chunked_loss() is not None  # the head is looked for with logits of its own
     loss = ours.evaluate()["eval_loss"]

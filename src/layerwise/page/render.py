@@ -34,7 +34,7 @@ from layerwise.page.writers.html import chapters
 from layerwise.page.writers.plans import wiring
 from layerwise.plan import Plan
 from layerwise.results.run import write_whole
-from layerwise.results.vocabulary import FEWEST_UNITS
+from layerwise.results.vocabulary import MIN_UNITS
 
 COUNTED = {"window": "tokens per window, at most"}
 """The heading of a number of the manifest, if it is not its name."""
@@ -164,7 +164,7 @@ def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
         about = "sweep"
     method = list(_words(f"{about}, method"))
     if about == "sweep":
-        method[1:1] = (line.format(fewest=FEWEST_UNITS) for line in _words(f"intervals over {data.units}"))
+        method[1:1] = (line.format(fewest=MIN_UNITS) for line in _words(f"intervals over {data.units}"))
     of_arms = dict(_meanings("arms"))
     return method, [*((arm, of_arms[arm]) for arm in named if arm in of_arms), *_meanings(f"{about}, glossary")]
 

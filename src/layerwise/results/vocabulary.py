@@ -9,7 +9,7 @@ from typing import Literal
 
 # Units of resampling: what an interval is over
 
-FEWEST_UNITS = 8
+MIN_UNITS = 8
 """Below this an interval over units is not honest: no p-value from sign flips could be below 1 / 64."""
 
 
@@ -19,7 +19,7 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
     >>> resampling_unit(8), resampling_unit(1)
     ('document', 'window')
     """
-    return "document" if documents >= FEWEST_UNITS else "window"
+    return "document" if documents >= MIN_UNITS else "window"
 
 
 # Every kind of run

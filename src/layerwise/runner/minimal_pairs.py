@@ -16,11 +16,11 @@ from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import DataError
 from layerwise.measure.language.minimal_pairs import (
     CHANCE,
-    arm_rows,
     coverage,
     mean_accuracies,
     paradigm_rows,
     preferences,
+    variant_rows,
 )
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
 from layerwise.results import Rows, Run, Score
@@ -80,7 +80,7 @@ def evaluate_models(
     for pairs in suites:
         rows = run.store.scores(pairs.suite)
         own = [row for row in rows if row.seed is not None]
-        run.store.replace_scores(pairs.suite, [*own, *arm_rows(pairs.suite, own)])
+        run.store.replace_scores(pairs.suite, [*own, *variant_rows(pairs.suite, own)])
 
 
 def setting(pairs: PairSet, options: ScoringOptions) -> str:
@@ -119,7 +119,7 @@ def _evaluate_model(
     others = [row for row in stored if not model.has(row)]
     rows = [row for row in stored if model.has(row) and row.kind == PARADIGM]
     done = {row.task for row in rows}
-    scorer, paradigms = SentenceScorer.of(*opened), pairs.paradigms()
+    scorer, paradigms = SentenceScorer.from_model(*opened), pairs.paradigms()
     of: dict[str, Any] = {"arm": model.arm, "seed": model.seed}
     release_freed()
     for number, (name, members) in enumerate(paradigms.items()):

@@ -2,7 +2,7 @@
 
     seconds = seconds of a token in one pass of the model * tokens of all passes
 
-A head counts as so many layers as its weights say (`head_in_layers`).
+A head counts as so many layers as its weights say (`head_cost_in_layers`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import torch
 
 from layerwise.data.batches import AnyBatch
 from layerwise.measure.cost.memory import peak_bytes
-from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.interventions.sweep_pieces import head_in_layers
+from layerwise.measure.interventions.sweep import CostEstimate, head_cost_in_layers
 from layerwise.measure.language.evaluation_data import EvalData, minibatches
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan
@@ -74,7 +73,7 @@ def timed_twice(run: Callable[[], object]) -> float:
 
 
 def count_tokens(stack: Stack, due: CostEstimate) -> float:
-    head = head_in_layers(stack)
+    head = head_cost_in_layers(stack)
     return (due.layer_tokens + head * due.head_tokens) / (stack.depth + head)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from layerwise import page as pages
 from layerwise.errors import RunError
-from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.effects import compute_effects
 from layerwise.measure.stats.grid import complete
 from layerwise.page.derived.power import amount_of_text
 from layerwise.page.kinds import present_kinds
@@ -40,4 +40,4 @@ def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], 
     identity = next((record.plan for record in plans if record.family == "identity"), None)
     shared = complete(losses)
     measured = any(row.plan == identity for row in shared)
-    return effects(shared, identity, seed=seed) if identity is not None and measured else []
+    return compute_effects(shared, identity, seed=seed) if identity is not None and measured else []

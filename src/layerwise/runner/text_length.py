@@ -23,7 +23,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, OptionError, UnsupportedModel
 from layerwise.measure.interventions.sweep import CostEstimate, sweep
 from layerwise.measure.language.evaluation_data import CONTEXT, WINDOW, EvalData, sample
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import ALPHA, minimum_detectable_effect
 from layerwise.page.text.number_format import tidy
 from layerwise.page.text.wording import counted
@@ -67,7 +67,7 @@ class TimedText:
     cost: Callable[[EvalData], CostEstimate]
     compared: int
     share: float = 1.0
-    fewest: int = FEWEST_UNITS
+    fewest: int = MIN_UNITS
 
     @property
     def least_units(self) -> int:
@@ -285,7 +285,7 @@ def measure_spread(stack: Stack, data: EvalData) -> float | None:
 
 def _describe_resolution(timed: TimedText, data: EvalData, spread: float | None) -> Iterator[str]:
     units = int(timed.share * data.units)
-    if spread is not None and units >= FEWEST_UNITS:
+    if spread is not None and units >= MIN_UNITS:
         error = spread / math.sqrt(timed.share * data.tokens)
         effect = float(minimum_detectable_effect(error, units, comparisons=timed.compared))
         yield (

@@ -26,15 +26,15 @@ from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
 from layerwise.measure.contrasts.variants import bias_rows, difference_rows, share_rows
-from layerwise.measure.language.evaluation_data import objective_of
-from layerwise.measure.stats.seeds import mean_of_rows
+from layerwise.measure.language.evaluation_data import find_objective
+from layerwise.measure.stats.seeds import average_rows
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
 from layerwise.results.vocabulary import (
     CONVERGENCE,
     DATA_SHARE,
-    FEWEST_UNITS,
     INITIAL_BIAS,
+    MIN_UNITS,
     SECONDS,
     STUDY,
     TOKENS,
@@ -142,7 +142,7 @@ def _windows(
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
-    splits = splits_of(stack.tokenizer, division, length=length, positions=positions, objective=objective_of(stack))
+    splits = splits_of(stack.tokenizer, division, length=length, positions=positions, objective=find_objective(stack))
     return splits, length
 
 
@@ -248,10 +248,10 @@ def manifest_of_trainings(folder: Path) -> Manifest:
 
 def check_enough(splits: Splits) -> None:
     count = len(splits.test)
-    if count < FEWEST_UNITS:
+    if count < MIN_UNITS:
         raise DataError(
             f"{splits.name} leaves {count} example{'s' * (count != 1)} to report on, and an interval, and so any "
-            f"conclusion, needs at least {FEWEST_UNITS}: give more documents, shorter windows of them (--max-length), "
+            f"conclusion, needs at least {MIN_UNITS}: give more documents, shorter windows of them (--max-length), "
             "or more images (--limit)"
         )
 
@@ -317,7 +317,7 @@ def mean_over_seeds(rows: Iterable[Score]) -> list[Score]:
         return str(row.arm), row.share or 0.0
 
     of_seeds = sorted((row for row in rows if row.seed is not None), key=group_of)
-    return [mean_of_rows(list(group), "", seed=None) for _, group in groupby(of_seeds, key=group_of)]
+    return [average_rows(list(group), "", seed=None) for _, group in groupby(of_seeds, key=group_of)]
 
 
 @dataclass(frozen=True, slots=True)

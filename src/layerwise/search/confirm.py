@@ -14,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from layerwise.measure.stats.effects import ArmLosses, differences
-from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
-from layerwise.measure.stats.strata import Strata, combined, stratum_parts, unit_pieces
+from layerwise.measure.stats.effects import ConditionLosses, compare_conditions
+from layerwise.measure.stats.grid import MIN_UNITS, Strata, arrange, combine_strata, stratum_parts, unit_pieces
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, GAP, REPORT, SEARCH
@@ -31,10 +30,10 @@ def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -
     plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
     if not plans:
         return []
-    arms = [ArmLosses(plan, DELTA, {"plan": plan}) for plan in plans]
+    arms = [ConditionLosses(plan, DELTA, {"plan": plan}) for plan in plans]
     scores = [
         replace(score, task=task)
-        for score in differences(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
+        for score in compare_conditions(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
         if score.against is None
     ]
     again = [_again(row, row.low, row.high) for row in scores if row.low is not None and row.high is not None]
@@ -55,11 +54,11 @@ def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, p
     for losses, sign in ((search, -1.0), (report, 1.0)):
         grid = arrange(row for row in losses if row.plan in compared)
         units = unit_pieces(grid)
-        if len(units) < FEWEST_UNITS:
+        if len(units) < MIN_UNITS:
             return []
-        own = stratum_parts(grid, str(whole), [str(plan)], Strata.of(units))
+        own = stratum_parts(grid, str(whole), [str(plan)], Strata.from_lengths(units))
         parts += [replace(part, value=sign * part.value, third=sign * part.third) for part in own]
-    gap = combined(parts, LEVEL)[0]
+    gap = combine_strata(parts, LEVEL)[0]
     return [Score(SEARCH, GAP, gap.value, gap.low, gap.high, task=REPORT, plan=str(plan))]
 
 
@@ -76,10 +75,10 @@ def against_arms(
     groups: dict[str, list[str]] = defaultdict(list)
     for key, name in compared:
         groups[key].append(name)
-    firsts = [ArmLosses(key, ABOVE_CHOSEN, {"arm": sharing[0]}) for key, sharing in groups.items()]
+    firsts = [ConditionLosses(key, ABOVE_CHOSEN, {"arm": sharing[0]}) for key, sharing in groups.items()]
     scores = [
         replace(score, task=task, arm=name)
-        for score in differences(SEARCH, rows, str(chosen), firsts, seed=seed, by_task=False)
+        for score in compare_conditions(SEARCH, rows, str(chosen), firsts, seed=seed, by_task=False)
         if score.against is None
         for sharing in groups.values()
         if sharing[0] == score.arm

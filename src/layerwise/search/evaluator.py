@@ -20,11 +20,10 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.language.evaluation_data import EvalData, pieces
+from layerwise.measure.language.evaluation_data import EvalData, piece_lengths
 from layerwise.measure.language.loss import WindowLoss, window_losses
-from layerwise.measure.stats.grid import Cell
+from layerwise.measure.stats.grid import MIN_DOCUMENTS, Cell
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.measure.stats.strata import FEWEST_DOCUMENTS
 from layerwise.plan import Plan
 from layerwise.plan.plan import Stage
 from layerwise.results.rows import Loss
@@ -163,7 +162,7 @@ class GraphEvaluator:
 
     def __post_init__(self) -> None:
         # One way of dividing the text into units holds for all rungs.
-        whole = sum(len(pieces(data, fewest=1)) for data in self.rungs) >= FEWEST_DOCUMENTS
+        whole = sum(len(piece_lengths(data, fewest=1)) for data in self.rungs) >= MIN_DOCUMENTS
         self._texts = [_Rung.of(data, whole) for data in self.rungs]
         self._ends = np.cumsum([0, *(len(text.cells) for text in self._texts)])
         self._at = {

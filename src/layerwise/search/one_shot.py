@@ -17,7 +17,7 @@ from random import Random
 import torch
 
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import token_mask
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
@@ -40,7 +40,7 @@ def turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:
         for batch in (batch for data in text for batch in data.batches):
             inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
             states = list(stack.states(Plan.identity(stack.depth), stack.capture(**inputs)))
-            sums.add(states, counted_tokens(inputs, states[0]), batch.windows)
+            sums.add(states, token_mask(inputs, states[0]), batch.windows)
     return sums.scores()
 
 

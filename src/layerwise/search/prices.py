@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, in_turns
+from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, run_in_turns
 from layerwise.plan import Plan
 from layerwise.plan.checks import SUBLAYERS, TYPES, other_sublayer, weight_type
 from layerwise.search.budget import Unit
@@ -134,7 +134,7 @@ def measured(
 
     works = {plan: partial(timed, plan) for plan in (whole_model, *plans)}
     with evaluating(stack.model), torch.inference_mode():
-        rounds = list(in_turns(works, range(-_WARM_UP, repeats)))[_WARM_UP:]
+        rounds = list(run_in_turns(works, range(-_WARM_UP, repeats)))[_WARM_UP:]
     known = {key: 1000 * median(times[plan][key] for times in rounds) for plan in works for key in rounds[0][plan]}
     table: dict[Piece, float] = {(layer, None): known[layer, None] for layer in range(stack.depth)}
     rest = known[whole_model] - sum(table.values())

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerwise.errors import DataError
-from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
-from layerwise.measure.stats.estimate import student
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.language.evaluation_data import EvalData, piece_lengths, select_pieces
+from layerwise.measure.stats.estimate import student_quantile
+from layerwise.measure.stats.grid import MIN_DOCUMENTS, MIN_UNITS, shuffle_pieces
 from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
-from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.plan import Plan
 
 GROWTH = 4
@@ -136,7 +135,7 @@ def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray
     if level == 0:
         return np.zeros(len(rise), dtype=bool)
     above = rise - rise[leader]
-    reach = student(1 - level, tokens.size - 1.0) * standard_error(above, tokens)
+    reach = student_quantile(1 - level, tokens.size - 1.0) * standard_error(above, tokens)
     return np.asarray(ratio(above, tokens) > reach)
 
 
@@ -153,7 +152,7 @@ SHARES: Mapping[str, float] = {"search": 0.4, "select": 0.2, "report": 0.4}
 RUNGS = 3
 """Rungs of the search text, at most: T/16, T/4 and T tokens."""
 
-FEWEST = 3 * FEWEST_UNITS
+FEWEST = 3 * MIN_UNITS
 """Documents below which parts need 8 windows instead of 8 documents."""
 
 
@@ -163,25 +162,27 @@ def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
     Raises `DataError` if a part would have fewer than 8 documents or windows.
     """
     if len(SHARES) <= data.documents < FEWEST:
-        whole = shuffled(pieces(data, fewest=1), seed)
+        whole = shuffle_pieces(piece_lengths(data, fewest=1), seed)
         half = max(1, round(SHARES["search"] * len(whole)))
         few = dict(zip(SHARES, (whole[:half], whole[half:-half], whole[-half:]), strict=True))
-        parts = {name: portion(data, own) for name, own in few.items()}
-        if min(len(part.windows) for part in parts.values()) >= FEWEST_UNITS:
+        parts = {name: select_pieces(data, own) for name, own in few.items()}
+        if min(len(part.windows) for part in parts.values()) >= MIN_UNITS:
             return parts
-    order = shuffled(pieces(data, FEWEST), seed)
+    order = shuffle_pieces(piece_lengths(data, FEWEST), seed)
     count = len(order)
     if count < FEWEST:
         raise DataError(
             f"{data.name} has {data.documents} documents in {len(data.windows)} windows, and they are divided into "
-            f"{len(SHARES)} parts of at least {FEWEST_UNITS}: give {FEWEST} documents or more, or shorter windows "
+            f"{len(SHARES)} parts of at least {MIN_UNITS}: give {FEWEST} documents or more, or shorter windows "
             "with --max-length"
         )
     ends = [round(sum(list(SHARES.values())[:number]) * count) for number in range(len(SHARES) + 1)]
-    if ends[2] - ends[1] < FEWEST_UNITS:
-        half = (count - FEWEST_UNITS) // 2
-        ends = [0, half, half + FEWEST_UNITS, count]
-    return {name: portion(data, order[start:end]) for name, (start, end) in zip(SHARES, pairwise(ends), strict=True)}
+    if ends[2] - ends[1] < MIN_UNITS:
+        half = (count - MIN_UNITS) // 2
+        ends = [0, half, half + MIN_UNITS, count]
+    return {
+        name: select_pieces(data, order[start:end]) for name, (start, end) in zip(SHARES, pairwise(ends), strict=True)
+    }
 
 
 def share_no_document(parts: Iterable[EvalData]) -> bool:
@@ -191,7 +192,7 @@ def share_no_document(parts: Iterable[EvalData]) -> bool:
 
 def grown(data: EvalData, seed: int, rungs: int = RUNGS) -> tuple[EvalData, ...]:
     """What each rung adds to the one before it: together they are the whole text, and the first has 8 units or more."""
-    order = shuffled(pieces(data, FEWEST_DOCUMENTS), seed)
+    order = shuffle_pieces(piece_lengths(data, MIN_DOCUMENTS), seed)
     ends = [len(order) // GROWTH**rung for rung in range(rungs)]
-    ends = [0, *sorted(end for end in ends if end >= FEWEST_UNITS or end == len(order))]
-    return tuple(portion(data, order[start:end]) for start, end in pairwise(ends))
+    ends = [0, *sorted(end for end in ends if end >= MIN_UNITS or end == len(order))]
+    return tuple(select_pieces(data, order[start:end]) for start, end in pairwise(ends))

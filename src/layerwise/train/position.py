@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.hooks import RemovableHandle
 
 from layerwise.errors import TrainError
-from layerwise.measure.activations.padding import counted_tokens, token_mean
+from layerwise.measure.activations.padding import token_mask, token_mean
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.capture import read_state, returned_state, with_state
@@ -116,7 +116,7 @@ class PositionPrediction(nn.Module):
 
     def forward(self, state: Tensor, layer: int) -> Tensor:
         """Logits over positions, (batch, depth), from the output (batch, seq, width) of `layer`."""
-        read = state[:, 0] if self.options.reads == "first" else token_mean(state, counted_tokens(self._inputs, state))
+        read = state[:, 0] if self.options.reads == "first" else token_mean(state, token_mask(self._inputs, state))
         return self.classifiers[layer](self.norms[layer](read))
 
     def loss(self) -> Tensor:

@@ -17,8 +17,8 @@ from torch.utils.data import Sampler
 
 from layerwise.data.batches import IGNORED
 from layerwise.errors import MeasureError
-from layerwise.measure.language.evaluation_data import objective_of
-from layerwise.measure.language.lm_head import LanguageModelHead, find_head
+from layerwise.measure.language.evaluation_data import find_objective
+from layerwise.measure.language.loss import LanguageModelHead, find_head
 from layerwise.plan import Plan
 from layerwise.plan.samplers import SeededSampler
 from layerwise.stack import Stack
@@ -198,7 +198,7 @@ def find_chunked_loss(stack: Stack) -> ChunkedLoss | None:
     if head is None:
         return None
     try:
-        shifts = objective_of(stack) == "next_token"
+        shifts = find_objective(stack) == "next_token"
     except MeasureError:
         return None
     loss = ChunkedLoss(head, shifts)

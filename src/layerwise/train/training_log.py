@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from layerwise.measure.cost.memory import forget_peak, peak_bytes
+from layerwise.measure.cost.memory import peak_bytes, reset_peak
 from layerwise.results.training_record import LogEntry
 from layerwise.stack.precision import matmul_precision
 
@@ -77,7 +77,7 @@ class Pace(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.begun, self.earlier = time.perf_counter(), seconds_of(state.log_history)
         self._flops, self._step = float(state.total_flos), state.global_step
-        forget_peak()
+        reset_peak()
 
     def count(self, inputs: Mapping[str, Any]) -> None:
         """Count the tokens of a pass; they are summed where they are, so that nothing waits for an accelerator."""

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from conftest import tiny_granite, tiny_llama
 from layerwise.data.splits import Splits
 from layerwise.measure.activations import attention_by_position as module
-from layerwise.measure.activations.attention_by_position import attention_by_position, attention_sums, distances_of
-from layerwise.measure.activations.by_position import BASES, branch_norms, probed, rotations, rotations_of
+from layerwise.measure.activations.attention_by_position import attention_by_position, attention_sums, token_distances
+from layerwise.measure.activations.by_position import BASES, branch_norms, draw_rotations, probe_positions, rotations
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.stack import Stack, load
 from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
@@ -112,7 +112,7 @@ def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch)
     found = {(row.layer, row.position, row.metric, row.against): row.value for row in rows}
     assert len(found) == 5 * DEPTH**2
     with torch.inference_mode():
-        for plan in rotations_of(DEPTH, "0/attention/0"):
+        for plan in draw_rotations(DEPTH, "0/attention/0"):
             state = stack.model.vit.embeddings(PIXELS)
             for position, layer in enumerate(plan.order()):
                 block = stack.block(layer)
@@ -143,7 +143,7 @@ def test_attention_spread_evenly_is_that_of_its_null() -> None:
     assert means["entropy", None] == pytest.approx(1.0)
     assert means["first", None] == pytest.approx(means["first", "uniform"]) == pytest.approx(0.1)
     assert means["distance", None] == pytest.approx(means["distance", "uniform"])
-    assert distances_of(11, is_image=True) is None
+    assert token_distances(11, is_image=True) is None
 
 
 def test_of_a_text_only_what_is_seen_counts() -> None:
@@ -178,7 +178,7 @@ class Raising(nn.Module):
 
 def accuracy(stack: Stack) -> float:
     images = splits(64)
-    found = probed(stack, images.validation, images.test, images.collate, QUESTIONS.batch_size, QUESTIONS.seed)
+    found = probe_positions(stack, images.validation, images.test, images.collate, QUESTIONS.batch_size, QUESTIONS.seed)
     assert sorted(found) == list(range(PROBED))
     assert all(answers.shape == (2, 8) for answers in found.values())
     right, asked = np.sum(list(found.values()), axis=(0, 2))

@@ -8,7 +8,7 @@ from conftest import tiny_llama
 from layerwise.data.splits import sample
 from layerwise.errors import MeasureError
 from layerwise.measure.activations import embedding as module
-from layerwise.measure.activations.by_position import rotations_of
+from layerwise.measure.activations.by_position import draw_rotations
 from layerwise.measure.activations.embedding import EmbeddingOptions, embedding, outputs_by_position
 from layerwise.stack import load
 from measure.activations.test_by_position import IDS, TEXTS, collate
@@ -25,7 +25,7 @@ def test_outputs_are_of_the_first_token_of_every_layer_at_every_position(monkeyp
     pixels[..., CLASSES:] /= 10_000
     for number in range(2):  # six images in two batches, each with an order of its own
         part = slice(3 * number, 3 * number + 3)
-        for plan in rotations_of(4, f"3/embedding/{number}"):
+        for plan in draw_rotations(4, f"3/embedding/{number}"):
             state = pixels[part]
             with torch.inference_mode():
                 for position, layer in enumerate(plan.order()):
@@ -39,7 +39,7 @@ def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
     stack = load(tiny_llama(3))
     states = outputs_by_position(stack, [0], TEXTS, collate, count=6)
     with torch.inference_mode():
-        for number, plans in enumerate(rotations_of(3, f"0/embedding/{number}") for number in range(6)):
+        for number, plans in enumerate(draw_rotations(3, f"0/embedding/{number}") for number in range(6)):
             first = next(plan for plan in plans if plan.order()[0] == 0)
             assert first.order()[0] == 0
             captured = stack.capture(input_ids=IDS[number : number + 1])
@@ -65,7 +65,7 @@ def test_a_point_for_every_image_and_layer_at_every_position() -> None:
 @pytest.mark.usefixtures("flat")
 def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
     found = splits(10)
-    monkeypatch.setattr(module, "DRAWN", 12)
+    monkeypatch.setattr(module, "MAX_POINTS", 12)
     rows, _ = embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (2,)))
     points = {(row.example, row.layer, row.position) for row in rows if row.metric == "x"}
     assert len(points) == 12
@@ -85,14 +85,14 @@ def test_neighbours_share_what_the_states_depend_on() -> None:
     by_position += 10 * np.arange(5, dtype=np.float32)[None, :, None, None]
     by_layer += 10 * np.arange(3, dtype=np.float32)[:, None, None, None]
     for states, position, layer in ((by_position, 1.0, 1 / 3), (by_layer, 1 / 5, 1.0), (noise, 1 / 5, 1 / 3)):
-        shared = {(row.metric, row.against): row.value for row in module._neighbours("arm", states, 0)}
+        shared = {(row.metric, row.against): row.value for row in module._neighbor_rows("arm", states, 0)}
         assert shared["same_position", None] == pytest.approx(position, abs=0.04)
         assert shared["same_layer", None] == pytest.approx(layer, abs=0.04)
         assert tuple(shared[metric, "chance"] for metric in ("same_position", "same_layer")) == (1 / 5, 1 / 3)
 
 
 def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "umap_installed", lambda: False)
+    monkeypatch.setattr(module, "is_umap_installed", lambda: False)
     rows, notes = embedding(turning(4), "turning", splits(10).test, splits(10).collate)
     assert rows == []
     assert [note.text for note in notes] == ["UMAP is not installed: pip install umap-learn, and run again."]

@@ -3,19 +3,19 @@
 import pytest
 import torch
 
-from layerwise.measure.activations.padding import counted_tokens, token_mean
+from layerwise.measure.activations.padding import token_mask, token_mean
 
 STATE = torch.tensor([[[1.0, 0.0], [3.0, 4.0], [torch.nan, torch.inf]], [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]])
 MASK = torch.tensor([[1, 1, 0], [1, 1, 1]])
 
 
 def test_a_mean_is_over_the_tokens_alone() -> None:
-    assert token_mean(STATE, counted_tokens({"attention_mask": MASK}, STATE)).tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    assert token_mean(STATE, token_mask({"attention_mask": MASK}, STATE)).tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
 @pytest.mark.parametrize("inputs", [{}, {"attention_mask": torch.ones(2, 3, 3)}], ids=["no mask", "another shape"])
 def test_without_a_mask_for_each_token_all_count(inputs: dict[str, torch.Tensor]) -> None:
-    assert counted_tokens(inputs, STATE).all()
+    assert token_mask(inputs, STATE).all()
 
 
 def test_a_long_mean_in_half_precision_is_summed_in_float32() -> None:

@@ -10,7 +10,7 @@ from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.measure.activations.plan_states import PlanStates, plan_state_rows, plan_states, three_zones, zone_rows
-from layerwise.measure.activations.similarity import sink_tokens
+from layerwise.measure.activations.similarity import find_sinks
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
@@ -48,7 +48,7 @@ def test_the_sums_are_those_of_a_plain_loop_over_tokens(stack: Stack, text: Eval
         captured = stack.capture(**batch.inputs)
         states = [captured.state, *(stack.run(part, captured) for part in whole)]
         counted = batch.inputs["attention_mask"].bool()
-        chosen = counted & ~sink_tokens(states, counted)
+        chosen = counted & ~find_sinks(states, counted)
         vectors = torch.stack([state[chosen] for state in states[1:]]).detach().double()
         units = torch.nn.functional.normalize(vectors, dim=2)
         cosine = cosine + torch.einsum("itw,jtw->ij", units, units).numpy()

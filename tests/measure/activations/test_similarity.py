@@ -15,9 +15,9 @@ from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.similarity import (
     SimilaritySums,
-    alignment,
+    cka_from_hsic,
+    find_sinks,
     similarity_sums,
-    sink_tokens,
     unbiased_hsic,
 )
 from layerwise.results.rows import Score
@@ -93,7 +93,7 @@ def test_sinks_are_the_first_token_and_the_massive_ones_of_the_middle() -> None:
     counted = torch.tensor([[True] * 5, [False, False, True, True, True]])  # the second row is padded on the left
     states[1][1, 0] = 99.0  # padding
     expected = torch.tensor([[1, 0, 0, 0, 1], [0, 0, 1, 0, 0]]).bool()
-    assert torch.equal(sink_tokens(states, counted), expected)
+    assert torch.equal(find_sinks(states, counted), expected)
 
 
 def test_padding_does_not_lower_what_is_normal() -> None:
@@ -101,7 +101,7 @@ def test_padding_does_not_lower_what_is_normal() -> None:
     counted = padded(5, 1, 1)
     for state in states:
         state[~counted] = 0.0
-    assert sink_tokens(states, counted).sum() == 3
+    assert find_sinks(states, counted).sum() == 3
 
 
 def test_trailing_axes_are_one() -> None:
@@ -229,12 +229,12 @@ def test_cka_does_not_see_rotation_scale_or_shift(seed: int) -> None:
     x = features(seed, 20, 6)
     rotation = torch.linalg.qr(features(seed + 1, 6, 6)).Q
     other = features(seed + 2, 20, 6)
-    cka = alignment(unbiased_hsic(torch.stack([x, 3.0 * x @ rotation + 5.0, other])))
+    cka = cka_from_hsic(unbiased_hsic(torch.stack([x, 3.0 * x @ rotation + 5.0, other])))
     torch.testing.assert_close(cka[0, 1], torch.tensor(1.0, dtype=torch.float64))
     torch.testing.assert_close(cka[0, 2], cka[1, 2])
     torch.testing.assert_close(cka.diagonal(), torch.ones(3, dtype=torch.float64))
 
 
 def test_features_that_do_not_vary_have_no_alignment() -> None:
-    cka = alignment(unbiased_hsic(torch.stack([features(1, 10, 4), torch.zeros(10, 4, dtype=torch.float64)])))
+    cka = cka_from_hsic(unbiased_hsic(torch.stack([features(1, 10, 4), torch.zeros(10, 4, dtype=torch.float64)])))
     assert torch.equal(cka.isnan(), torch.tensor([[False, True], [True, True]]))

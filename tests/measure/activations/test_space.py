@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from layerwise.measure.activations.similarity import Cosines, SimilaritySums, middle_states, same_space
+from layerwise.measure.activations.similarity import DocumentCosines, SimilaritySums, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 
 DEPTH = 16
 MIDDLE = middle_states(DEPTH)
 
 
-def planted(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 9) -> Cosines:
+def planted(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 9) -> DocumentCosines:
     tokens = np.arange(1.0, documents + 1)
     other = np.broadcast_to(elsewhere, cosine.shape)
-    return Cosines(tokens[:, None, None] * cosine, tokens[:, None, None] * other, tokens)
+    return DocumentCosines(tokens[:, None, None] * cosine, tokens[:, None, None] * other, tokens)
 
 
-def values(every: Cosines, no_sink: Cosines | None = None) -> dict[str, float]:
+def values(every: DocumentCosines, no_sink: DocumentCosines | None = None) -> dict[str, float]:
     return {row.metric: row.value for row in same_space(every, no_sink or every, resamples=20)}
 
 
@@ -51,7 +51,7 @@ def test_what_tokens_of_other_documents_share_is_taken_off_and_so_are_sinks() ->
 
 
 def test_a_shallow_model_has_no_zones() -> None:
-    shallow = Cosines(np.ones((9, 8, 8)), np.zeros((9, 8, 8)), np.ones(9))
+    shallow = DocumentCosines(np.ones((9, 8, 8)), np.zeros((9, 8, 8)), np.ones(9))
     assert same_space(shallow, shallow) == []
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.activations.zones import (
+from layerwise.measure.activations.plan_states import (
     _log_distances,
-    _Measured,
+    _ZoneDistances,
     best_borders,
-    beyond_walks,
+    border_contrasts,
+    contrast_above_null,
     contrast_weights,
-    contrasts,
     find_zones,
 )
 from layerwise.measure.stats.statistics import Numbers
@@ -97,7 +97,7 @@ def test_distances_lose_their_decay_and_their_trend() -> None:
     even = np.exp(-0.05 * np.abs(places[:, None] - places))
     growing = np.sqrt(np.minimum(places[:, None], places) + 1.0) / np.sqrt(np.maximum(places[:, None], places) + 1.0)
     for cosine in (even, growing):
-        measured = _Measured.of(_log_distances(cosine)[None])
+        measured = _ZoneDistances.from_logs(_log_distances(cosine)[None])
         assert np.abs(measured.excess).max() < 0.12
         assert find_zones(cosine).count == 1
 
@@ -114,14 +114,14 @@ def test_a_contrast_is_of_pairs_at_equal_distance_of_the_two_zones(seed: int) ->
         across = [cosine[i, j] for i, j in pairs if (i < border) != (j < border)]
         if inside and across:
             gaps.append(np.mean(inside) - np.mean(across))
-    assert contrasts(cosine, (first, border))[1] == pytest.approx(np.mean(gaps))
+    assert border_contrasts(cosine, (first, border))[1] == pytest.approx(np.mean(gaps))
     assert all(abs(weights.sum()) < 1e-12 for weights in contrast_weights(9, (first, border)))
 
 
 def test_too_few_states_are_one_zone() -> None:
     zones = find_zones(cosines(zoned(np.random.default_rng(0), (4, 5))))
     assert (zones.count, zones.ranges, zones.p) == (1, ((0, 8),), None)
-    assert np.isnan(beyond_walks(np.eye(9))).all()
+    assert np.isnan(contrast_above_null(np.eye(9))).all()
 
 
 def test_a_border_that_is_worth_less_than_the_margin_is_none() -> None:
@@ -132,8 +132,8 @@ def test_a_border_that_is_worth_less_than_the_margin_is_none() -> None:
 
 
 def test_the_best_three_zones_are_held_against_those_of_walks() -> None:
-    value, low, high = beyond_walks(cosines(zoned(np.random.default_rng(0), (3, 6, 3))), walks=50)
+    value, low, high = contrast_above_null(cosines(zoned(np.random.default_rng(0), (3, 6, 3))), walks=50)
     assert 0.05 < low < value < high
-    value, low, high = beyond_walks(cosines(redrawn(np.random.default_rng(0), 24, 0.9)), walks=50)
+    value, low, high = contrast_above_null(cosines(redrawn(np.random.default_rng(0), 24, 0.9)), walks=50)
     assert low < 0.05
     assert abs(value) < 0.05

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from layerwise.measure.contrasts.bits import FAMILIES, bits_contrasts
 from layerwise.measure.interventions.sweep import plan_records
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.plan import Member, Plan, families
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
@@ -67,7 +67,7 @@ def test_each_contrast_is_the_difference_that_it_says(depth: int, units: int, se
                 over = own.one(metric=metric, layer=None)
                 assert over.value == pytest.approx(np.mean(values), abs=1e-9)
     assert {(row.measure, row.claim) for row in rows} == {(CONTRAST, BITS)}
-    assert all((row.low is None) == (units < FEWEST_UNITS) for row in rows)
+    assert all((row.low is None) == (units < MIN_UNITS) for row in rows)
 
 
 def _apart(values: list[float]) -> list[float]:

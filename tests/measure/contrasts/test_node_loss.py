@@ -37,7 +37,7 @@ def test_what_is_left_runs_in_the_orders_of_random(seed: int, batch: int, layout
     whole = Condition(12, None, False).plan(12, seed, batch).order()
     for lost in (NodeLoss(4, layout, node=1), NodeLoss(4, layout, several=several)):
         gone = lost.layers(12, seed, batch)
-        assert len(gone) == lost.most(12) == 3 * (1 if lost.node is not None else several)
+        assert len(gone) == lost.max_layers(12) == 3 * (1 if lost.node is not None else several)
         nodes = [set(node) for node in node_layout(12, 4, layout)]
         assert all(node <= set(gone) or not node & set(gone) for node in nodes)
         left = Condition(12, None, False, nodes=lost).plan(12, seed, batch).order()

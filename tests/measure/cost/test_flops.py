@@ -14,7 +14,7 @@ from contracts import specimen
 from contracts.zoo import SUPPORTED
 from layerwise.errors import MeasureError
 from layerwise.measure.cost import flops
-from layerwise.measure.cost.flops import Count, model_cost
+from layerwise.measure.cost.flops import OperationCounter, model_cost
 from layerwise.stack import Stack, load
 from tier import first_fast
 from train.tiny_models import VOCABULARY, WIDTH, tiny_llama, tiny_vit
@@ -153,9 +153,9 @@ def test_a_training_step_of_grouped_products_costs_three_passes(
     monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_, **__: not fallback)
     rows, weights = torch.randn(10, 4, requires_grad=True), torch.randn(3, 4, 8, requires_grad=True)
     ends = torch.tensor([2, 2, 10], dtype=torch.int32)
-    with Count() as forward:
+    with OperationCounter() as forward:
         product = moe._grouped_mm(rows, weights, ends)
-    with Count() as backward:
+    with OperationCounter() as backward:
         product.backward(torch.ones_like(product))
     assert (forward.operations, backward.operations) == (2 * 10 * 4 * 8, 2 * 2 * 10 * 4 * 8)
     assert forward.unknown == backward.unknown == []
@@ -214,19 +214,19 @@ def test_unusual_weights_are_counted(model_type: str) -> None:
     ],
 )
 def test_a_kernel_is_counted_by_its_formula(run: Any, operations: int) -> None:
-    with torch.no_grad(), Count() as count:
+    with torch.no_grad(), OperationCounter() as count:
         run()
     assert (count.operations, count.unknown) == (operations, [])
 
 
 def test_in_inference_mode_the_count_is_the_same() -> None:
-    with torch.inference_mode(), Count() as count:
+    with torch.inference_mode(), OperationCounter() as count:
         torch.einsum("ij,jk->ik", torch.ones(3, 4), torch.ones(4, 5)) @ torch.ones(5, 2)
     assert (count.operations, count.unknown) == (2 * 3 * 4 * 5 + 2 * 3 * 5 * 2, [])
 
 
 def test_a_kernel_without_a_formula_is_noted() -> None:
-    with Count() as count:
+    with OperationCounter() as count:
         torch.cdist(torch.ones(3, 4), torch.ones(5, 4))
     assert count.operations == 0
     assert count.unknown == ["aten._cdist_forward.default of (3, 4) and (5, 4)"]

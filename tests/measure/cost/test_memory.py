@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from layerwise.measure.cost.memory import LiveBytes, forget_peak, inference_memory, peak_bytes, weight_bytes
+from layerwise.measure.cost.memory import LiveBytes, inference_memory, peak_bytes, reset_peak, weight_bytes
 from layerwise.models import ElcConfig, ElcForMaskedLM
 
 BATCH, LENGTH, WIDTH, DEPTH = 2, 8, 16, 5
@@ -67,7 +67,7 @@ def test_tied_weights_count_once() -> None:
 
 
 def test_memory_that_was_held_and_let_go_counts() -> None:
-    forget_peak()
+    reset_peak()
     before = peak_bytes()
     with mmap(-1, 64 * 2**20) as block:  # new pages: an allocator would hand out what it has kept
         for page in range(0, len(block), PAGESIZE):

@@ -12,18 +12,18 @@ from conftest import tiny_llama
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.cost import pass_time
 from layerwise.measure.cost.pass_time import (
-    LEAST_ROUNDS,
+    CACHE_SLOTS,
+    MIN_ROUNDS,
     PASSES,
     PHASES,
-    ROOM,
     WARM_UP,
     CapturedPass,
     Phase,
     Setting,
     TimedPass,
-    in_turns,
+    round_rows,
     round_times,
-    rows_of_rounds,
+    run_in_turns,
 )
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
@@ -34,9 +34,9 @@ from stack.makers import bert
 PLANS = [Plan.parse("0-5"), Plan.parse("0 (1|2) 5")]
 
 
-def time_rows(stack: Stack, setting: Setting, plans: Sequence[Plan] = PLANS, rounds: int = LEAST_ROUNDS) -> list[Score]:
+def time_rows(stack: Stack, setting: Setting, plans: Sequence[Plan] = PLANS, rounds: int = MIN_ROUNDS) -> list[Score]:
     times = [round_times(stack, plans, [setting], number) for number in range(rounds)]
-    return rows_of_rounds([str(plan) for plan in plans], [setting], times)
+    return round_rows([str(plan) for plan in plans], [setting], times)
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -48,7 +48,7 @@ def test_two_rows_for_each_plan(phase: Phase) -> None:
     ]
     for row in rows:
         assert 0 < row.low <= row.value <= row.high
-        assert (row.condition, row.documents) == (f"{phase}, batch 2, context 4", LEAST_ROUNDS)
+        assert (row.condition, row.documents) == (f"{phase}, batch 2, context 4", MIN_ROUNDS)
     assert (rows[1].low, rows[1].value, rows[1].high) == (1, 1, 1)
 
 
@@ -73,15 +73,15 @@ def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> Non
         return name, number
 
     works = {name: partial(noted, name) for name in "abcd"}
-    assert list(in_turns(works, range(6))) == [{name: (name, number) for name in "abcd"} for number in range(6)]
+    assert list(run_in_turns(works, range(6))) == [{name: (name, number) for name in "abcd"} for number in range(6)]
     rounds = ["".join(seen[start : start + 4]) for start in range(0, 24, 4)]
     assert all(sorted(each) == list("abcd") for each in rounds)
     predecessors = {(one, other) for each in rounds for one, other in itertools.pairwise(each)}
     assert len(predecessors) > 6
     again = list(seen)
-    list(in_turns(works, range(6)))
+    list(run_in_turns(works, range(6)))
     assert seen[24:] == again
-    list(in_turns(works, range(6), seed=1))
+    list(run_in_turns(works, range(6), seed=1))
     assert seen[48:] != again
 
 
@@ -118,7 +118,7 @@ def test_a_token_behind_a_cache_of_fixed_length_is_the_same_token(plan: str, bat
         torch.testing.assert_close(stack.model(**fixed).logits, expected, rtol=1e-4, atol=1e-4)
         for _ in range(WARM_UP + 1 + PASSES):
             stack.model(**fixed)
-        assert fixed["past_key_values"].get_seq_length() <= 11 + ROOM
+        assert fixed["past_key_values"].get_seq_length() <= 11 + CACHE_SLOTS
 
 
 def test_a_processor_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from conftest import tiny_llama
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.measure.gradients import proxies as module
-from layerwise.measure.gradients.proxies import Gate, backward, differentiable, in_parts, loss_gradient
+from layerwise.measure.gradients.proxies import Gate, compute_loss_gradient, differentiable, run_backward, split_batch
 from layerwise.measure.language.loss import window_losses
 from layerwise.stack import load
 from layerwise.stack.branches import edited, find_branches
@@ -45,7 +45,7 @@ def gated_losses(gate: Gate, alpha: float) -> Tensor:
 @pytest.mark.parametrize("gate", [(layer, part) for layer in range(4) for part in (None, "attn", "mlp")])
 def test_every_gate_equals_a_central_finite_difference(gate: Gate) -> None:
     with differentiable(STACK):
-        found = backward(STACK, BATCH, BRANCHES).gates[gate]
+        found = run_backward(STACK, BATCH, BRANCHES).gates[gate]
     # Four points allow a large step: a Llama's norms compute in float32 whatever the dtype.
     near = gated_losses(gate, 1 + STEP) - gated_losses(gate, 1 - STEP)
     far = gated_losses(gate, 1 + 2 * STEP) - gated_losses(gate, 1 - 2 * STEP)
@@ -63,7 +63,7 @@ def test_the_loss_in_chunks_is_the_loss_and_its_gradient(monkeypatch: pytest.Mon
         logits.flatten(0, 1), BATCH.targets.flatten(), ignore_index=-100, reduction="sum"
     )
     monkeypatch.setattr(module, "CHUNK", chunk)
-    nll, gradient = loss_gradient(STACK, state.detach(), BATCH)
+    nll, gradient = compute_loss_gradient(STACK, state.detach(), BATCH)
     torch.testing.assert_close(gradient, torch.autograd.grad(whole, state)[0], rtol=1e-4, atol=1e-6)
     expected = [loss.nll for loss in window_losses(STACK, state.detach(), BATCH)]
     torch.testing.assert_close(nll, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-5)
@@ -74,17 +74,17 @@ def test_images_have_gates_too() -> None:
     pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
     batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
     with differentiable(stack):
-        found = backward(stack, batch, None)
+        found = run_backward(stack, batch, None)
     assert set(found.gates) == {(layer, None) for layer in range(4)}
     assert all(gate.shape == (3,) and gate.abs().min() > 0 for gate in found.gates.values())
 
 
 def test_parts_of_a_batch_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     with differentiable(STACK):
-        whole = backward(STACK, BATCH, BRANCHES)
-        monkeypatch.setattr(module, "HELD", 1)
-        parts = list(in_parts(STACK, BATCH))
-        found = [backward(STACK, part, BRANCHES) for part in parts]
+        whole = run_backward(STACK, BATCH, BRANCHES)
+        monkeypatch.setattr(module, "MAX_SAVED_NUMBERS", 1)
+        parts = list(split_batch(STACK, BATCH))
+        found = [run_backward(STACK, part, BRANCHES) for part in parts]
     assert [part.input_ids.shape for part in parts] == [(1, 12), (1, 9), (1, 4)]
     assert [window for part in parts for window in part.windows] == list(BATCH.windows)
     # Two norms per layer and the last compute in float32, forward and backward, in four operations each.
@@ -105,7 +105,7 @@ def test_the_model_is_as_before_also_after_an_exception() -> None:
 
     def stop() -> None:
         with differentiable(STACK):
-            backward(STACK, BATCH, BRANCHES)
+            run_backward(STACK, BATCH, BRANCHES)
             raise KeyError("stop")
 
     with pytest.raises(KeyError, match="stop"):

@@ -9,7 +9,7 @@ import torch
 
 from conftest import tiny_llama
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
-from layerwise.measure.gradients.proxies import find_branches, proxies, survey
+from layerwise.measure.gradients.proxies import compute_proxies, find_branches, proxies
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
@@ -89,7 +89,7 @@ def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
         targets = batch.targets[row : row + 1].flatten()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, ignore_index=-100, reduction="sum")
         slopes.append(float(torch.autograd.grad(loss, alpha)[0]))
-    found = by_layer(survey(idle_stack(), few, None), "gate_sensitivity")[4]
+    found = by_layer(compute_proxies(idle_stack(), few, None), "gate_sensitivity")[4]
     assert found.value == pytest.approx(sum(map(abs, slopes)) / few.tokens, rel=1e-4)
 
 
@@ -97,7 +97,7 @@ def test_a_layer_that_is_too_loud_is_found() -> None:
     stack = load(planted(identity=[IDLE]))
     with torch.no_grad():
         stack.model.model.layers[3].mlp.down_proj.weight *= 4
-    scores = survey(stack, idle_text(), find_branches(stack, idle_text()))
+    scores = compute_proxies(stack, idle_text(), find_branches(stack, idle_text()))
     gates = by_layer(scores, "gate_gradient")
     assert {3, (3, "mlp")} <= outside(scores)
     assert max(gates[3].p_adjusted, gates[3, "mlp"].p_adjusted) < 0.05
@@ -110,7 +110,7 @@ def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> Non
         for name, weight in stack.model.model.layers[3].named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 weight *= 0.004
-    gate = by_layer(survey(stack, reading, None), "gate_gradient")[3]
+    gate = by_layer(compute_proxies(stack, reading, None), "gate_gradient")[3]
     losses = sweep(stack, [edits.skip(Plan.identity(6), 3)], reading)
     total = {plan: sum(row.nll for row in losses if row.plan == plan) for plan in ("0-5", "0-2 4 5")}
     effect = (total["0-2 4 5"] - total["0-5"]) / reading.tokens
@@ -129,7 +129,7 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
 def test_few_windows_have_values_without_intervals() -> None:
     stack: Stack = load(tiny_llama())
     reading = EvalData("ragged", "0", 12, "next_token", (ragged_batch(),))
-    found = survey(stack, reading, find_branches(stack, reading))
+    found = compute_proxies(stack, reading, find_branches(stack, reading))
     for metric in ("gate_gradient", "gate_sensitivity"):
         score = by_layer(found, metric)[0]
         assert score.low is None
@@ -138,6 +138,6 @@ def test_few_windows_have_values_without_intervals() -> None:
 
 def test_bfloat16_weights_are_scored() -> None:
     stack = load(planted(identity=[IDLE]).to(torch.bfloat16))
-    found = survey(stack, idle_text(), find_branches(stack, idle_text()))
+    found = compute_proxies(stack, idle_text(), find_branches(stack, idle_text()))
     assert by_layer(found, "block_influence")[IDLE].value == 0.0
     assert all(math.isfinite(score.value) for score in found)

@@ -12,8 +12,8 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions import accuracy
-from layerwise.measure.interventions.accuracy import Numbers, Predictions, evaluate, joined, scored
-from layerwise.measure.language import lm_head
+from layerwise.measure.interventions.accuracy import Numbers, Predictions, concatenate, evaluate, score_logits
+from layerwise.measure.language import loss as loss_module
 from layerwise.plan import Plan
 from layerwise.stack import load
 from measure.planted_classifiers import CLASSES, Listed, splits, turning
@@ -32,7 +32,7 @@ def test_images_against_numpy(seed: int, count: int, classes: int) -> None:
     chance = torch.Generator().manual_seed(seed)
     logits = torch.randn(count, classes, generator=chance)
     labels = torch.randint(0, classes, (count,), generator=chance)
-    found = scored(logits, labels)
+    found = score_logits(logits, labels)
     expected = [by_hand(row, label) for row, label in zip(logits.double().numpy(), labels.tolist(), strict=True)]
     assert found.hits.tolist() == [first for first, _, _ in expected]
     np.testing.assert_allclose(found.nll, [nats for _, _, nats in expected], rtol=1e-5, atol=1e-6)
@@ -51,7 +51,7 @@ def test_texts_against_numpy() -> None:
     labels[0, 3:] = IGNORED
     labels[1, :] = IGNORED
     labels[2, 0] = 0  # there is nothing before the first token to predict it
-    found = scored(logits, labels)
+    found = score_logits(logits, labels)
     for row in range(3):
         positions = [at for at in range(1, 5) if labels[row, at] != IGNORED]
         judged = [by_hand(logits[row, at - 1].double().numpy(), int(labels[row, at])) for at in positions]
@@ -75,12 +75,12 @@ def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch
     batch = collate([test[index] for index in range(len(test))])
     with torch.inference_mode(), stack.under(plan):
         given = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        expected = scored(model(**given).logits, batch["labels"])
+        expected = score_logits(model(**given).logits, batch["labels"])
     if not apart:
         monkeypatch.setattr(accuracy, "find_head", lambda stack: None)
     held: list[int] = []
     model.lm_head.register_forward_hook(lambda module, args, logits: held.append(logits.numel()))
-    for module in (accuracy, lm_head):
+    for module in (accuracy, loss_module):
         monkeypatch.setattr(module, "CHUNK", 20 * 97)
     found = evaluate(stack, plan, test, collate)
     if apart:
@@ -115,9 +115,12 @@ def walked(state: Tensor, plan: Plan) -> Tensor:
 
 
 def test_top_five_is_kept_only_where_every_batch_has_it() -> None:
-    wide, narrow = scored(torch.randn(2, 7), torch.tensor([0, 1])), scored(torch.randn(2, 3), torch.tensor([0, 1]))
-    assert joined([wide, wide]).hits_top5 is not None
-    assert joined([wide, narrow]).hits_top5 is None
+    wide, narrow = (
+        score_logits(torch.randn(2, 7), torch.tensor([0, 1])),
+        score_logits(torch.randn(2, 3), torch.tensor([0, 1])),
+    )
+    assert concatenate([wide, wide]).hits_top5 is not None
+    assert concatenate([wide, narrow]).hits_top5 is None
 
 
 def test_a_loss_that_is_not_finite_names_the_plan() -> None:

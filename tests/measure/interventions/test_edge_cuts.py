@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from layerwise.data.suites.minimal_pairs import MinimalPair
-from layerwise.measure.interventions.edge_cuts import _random_row, edge_cut_rows, estimate_means, wired_as
+from layerwise.measure.interventions.edge_cuts import _random_row, edge_cut_rows, estimate_means, use_edges
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Edge, EdgeCut, LayerWeights
 from layerwise.results.rows import Score
@@ -171,7 +171,7 @@ def test_afterwards_the_model_is_what_it_was_to_the_bit() -> None:
     wired = layer_mixing.attach(stack, LayerMixingOptions("softmax", "zero"))
     before = {name: tensor.clone() for name, tensor in stack.model.state_dict().items()}
     left = EdgeCut.parse("40%").apply(wired.edges())
-    with wired_as(wired, left):
+    with use_edges(wired, left):
         np.testing.assert_allclose(wired.edges().matrix(), left.matrix(), rtol=1e-6)
         assert all(sum(row) == pytest.approx(1.0) for row in left.matrix())
     after = stack.model.state_dict()

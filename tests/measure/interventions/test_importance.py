@@ -11,7 +11,7 @@ from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions.importance import SOURCES, importance_of, measured_importance, source_of
+from layerwise.measure.interventions.importance import SOURCES, estimate_importance, find_source, read_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.plan.schedule.allocation import Importance
 from layerwise.results.rows import Score
@@ -39,28 +39,28 @@ SKIPS = [
 
 
 def test_the_best_intervals_are_taken() -> None:
-    assert importance_of([*SKIPS, *RACE, *VERDICTS]) == (
+    assert read_importance([*SKIPS, *RACE, *VERDICTS]) == (
         Importance(0.5, 0.4, 0.6),
         Importance(0.0, -0.1, 0.1),
         Importance(-0.4, -0.5, -0.30000000000000004),
     )
-    assert [each.value for each in importance_of([*SKIPS, *RACE])] == [1.0] * 3
-    assert [each.value for each in importance_of(SKIPS)] == [2.0] * 3
-    assert [source_of(rows) for rows in ([*SKIPS, *VERDICTS], [*SKIPS, *RACE], SKIPS, [])] == [*SOURCES, None]
+    assert [each.value for each in read_importance([*SKIPS, *RACE])] == [1.0] * 3
+    assert [each.value for each in read_importance(SKIPS)] == [2.0] * 3
+    assert [find_source(rows) for rows in ([*SKIPS, *VERDICTS], [*SKIPS, *RACE], SKIPS, [])] == [*SOURCES, None]
 
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(MeasureError, match="--parts ablation"):
-        importance_of([Score("proxies", "gate", 1.0, layer=0)])
+        read_importance([Score("proxies", "gate", 1.0, layer=0)])
     # Other interventions show that layer 2 exists.
     left_out = [each for each in SKIPS if (each.layer, each.metric) != (2, "skip")]
     with pytest.raises(MeasureError, match="no effect of skipping layer 2,"):
-        importance_of(left_out)
+        read_importance(left_out)
     with pytest.raises(MeasureError, match="no effect of skipping layer 0, 1,"):
-        importance_of(VERDICTS[2:])
+        read_importance(VERDICTS[2:])
     bare = [replace(VERDICTS[0], low=None, high=None), *VERDICTS[1:]]
     with pytest.raises(MeasureError, match=re.escape("layer 0 has no interval")):
-        importance_of(bare)
+        read_importance(bare)
 
 
 def test_a_layer_that_adds_nothing_has_no_effect() -> None:
@@ -71,6 +71,6 @@ def test_a_layer_that_adds_nothing_has_no_effect() -> None:
                 weight.zero_()
     stack = load(model, tokenizer=character_tokenizer())
     texts = tuple(Document(str(number), "abc de fgh ij. " * (number + 2)) for number in range(20))
-    found = measured_importance(stack, tokenize(stack, Corpus("texts", texts), length=32))
+    found = estimate_importance(stack, tokenize(stack, Corpus("texts", texts), length=32))
     assert found[2] == Importance(0.0, 0.0, 0.0)
     assert all(each.value != 0 for layer, each in enumerate(found) if layer != 2)

@@ -8,12 +8,12 @@ import torch
 
 from layerwise.measure.contrasts.contrast import ArmEffects
 from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
-from layerwise.measure.interventions.perturbation_curves import (
-    _gated,
-    joint_manipulation,
+from layerwise.measure.interventions.perturbations import (
+    STRATEGIES,
+    _gated_point,
+    joint_losses,
     perturbation_curves,
 )
-from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
@@ -53,21 +53,21 @@ def by_plan(rows: Sequence[Loss]) -> dict[str, dict[tuple[str, int], float]]:
 
 @pytest.mark.parametrize("part", [None, *SUBLAYERS])
 def test_an_open_gate_changes_nothing_at_all(part: Sublayer | None) -> None:
-    point = _gated(2, part, 1.0)
+    point = _gated_point(2, part, 1.0)
     losses = losses_of([point.intervention])
     assert losses[point.intervention.key] == losses[str(Plan.identity(6))]
 
 
 @pytest.mark.parametrize(("part", "plan"), [(None, "0-1 3-5"), ("attn", "0-1 2.mlp 3-5"), ("mlp", "0-1 2.attn 3-5")])
 def test_a_closed_gate_is_the_plan_without_the_layer(part: Sublayer | None, plan: str) -> None:
-    point = _gated(2, part, 0.0)
+    point = _gated_point(2, part, 0.0)
     losses = losses_of([point.intervention])[point.intervention.key]
     swept = by_plan(sweep(STACK, [Plan.parse(plan)], READING))[str(Plan.parse(plan))]
     assert losses == pytest.approx(swept, rel=1e-6)
 
 
 def test_a_half_open_gate_is_half_the_update() -> None:
-    point = _gated(2, None, 0.5)
+    point = _gated_point(2, None, 0.5)
     halfway = losses_of([point.intervention])[point.intervention.key]
     doubled = load(planted(identity=[3]))
     block = doubled.model.get_submodule("model.layers.2")
@@ -116,7 +116,7 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     rows: list[Loss] = []
     before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
     perturbation_curves(stack, reading, sizes=(0.1, 1.0), alphas=(), layers=SET, cache=ResultCache(sink=rows.extend))
-    joint_manipulation(stack, reading, SET[:1], cache=ResultCache(sink=rows.extend))
+    joint_losses(stack, reading, SET[:1], cache=ResultCache(sink=rows.extend))
     assert all(torch.equal(weight, before[name]) for name, weight in stack.model.state_dict().items())
     keys = {row.plan for row in rows}
     assert {f"joint={name}:0.1" for name in STRATEGIES} <= keys

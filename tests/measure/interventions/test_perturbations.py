@@ -10,8 +10,14 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions import perturbations
-from layerwise.measure.interventions.perturbations import STRATEGIES, Perturbations, Strategy, matrices, relative_size
-from layerwise.measure.stats.float64 import exact
+from layerwise.measure.interventions.perturbations import (
+    STRATEGIES,
+    Perturbations,
+    Strategy,
+    read_matrices,
+    relative_size,
+)
+from layerwise.measure.stats.float64 import to_float64
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
 from measure.planted import noise, planted_stack, stack_of_layers
@@ -25,7 +31,7 @@ MOVES = Perturbations(STACK, 0)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_size_is_the_size(strategy: Strategy) -> None:
     for layer, size in itertools.product(range(STACK.depth), (0.05, 0.3, 0.5, 1.0)):
-        weights = matrices(STACK, layer)
+        weights = read_matrices(STACK, layer)
         assert "gain" not in weights
         if not MOVES.exists(layer, strategy, size):
             assert (strategy, size) == ("predict", 1.0)
@@ -44,13 +50,13 @@ def test_each_layer_is_widened_once_on_the_way_and_three_are_held(monkeypatch: p
         return layer_weights(stack, layer)
 
     def widening(values: Tensor) -> Tensor:
-        result = exact(values)
+        result = to_float64(values)
         widened.append(weakref.ref(result))
         return result
 
     stack = planted_stack({"mlp": noise(6, 8, 8).float(), "attn": noise(6, 4, 4, seed=1).float()})
     monkeypatch.setattr(perturbations, "layer_weights", reading)
-    monkeypatch.setattr(perturbations, "exact", widening)
+    monkeypatch.setattr(perturbations, "to_float64", widening)
     monkeypatch.setattr(perturbations, "predict_layer", lambda stack, layer: {})
     moves = Perturbations(stack, 0)
     points = list(itertools.product(range(stack.depth), STRATEGIES, (0.05, 0.1, 0.2, 0.3)))
@@ -64,13 +70,13 @@ def test_each_layer_is_widened_once_on_the_way_and_three_are_held(monkeypatch: p
 
 
 def test_scaling_by_a_tenth_is_the_published_nine_tenths() -> None:
-    weights, moved = matrices(STACK, 1), MOVES.at(1, "scale", 0.1)
+    weights, moved = read_matrices(STACK, 1), MOVES.at(1, "scale", 0.1)
     assert all(torch.allclose(moved[name], 0.9 * weights[name]) for name in weights)
     assert all(not moved.any() for moved in MOVES.at(1, "scale", 1.0).values())
 
 
 def test_noise_is_in_proportion_and_drawn_from_the_seed() -> None:
-    weights, moved = matrices(STACK, 1), MOVES.at(1, "noise", 0.2)
+    weights, moved = read_matrices(STACK, 1), MOVES.at(1, "noise", 0.2)
     for name, weight in weights.items():
         assert relative_size({name: moved[name]}, {name: weight}) == pytest.approx(0.2)
         assert torch.equal(moved[name], Perturbations(STACK, 0).at(1, "noise", 0.2)[name])
@@ -80,7 +86,7 @@ def test_noise_is_in_proportion_and_drawn_from_the_seed() -> None:
 
 
 def test_low_rank_is_a_truncation_and_at_most_a_step_of_one_rank_from_it() -> None:
-    weight = matrices(STACK, 1)["mlp"]
+    weight = read_matrices(STACK, 1)["mlp"]
     values = torch.linalg.svdvals(weight)
     # Singular values round by a unit of the largest per row, twice, plus a product over the columns in between.
     known = torch.finfo(torch.float64).eps * float(values[0]) * (2 * len(weight) + len(values))
@@ -99,10 +105,10 @@ def test_low_rank_is_a_truncation_and_at_most_a_step_of_one_rank_from_it() -> No
 
 def test_the_lines_lead_to_the_neighbours() -> None:
     for layer, sources in ((0, (1,)), (2, (1, 3)), (4, (3,))):
-        own = matrices(STACK, layer)["mlp"]
-        mean = torch.stack([matrices(STACK, other)["mlp"] for other in sources]).mean(dim=0)
+        own = read_matrices(STACK, layer)["mlp"]
+        mean = torch.stack([read_matrices(STACK, other)["mlp"] for other in sources]).mean(dim=0)
         _on_a_line(own, mean, MOVES.at(layer, "interpolate", 0.3)["mlp"])
-        before = matrices(STACK, layer - 1 if layer else 1)["mlp"]
+        before = read_matrices(STACK, layer - 1 if layer else 1)["mlp"]
         _on_a_line(own, before, MOVES.at(layer, "copy", 0.3)["mlp"])
 
 
@@ -137,4 +143,4 @@ def test_zeros_have_no_size_and_a_matrix_of_zeros_stays() -> None:
     for strategy in ("scale", "noise", "low_rank"):
         moved = moves.at(2, strategy, 0.25)  # type: ignore[arg-type]
         assert not moved["w"].any()
-        assert relative_size(moved, matrices(stack_of_layers([some]), 0)) == pytest.approx(0.25)
+        assert relative_size(moved, read_matrices(stack_of_layers([some]), 0)) == pytest.approx(0.25)

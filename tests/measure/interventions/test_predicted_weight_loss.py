@@ -10,13 +10,13 @@ import torch
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.interventions.predicted_weight_loss import (
     joint_sets,
-    neighbour_sets,
+    neighbor_sets,
     predicted_weight_loss,
     random_error,
     set_columns,
 )
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.weights.prediction import predict_layer
+from layerwise.measure.weights.predictability import predict_layer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack
@@ -83,13 +83,13 @@ def test_a_set_is_replaced_together(stack: Stack, reading: EvalData) -> None:
 
 def test_neighbours_stand_in_the_middle_and_all_but_the_ends_are_inner() -> None:
     for depth in range(4, 60):
-        adjacent, inner = neighbour_sets(depth).values()
+        adjacent, inner = neighbor_sets(depth).values()
         assert adjacent == tuple(range(adjacent[0], adjacent[0] + len(adjacent)))
         assert len(adjacent) == len(list(joint_sets(depth).values())[-1])
         assert set(adjacent) <= set(inner) == set(range(1, depth - 1))
 
 
 def test_sets_of_neighbours_are_priced_too(scores: list[Score]) -> None:
-    for name, layers in neighbour_sets(DEPTH).items():
+    for name, layers in neighbor_sets(DEPTH).items():
         assert value(scores, **set_columns(name, layers)) > 0
         assert value(scores, "same_norm_random", **set_columns(name, layers)) > 0

@@ -3,8 +3,8 @@
 import pytest
 
 from layerwise.data.demo.corpus import demo_corpus
-from layerwise.measure.interventions.racing import beginnings
-from layerwise.measure.language.evaluation_data import EvalData, pieces, tokenize
+from layerwise.measure.interventions.racing import cut_beginnings
+from layerwise.measure.language.evaluation_data import EvalData, piece_lengths, tokenize
 from layerwise.stack import Stack, load
 
 
@@ -19,22 +19,22 @@ def reading(stack: Stack) -> EvalData:
 
 
 def test_every_document_has_one_short_window(reading: EvalData) -> None:
-    short, whole = beginnings(reading, 24)
+    short, whole = cut_beginnings(reading, 24)
     assert short.documents == reading.documents == len(short.windows)
     texts = [window for window in short.windows if window.task == "stdlib"]
     assert max(window.scored for window in texts) == 24
     assert any(window.document.endswith(", windows of 24") for window in texts)
-    assert pieces(short).keys() == whole.keys()
+    assert piece_lengths(short).keys() == whole.keys()
     assert sum(whole.values()) == reading.tokens
 
 
 def test_answers_stay_whole_and_keep_their_names(reading: EvalData) -> None:
-    short, _ = beginnings(reading, 2)
+    short, _ = cut_beginnings(reading, 2)
     before = {window for window in reading.windows if window.task != "stdlib"}
     assert before == {window for window in short.windows if window.task != "stdlib"}
 
 
 def test_the_window_is_drawn_from_the_seed(reading: EvalData) -> None:
-    drawn = [[window.index for window in beginnings(reading, 24, seed)[0].windows] for seed in (0, 0, 1)]
+    drawn = [[window.index for window in cut_beginnings(reading, 24, seed)[0].windows] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert max(drawn[0]) > 0

@@ -5,9 +5,15 @@ import pytest
 from scipy import stats
 
 from layerwise.measure.interventions.accuracy import Predictions
-from layerwise.measure.interventions.robustness import contribution, identity, orders, paired, robustness
-from layerwise.measure.interventions.survey import EvaluationGrid, Identical, Survey, conditions_by_name, survey
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.interventions.robustness import (
+    contribution_rows,
+    identity_rows,
+    order_rows,
+    paired_difference,
+    robustness_rows,
+)
+from layerwise.measure.interventions.survey import EvaluationGrid, IdentityDraws, Survey, conditions_by_name, survey
+from layerwise.measure.stats.seeds import seed_interval
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
@@ -29,7 +35,7 @@ def images(share: float, count: int = 40) -> Predictions:
 
 
 def rows_of(arms: dict[str, dict[int, Survey]], leads: str = "accuracy", batch: int = 1) -> Rows:
-    found = robustness(arms, chance=0.1, classes=10, leads=leads, batch=batch)
+    found = robustness_rows(arms, chance=0.1, classes=10, leads=leads, batch=batch)
     assert len({row.key for row in found}) == len(found), "no row is written twice"
     return Rows(found)
 
@@ -81,7 +87,7 @@ def test_images_in_order_and_drawn_orders_are_the_units_that_seeds_share() -> No
         assert alone.high - alone.value == pytest.approx(student(np.zeros(1), values[1].mean(axis=1)))
     in_order = one(found, "vit", "sequential", "accuracy")
     wilson = [stats.binomtest(int(each.sum()), 60).proportion_ci(method="wilson") for each in hits]
-    expected = over_seeds(hits.mean(axis=(1, 2)).tolist(), "accuracy", [(each.low, each.high) for each in wilson])
+    expected = seed_interval(hits.mean(axis=(1, 2)).tolist(), "accuracy", [(each.low, each.high) for each in wilson])
     assert (in_order.low, in_order.high) == pytest.approx(expected)
     in_order = one(found, "vit", "sequential", "nll")
     assert in_order.high - in_order.value == pytest.approx(student(nats.mean(axis=(1, 2)), nats.mean(axis=0).ravel()))
@@ -146,7 +152,7 @@ def test_the_interval_of_a_share_ends_at_nothing_and_all_and_that_of_a_differenc
     assert row.high == 1.0
     all_right, all_wrong = outcome([1] * 8), outcome([0] * 8)
     apart = [(all_right, all_wrong), (all_right, outcome([0] * 7 + [1]))]
-    value, low, high = paired(apart, "hits")
+    value, low, high = paired_difference(apart, "hits")
     assert (low, high) == pytest.approx((low, 1.0))
     assert -1.0 <= (low or 0.0) <= value
 
@@ -197,7 +203,9 @@ SURVEYED = survey(
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -> None:
-    found = Rows(contribution({"vit": dict.fromkeys(range(seeds), SURVEYED)}, batch=6)).where(order=order, arm="vit")
+    found = Rows(contribution_rows({"vit": dict.fromkeys(range(seeds), SURVEYED)}, batch=6)).where(
+        order=order, arm="vit"
+    )
     lost, added = (
         [found.value(metric=metric, layer=layer) for layer in range(4)] for metric in ("accuracy_lost", "nll_added")
     )
@@ -213,7 +221,7 @@ def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -
 
 def test_orders_are_one_row_a_seed_and_an_order() -> None:
     both = {seed: survey(turning(4, seed), SPLITS.test, SPLITS.collate, EvaluationGrid(orders=3)) for seed in range(2)}
-    found = orders({"shuffled": both})
+    found = order_rows({"shuffled": both})
     assert len(found) == 2 * 3 * 2
     for seed, each in both.items():
         for plan, (accuracy, nats) in each.orders.items():
@@ -224,9 +232,9 @@ def test_orders_are_one_row_a_seed_and_an_order() -> None:
 
 
 def test_original_orders_are_added_up_over_seeds() -> None:
-    once = Survey(3, {}, {}, {"random": Identical(10, 2, 0.5), "kept 2 even random": Identical(10, 0, None)})
-    other = Survey(3, {}, {}, {"random": Identical(10, 4, 0.9)})
-    found = {(row.strategy, row.kept, row.metric): row.value for row in identity({"vit": {0: once, 1: other}})}
+    once = Survey(3, {}, {}, {"random": IdentityDraws(10, 2, 0.5), "kept 2 even random": IdentityDraws(10, 0, None)})
+    other = Survey(3, {}, {}, {"random": IdentityDraws(10, 4, 0.9)})
+    found = {(row.strategy, row.kept, row.metric): row.value for row in identity_rows({"vit": {0: once, 1: other}})}
     assert found == {
         (None, None, "draws"): 20,
         (None, None, "identical"): 6,

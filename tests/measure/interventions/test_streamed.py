@@ -8,7 +8,7 @@ import pytest
 from conftest import tiny_llama
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.intervention import Intervention, intervention_losses
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, streaming_of, sweep, with_identity
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, add_identity, estimate_streaming, sweep
 from layerwise.measure.weights.deltas import deltas
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss
@@ -45,7 +45,7 @@ def readings(stack: Stack) -> Counter[int]:
 def test_leave_one_out_reads_each_layer_once_a_batch(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     data, members = text(3), families.leave_one_out(DEPTH)
-    estimate = streaming_of(streamed, streamed.resident, with_identity(streamed, members), data)
+    estimate = estimate_streaming(streamed, streamed.resident, add_identity(streamed, members), data)
     assert estimate.readings == estimate.bound == DEPTH * len(estimate.rounds)
     assert [number for each in estimate.rounds for number in each] == list(range(len(data.batches)))
     counted = readings(streamed)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, RunError
 from layerwise.measure.interventions.accuracy import evaluate
-from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Identical, Survey, conditions, survey
+from layerwise.measure.interventions.survey import Condition, EvaluationGrid, IdentityDraws, Survey, conditions, survey
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.stack import Stack
@@ -121,7 +121,7 @@ def test_original_orders_are_apart() -> None:
 
 def test_without_a_draw_of_the_original_order_there_is_no_accuracy_of_it() -> None:
     found = asked(turning(6), EvaluationGrid(orders=1, draws=4, kept=(), layers=False))
-    assert found.identical["random"] == Identical(4, 0, None)
+    assert found.identical["random"] == IdentityDraws(4, 0, None)
     assert found.outcomes["random"].scored.all()
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from conftest import tiny_llama
 from layerwise.errors import MeasureError, PlanError
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, sweep, with_identity
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, add_identity, estimate_cost, sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan, families
@@ -39,7 +39,7 @@ def one_at_a_time(plan: Plan) -> list[Loss]:
 @settings(max_examples=by_tier(fast=3, nightly=40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_rows_equal_one_plan_at_a_time(wanted: list[Plan]) -> None:
     rows = sweep(STACK, wanted, READING)
-    for plan in with_identity(STACK, wanted):
+    for plan in add_identity(STACK, wanted):
         assert [row for row in rows if row.plan == str(plan)] == one_at_a_time(plan)
 
 
@@ -82,13 +82,13 @@ def test_layer_evaluations_equal_the_bound_exactly(name: str, heads: int, evalua
 def test_what_is_finished_is_neither_computed_nor_returned() -> None:
     members = families.leave_one_out(STACK.depth)
     whole = sweep(STACK, members, READING)
-    texts = [str(plan) for plan in with_identity(STACK, members)]
+    texts = [str(plan) for plan in add_identity(STACK, members)]
     done = frozenset(texts[:4])
     rest = sweep(STACK, members, READING, finished=lambda task, document, window: done)
     assert {row.plan for row in rest} == set(texts[4:])
     assert sorted(map(repr, rest)) == sorted(repr(row) for row in whole if row.plan not in done)
-    nothing = cost_estimate(
-        STACK, with_identity(STACK, members), READING, lambda task, document, window: frozenset(texts)
+    nothing = estimate_cost(
+        STACK, add_identity(STACK, members), READING, lambda task, document, window: frozenset(texts)
     )
     assert (nothing.layer_tokens, nothing.head_tokens) == (0, 0)
 

@@ -11,8 +11,7 @@ from conftest import tiny_llama
 from laws.plans import plans as random_plans
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
-from layerwise.measure.interventions.sweep import count_pieces, sweep
-from layerwise.measure.interventions.sweep_pieces import FinalState, SweepPiece, compute_piece
+from layerwise.measure.interventions.sweep import FinalState, SweepShard, compute_shard, count_shards, sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.plan.families import family
@@ -41,9 +40,9 @@ class Divided:
     stack: Stack
     count: int
 
-    def map(self, pieces: Sequence[SweepPiece]) -> Iterator[tuple[int, list[FinalState]]]:
+    def map(self, pieces: Sequence[SweepShard]) -> Iterator[tuple[int, list[FinalState]]]:
         for number, piece in reversed(list(enumerate(pieces))):
-            yield number, compute_piece(self.stack, piece)
+            yield number, compute_shard(self.stack, piece)
 
 
 def key(row: Loss) -> tuple[str, str, int]:
@@ -85,6 +84,6 @@ def test_what_is_finished_is_given_to_nobody(stack: Stack) -> None:
 @given(st.integers(1, 9), st.integers(1, 6))
 def test_windows_are_divided_before_plans(batches: int, workers: int) -> None:
     plans, data = [Plan.identity(8), *(member.plan for member in family("leave_one_out", 8))], text(batches)
-    count = count_pieces(plans, data, workers)
+    count = count_shards(plans, data, workers)
     assert min(2 * workers, batches * len(plans)) <= count <= max(batches, 2 * workers + batches)
     assert (count == batches) == (batches >= 2 * workers)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
+from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judge_plan
 from layerwise.measure.language.benchmarks import Benchmarks, find_benchmarks
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
@@ -150,5 +150,5 @@ def asked(
     loaded = names if isinstance(names, Benchmarks) else find_benchmarks(names, folder, seed=seed)
     requests = build_requests(stack, loaded, batch_tokens=512, limit=limit, seed=seed)
     rows = [] if requests.likelihoods is None else sweep(stack, plans, requests.likelihoods)
-    answers = RequestLikelihoods.of(rows, plans, requests.likelihoods)
-    return [score for plan in plans for score in judged(stack, plan, requests, answers).scores]
+    answers = RequestLikelihoods.from_losses(rows, plans, requests.likelihoods)
+    return [score for plan in plans for score in judge_plan(stack, plan, requests, answers).scores]

@@ -20,8 +20,13 @@ from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language import benchmark_requests as room
 from layerwise.measure.language import benchmarks
-from layerwise.measure.language.benchmark_requests import BenchmarkRequests, RequestLikelihoods, build_requests, judged
-from layerwise.measure.language.benchmarks import CHANCE, chance_of, find_benchmarks, normalised
+from layerwise.measure.language.benchmark_requests import (
+    BenchmarkRequests,
+    RequestLikelihoods,
+    build_requests,
+    judge_plan,
+)
+from layerwise.measure.language.benchmarks import CHANCE, find_benchmarks, find_chance, normalize_scores
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack, load
@@ -64,14 +69,14 @@ def swept(stack: Stack, requests: BenchmarkRequests) -> list[Loss]:
 
 @pytest.fixture(scope="module")
 def answers(requests: BenchmarkRequests, swept: list[Loss]) -> RequestLikelihoods:
-    return RequestLikelihoods.of(swept, PLANS, requests.likelihoods)
+    return RequestLikelihoods.from_losses(swept, PLANS, requests.likelihoods)
 
 
 @pytest.fixture(scope="module")
 def theirs(folder: Path) -> Any:
     from lm_eval.tasks import TaskManager
 
-    with room.quietly():
+    with room.silence_harness():
         loaded = TaskManager(include_path=str(folder), include_defaults=False).load([*TASKS, "texts_tiny"])
     for task in loaded["tasks"].values():
         if task.get_config("num_fewshot") is None:
@@ -85,7 +90,7 @@ def one_at_a_time(stack: Stack, loaded: Any, plan: Plan) -> Mapping[str, Any]:
 
     for task in loaded["tasks"].values():
         task.set_fewshot_seed(seed=0)
-    with stack.under(plan), room.quietly():
+    with stack.under(plan), room.silence_harness():
         harness = HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4)
         found: Mapping[str, Any] = lm_eval.evaluate(harness, loaded, bootstrap_iters=0, log_samples=True)
     return found
@@ -116,7 +121,7 @@ def test_all_plans_at_once_answer_as_lm_eval_does_one_at_a_time(
     monkeypatch.setattr(room, "evaluate", noting)
     for plan in plans:
         expected = one_at_a_time(stack, theirs, plan)
-        scores, _, _ = judged(stack, plan, requests, answers)
+        scores, _, _ = judge_plan(stack, plan, requests, answers)
         for name, wanted in ((name, answers_of(each)) for name, each in expected["samples"].items()):
             ours = answers_of(found[-1]["samples"][name])
             assert ours.keys() == wanted.keys()
@@ -158,7 +163,7 @@ def test_the_plans_and_the_questions_are_worth_comparing(
 
 
 def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods) -> None:
-    scores, rows, _ = judgement = judged(stack, PLANS[1], requests, answers)
+    scores, rows, _ = judgement = judge_plan(stack, PLANS[1], requests, answers)
     values = {(score.task, score.metric): score.value for score in scores}
     main = {"arc_tiny": "acc_norm", "gsm8k_tiny": "exact_match/first"}
     for name in TASKS:
@@ -167,7 +172,7 @@ def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests,
         assert sorted(int(row.document) for row in mine) == list(range(10))
         assert sum(row.hits for row in mine) / 10 == pytest.approx(values[name, metric])
     assert len(rows) == 10 * len(TASKS)  # whole texts are not answered right or wrong
-    assert judged(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
+    assert judge_plan(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
 
 
 def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None:
@@ -180,12 +185,12 @@ def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None
         "texts_tiny": 0.0,
     }
     task = requests.benchmarks.loaded["tasks"]["winogrande_tiny"]
-    assert chance_of("hellaswag", task) == 0.25  # what is known goes before what is counted
+    assert find_chance("hellaswag", task) == 0.25  # what is known goes before what is counted
 
 
 def test_an_answer_that_is_missing_is_none(requests: BenchmarkRequests, swept: list[Loss]) -> None:
     without = [row for row in swept if (row.plan, row.document, row.window) != (str(PLANS[2]), "3", 0)]
-    partly = RequestLikelihoods.of(without, PLANS, requests.likelihoods)
+    partly = RequestLikelihoods.from_losses(without, PLANS, requests.likelihoods)
     assert [partly.complete(plan) for plan in PLANS[:4]] == [True, True, False, True]
     assert math.isnan(partly.nll[2].min())
 
@@ -354,7 +359,7 @@ def test_normalised_is_zero_at_chance_and_one_at_the_full_model() -> None:
         score("3-0", "hellaswag", "acc", 0.25, 0.05),
         score("0 2", "hellaswag", "acc", 0.5),
     ]
-    found = {row.plan: row for row in normalised(raw, "0-3")}
+    found = {row.plan: row for row in normalize_scores(raw, "0-3")}
     assert {(row.metric, row.condition) for row in found.values()} == {("acc", "normalised")}
     assert {plan: row.value for plan, row in found.items()} == {"0-3": 1.0, "3-0": 0.0, "0 2": 0.5}
     assert (found["3-0"].low, found["3-0"].high) == (pytest.approx(-0.1), pytest.approx(0.1))
@@ -368,8 +373,8 @@ def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
         score("0-3", "mine", "acc", 0.9, 0.05),
         score("3-0", "mine", "acc", 0.8),
     ]
-    assert [row.value for row in normalised(raw, "0-3")] == [1.0, 0.5]
-    own = normalised(raw, "0-3", {"mine": 0.7})
+    assert [row.value for row in normalize_scores(raw, "0-3")] == [1.0, 0.5]
+    own = normalize_scores(raw, "0-3", {"mine": 0.7})
     assert [row.value for row in own] == [pytest.approx(1.0), pytest.approx(0.5)]
 
 
@@ -383,7 +388,7 @@ def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
     ],
 )
 def test_what_has_no_position_on_the_scale_gets_none(full: Score) -> None:
-    assert normalised([full, replace(full, plan="3-0", value=0.4)], "0-3") == []
+    assert normalize_scores([full, replace(full, plan="3-0", value=0.4)], "0-3") == []
 
 
 @pytest.mark.parametrize(("aggregation", "guessing"), [({}, (1 / 3 + 1 / 2) / 2), ({"acc_mutual_info": 1}, 5 / 6)])
@@ -392,4 +397,4 @@ def test_guessing_is_right_once_in_as_many_choices_as_a_question_has(
 ) -> None:
     asked_of = [SimpleNamespace(doc_id=document) for document in (0, 0, 0, 1, 1)]
     task = SimpleNamespace(OUTPUT_TYPE="multiple_choice", aggregation=lambda: aggregation, instances=asked_of)
-    assert chance_of("mine", task) == pytest.approx(guessing)
+    assert find_chance("mine", task) == pytest.approx(guessing)

@@ -22,7 +22,7 @@ def chain(length: int, seed: int, stay: float = 0.9) -> list[int]:
 
 
 def test_a_chain_of_pairs_is_known_to_its_entropy() -> None:
-    table = BigramModel.of([chain(40_000, 1)], [chain(2_000, 2)])
+    table = BigramModel.fit([chain(40_000, 1)], [chain(2_000, 2)])
     told = np.array(chain(20_000, 3))
     likely, other = 0.9 + 0.1 / VOCABULARY, 0.1 / VOCABULARY
     entropy = -likely * np.log(likely) - (VOCABULARY - 1) * other * np.log(other)
@@ -33,7 +33,7 @@ def test_a_chain_of_pairs_is_known_to_its_entropy() -> None:
 def test_where_the_last_token_says_nothing_the_strength_makes_pairs_no_worse_than_single_tokens() -> None:
     draw = np.random.default_rng(0)
     train, selecting, held_out = (draw.integers(VOCABULARY, size=size) for size in (200, 4_000, 4_000))
-    table = BigramModel.of([train], [selecting])
+    table = BigramModel.fit([train], [selecting])
     assert table.strength == max(STRENGTHS)
     gap = table.nll(held_out[:-1], held_out[1:]).mean() - table.single_nll(held_out[1:]).mean()
     assert abs(gap) < 0.002
@@ -46,7 +46,7 @@ def test_where_the_last_token_says_nothing_the_strength_makes_pairs_no_worse_tha
     st.sampled_from(STRENGTHS),
 )
 def test_what_may_follow_has_one_as_its_sum(texts: list[list[int]], strength: float) -> None:
-    table = replace(BigramModel.of(texts), strength=strength)
+    table = replace(BigramModel.fit(texts), strength=strength)
     size = len(table.singles)
     before, after = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
     np.testing.assert_allclose(np.exp(-table.nll(before, after)).reshape(size, size).sum(axis=1), 1.0)
@@ -54,9 +54,9 @@ def test_what_may_follow_has_one_as_its_sum(texts: list[list[int]], strength: fl
 
 
 def test_unseen_ids_have_the_least_probability_and_no_pairs_are_refused() -> None:
-    table = BigramModel.of([[0, 1, 0, 1]])
+    table = BigramModel.fit([[0, 1, 0, 1]])
     seen, unseen = table.nll(np.array([0]), np.array([1])), table.nll(np.array([0, 99]), np.array([99, 1]))
     assert (unseen > seen).all()
     assert np.isfinite(unseen).all()
     with pytest.raises(MeasureError, match="no text has two"):
-        BigramModel.of([[1], []])
+        BigramModel.fit([[1], []])

@@ -8,7 +8,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from conftest import tiny_llama
 from layerwise.errors import MeasureError
-from layerwise.measure.language.continuations import continuations, encode_prompt
+from layerwise.measure.language.continuations import continue_prompts, encode_prompt
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from stack.random_plans import plans
@@ -43,7 +43,7 @@ def recomputed(plan: Plan, prompt: str) -> list[int]:
 @settings(max_examples=by_tier(fast=3, nightly=40), deadline=None)
 def test_every_plan_writes_what_recomputation_writes(plan: Plan, prompt: str) -> None:
     stack().check(plan)
-    (found,) = continuations(stack(), [plan], [prompt], NEW)
+    (found,) = continue_prompts(stack(), [plan], [prompt], NEW)
     written, trained = recomputed(plan, prompt), recomputed(Plan.identity(DEPTH), prompt)
     assert found.tokens == len(written)
     assert found.same == sum(ours == theirs for ours, theirs in zip(written, trained, strict=False))
@@ -52,7 +52,7 @@ def test_every_plan_writes_what_recomputation_writes(plan: Plan, prompt: str) ->
 
 def test_prompts_are_continued_under_every_plan_once_and_what_is_finished_is_left_out() -> None:
     wanted = [Plan.identity(DEPTH), Plan.parse("0 2 1 3")]
-    every = list(continuations(stack(), wanted, ["ab", "cd", "ab"], NEW))
+    every = list(continue_prompts(stack(), wanted, ["ab", "cd", "ab"], NEW))
     assert [(each.prompt, each.plan) for each in every] == [
         ("ab", "0-3"),
         ("ab", "0 2 1 3"),
@@ -61,7 +61,7 @@ def test_prompts_are_continued_under_every_plan_once_and_what_is_finished_is_lef
     ]
     assert all(each.same == each.tokens for each in every if each.plan == "0-3")
     finished = [(each.plan, each.prompt) for each in every[:3]]
-    assert list(continuations(stack(), wanted, ["ab", "cd"], NEW, finished=finished)) == every[3:]
+    assert list(continue_prompts(stack(), wanted, ["ab", "cd"], NEW, finished=finished)) == every[3:]
 
 
 def test_a_prompt_without_tokens_or_room_is_refused() -> None:

@@ -15,7 +15,7 @@ from layerwise.data.text.tokens import Window, masked
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData, minibatches, refuse_too_little, sample, tokenize
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.plan import Plan
 from layerwise.runner.reporter import describe_data
 from layerwise.stack import load
@@ -44,8 +44,8 @@ def test_a_sample_keeps_its_budget_and_gives_an_interval(documents: list[list[in
     whole = reading(*documents)
     some = sample(whole, tokens, 0)
     assert some.tokens <= tokens or some is whole
-    assert some.units >= min(whole.units, FEWEST_UNITS)
-    assert max(window.scored for window in some.windows) <= max(tokens // FEWEST_UNITS, max(map(max, documents)))
+    assert some.units >= min(whole.units, MIN_UNITS)
+    assert max(window.scored for window in some.windows) <= max(tokens // MIN_UNITS, max(map(max, documents)))
     names = Counter((window.document, window.index) for window in some.windows)
     assert max(names.values()) == 1
 

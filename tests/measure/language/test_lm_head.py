@@ -7,7 +7,7 @@ from conftest import tiny_llama
 from contracts import specimen
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
-from layerwise.measure.language.lm_head import find_head
+from layerwise.measure.language.loss import find_head
 from layerwise.plan import Plan
 from layerwise.stack import load
 from measure.language.test_loss import vision_stack

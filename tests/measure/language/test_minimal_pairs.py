@@ -10,12 +10,12 @@ from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import MeasureError
 from layerwise.measure.language import minimal_pairs
 from layerwise.measure.language.minimal_pairs import (
-    arm_rows,
+    accuracy_interval,
     coverage,
-    interval,
     mean_accuracies,
     paradigm_rows,
     preferences,
+    variant_rows,
 )
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.statistics import wilson
@@ -45,7 +45,7 @@ def knowing(liking: dict[str, float], words: list[str] = WORDS) -> SentenceScore
         model.cls.predictions.decoder.bias.zero_()
         for word, logit in liking.items():
             model.cls.predictions.decoder.bias[vocabulary[word]] = logit
-    return SentenceScorer.of(model, tokenizer)
+    return SentenceScorer.from_model(model, tokenizer)
 
 
 def rows_of(pairs: Sequence[MinimalPair], judgements: np.ndarray, **model: Any) -> list[Score]:
@@ -93,13 +93,13 @@ def paradigm(right: int, tied: int, wrong: int) -> Score:
 
 
 def test_one_paradigm_has_wilsons_interval() -> None:
-    low, high = interval([paradigm(70, 10, 20)])
+    low, high = accuracy_interval([paradigm(70, 10, 20)])
     found = wilson(75, 100)
     assert (low, high) == (float(found.low), float(found.high))
 
 
 def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> None:
-    low, high = interval([paradigm(300, 0, 700), paradigm(950, 0, 50)])
+    low, high = accuracy_interval([paradigm(300, 0, 700), paradigm(950, 0, 50)])
     error = np.sqrt(0.3 * 0.7 / 1000 + 0.95 * 0.05 / 1000) / 2
     assert (low, high) == pytest.approx((0.625 - 1.96 * error, 0.625 + 1.96 * error), abs=2e-3)
     pooled = wilson(1250, 2000)
@@ -107,10 +107,10 @@ def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> Non
 
 
 def test_all_alike_still_has_a_width() -> None:
-    low, high = interval([paradigm(10, 0, 0), paradigm(10, 0, 0)])
+    low, high = accuracy_interval([paradigm(10, 0, 0), paradigm(10, 0, 0)])
     assert low < 0.95
     assert high == pytest.approx(1.0)
-    low, high = interval([paradigm(3, 0, 0), paradigm(0, 0, 3)])
+    low, high = accuracy_interval([paradigm(3, 0, 0), paradigm(0, 0, 3)])
     assert low < 0.4 < 0.6 < high, "alike within each paradigm, and still a sample"
 
 
@@ -139,7 +139,7 @@ def test_an_arm_is_the_mean_of_its_seeds() -> None:
         *rows_of(pairs, np.repeat([1.0, 0.0], [55, 45]), arm="ltg", seed=0),
         Score("pairs", "only_here", 1.0, arm="elc", seed=0),
     ]
-    found = {(named(row), row.task, row.metric): row for row in arm_rows("pairs", rows)}
+    found = {(named(row), row.task, row.metric): row for row in variant_rows("pairs", rows)}
     both = found["elc", "all", "accuracy"]
     assert both.value == pytest.approx(0.65)
     assert both.low < 0.02, "Student's interval of two seeds is very wide"

@@ -69,7 +69,7 @@ def model_of(kind: str, vocabulary: int) -> nn.Module:
 @pytest.fixture(scope="module")
 def speaker() -> SentenceScorer:
     tokenizer = word_tokenizer(WORDS)
-    return SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    return SentenceScorer.from_model(model_of("bert", len(tokenizer)), tokenizer)
 
 
 def slowly(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, temperature: float = 1.0) -> float:
@@ -91,7 +91,7 @@ def slowly(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, temp
 def test_equal_to_masking_one_token_after_the_other(kind: str, temperature: float) -> None:
     tokenizer = word_tokenizer(WORDS)
     model = model_of(kind, len(tokenizer))
-    speaker = SentenceScorer.of(model, tokenizer)
+    speaker = SentenceScorer.from_model(model, tokenizer)
     assert speaker.head is not None, "the head should be seen to read one position alone"
     given = [Passage(text) for text in TEXTS]
     wanted = [slowly(model, tokenizer, text, temperature) for text in TEXTS]
@@ -105,7 +105,7 @@ def test_a_tokenizer_without_special_tokens_loses_no_word() -> None:
     tokenizer = character_tokenizer()
     tokenizer.add_special_tokens({"mask_token": "<mask>"})
     model = model_of("bert", len(tokenizer))
-    found = log_likelihoods(SentenceScorer.of(model, tokenizer), [Passage("abc")])
+    found = log_likelihoods(SentenceScorer.from_model(model, tokenizer), [Passage("abc")])
     assert found == pytest.approx([slowly(model, tokenizer, "abc")], abs=1e-5)
 
 
@@ -115,8 +115,8 @@ def test_neither_batches_nor_chunks_nor_the_company_change_a_value(
     together = log_likelihoods(speaker, [Passage(text) for text in TEXTS])
     alone = np.concatenate([log_likelihoods(speaker, [Passage(text)]) for text in TEXTS])
     assert alone == pytest.approx(together, abs=1e-5)
-    monkeypatch.setattr(pseudo_likelihood, "ENTRIES", len(speaker.tokenizer))
-    monkeypatch.setattr(pseudo_likelihood, "COPIES", 1)
+    monkeypatch.setattr(pseudo_likelihood, "MAX_LOGITS", len(speaker.tokenizer))
+    monkeypatch.setattr(pseudo_likelihood, "MAX_COPIED_TOKENS", 1)
     monkeypatch.setattr(pseudo_likelihood, "BATCH_TOKENS", 1)
     assert log_likelihoods(speaker, [Passage(text) for text in TEXTS]) == pytest.approx(together, abs=1e-5)
 
@@ -157,7 +157,7 @@ def test_a_causal_model_gives_the_sum_over_next_tokens(start: bool, temperature:
     model = tiny_llama(2, vocabulary=len(tokenizer))
     texts = ["a name", "ab", "another name"]
     found = log_likelihoods(
-        SentenceScorer.of(model, tokenizer), [Passage(text) for text in texts], temperature=temperature
+        SentenceScorer.from_model(model, tokenizer), [Passage(text) for text in texts], temperature=temperature
     )
     for text, value in zip(texts, found, strict=True):
         bare = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -186,14 +186,14 @@ def test_a_head_that_needs_the_whole_sequence_gets_it(monkeypatch: pytest.Monkey
     model = model_of("bert", len(tokenizer))
     plain = model.cls
     monkeypatch.setattr(model, "cls", nn.Sequential(WholeSequenceHead(), plain))
-    speaker = SentenceScorer.of(model, tokenizer)
+    speaker = SentenceScorer.from_model(model, tokenizer)
     assert speaker.head is None
     found = log_likelihoods(speaker, [Passage(TEXTS[0])])
     assert found == pytest.approx([slowly(model, tokenizer, TEXTS[0])], abs=1e-5)
 
 
 def test_many_long_texts_take_the_memory_of_a_few(speaker: SentenceScorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pseudo_likelihood, "COPIES", 4 * 32**2)
+    monkeypatch.setattr(pseudo_likelihood, "MAX_COPIED_TOKENS", 4 * 32**2)
     draw = Random(0)
     peaks = []
     for count in (4, 40):
@@ -209,7 +209,7 @@ def test_many_long_texts_take_the_memory_of_a_few(speaker: SentenceScorer, monke
 def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:
     tokenizer = word_tokenizer(WORDS)
     model = model_of("bert", len(tokenizer)).train()
-    speaker = SentenceScorer.of(model, tokenizer)
+    speaker = SentenceScorer.from_model(model, tokenizer)
     first = log_likelihoods(speaker, [Passage(TEXTS[0])])
     assert model.training
     assert first == pytest.approx(log_likelihoods(speaker, [Passage(TEXTS[0])])), "dropout is off"
@@ -219,13 +219,13 @@ def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:
 def test_what_cannot_be_scored_is_refused() -> None:
     tokenizer = word_tokenizer(WORDS)
     with pytest.raises(MeasureError, match="BertModel has no language head"):
-        SentenceScorer.of(BertModel(BertConfig(**SMALL, vocab_size=20)), tokenizer)
+        SentenceScorer.from_model(BertModel(BertConfig(**SMALL, vocab_size=20)), tokenizer)
     with pytest.raises(DataError, match="no mask token"):
-        SentenceScorer.of(model_of("bert", 120), character_tokenizer())
-    small = SentenceScorer.of(model_of("bert", 7), tokenizer)
+        SentenceScorer.from_model(model_of("bert", 120), character_tokenizer())
+    small = SentenceScorer.from_model(model_of("bert", 7), tokenizer)
     with pytest.raises(DataError, match=r"gives token id \d+, but the model's vocabulary has 7"):
         log_likelihoods(small, [Passage("the empty name")])
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    speaker = SentenceScorer.from_model(model_of("bert", len(tokenizer)), tokenizer)
     with torch.no_grad():
         next(iter(speaker.model.parameters())).fill_(float("nan"))
     with pytest.raises(MeasureError, match="not finite"):

@@ -10,7 +10,7 @@ from layerwise.measure.language.task_summary import (
     chance_scale,
     mean_over_tasks,
     median_over_tasks,
-    normalised_rows,
+    normalized_rows,
     summary_rows,
 )
 from layerwise.results.rows import Score
@@ -26,10 +26,10 @@ def _row(task: str, value: float, reach: float | None = 0.05, metric: str = "acc
 def test_the_scale_runs_from_chance_to_the_model_as_trained() -> None:
     scale = chance_scale(_row("rte", 0.7), _row("rte", 0.5))
     assert scale == ChanceScale(0.5, 0.7)
-    found = ChanceScale(0.5, 0.7).of(_row("rte", 0.6))
+    found = ChanceScale(0.5, 0.7).apply(_row("rte", 0.6))
     assert (found.metric, found.condition) == ("accuracy", "normalised")
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.25, 0.75))
-    assert ChanceScale(0.5, 0.7).of(_row("rte", 0.4)).value == pytest.approx(-0.5)
+    assert ChanceScale(0.5, 0.7).apply(_row("rte", 0.4)).value == pytest.approx(-0.5)
 
 
 def test_a_model_that_may_be_guessing_makes_no_scale() -> None:
@@ -45,7 +45,7 @@ def test_mean_and_median_over_tasks_by_hand() -> None:
     assert mean.high == pytest.approx(0.5 + 0.05 / 3**0.5)
     assert (chance.metric, chance.value, chance.low) == ("mean", pytest.approx(1 / 3), None)
     scales = {"cola": ChanceScale(0.0, 0.4), "rte": ChanceScale(0.5, 0.7), "sst2": ChanceScale(0.5, 0.9)}
-    *own, over, median = normalised_rows(scores, scales)
+    *own, over, median = normalized_rows(scores, scales)
     assert [row.value for row in own] == pytest.approx([0.5, 0.5, 0.5])
     assert (over.metric, over.condition, over.value) == ("mean", "normalised", pytest.approx(0.5))
     assert (median.metric, median.condition, median.value) == ("median", "normalised", pytest.approx(0.5))
@@ -53,9 +53,9 @@ def test_mean_and_median_over_tasks_by_hand() -> None:
 
 def test_one_task_has_no_mean() -> None:
     assert summary_rows({"rte": _row("rte", 0.6)}, {"rte": _row("rte", 0.5)}) == []
-    rows = normalised_rows({"rte": _row("rte", 0.6)}, {"rte": ChanceScale(0.5, 0.7)})
+    rows = normalized_rows({"rte": _row("rte", 0.6)}, {"rte": ChanceScale(0.5, 0.7)})
     assert [(row.metric, row.condition) for row in rows] == [("accuracy", "normalised")]
-    assert normalised_rows({"rte": _row("rte", 0.6)}, {}) == []
+    assert normalized_rows({"rte": _row("rte", 0.6)}, {}) == []
 
 
 def test_a_task_without_an_interval_leaves_none_over_all() -> None:

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from layerwise.measure.recovery.loss_curve import (
     LossCurve,
     LossCurveKey,
-    as_rows,
-    from_rows,
+    curve_rows,
+    flat_curve,
+    read_curves,
     recovery_rows,
     recovery_time,
-    untouched,
 )
 from layerwise.results.selection import Rows
 
@@ -30,11 +30,11 @@ def test_a_run_that_diverged_is_censored_and_has_no_area() -> None:
 
 
 def test_the_twin_is_compared_with_the_model_before_any_step() -> None:
-    found = recovery_time(TWIN, untouched(TWIN), 0.05)
+    found = recovery_time(TWIN, flat_curve(TWIN), 0.05)
     assert found.steps == 0
     assert found.area == pytest.approx(-4 * (0.05 + 0.15 + 0.2))
     harmed = LossCurve(STEPS, (3.0, 3.2, 3.2, 3.2))
-    assert recovery_time(harmed, untouched(harmed), 0.05).censored, "a rate that harms the twin shows"
+    assert recovery_time(harmed, flat_curve(harmed), 0.05).censored, "a rate that harms the twin shows"
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 0.5))
@@ -52,7 +52,7 @@ def test_recovery_is_the_first_evaluation_from_which_the_gap_stays_closed(gaps: 
 
 def test_rows_of_a_layer() -> None:
     courses = [recovery_time(damaged(0.5, 0.4, 0.01, gap), TWIN, 0.05) for gap in (0.01, 0.02, 0.3)]
-    twins = [recovery_time(TWIN, untouched(TWIN), 0.05)] * 3
+    twins = [recovery_time(TWIN, flat_curve(TWIN), 0.05)] * 3
     made = Rows(recovery_rows({"layer": 3}, courses, twins, twins[:2] + courses[2:], 12, 9, 99))
     rows = made.where(against=None).along("metric")
     assert set(rows) == {"initial_damage", "steps", "area", "censored", "steps_to_untouched", "censored_untouched"}
@@ -85,9 +85,9 @@ def test_a_layer_whose_seeds_all_diverged_has_no_area() -> None:
 @pytest.mark.parametrize("trajectory", [TWIN, LossCurve(STEPS, (3.0, 2.9)), LossCurve(STEPS, ())])
 def test_runs_come_back_from_their_rows(trajectory: LossCurve) -> None:
     run = LossCurveKey(3, "noise_50", "layer", 2)
-    rows = as_rows(run, trajectory)
-    assert from_rows(rows, STEPS) == {run: trajectory}
+    rows = curve_rows(run, trajectory)
+    assert read_curves(rows, STEPS) == {run: trajectory}
     if trajectory.nll:
-        assert from_rows(rows, (0, 6, 12)) == {}, "runs of another recipe are no runs of this one"
+        assert read_curves(rows, (0, 6, 12)) == {}, "runs of another recipe are no runs of this one"
     if rows:
-        assert from_rows(rows[:-1], STEPS) != {run: trajectory}, "half a run is none"
+        assert read_curves(rows[:-1], STEPS) != {run: trajectory}, "half a run is none"

@@ -13,10 +13,15 @@ from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import split
 from layerwise.measure.recovery import recovery as module
-from layerwise.measure.recovery.damage import displaced, equal_scale, noise_direction
-from layerwise.measure.recovery.finetuning import RecoveryRecipe, RecoveryTraining
+from layerwise.measure.recovery.finetuning import (
+    RecoveryRecipe,
+    RecoveryTraining,
+    add_noise,
+    find_equal_scale,
+    noise_direction,
+)
 from layerwise.measure.recovery.loss_curve import RUNS, recovery_time
-from layerwise.measure.recovery.recovery import TREATMENTS, Recovered, associations, recovery
+from layerwise.measure.recovery.recovery import TREATMENTS, LayerRecovery, associations, recovery
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.weights import layer_weights
@@ -58,7 +63,7 @@ def about(rows: Sequence[Score], layer: int | None, treatment: str) -> list[Scor
 def test_a_damage_of_nothing_is_recovered_at_once_with_no_area(scope: str) -> None:
     tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
     weights = layer_weights(STACK, 1)
-    nothing = displaced(weights, noise_direction(weights, (0,)), 0.0)
+    nothing = add_noise(weights, noise_direction(weights, (0,)), 0.0)
     twin = tuning.trajectory(1, scope, {}, (0, 0))  # type: ignore[arg-type]
     damaged = tuning.trajectory(1, scope, nothing, (0, 0))  # type: ignore[arg-type]
     found = recovery_time(damaged, twin, 0.05)
@@ -70,7 +75,7 @@ def test_a_step_at_a_layer_is_a_step_of_the_model_whose_other_layers_stand_still
     tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
     still = replace(RECIPE, model_rate=0.0, layer_rate=0.0)
     frozen = RecoveryTraining(STACK, READING, still, 0)
-    weights = displaced(layer_weights(STACK, 4), noise_direction(layer_weights(STACK, 4), (1,)), 0.5)
+    weights = add_noise(layer_weights(STACK, 4), noise_direction(layer_weights(STACK, 4), (1,)), 0.5)
     by_layer = frozen.trajectory(4, "layer", weights, (0, 0))
     by_model = frozen.trajectory(4, "model", weights, (0, 0))
     assert by_layer.nll == pytest.approx(by_model.nll, rel=1e-6)
@@ -89,7 +94,7 @@ def test_recovery_and_evaluation_share_no_document() -> None:
 def test_training_lowers_the_loss_on_other_documents() -> None:
     recipe = replace(RECIPE, steps=24, every=8, layer_rate=5e-3)
     tuning = RecoveryTraining(STACK, READING, recipe, 0)
-    weights = displaced(layer_weights(STACK, 5), noise_direction(layer_weights(STACK, 5), (1,)), 2.0)
+    weights = add_noise(layer_weights(STACK, 5), noise_direction(layer_weights(STACK, 5), (1,)), 2.0)
     twin, damaged = tuning.trajectory(5, "layer", {}, (0, 0)), tuning.trajectory(5, "layer", weights, (0, 0))
     gap = [own - other for own, other in zip(damaged.nll, twin.nll, strict=True)]
     assert gap[0] > 0.2
@@ -205,8 +210,8 @@ def test_recovery_is_set_against_ablation(measured: Study) -> None:
 def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all() -> None:
     effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 3, 4, 5])]
     layers = [
-        Recovered(0, damaged=False),
-        *(Recovered(layer, 0.1 * layer, area) for layer, area in enumerate([1.0, 2.0, 3.0, 4.0, 5.0], start=1)),
+        LayerRecovery(0, damaged=False),
+        *(LayerRecovery(layer, 0.1 * layer, area) for layer, area in enumerate([1.0, 2.0, 3.0, 4.0, 5.0], start=1)),
     ]
     made = associations(("noise_50", "layer"), layers, effects, 0)
     rows = {row.metric: row for row in made if row.against is None}
@@ -256,7 +261,7 @@ WEIGHTS = {
 
 
 def test_noise_has_the_deviation_of_its_tensor() -> None:
-    changed = displaced(WEIGHTS, noise_direction(WEIGHTS, (0, 3)), 0.5)
+    changed = add_noise(WEIGHTS, noise_direction(WEIGHTS, (0, 3)), 0.5)
     for name in ("wide", "narrow"):
         change = changed[name].double() - WEIGHTS[name].double()
         assert float(change.std()) == pytest.approx(0.5 * float(WEIGHTS[name].double().std()), rel=0.02)
@@ -266,7 +271,7 @@ def test_noise_has_the_deviation_of_its_tensor() -> None:
 
 def test_no_scale_is_no_change_and_the_seed_is_the_noise() -> None:
     first, again, other = (noise_direction(WEIGHTS, seed) for seed in ((0, 1), (0, 1), (1, 1)))
-    assert all(torch.equal(displaced(WEIGHTS, first, 0.0)[name], WEIGHTS[name].float()) for name in WEIGHTS)
+    assert all(torch.equal(add_noise(WEIGHTS, first, 0.0)[name], WEIGHTS[name].float()) for name in WEIGHTS)
     assert all(torch.equal(first[name], again[name]) for name in WEIGHTS)
     assert not torch.equal(first["wide"], other["wide"])
 
@@ -282,7 +287,7 @@ def test_equal_scale_meets_its_target(steepness: float, power: float, target: fl
     def damage(scale: float) -> float:
         return math.inf if scale > 50 else steepness * scale**power
 
-    scale = equal_scale(damage, target, 0.01 * target)
+    scale = find_equal_scale(damage, target, 0.01 * target)
     exact = (target / steepness) ** (1 / power)
     if scale is None:
         assert not 2.0**-11 < exact < 32.0
@@ -291,5 +296,5 @@ def test_equal_scale_meets_its_target(steepness: float, power: float, target: fl
 
 
 def test_a_layer_that_no_noise_hurts_has_no_equal_scale() -> None:
-    assert equal_scale(lambda scale: 0.0, 0.1, 0.01) is None
-    assert equal_scale(lambda scale: math.nan, 0.1, 0.01) is None
+    assert find_equal_scale(lambda scale: 0.0, 0.1, 0.01) is None
+    assert find_equal_scale(lambda scale: math.nan, 0.1, 0.01) is None

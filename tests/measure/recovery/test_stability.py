@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from layerwise.measure.recovery.stability import FEWEST, spikes, stability_rows
+from layerwise.measure.recovery.stability import MIN_NOTES, find_spikes, stability_rows
 from layerwise.results.rows import Score
 from row_names import named
 from tier import by_tier
@@ -19,29 +19,29 @@ def curve(run: int, noise: float = 0.03, notes: int = 60) -> NDArray[np.float64]
 
 
 def test_few_notes_are_not_judged() -> None:
-    assert spikes([3.0] * (FEWEST + 4)) is None
+    assert find_spikes([3.0] * (MIN_NOTES + 4)) is None
 
 
 def test_a_rise_that_lasts_is_one_spike() -> None:
     losses = curve(0)
     losses[30:33] += 1.0
-    found = spikes(losses)
+    found = find_spikes(losses)
     assert (found[0], round(found[1], 1)) == (1, 1.0)
 
 
 def test_a_loss_that_is_not_finite_is_a_spike() -> None:
     losses = curve(0)
     losses[40] = math.nan
-    assert spikes(losses) == (1, math.inf)
+    assert find_spikes(losses) == (1, math.inf)
     losses[40:42] = math.inf
-    assert spikes(losses) == (1, math.inf)
+    assert find_spikes(losses) == (1, math.inf)
 
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
 def test_a_training_that_only_falls_has_no_spike(noise: float) -> None:
     runs = by_tier(fast=100, nightly=1_000)
-    assert sum((spikes(curve(run, noise)) or (0,))[0] > 0 for run in range(runs)) <= 0.03 * runs
+    assert sum((find_spikes(curve(run, noise)) or (0,))[0] > 0 for run in range(runs)) <= 0.03 * runs
 
 
 @pytest.mark.simulated
@@ -51,7 +51,7 @@ def test_a_spike_of_eight_deviations_is_found() -> None:
     for run in range(runs):
         losses = curve(run, 0.03)
         losses[40] += 8 * 0.03
-        right += (spikes(losses) or (0,))[0] == 1
+        right += (find_spikes(losses) or (0,))[0] == 1
     assert right >= 0.95 * runs
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.errors import MeasureError
 from layerwise.measure.stats import statistics
-from layerwise.measure.stats.effects import describe_test, effects
+from layerwise.measure.stats.effects import compute_effects, describe_test
 from layerwise.results.rows import Loss, Score
 
 BASE, SAME, WORSE, NOISE = "0-3", "0-3 (again)", "0-2", "3-0"
@@ -44,7 +44,7 @@ def table(scores: list[Score], task: str = "prose") -> dict[tuple[str, str], Sco
 
 def test_what_was_planted_is_found_and_nothing_else() -> None:
     rows = losses()
-    found = table(effects(rows, BASE))
+    found = table(compute_effects(rows, BASE))
     worse, noise, same = (found["delta_nll", plan] for plan in (WORSE, NOISE, SAME))
     assert worse.low < 0.2 < worse.high
     assert worse.p_adjusted < 0.001
@@ -56,7 +56,7 @@ def test_what_was_planted_is_found_and_nothing_else() -> None:
 
 def test_values_are_sums_over_tokens() -> None:
     rows = losses()
-    found = table(effects(rows, BASE))
+    found = table(compute_effects(rows, BASE))
     for plan in (BASE, SAME, WORSE, NOISE):
         mine = [row for row in rows if row.plan == plan]
         tokens = sum(row.tokens for row in mine)
@@ -71,8 +71,8 @@ def test_values_are_sums_over_tokens() -> None:
 
 def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
     rows = losses()
-    three = table(effects(rows, BASE))
-    one = table(effects([row for row in rows if row.plan in {BASE, NOISE}], BASE))
+    three = table(compute_effects(rows, BASE))
+    one = table(compute_effects([row for row in rows if row.plan in {BASE, NOISE}], BASE))
     tokens = np.array([row.tokens for row in rows if row.plan == BASE]).reshape(30, 2).sum(axis=1)
     units = tokens.sum() ** 2 / np.square(tokens).sum()
     three_plans, one_plan = (statistics.minimum_detectable_effect(1.0, units, comparisons=plans) for plans in (3, 1))
@@ -84,25 +84,25 @@ def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
 
 
 def test_the_baseline_has_levels_and_no_effects() -> None:
-    found = table(effects(losses(), BASE))
+    found = table(compute_effects(losses(), BASE))
     assert {plan for metric, plan in found if metric in {"delta_nll", "null_band"}} == {SAME, WORSE, NOISE}
     assert {plan for metric, plan in found if metric == "nll"} == {BASE, SAME, WORSE, NOISE}
     assert {metric for metric, _ in found} == {"delta_nll", "null_band", "nll", "token_accuracy"}
-    scores = effects([row for row in losses() if row.plan == BASE], BASE)
+    scores = compute_effects([row for row in losses() if row.plan == BASE], BASE)
     assert [score.metric for score in scores] == ["nll", "token_accuracy"]
 
 
 def test_the_same_seed_gives_the_same_rows_whatever_the_order() -> None:
     rows = losses()
     shuffled = random.Random(1).sample(rows, len(rows))
-    assert effects(rows, BASE, seed=3) == effects(shuffled, BASE, seed=3)
-    assert effects(rows, BASE, seed=3) != effects(rows, BASE, seed=4)
+    assert compute_effects(rows, BASE, seed=3) == compute_effects(shuffled, BASE, seed=3)
+    assert compute_effects(rows, BASE, seed=3) != compute_effects(rows, BASE, seed=4)
 
 
 def test_tasks_are_pooled_and_do_not_change_each_other() -> None:
     prose, code = losses("prose"), losses("code", seed=1)
-    both = effects(prose + code, BASE)
-    assert [score for score in both if score.task == "prose"] == effects(prose, BASE)
+    both = compute_effects(prose + code, BASE)
+    assert [score for score in both if score.task == "prose"] == compute_effects(prose, BASE)
     pooled, apart = table(both, "all"), table(both)
     assert pooled["delta_nll", WORSE].documents == 60
     assert pooled["nll", BASE].value == pytest.approx(
@@ -110,14 +110,14 @@ def test_tasks_are_pooled_and_do_not_change_each_other() -> None:
     )
     pooled_resolution, mde = pooled["delta_nll", NOISE].mde, apart["delta_nll", NOISE].mde
     assert pooled_resolution < mde
-    assert not table(effects(prose, BASE), "all")
+    assert not table(compute_effects(prose, BASE), "all")
 
 
 def test_few_documents_fall_back_on_windows_and_then_on_values_alone() -> None:
-    by_window = table(effects(losses(documents=5, windows=4), BASE))["delta_nll", WORSE]
+    by_window = table(compute_effects(losses(documents=5, windows=4), BASE))["delta_nll", WORSE]
     assert by_window.documents == 5
     assert by_window.low is not None
-    scores = effects(losses(documents=3, windows=2), BASE)
+    scores = compute_effects(losses(documents=3, windows=2), BASE)
     assert {score.metric for score in scores} == {"delta_nll", "nll", "token_accuracy"}
     for score in scores:
         evidence = (score.low, score.high, score.p, score.p_adjusted, score.mde)
@@ -131,7 +131,7 @@ def test_exact_match_of_independent_answers() -> None:
         WORSE: [False] * 12 + [True] * 4 + [False] * 4,
         SAME: [True] * 15 + [False] * 5,
     }
-    found = table(effects(answers(right), BASE, answer_tasks=["sums"]), "sums")
+    found = table(compute_effects(answers(right), BASE, answer_tasks=["sums"]), "sums")
     assert found["exact_match", BASE].value == 0.75
     assert found["exact_match", BASE].low == pytest.approx(0.5313, abs=1e-4)  # Wilson, 15 of 20
     assert found["exact_match", BASE].high == pytest.approx(0.8881, abs=1e-4)
@@ -146,7 +146,7 @@ def test_exact_match_of_independent_answers() -> None:
 def test_exact_match_of_several_answers_a_document_is_resampled_by_document() -> None:
     generator = random.Random(2)
     right = {plan: [generator.random() < rate for _ in range(60)] for plan, rate in {BASE: 0.9, WORSE: 0.3}.items()}
-    found = table(effects(answers(right, windows=3), BASE, answer_tasks={"sums"}), "sums")
+    found = table(compute_effects(answers(right, windows=3), BASE, answer_tasks={"sums"}), "sums")
     worse = found["delta_exact_match", WORSE]
     assert worse.value == pytest.approx((sum(right[WORSE]) - sum(right[BASE])) / 60)
     assert worse.documents == 20
@@ -156,7 +156,7 @@ def test_exact_match_of_several_answers_a_document_is_resampled_by_document() ->
 
 def test_few_answers_keep_their_values_alone() -> None:
     right = {BASE: [True] * 4, WORSE: [True, False] * 2}
-    found = table(effects(answers(right), BASE, answer_tasks=["sums"]), "sums")
+    found = table(compute_effects(answers(right), BASE, answer_tasks=["sums"]), "sums")
     assert found["delta_exact_match", WORSE] == replace(found["delta_exact_match", WORSE], value=-0.5, low=None, p=None)
     assert found["exact_match", WORSE].value == 0.5
     assert ("delta_exact_match", BASE) not in found
@@ -172,7 +172,7 @@ def test_a_verdict_does_not_contradict_its_interval(documents: int) -> None:
         for plan in range(91)
         for at, count in enumerate(tokens.tolist())
     ]
-    found = [row for row in effects(rows, "00", resamples=200) if row.metric == "delta_nll"]
+    found = [row for row in compute_effects(rows, "00", resamples=200) if row.metric == "delta_nll"]
     assert describe_test(documents, 90) is not None
     for row in found:
         assert row.low > 2
@@ -182,16 +182,16 @@ def test_a_verdict_does_not_contradict_its_interval(documents: int) -> None:
 
 def test_equal_documents_give_values_without_an_interval() -> None:
     rows = [Loss(plan, "t", f"d{at:02}", 0, nll, 10, 0) for plan, nll in (("a", 20.0), ("b", 50.0)) for at in range(20)]
-    found = effects(rows, "a")
+    found = compute_effects(rows, "a")
     assert {(row.metric, row.value, row.low, row.p, row.mde) for row in found if row.metric == "delta_nll"} == {
         ("delta_nll", 3.0, None, None, None)
     }
     one = [replace(row, nll=row.nll + 1) if row.document == "d03" else row for row in rows]
-    assert next(row.low for row in effects(one, "a") if row.metric == "delta_nll") is not None
+    assert next(row.low for row in compute_effects(one, "a") if row.metric == "delta_nll") is not None
 
 
 def test_unknown_names_are_refused_with_near_matches() -> None:
     with pytest.raises(MeasureError, match="'0-33' is not among the plans: did you mean 0-3"):
-        effects(losses(), "0-33")
+        compute_effects(losses(), "0-33")
     with pytest.raises(MeasureError, match="no task 'proze': did you mean prose"):
-        effects(losses(), BASE, answer_tasks=["proze"])
+        compute_effects(losses(), BASE, answer_tasks=["proze"])

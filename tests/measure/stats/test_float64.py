@@ -18,7 +18,7 @@ from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.language.pseudo_likelihood import Passage, SentenceScorer, log_likelihoods
-from layerwise.measure.stats.float64 import exact, exact_on_cpu, wide
+from layerwise.measure.stats.float64 import to_float64, to_float64_cpu, widen
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
@@ -99,18 +99,18 @@ def test_images_and_sentences_need_no_float64_either() -> None:
         captured = stack.capture(pixel_values=pixels.to(device))
         assert len(window_losses(stack, stack.run(Plan.identity(4), captured), batch)) == 3
         model = moved(tiny_llama(2, vocabulary=len(tokenizer)))
-        found = log_likelihoods(SentenceScorer.of(model, tokenizer), [Passage("abc"), Passage("cab")])
+        found = log_likelihoods(SentenceScorer.from_model(model, tokenizer), [Passage("abc"), Passage("cab")])
     assert (found < 0).all()
 
 
 def test_what_is_widened_stays_where_it_can() -> None:
     values = torch.tensor([1.0, 1e-9])
-    assert exact(values).dtype == exact_on_cpu(values).dtype == wide(values).dtype == torch.float64
+    assert to_float64(values).dtype == to_float64_cpu(values).dtype == widen(values).dtype == torch.float64
     with pretended() as device:
         there = values.to(device)
-        assert (exact(there).dtype, exact(there).device.type) == (torch.float64, "cpu")
-        assert (exact_on_cpu(there).dtype, exact_on_cpu(there).device.type) == (torch.float64, "cpu")
-        assert (wide(there).dtype, wide(there).device.type) == (torch.float32, "mps")
+        assert (to_float64(there).dtype, to_float64(there).device.type) == (torch.float64, "cpu")
+        assert (to_float64_cpu(there).dtype, to_float64_cpu(there).device.type) == (torch.float64, "cpu")
+        assert (widen(there).dtype, widen(there).device.type) == (torch.float32, "mps")
         with pytest.raises(TypeError, match="float64"):
             there.double()
 

@@ -12,10 +12,10 @@ from layerwise.measure.stats.estimate import SampleEstimate
 from layerwise.measure.stats.paired_metrics import (
     AGGREGATIONS,
     PairedMetric,
-    aggregation_of,
-    mcnemar,
+    find_aggregation,
     mcnemar_detectable,
     mcnemar_needed,
+    mcnemar_p,
     mcnemar_power,
     paired_rows,
 )
@@ -34,7 +34,7 @@ def pair(baseline: object, other: object, aggregation: object = MEAN, **more: ob
 )
 def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
     exact = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
-    assert mcnemar(gained, lost) == mcnemar(lost, gained) == pytest.approx(exact, rel=1e-10)
+    assert mcnemar_p(gained, lost) == mcnemar_p(lost, gained) == pytest.approx(exact, rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
 def test_the_power_of_mcnemars_test_is_that_of_all_counts_written_out(
     trials: int, rate: float, loss: float, alpha: float
 ) -> None:
-    counts = [(up, down) for up in range(trials + 1) for down in range(trials + 1 - up) if mcnemar(up, down) < alpha]
+    counts = [(up, down) for up in range(trials + 1) for down in range(trials + 1 - up) if mcnemar_p(up, down) < alpha]
     changed = stats.multinomial(trials, [rate, rate + loss, 1 - 2 * rate - loss])
     least = sum(changed.pmf([up, down, trials - up - down]) for up, down in counts if down > up)
     assert mcnemar_power(loss, rate, trials, alpha) == pytest.approx(least, rel=1e-9)
@@ -101,11 +101,11 @@ def test_the_example_of_lm_eval_is_significant_when_it_is_paired(both: int, gain
 def test_the_aggregation_is_the_one_that_gives_the_stated_score() -> None:
     ones, pairs = [[1.0], [0.0], [0.5]], [[-10.0, 4.0], [-20.0, 6.0]]
     answers = [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
-    assert aggregation_of(ones, 0.5) is MEAN
-    assert aggregation_of([[-1.0], [-2.0]], math.exp(1.5)) is LOG
-    assert aggregation_of(pairs, math.exp(3.0)) is WEIGHTED
-    assert aggregation_of(pairs, 3.0 / math.log(2)) is BITS
-    assert aggregation_of(answers, 2 * 2 / (3 + 3)) is F1
+    assert find_aggregation(ones, 0.5) is MEAN
+    assert find_aggregation([[-1.0], [-2.0]], math.exp(1.5)) is LOG
+    assert find_aggregation(pairs, math.exp(3.0)) is WEIGHTED
+    assert find_aggregation(pairs, 3.0 / math.log(2)) is BITS
+    assert find_aggregation(answers, 2 * 2 / (3 + 3)) is F1
     for values, score in (
         (ones, 0.51),
         (ones, math.nan),
@@ -113,7 +113,7 @@ def test_the_aggregation_is_the_one_that_gives_the_stated_score() -> None:
         ([[1.0], None], 1.0),
         ([[1.0], [1.0, 2.0]], 1.0),
     ):
-        assert aggregation_of(values, score) is None  # type: ignore[arg-type]
+        assert find_aggregation(values, score) is None  # type: ignore[arg-type]
 
 
 def test_differences_are_those_of_the_scores() -> None:
@@ -177,7 +177,7 @@ def test_intervals_cover(world: str) -> None:
     true, draw, runs = truth(world), np.random.default_rng(0), by_tier(fast=60, nightly=1_000)
     covered = 0
     for _ in range(runs):
-        own, _ = pair(*drawn(draw), aggregation).tested(1)
+        own, _ = pair(*drawn(draw), aggregation).test(1)
         covered += own.low <= true <= own.high
     print(f"{world}: {covered / runs:.3f} of {runs}")
     assert 0.93 <= covered / runs <= 0.97 if runs == 1_000 else covered / runs >= 0.86
@@ -196,9 +196,9 @@ def test_intervals_cover(world: str) -> None:
 )
 def test_decisions_at_their_bars(value: float, p: float, decision: str) -> None:
     own, estimate = pair([1], [1]), SampleEstimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
-    assert own.decision(estimate, p, 0.01, 2) == decision
+    assert own.decide(estimate, p, 0.01, 2) == decision
     mirrored = {"worse": "better", "better": "worse"}.get(decision, decision)
-    assert replace(own, more_is_better=False).decision(estimate, p, 0.01, 2) == mirrored
+    assert replace(own, more_is_better=False).decide(estimate, p, 0.01, 2) == mirrored
 
 
 def tolerances(lost: int, tolerated: float, gained: int = 0, comparisons: int = 1) -> list[str | None]:

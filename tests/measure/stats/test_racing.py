@@ -10,10 +10,9 @@ from scipy import stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys
-from layerwise.measure.stats.grid import WHOLE, Piece
-from layerwise.measure.stats.racing import race, rare_documents, rows
-from layerwise.measure.stats.strata import shuffled
-from layerwise.measure.stats.verdicts import verdicts
+from layerwise.measure.interventions.racing import race, race_rows, rare_documents
+from layerwise.measure.stats.grid import WHOLE, Piece, shuffle_pieces
+from layerwise.measure.stats.verdicts import compute_verdicts
 from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results import Loss
 from measure.simulated import SimulatedModel
@@ -39,13 +38,13 @@ def looks(model: SimulatedModel, **settings: Any) -> list[tuple[tuple[int, ...],
 
 
 def decisions(model: SimulatedModel) -> dict[int | None, str]:
-    return {row.layer: row.metric for row in verdicts(model.whole(), model.baseline, skip_keys(model.depth))}
+    return {row.layer: row.metric for row in compute_verdicts(model.whole(), model.baseline, skip_keys(model.depth))}
 
 
 @pytest.mark.parametrize("seed", first_fast(range(3)))
 def test_the_verdicts_of_the_full_sweep_for_a_tenth_of_the_evaluations(seed: int) -> None:
     model = thirty_layers(seed)
-    found = rows(race(model.measure, skip_keys(model.depth), model.lengths))
+    found = race_rows(race(model.measure, skip_keys(model.depth), model.lengths))
     full = decisions(model)
     told = {row.layer: row.metric for row in found if row.layer is not None}
     assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
@@ -136,7 +135,7 @@ def test_harm_is_confirmed_on_later_documents_at_its_share_of_the_error_rate(sha
     """Eight documents of the second look, by hand: seven tenths of a tenth of alpha, over the four layers."""
     model = SimulatedModel([0.0] * 4, documents=40)
     model.lengths = dict.fromkeys(model.lengths, 10)
-    order = [int(document) for _, document, _ in shuffled(model.lengths, 0)]
+    order = [int(document) for _, document, _ in shuffle_pieces(model.lengths, 0)]
     changes = np.empty(40)
     changes[order[:32]] = standardised(32, 0.01) - 5.0
     bound = stats.t.ppf(1 - 0.05 * 0.1 * 0.7 / 4, 7)
@@ -233,11 +232,13 @@ def test_too_little_text_is_refused() -> None:
 
 def test_what_is_not_seen_is_told_with_its_limit() -> None:
     model = SimulatedModel([0.05] * 4, documents=40, noise=1.0)
-    found = [row for row in rows(race(model.measure, skip_keys(model.depth), model.lengths)) if row.layer is not None]
+    found = [
+        row for row in race_rows(race(model.measure, skip_keys(model.depth), model.lengths)) if row.layer is not None
+    ]
     assert {row.metric for row in found} == {"unresolved"}
     assert all((row.mde or 0.0) > 0.2 for row in found)
     exact = SimulatedModel([0.0] * 4, noise=0.001)
-    settled = [row for row in rows(race(exact.measure, skip_keys(4), exact.lengths)) if row.layer is not None]
+    settled = [row for row in race_rows(race(exact.measure, skip_keys(4), exact.lengths)) if row.layer is not None]
     assert all((row.mde or 1.0) < 0.001 for row in settled)
 
 
@@ -245,7 +246,7 @@ def test_a_rare_gain_is_missed_only_while_no_document_that_holds_it_is_read() ->
     """A gain on 16 of 400 documents cancels the loss on the others; the first look has one for the last four layers."""
     model = SimulatedModel([0.0] * 8, documents=400)
     model.lengths = dict.fromkeys(model.lengths, 100)
-    order = [int(document) for _, document, _ in shuffled(model.lengths, 0)]
+    order = [int(document) for _, document, _ in shuffle_pieces(model.lengths, 0)]
     changes = 0.02 + np.random.default_rng(0).normal(0.0, 0.02, (8, 400))
     changes[:4, order[32:48]] -= 0.5
     changes[4:, order[31:47]] -= 0.5

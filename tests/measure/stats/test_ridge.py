@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from layerwise.measure.stats.ridge import SHARES, Moments, best_share, fits
+from layerwise.measure.stats.ridge import PENALTIES, Moments, choose_penalty, fit_ridge
 from tier import by_tier
 
 
@@ -16,10 +16,10 @@ def rows(count: int, columns: int, seed: int = 0) -> Tensor:
 
 
 @settings(max_examples=by_tier(fast=4, nightly=60), deadline=None)
-@given(count=st.integers(3, 12), predictors=st.integers(1, 12), share=st.sampled_from(SHARES))
+@given(count=st.integers(3, 12), predictors=st.integers(1, 12), share=st.sampled_from(PENALTIES))
 def test_a_fit_is_the_closed_form(count: int, predictors: int, share: float) -> None:
     x, y = rows(count, predictors), rows(count, 2, seed=1)
-    (fit,) = fits(x, y, (share,))
+    (fit,) = fit_ridge(x, y, (share,))
     centred = x - x.mean(dim=0)
     square = centred.T @ centred
     penalty = share * square.diagonal().mean()
@@ -30,15 +30,15 @@ def test_a_fit_is_the_closed_form(count: int, predictors: int, share: float) -> 
 
 def test_moments_add_up() -> None:
     x, y = rows(20, 4), rows(20, 3, seed=1)
-    (whole,) = Moments.of(x, y).fits((1.0,))
-    (parts,) = (Moments.of(x[:7], y[:7]) + Moments.of(x[7:], y[7:])).fits((1.0,))
+    (whole,) = Moments.from_rows(x, y).fit((1.0,))
+    (parts,) = (Moments.from_rows(x[:7], y[:7]) + Moments.from_rows(x[7:], y[7:])).fit((1.0,))
     assert torch.allclose(whole.coefficients, parts.coefficients)
     assert torch.allclose(whole.y_mean, parts.y_mean)
 
 
 def test_the_residual_stands_beside_that_of_the_training_mean() -> None:
     x, y = rows(30, 3), rows(30, 2, seed=1)
-    (fit,) = fits(x[:20], y[:20], (1.0,))
+    (fit,) = fit_ridge(x[:20], y[:20], (1.0,))
     found = fit.residual(x[20:], y[20:])
     assert found.errors == pytest.approx(float((y[20:] - fit.predict(x[20:])).square().sum()))
     assert found.total == pytest.approx(float((y[20:] - y[:20].mean(dim=0)).square().sum()))
@@ -46,12 +46,12 @@ def test_the_residual_stands_beside_that_of_the_training_mean() -> None:
 
 def test_signal_gets_a_light_penalty_and_noise_a_heavy_one() -> None:
     x = rows(200, 20)
-    assert best_share(x, x @ rows(20, 5, seed=1)) == min(SHARES)
-    assert best_share(x, rows(200, 5, seed=2)) == max(SHARES)
+    assert choose_penalty(x, x @ rows(20, 5, seed=1)) == min(PENALTIES)
+    assert choose_penalty(x, rows(200, 5, seed=2)) == max(PENALTIES)
 
 
 def test_predictors_that_do_not_vary_predict_the_mean() -> None:
     y = rows(12, 2)
     for predictors in (3, 30):
-        (fit,) = fits(torch.zeros(12, predictors, dtype=torch.float64), y, (1.0,))
+        (fit,) = fit_ridge(torch.zeros(12, predictors, dtype=torch.float64), y, (1.0,))
         assert torch.allclose(fit.predict(torch.zeros(1, predictors, dtype=torch.float64))[0], y.mean(dim=0))

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
+from layerwise.measure.stats.seeds import SeedDifference, seed_difference, seed_interval
 from layerwise.measure.stats.statistics import student_interval
 
 
@@ -43,18 +43,18 @@ def test_no_seed_in_common() -> None:
 def test_student_s_interval_of_seeds_ends_where_the_metric_does() -> None:
     values = [0.5, 0.9, 1.0]
     low, high = stats.t.interval(0.95, 2, loc=0.8, scale=stats.sem(values))
-    assert over_seeds(values) == pytest.approx((low, high))
+    assert seed_interval(values) == pytest.approx((low, high))
     assert high > 1
-    assert over_seeds(values, "accuracy") == pytest.approx((low, 1.0))
-    assert over_seeds([-0.9, 0.9, -1.0], "mcc") == (-1.0, 1.0)
+    assert seed_interval(values, "accuracy") == pytest.approx((low, 1.0))
+    assert seed_interval([-0.9, 0.9, -1.0], "mcc") == (-1.0, 1.0)
 
 
 def test_seeds_that_agree_are_as_uncertain_as_their_examples() -> None:
     own = stats.binomtest(16, 48).proportion_ci(0.95, method="wilson")
     bounds = [(own.low, own.high)] * 2
-    assert over_seeds([16 / 48] * 2, "accuracy", bounds) == pytest.approx((own.low, own.high))
-    assert over_seeds([16 / 48] * 2, "accuracy") == (None, None)
-    assert over_seeds([0.3 - 0.1, 0.2]) == (None, None), "rounding is no spread"
+    assert seed_interval([16 / 48] * 2, "accuracy", bounds) == pytest.approx((own.low, own.high))
+    assert seed_interval([16 / 48] * 2, "accuracy") == (None, None)
+    assert seed_interval([0.3 - 0.1, 0.2]) == (None, None), "rounding is no spread"
 
 
 def test_the_interval_over_seeds_and_examples_in_closed_form() -> None:
@@ -62,7 +62,7 @@ def test_the_interval_over_seeds_and_examples_in_closed_form() -> None:
     reach = stats.t.ppf(0.975, 2) * stats.sem(values)
     below, above = np.mean([0.1, 0.1, 0.2]), np.mean([0.2, 0.2, 0.2])
     expected = (0.5 - np.hypot(reach, below), 0.5 + np.hypot(reach, above))
-    assert over_seeds(values, "", bounds) == pytest.approx(expected)
+    assert seed_interval(values, "", bounds) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_interval_over_seeds_and_examples_in_closed_form() -> None:
     ],
 )
 def test_few_seeds_have_the_interval_of_their_examples(values, bounds, expected) -> None:  # type: ignore[no-untyped-def]
-    assert over_seeds(values, "accuracy", bounds) == pytest.approx(expected)
+    assert seed_interval(values, "accuracy", bounds) == pytest.approx(expected)
 
 
 @pytest.mark.nightly
@@ -90,9 +90,9 @@ def test_the_interval_holds_the_truth_over_seeds_and_examples(seeds: int, shared
     for each in losses:
         own = student_interval(each, np.ones(examples))
         values, bounds = own.value.tolist(), list(zip(own.low.tolist(), own.high.tolist(), strict=True))
-        low, high = over_seeds(values, "nll", bounds)
+        low, high = seed_interval(values, "nll", bounds)
         held += low <= 0 <= high
-        low, high = over_seeds(values, "nll")
+        low, high = seed_interval(values, "nll")
         alone += low is not None and high is not None and low <= 0 <= high
     assert held >= 0.935 * studies  # 95 % less two standard deviations
     if shared and not between and seeds > 2:

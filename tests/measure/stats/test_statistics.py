@@ -12,14 +12,14 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import SampleEstimate, satterthwaite, skewed
+from layerwise.measure.stats.estimate import SampleEstimate, hall_transform, satterthwaite
 from layerwise.measure.stats.statistics import (
     FLIPS_PER_PLAN,
     Numbers,
     assess_effects,
     flips_can_decide,
     holm,
-    mean_of,
+    mean_interval,
     minimum_detectable_effect,
     paired_bootstrap,
     paired_proportions,
@@ -79,7 +79,7 @@ def test_an_estimate_is_corrected_for_skewness_in_the_tail_where_it_matters() ->
     for value, skewness in itertools.product((-2.5, 2.5), (-0.6, 0.6)):
         own = SampleEstimate.student(value, 1.0, 14.0, 0.95, skewness)
         t = value + skewness * value**2 / 3 + skewness**2 * value**3 / 27 + skewness / 6
-        assert skewed(value, skewness) == pytest.approx(t)
+        assert hall_transform(value, skewness) == pytest.approx(t)
         adverse = value * skewness < 0
         furthest = min(abs(value), abs(t)) if adverse else abs(value)
         assert own.p() == pytest.approx(2 * stats.t.sf(furthest, 14))
@@ -316,8 +316,8 @@ def test_skewed_effects_make_one_of_thirty_plans_significant_in_a_twentieth_of_s
 
 @pytest.mark.parametrize("values", [[0.2] * 12, [1.0] * 8])
 def test_units_that_are_all_equal_give_no_interval(values: list[float]) -> None:
-    assert mean_of(values) == (pytest.approx(values[0]), None, None)
-    assert mean_of([*values, 0.0])[1] is not None
+    assert mean_interval(values) == (pytest.approx(values[0]), None, None)
+    assert mean_interval([*values, 0.0])[1] is not None
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from scipy import stats
 
 from layerwise.data.text.tokens import Window
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
-from layerwise.measure.stats.effects import ArmLosses, differences, effects
-from layerwise.measure.stats.grid import WHOLE, Piece, arrange
+from layerwise.measure.stats.effects import ConditionLosses, compare_conditions, compute_effects
+from layerwise.measure.stats.grid import WHOLE, Piece, Strata, arrange, stratified_effects, unit_pieces
 from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, skewed_interval, student_interval
-from layerwise.measure.stats.strata import Strata, stratified, unit_pieces
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
 from layerwise.results import Loss, Score
@@ -40,8 +39,8 @@ def pieces(sizes: dict[str, int], tokens: dict[str, int]) -> dict[Piece, int]:
 def test_one_stratum_is_students_interval() -> None:
     half = np.random.default_rng(0).normal(0.0, 0.3, size=10)
     draw = 0.1 + np.concatenate([half, -half])  # not skewed
-    strata = Strata.of(pieces({"text": 20}, {"text": 10}))
-    found = stratified(arrange(losses({"text": draw.tolist()}, {"text": 10})), "b", ["p"], strata, 0.95)[0]
+    strata = Strata.from_lengths(pieces({"text": 20}, {"text": 10}))
+    found = stratified_effects(arrange(losses({"text": draw.tolist()}, {"text": 10})), "b", ["p"], strata, 0.95)[0]
     error = draw.std(ddof=1) / np.sqrt(20)
     assert found.value == pytest.approx(draw.mean())
     assert found.error == pytest.approx(error)
@@ -57,38 +56,40 @@ def test_one_document_of_a_third_task_does_not_widen_an_interval() -> None:
     changes = {"a": draw[0].tolist(), "b": (draw[1] + 1.0).tolist()}
     widths = []
     for each in (changes, {**changes, "c": [0.5]}):
-        found = {row.task: row for row in effects(losses(each, tokens), "b") if row.metric == "delta_nll"}["all"]
+        found = {row.task: row for row in compute_effects(losses(each, tokens), "b") if row.metric == "delta_nll"}[
+            "all"
+        ]
         widths.append(found.high - found.low)
     assert widths[1] < 1.1 * widths[0]
     sizes = {"a": 16, "b": 20, "c": 15, "d": 1}
-    assert set(Strata.of(pieces(sizes, dict.fromkeys("abcd", 1))).weight) == {"a", "b", "the rest"}
+    assert set(Strata.from_lengths(pieces(sizes, dict.fromkeys("abcd", 1))).weight) == {"a", "b", "the rest"}
     sizes["c"] = 14
-    assert set(Strata.of(pieces(sizes, dict.fromkeys("abcd", 1))).weight) == {"b", "the rest"}
+    assert set(Strata.from_lengths(pieces(sizes, dict.fromkeys("abcd", 1))).weight) == {"b", "the rest"}
 
 
 def test_a_part_of_the_text_is_weighted_as_the_whole() -> None:
     """Prose is nine tenths of all tokens, also for a look with equally many answers and prose documents."""
     tokens = {"prose": 90, "answers": 10}
-    strata = Strata.of(pieces({"prose": 16, "answers": 16}, tokens))
+    strata = Strata.from_lengths(pieces({"prose": 16, "answers": 16}, tokens))
     assert strata.weight == {"answers": pytest.approx(0.1), "prose": pytest.approx(0.9)}
     part = arrange(losses({"prose": [0.01] * 8, "answers": [5.0] * 16}, tokens))
-    assert stratified(part, "b", ["p"], strata, 0.95)[0].value == pytest.approx(0.9 * 0.01 + 0.1 * 5.0)
+    assert stratified_effects(part, "b", ["p"], strata, 0.95)[0].value == pytest.approx(0.9 * 0.01 + 0.1 * 5.0)
 
 
 def test_a_part_that_lacks_a_task_is_weighted_by_the_others() -> None:
     tokens = {"prose": 60, "code": 30, "answers": 10}
-    strata = Strata.of(pieces(dict.fromkeys(tokens, 16), tokens))
+    strata = Strata.from_lengths(pieces(dict.fromkeys(tokens, 16), tokens))
     part = arrange(losses({"prose": [0.1, 0.3] * 8, "answers": [5.0] * 16}, tokens))
-    found = stratified(part, "b", ["p"], strata, 0.95)[0]
+    found = stratified_effects(part, "b", ["p"], strata, 0.95)[0]
     assert found.value == pytest.approx((0.6 * 0.2 + 0.1 * 5.0) / 0.7)
     assert found.error == pytest.approx(0.6 / 0.7 * stats.sem([0.1, 0.3] * 8))
 
 
 def test_tasks_with_few_documents_are_taken_together() -> None:
     tokens = {"a": 1, "b": 1, "c": 1}
-    assert set(Strata.of(pieces({"a": 16, "b": 9, "c": 9}, tokens)).weight) == {"a", "the rest"}
+    assert set(Strata.from_lengths(pieces({"a": 16, "b": 9, "c": 9}, tokens)).weight) == {"a", "the rest"}
     # Three leftover documents have no interval of their own, so everything is one stratum.
-    assert set(Strata.of(pieces({"a": 40, "b": 3}, tokens)).weight) == {"the rest"}
+    assert set(Strata.from_lengths(pieces({"a": 40, "b": 3}, tokens)).weight) == {"the rest"}
 
 
 # Two tasks of identical documents in a fixed mix leave nothing to chance.
@@ -107,8 +108,11 @@ def contrasted() -> list[Score]:
 
 
 ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
-    "a sweep": (lambda: effects(ALIKE, "b"), {"task": "all", "metric": "delta_nll"}),
-    "arms": (lambda: differences("m", ALIKE, "b", [ArmLosses("p", "d")], seed=0, by_task=False)[:1], {"metric": "d"}),
+    "a sweep": (lambda: compute_effects(ALIKE, "b"), {"task": "all", "metric": "delta_nll"}),
+    "arms": (
+        lambda: compare_conditions("m", ALIKE, "b", [ConditionLosses("p", "d")], seed=0, by_task=False)[:1],
+        {"metric": "d"},
+    ),
     "a contrast": (contrasted, {"metric": "mean"}),
     "another text": (lambda: losses_above(RENAMED, WHOLE_PLAN, "report", seed=0), {"metric": AGAIN}),
     "the gap between texts": (
@@ -167,12 +171,12 @@ def test_the_error_of_a_mix_is_that_of_its_strata_by_hand() -> None:
         for plan in "bp"
     ]
     grid = arrange(rows)
-    expected = stratified(grid, "b", ["p"], Strata.of(unit_pieces(grid)), 0.95)[0]
+    expected = stratified_effects(grid, "b", ["p"], Strata.from_lengths(unit_pieces(grid)), 0.95)[0]
     found = skewed_interval(nats, tokens, strata=UNLIKE)
     for name, value in (("value", found.value), ("freedom", found.freedom), ("error", found.error)):
         assert value[0] == pytest.approx(getattr(expected, name), rel=1e-12)
     assert found.freedom[0] == pytest.approx(expected.freedom)
-    assert (Strata.labels(grid) == UNLIKE).all()
+    assert (Strata.label_grid(grid) == UNLIKE).all()
 
 
 def test_signs_are_flipped_against_the_error_of_the_mix() -> None:

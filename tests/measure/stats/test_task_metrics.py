@@ -15,10 +15,10 @@ from layerwise.measure.stats.task_metrics import (
     METRICS,
     confusion_matrix,
     correlation_interval,
-    correlation_of,
-    guessed,
-    interval,
-    metric_of,
+    find_correlation,
+    find_metric,
+    guess_score,
+    metric_interval,
     pearson,
     spearman,
 )
@@ -47,33 +47,33 @@ def test_every_metric_is_scikit_learns(given_answers: tuple[int, list[tuple[int,
     classes, pairs = given_answers
     labels, predictions = [first for first, _ in pairs], [second for _, second in pairs]
     for name in METRICS if classes == 2 else ("mcc", "accuracy"):
-        found = float(metric_of(name)(confusion_matrix(labels, predictions, classes)))
+        found = float(find_metric(name)(confusion_matrix(labels, predictions, classes)))
         assert found == pytest.approx(_known(name, labels, predictions), abs=1e-12)
 
 
 @given(tables, st.sampled_from(sorted(METRICS)))
 def test_an_interval_holds_the_value_and_has_a_width_everywhere(cells: list[int], name: str) -> None:
     counts = np.reshape(cells, (2, 2))
-    low, high = interval(name, counts)
-    assert low <= float(metric_of(name)(counts)) <= high
+    low, high = metric_interval(name, counts)
+    assert low <= float(find_metric(name)(counts)) <= high
     assert high - low > 1e-4
-    assert interval(name, counts) == (low, high)
+    assert metric_interval(name, counts) == (low, high)
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_twenty_right_answers_do_not_prove_that_all_are(name: str) -> None:
-    low, high = interval(name, [[10, 0], [0, 10]])
+    low, high = metric_interval(name, [[10, 0], [0, 10]])
     assert 0.6 < low < 0.95
     assert high == 1.0
 
 
 def test_chance_is_what_always_saying_one_label_scores() -> None:
     counts = [[20, 10], [30, 40]]
-    assert guessed("accuracy", counts, 1) == 0.7
-    assert guessed("accuracy", counts, 0) == 0.3
-    assert guessed("f1", counts, 1) == pytest.approx(2 * 0.7 / 1.7)
-    assert guessed("f1", counts, 0) == 0.0
-    assert guessed("mcc", counts, 1) == 0.0
+    assert guess_score("accuracy", counts, 1) == 0.7
+    assert guess_score("accuracy", counts, 0) == 0.3
+    assert guess_score("f1", counts, 1) == pytest.approx(2 * 0.7 / 1.7)
+    assert guess_score("f1", counts, 0) == 0.0
+    assert guess_score("mcc", counts, 1) == 0.0
 
 
 @given(st.integers(0, 10_000), st.integers(5, 40))
@@ -103,7 +103,9 @@ def test_the_interval_holds_its_value_and_is_wider_for_ranks_and_few_examples() 
     assert correlation_interval("pearson", 0.5, 3) == (-1.0, 1.0)
 
 
-@pytest.mark.parametrize(("of", "wrong", "near"), [(metric_of, "mmc", "mcc"), (correlation_of, "pearsn", "pearson")])
+@pytest.mark.parametrize(
+    ("of", "wrong", "near"), [(find_metric, "mmc", "mcc"), (find_correlation, "pearsn", "pearson")]
+)
 def test_an_unknown_metric_is_refused(of, wrong, near) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(MeasureError, match=f"did you mean {near}"):
         of(wrong)

@@ -9,20 +9,19 @@ from scipy import stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys
+from layerwise.measure.interventions.racing import race
+from layerwise.measure.interventions.racing import race_rows as rows_of_race
 from layerwise.measure.stats.estimate import SampleEstimate
-from layerwise.measure.stats.grid import arrange
-from layerwise.measure.stats.racing import race
-from layerwise.measure.stats.racing import rows as rows_of_race
+from layerwise.measure.stats.grid import Strata, arrange, shuffle_pieces, unit_pieces
 from layerwise.measure.stats.statistics import minimum_detectable_effect
-from layerwise.measure.stats.strata import Strata, shuffled, unit_pieces
 from layerwise.measure.stats.verdicts import (
     SELECTION,
     HarmTest,
-    _halves,
-    confirmed,
-    detectable,
+    _split_documents,
+    compute_verdicts,
+    confirm_harm,
+    detectable_effect,
     settle,
-    verdicts,
 )
 from layerwise.results import Loss, Score
 from measure.simulated import SimulatedModel
@@ -33,7 +32,7 @@ DEPTH = 12
 
 
 def judged(model: SimulatedModel, seed: int = 0) -> dict[int, Score]:
-    found = verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=seed)
+    found = compute_verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=seed)
     return {score.layer or 0: score for score in found}
 
 
@@ -51,7 +50,7 @@ def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int
         assert score.p_adjusted == pytest.approx(min(1.0, depth * stats.ttest_1samp(draws[layer], 0.0).pvalue))
         effect = SampleEstimate(mean, mean - reach, mean + reach, error, 23)
         expected = minimum_detectable_effect(error, 24, comparisons=depth)
-        assert detectable(effect, depth) == pytest.approx(expected)
+        assert detectable_effect(effect, depth) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("candidates", [(), (0,), (1,), (0, 2), tuple(range(1, 12))])
@@ -94,12 +93,12 @@ def test_no_verdict_is_wrong_anywhere_in_more_than_one_run_of_twenty(world: str)
 def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
     """Noise that is negative on the first half and positive on the second is not confirmed."""
     model = SimulatedModel([0.0] * 4, documents=64, noise=0.001, seed=3)
-    first = {document for _, document, _ in shuffled(model.lengths, 0)[::2]}
+    first = {document for _, document, _ in shuffle_pieces(model.lengths, 0)[::2]}
     key = skip_keys(4)[2]
     losses = [
         row if row.plan != key else _shifted(row, -0.5 if row.document in first else 0.4) for row in model.whole()
     ]
-    scores = {score.layer: score for score in verdicts(losses, model.baseline, skip_keys(4), seed=0)}
+    scores = {score.layer: score for score in compute_verdicts(losses, model.baseline, skip_keys(4), seed=0)}
     assert scores[2].metric == "unresolved"
 
 
@@ -127,13 +126,13 @@ def test_no_effect_is_told_with_what_was_excluded() -> None:
 )
 def test_harm_is_confirmed_at_alpha_over_the_candidates(p: tuple[float, ...], layers: set[int]) -> None:
     effects = (SampleEstimate.student(float(stats.t.ppf(each, 20)), 1.0, 20.0) for each in p)
-    assert confirmed(dict(enumerate(effects))) == layers
+    assert confirm_harm(dict(enumerate(effects))) == layers
 
 
 def test_too_little_text_says_how_to_get_enough() -> None:
     model = SimulatedModel([0.1] * 4, documents=5)
     with pytest.raises(MeasureError, match=r"the text makes 5 windows .* fewer than 8: give a longer text"):
-        verdicts(model.whole(), model.baseline, skip_keys(4))
+        compute_verdicts(model.whole(), model.baseline, skip_keys(4))
 
 
 @pytest.mark.parametrize(
@@ -142,10 +141,10 @@ def test_too_little_text_says_how_to_get_enough() -> None:
 def test_harm_is_told_from_sixteen_documents_on_of_which_each_half_has_its_own(documents: int, word: str) -> None:
     model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=documents, noise=0.01)
     rows = [replace(row, window=window) for row in model.whole() for window in range(8)]
-    found = verdicts(rows, model.baseline, skip_keys(4))
+    found = compute_verdicts(rows, model.baseline, skip_keys(4))
     assert [score.metric for score in found] == [word, "matters", "matters", "matters"]
     grid = arrange(rows)
-    first, second = ({cell[1] for cell in half.cells} for half in _halves(grid, 0))
+    first, second = ({cell[1] for cell in half.cells} for half in _split_documents(grid, 0))
     assert not first & second
     assert len(first | second) == documents
     found = rows_of_race(race(lambda *_: rows, skip_keys(4), unit_pieces(grid)))
@@ -165,7 +164,7 @@ def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chose
             for plan in ("b", "p")
         ]
         grids.append(arrange(rows))
-    test = HarmTest.of(*grids, "b", {0: "p"}, Strata.of(unit_pieces(grids[0])))
+    test = HarmTest.from_halves(*grids, "b", {0: "p"}, Strata.from_lengths(unit_pieces(grids[0])))
     assert (test.candidates, test.harmful) == (chosen, frozenset(chosen))
 
 

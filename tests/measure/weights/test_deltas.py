@@ -5,7 +5,7 @@ import pytest
 
 from conftest import tiny_llama
 from layerwise import load
-from layerwise.measure.weights.deltas import correlation_summands, deltas, verdict
+from layerwise.measure.weights.deltas import correlation_summands, deltas, name_verdict
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -99,11 +99,11 @@ def test_shallow_stacks_have_the_lags_that_exist() -> None:
 
 
 def test_a_verdict_is_shown_or_not_resolved() -> None:
-    assert verdict(Estimate(0.3, 0.1, 0.5)) == "smooth"
-    assert verdict(Estimate(-0.3, -0.5, -0.1)) == "oscillating"
-    assert verdict(Estimate(0.05, 0.01, 0.09)) == "no_lag_structure"  # not zero, and less than what counts
-    assert verdict(Estimate(0.0, -0.2, 0.2)) == "unresolved"
-    assert verdict(Estimate(0.3)) == "unresolved"
+    assert name_verdict(Estimate(0.3, 0.1, 0.5)) == "smooth"
+    assert name_verdict(Estimate(-0.3, -0.5, -0.1)) == "oscillating"
+    assert name_verdict(Estimate(0.05, 0.01, 0.09)) == "no_lag_structure"  # not zero, and less than what counts
+    assert name_verdict(Estimate(0.0, -0.2, 0.2)) == "unresolved"
+    assert name_verdict(Estimate(0.3)) == "unresolved"
 
 
 def test_the_norm_of_a_layer_is_no_structure() -> None:

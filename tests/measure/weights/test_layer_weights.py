@@ -8,12 +8,12 @@ from scipy.stats import spearmanr, ttest_1samp
 from layerwise.errors import MeasureError
 from layerwise.measure.weights.layer_weights import (
     MARGIN,
-    distances,
     edge_columns,
     group_agreement,
-    posited_groups,
+    hypothesized_groups,
     seed_agreement,
     seed_agreement_scores,
+    uniformity_distances,
     uniformity_rows,
     weights_by_seed,
 )
@@ -103,13 +103,13 @@ def test_weights_of_any_sign_are_compared_by_difference() -> None:
 
 def grouped(strength: float, depth: int = 12) -> NDArray[np.float64]:
     random = np.random.default_rng(8)
-    signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in posited_groups(depth)])
+    signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in hypothesized_groups(depth)])
     same = signs[:, None] * np.concatenate([[1.0], signs])[None, :]
     return softmaxed(strength * same + 0.2 * random.normal(size=(3, depth, depth + 1)))
 
 
 def test_a_planted_grouping_beats_shuffled_labels() -> None:
-    labels = posited_groups(12)
+    labels = hypothesized_groups(12)
     for beyond in (False, True):
         found = group_agreement(grouped(0.8), labels, beyond_distance=beyond, draws=500)
         assert found.p < 0.05
@@ -119,7 +119,7 @@ def test_a_planted_grouping_beats_shuffled_labels() -> None:
 def test_near_sources_alone_are_no_grouping() -> None:
     distance = np.arange(12)[:, None] - np.arange(13)[None, :]
     weights = softmaxed(np.broadcast_to(-0.5 * np.abs(distance), (3, 12, 13)) + 0.2 * noise_of(12))
-    labels = posited_groups(12)
+    labels = hypothesized_groups(12)
     assert group_agreement(weights, labels, draws=500).p < 0.05
     assert group_agreement(weights, labels, beyond_distance=True, draws=500).p > 0.05
 
@@ -130,7 +130,7 @@ def noise_of(depth: int) -> NDArray[np.float64]:
 
 def test_random_weights_rarely_show_a_grouping() -> None:
     random = np.random.default_rng(10)
-    labels = posited_groups(12)
+    labels = hypothesized_groups(12)
     found = [
         group_agreement(softmaxed(random.normal(size=(3, 12, 13))), labels, draws=199, seed=at).p
         for at in range(by_tier(fast=60, nightly=200))
@@ -139,7 +139,7 @@ def test_random_weights_rarely_show_a_grouping() -> None:
 
 
 def test_the_posited_groups_of_twelve_layers_are_the_papers() -> None:
-    assert posited_groups(12) == ("surface",) * 5 + ("linguistic",) * 5 + (None,) * 2
+    assert hypothesized_groups(12) == ("surface",) * 5 + ("linguistic",) * 5 + (None,) * 2
 
 
 def alpha_rows(weights: NDArray[np.float64], arm: str = "elc") -> list[Score]:
@@ -185,7 +185,7 @@ def test_weights_that_are_not_finite_are_refused() -> None:
 def test_distance_and_entropy_by_hand() -> None:
     """The distance is the weight that would have to be moved; a source that is not read adds nothing to the entropy."""
     weights = np.array([[1.0, 0, 0], [0.75, 0.25, 0], [0.5, 0.0, 0.5]])
-    assert distances(weights).tolist() == pytest.approx([0.0, 0.25, 1 / 3])
+    assert uniformity_distances(weights).tolist() == pytest.approx([0.0, 0.25, 1 / 3])
     rows = uniformity_rows("elc", weights[None], np.full((3, 3), 1 / 3))
     own = [-(0.75 * np.log2(0.75) + 0.25 * np.log2(0.25)), np.log(2) / np.log(3)]
     entropy = {row.part or row.layer: row.value for row in rows if row.metric == "entropy"}

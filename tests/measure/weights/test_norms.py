@@ -8,7 +8,7 @@ import torch
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.weights.norms import effective_rank, weight_norms
+from layerwise.measure.weights.deltas import effective_rank, weight_norms
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import noise, planted_stack, stack_of_layers

@@ -9,10 +9,21 @@ from torch import Tensor
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.null_comparison import complement_rows, pooled_complements
-from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.prediction import Triples, chosen_shares, held_out_layers, held_out_rows, predict_layer
-from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
+from layerwise.measure.weights.predictability import (
+    Triples,
+    choose_penalties,
+    held_out_layer_residuals,
+    held_out_row_residuals,
+    predict_layer,
+    predictability,
+)
+from layerwise.measure.weights.tensors import (
+    StackTensors,
+    complement_rows,
+    find_tensor_types,
+    pool_complements,
+    sample_units,
+)
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.stack.weights import layer_weights
@@ -29,8 +40,8 @@ def row(scores: list[Score], metric: str, against: str | None = None, **columns:
 
 def triples(weights: Tensor) -> Triples:
     tensors = StackTensors(planted_stack({"w": weights}))
-    (kind,) = tensor_types(tensors, "predictability")
-    return Triples(tensors, unit_sample(kind, weights.shape[2], seed=0), tuple(range(len(weights))))
+    (kind,) = find_tensor_types(tensors, "predictability")
+    return Triples(tensors, sample_units(kind, weights.shape[2], seed=0), tuple(range(len(weights))))
 
 
 def test_independent_layers_predict_nothing_that_is_held_out() -> None:
@@ -73,7 +84,7 @@ def test_a_layer_that_is_held_out_is_in_no_fit() -> None:
     # Of three groups of four, layer 4 ends the first and neighbors the second; no triple of positions 1, 2 has it.
     other[4] *= 100
     shares = {1: 1.0, 6: 1.0, 12: 1.0}
-    before, after = (held_out_layers(triples(each), shares) for each in (weights, other))
+    before, after = (held_out_layer_residuals(triples(each), shares) for each in (weights, other))
     assert after[1] == before[1]
     assert after[2] == before[2]
     assert after[4] != before[4]
@@ -86,15 +97,15 @@ def test_rows_that_are_held_out_choose_nothing() -> None:
     other = weights.clone()
     other[:, kept.sample.rows[40:]] = noise(6, 10, 4, seed=9)
     changed = triples(other)
-    assert chosen_shares(kept) == chosen_shares(changed)
-    before, after = (held_out_rows(each, {1: 1.0}, [2]) for each in (kept, changed))
+    assert choose_penalties(kept) == choose_penalties(changed)
+    before, after = (held_out_row_residuals(each, {1: 1.0}, [2]) for each in (kept, changed))
     assert before[2].errors != after[2].errors
 
 
 def test_permuted_units_are_another_permutation_in_every_layer() -> None:
     real = triples(noise(1, 30, 4).expand(6, 30, 4))
     permuted = Triples(real.tensors, real.sample, real.order, permuted=5)
-    (_, x, y), (_, moved_x, moved_y) = next(real.walk([2])), next(permuted.walk([2]))
+    (_, x, y), (_, moved_x, moved_y) = next(real.iterate([2])), next(permuted.iterate([2]))
     assert torch.equal(x[:, :4], y)
     assert not torch.equal(moved_x[:, :4], moved_y)
     assert torch.equal(moved_y.sort(dim=0).values, y.sort(dim=0).values)
@@ -102,8 +113,8 @@ def test_permuted_units_are_another_permutation_in_every_layer() -> None:
 
 def test_walking_reads_what_reading_one_by_one_would() -> None:
     every = triples(noise(8, 12, 4))
-    for position, x, y in every.walk(every.positions, rows=5):
-        ((_, alone_x, alone_y),) = every.walk([position], rows=5)
+    for position, x, y in every.iterate(every.positions, rows=5):
+        ((_, alone_x, alone_y),) = every.iterate([position], rows=5)
         assert torch.equal(x, alone_x)
         assert torch.equal(y, alone_y)
         assert x.shape == (5, 8)
@@ -171,7 +182,7 @@ def test_what_cannot_be_predicted_is_refused() -> None:
 
 
 def test_a_level_says_the_mean_of_its_fractions_and_repeats_its_nulls() -> None:
-    fresh = pooled_complements({"q": {0: (0.25, 1.0), 1: (0.75, 1.0)}})
+    fresh = pool_complements({"q": {0: (0.25, 1.0), 1: (0.75, 1.0)}})
     fractions = {"q": {0: (3.0, 4.0), 1: (1.0, 4.0)}, "v": {0: (1.0, 4.0)}, "k": {0: (0.0, 0.0)}}
     scores = complement_rows("predictability", "r2", fractions, {"twin": fresh})
     rows = {(row.layer, row.part, row.against): row.value for row in scores}

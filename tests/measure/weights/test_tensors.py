@@ -13,19 +13,18 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.memory import LiveBytes
-from layerwise.measure.weights.deltas import delta_rows
-from layerwise.measure.weights.norms import norm_rows
+from layerwise.measure.weights.deltas import delta_rows, norm_rows
 from layerwise.measure.weights.predictability import predictability_rows
 from layerwise.measure.weights.tensors import (
     StackTensors,
     TensorType,
-    as_units,
+    compute_gram,
+    find_tensor_types,
     from_units,
-    gram,
+    read_units,
+    sample_units,
     stream_width,
-    tensor_types,
-    unit_sample,
-    units,
+    to_units,
 )
 from layerwise.results.rows import Score
 from measure.planted import noise, planted_stack, stack_of_layers
@@ -78,14 +77,14 @@ def test_working_copies_in_double_precision_are_no_larger_than_two_layers(
 def test_only_matrices_of_one_shape_are_compared() -> None:
     layers = [{"even": torch.ones(4, 4), "grows": torch.ones(4 + n, 4), "gain": torch.ones(4)} for n in range(5)]
     layers[2]["extra"] = torch.ones(4, 4)
-    types = tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
+    types = find_tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
     assert types == (TensorType("even", (4, 4)),)
 
 
 def test_layers_without_a_common_matrix_are_refused_with_the_shapes() -> None:
     layers = [{"grows": torch.ones(4 + n, 4)} for n in range(5)]
     with pytest.raises(MeasureError, match=r"deltas compares.*no weight matrix.*layer 0: {'grows': \(4, 4\)}"):
-        tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
+        find_tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (40, 7), (4, 3, 5)])
@@ -94,7 +93,7 @@ def test_the_gram_matrix_is_that_of_the_whole_tensors(shape: tuple[int, ...], dt
     weights = torch.randn(6, *shape, generator=torch.Generator().manual_seed(0)).to(dtype)
     tensors = StackTensors(planted_stack({"w": weights}, dtype))
     flat = weights.double().flatten(1)
-    assert np.allclose(gram(tensors, TensorType("w", shape)), (flat @ flat.T).numpy(), rtol=1e-12)
+    assert np.allclose(compute_gram(tensors, TensorType("w", shape)), (flat @ flat.T).numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -102,30 +101,30 @@ def test_weights_that_are_not_finite_are_named(value: float) -> None:
     weights = noise(5, 6, 6)
     weights[3, 2, 1] = value
     tensors = StackTensors(planted_stack({"mlp": weights}))
-    (kind,) = tensor_types(tensors, "deltas")
+    (kind,) = find_tensor_types(tensors, "deltas")
     with pytest.raises(MeasureError, match="mlp of layer 3 holds values that are not finite"):
-        gram(tensors, kind)
+        compute_gram(tensors, kind)
     with pytest.raises(MeasureError, match="mlp of layer 3 holds values that are not finite"):
-        units(tensors, 3, unit_sample(kind, 6, 0))
+        read_units(tensors, 3, sample_units(kind, 6, 0))
 
 
 @given(shape=st.lists(st.integers(1, 5), min_size=2, max_size=4), width=st.integers(1, 5))
 def test_units_can_be_put_back(shape: list[int], width: int) -> None:
     tensor = torch.arange(math.prod(shape)).reshape(shape)
-    assert torch.equal(from_units(as_units(tensor, width), shape, width), tensor)
+    assert torch.equal(from_units(to_units(tensor, width), shape, width), tensor)
 
 
 def test_units_have_the_residual_stream_as_columns() -> None:
     types = [TensorType(name, shape) for name, shape in SHAPES.items()]
     assert stream_width(types) == 12
     experts = torch.arange(2 * 3 * 4).reshape(2, 3, 4)
-    assert torch.equal(as_units(experts, 3)[1], experts[0, :, 1])
-    assert as_units(torch.zeros(12, 24), 12).shape == (24, 12)
+    assert torch.equal(to_units(experts, 3)[1], experts[0, :, 1])
+    assert to_units(torch.zeros(12, 24), 12).shape == (24, 12)
 
 
 def test_wide_tensors_are_sampled_in_proportion() -> None:
-    sample = unit_sample(TensorType("w", (4096, 2048)), 2048, seed=3)
+    sample = sample_units(TensorType("w", (4096, 2048)), 2048, seed=3)
     assert len(sample.columns) == 1024
     assert len(sample.rows) == 2048
-    again = unit_sample(TensorType("w", (4096, 2048)), 2048, seed=3)
+    again = sample_units(TensorType("w", (4096, 2048)), 2048, seed=3)
     assert torch.equal(sample.rows, again.rows)

@@ -12,8 +12,7 @@ from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.memory import peak_bytes
-from layerwise.measure.interventions.sweep import CostEstimate, cost_estimate
-from layerwise.measure.interventions.sweep_pieces import head_in_layers
+from layerwise.measure.interventions.sweep import CostEstimate, estimate_cost, head_cost_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
@@ -93,10 +92,10 @@ def test_a_warm_batch_of_median_size_is_timed(stack: Stack, monkeypatch: pytest.
 
 
 def test_plans_by_themselves_count_as_passes_of_their_layers(stack: Stack) -> None:
-    data, head = text(), head_in_layers(stack)
+    data, head = text(), head_cost_in_layers(stack)
     tokens = sum(batch.size for batch in data.batches)
     plans = [Plan.identity(DEPTH), Plan.parse("1-5")]
-    due = cost_estimate(stack, plans, data)
+    due = estimate_cost(stack, plans, data)
     assert count_tokens(stack, due) == pytest.approx(tokens * (1 + (DEPTH - 1 + head) / (DEPTH + head)))
     assert time_passes(stack, data) > 0
 

@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.language.task_summary import task_rows
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.seeds import seed_interval
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
@@ -189,7 +189,7 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
     row = _found(rows, "elc/1", "accuracy")
     assert row.value == pytest.approx(sum(own) / 3)
     each = [_found(rows, f"elc/1.{seed}", "accuracy") for seed in range(3)]
-    assert (row.low, row.high) == over_seeds(own, "accuracy", [(one.low, one.high) for one in each])
+    assert (row.low, row.high) == seed_interval(own, "accuracy", [(one.low, one.high) for one in each])
     assert row.low is not None
     assert _found(rows, "elc", "accuracy").value == pytest.approx((values["elc/0"] + values["elc/1"]) / 2)
     assert _found(rows, "elc", "accuracy", "chance").value == 0.5

@@ -36,7 +36,7 @@ def test_tables_are_asked_for_the_very_tokens_that_models_are_asked_for(tmp_path
     model = held_out_row(path, splits, "cpu", arm="a", seed=0)
     for row in rows.values():
         assert (row.measure, row.documents, row.tokens) == ("null", model.documents, model.tokens)
-    table = BigramModel.of([window.ids for window in splits.train.windows], [])  # nothing to select on: the same table
+    table = BigramModel.fit([window.ids for window in splits.train.windows], [])  # nothing to select on: the same table
     asked = [
         (window.ids[at - 1], window.ids[at])
         for window in splits.test.windows

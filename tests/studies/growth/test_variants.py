@@ -227,7 +227,7 @@ def test_a_trained_model_is_compared_with_its_controls(
     checkpoint: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2))
-    monkeypatch.setattr(module, "measured_importance", lambda *args, **options: found)
+    monkeypatch.setattr(module, "estimate_importance", lambda *args, **options: found)
     folder = tmp_path / "run"
     options = ("--schedules", "importance,permuted", "--learning-rates", "1e-3,4e-3", "--frontier", "--steps", 16)
     ended = grow(checkpoint, texts, folder, *options)
@@ -259,7 +259,7 @@ def test_importance_is_measured_again_where_another_rate_is_the_best(
 ) -> None:
     found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2))
     asked: list[object] = []
-    monkeypatch.setattr(module, "measured_importance", lambda *args, **options: asked.append(args) or found)
+    monkeypatch.setattr(module, "estimate_importance", lambda *args, **options: asked.append(args) or found)
     folder = tmp_path / "run"
     for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
         if times == 2:  # as a run that was stopped before its variants

@@ -20,7 +20,7 @@ from layerwise.data.text.tokens import Window
 from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and_units
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.effects import compute_effects
 from layerwise.measure.stats.statistics import StratumLabels, paired_proportions, student_interval, wilson
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss, Score
@@ -148,7 +148,7 @@ def losses(name: str, documents: int = 40) -> list[Loss]:
 def test_what_a_plan_loses_has_the_interval_of_a_sweep(task: str) -> None:
     (row,) = (
         row
-        for row in effects([*losses("untouched"), *losses("pruned")], "untouched", seed=0)
+        for row in compute_effects([*losses("untouched"), *losses("pruned")], "untouched", seed=0)
         if (row.metric, row.task) == ("delta_nll", task)
     )
     assert outcomes(MODELS).difference("pruned", "untouched", task) == (row.value, row.low, row.high)

@@ -212,7 +212,7 @@ def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(evaluation, "PAIRS", 1)
     monkeypatch.setattr(attribution, "mark_words", partial(mark_words, count=4))
     monkeypatch.setattr(gradients, "NODES", 2)
-    monkeypatch.setattr(gradients, "MOST_NODES", 4)
+    monkeypatch.setattr(gradients, "MAX_NODES", 4)
     monkeypatch.setattr(generated, "PARADIGMS", dict(islice(generated.PARADIGMS.items(), 3)))
     texts, run = tmp_path / "words.txt", tmp_path / "run"
     documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]

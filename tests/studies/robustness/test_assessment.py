@@ -13,8 +13,7 @@ from scipy import stats
 from conftest import tiny_llama
 from layerwise.data.splits import Splits
 from layerwise.data.vision.digits import digits
-from layerwise.measure.activations import attention_by_position, embedding
-from layerwise.measure.interventions import worth_by_position
+from layerwise.measure.activations import attention_by_position, by_position, embedding
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import EvaluationGrid, Survey
 from layerwise.measure.stats.statistics import wilson
@@ -43,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("flat")
 
 @pytest.fixture(autouse=True)
 def few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worth_by_position, "UNITS", 2)
+    monkeypatch.setattr(by_position, "UNITS", 2)
     monkeypatch.setattr(embedding, "BATCHES", 2)
     monkeypatch.setattr(attention_by_position, "BATCHES", 2)
 

@@ -15,8 +15,7 @@ from cli.command import layerwise, refused
 from cli.conftest import save_texts
 from cli.picture_models import DEPTH, save_vit
 from conftest import Flat
-from layerwise.measure.activations import attention_by_position, embedding
-from layerwise.measure.interventions import worth_by_position
+from layerwise.measure.activations import attention_by_position, by_position, embedding
 from layerwise.results import Run, Score
 from layerwise.runner.reporter import Silent
 from layerwise.studies.robustness import steps as training
@@ -145,7 +144,7 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(training, "DEFAULTS_BY_MODEL", {"demo-vit": Settings(epochs=1, batch_size=20)})
     monkeypatch.setattr(training, "COMPARED", ("baseline",))
     monkeypatch.setattr(training, "REDUCED", (3,))
-    monkeypatch.setattr(worth_by_position, "UNITS", 1)
+    monkeypatch.setattr(by_position, "UNITS", 1)
     for each in (embedding, attention_by_position):
         monkeypatch.setattr(each, "BATCHES", 1)
     ended = layerwise("robustness", "demo-vit", "--limit", "20", *FEW, "--seeds", "1", "--run", tmp_path / "run")

@@ -16,8 +16,8 @@ from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions import sweep_pieces
-from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
+from layerwise.measure.interventions import sweep as sweeping
+from layerwise.measure.language.evaluation_data import piece_lengths, select_pieces, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
@@ -75,9 +75,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
 
         return run
 
-    for name in ("sweep", "effects", "similarity_sums"):
+    for name in ("sweep", "compute_effects", "similarity_sums"):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
-    monkeypatch.setattr(asking, "judged", counting("judged", asking.judged))
+    monkeypatch.setattr(asking, "judge_plan", counting("judged", asking.judge_plan))
     monkeypatch.setattr(stack, "apply", counting("layer", stack.apply))
     return counted
 
@@ -152,7 +152,7 @@ def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mean over fewer windows than the other plans have would not be comparable."""
-    losses = sweep_pieces.window_losses
+    losses = sweeping.window_losses
     count = 0
 
     def once_broken(*arguments: Any) -> Any:
@@ -162,7 +162,7 @@ def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
         return tuple(replace(each, nll=float("nan")) for each in found) if count == 3 else found
 
     with monkeypatch.context() as patched:
-        patched.setattr(sweep_pieces, "window_losses", once_broken)
+        patched.setattr(sweeping, "window_losses", once_broken)
         with pytest.raises(MeasureError, match="1 of 6 plans") as caught:
             measure(stack, corpus, tmp_path / "run")
     rows, scores, _ = everything(tmp_path / "run")
@@ -184,7 +184,7 @@ def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Pa
         model.model.norm.weight.fill_(float("nan"))
     with pytest.raises(MeasureError, match="the model itself"):
         measure(broken, corpus, tmp_path / "run")
-    assert calls["effects"] == calls["similarity_sums"] == 0
+    assert calls["compute_effects"] == calls["similarity_sums"] == 0
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
     calls: Counter[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    apply, ask = stack.apply, asking.judged
+    apply, ask = stack.apply, asking.judge_plan
 
     def stopping_layers(*arguments: Any) -> torch.Tensor:
         if calls["layer"] == in_text + 10:
@@ -228,7 +228,7 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
         assert {row.plan for row in answers} < PLANS
         assert {row.plan for row in run.store.text_losses()} == PLANS
     with monkeypatch.context() as patched:
-        patched.setattr(asking, "judged", stopping)
+        patched.setattr(asking, "judge_plan", stopping)
         with pytest.raises(KeyboardInterrupt):
             measure(stack, corpus, tmp_path / "run", benchmark)
     with Run.open(tmp_path / "run") as run:
@@ -298,8 +298,8 @@ def test_of_few_tokens_a_skill_may_not_be_read() -> None:
     corpus = Corpus("both", (prose, asked))
     whole = tokenize(stack, corpus)
     assert whole.scored_answer_tasks == whole.answer_tasks == ("sort",)
-    piece = next(piece for piece in pieces(whole) if piece[0] == "prose")
-    assert portion(whole, [piece]).scored_answer_tasks == ()
+    piece = next(piece for piece in piece_lengths(whole) if piece[0] == "prose")
+    assert select_pieces(whole, [piece]).scored_answer_tasks == ()
 
 
 def test_a_sweep_that_skips_every_layer_stores_the_contrasts_of_all_claims(corpus: Corpus, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_texts_are_written_under_the_plans_and_not_again(
         (plan, prompt) for plan in wanted for prompt in config["prompt"]
     }
     assert {"After “sphinx”:", "After “of”:"} <= set(lines)
-    monkeypatch.setattr(module, "continuations", None)
+    monkeypatch.setattr(module, "continue_prompts", None)
     measure(stack, corpus, tmp_path / "run", config)
 
 

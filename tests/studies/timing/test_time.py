@@ -10,14 +10,14 @@ from apart import Ended
 from cli.command import layerwise, refused
 from layerwise.errors import OptionError
 from layerwise.measure.cost import pass_time
-from layerwise.measure.cost.pass_time import LEAST_ROUNDS, TimedPass
+from layerwise.measure.cost.pass_time import MIN_ROUNDS, TimedPass
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.runner.reporter import Silent
 from layerwise.studies.time import steps as timing
 
 PLANS = ("--plan", "0-3", "--plan", "0 (1|2) 3")
-SHORT = ("--context", "6", "--rounds", str(LEAST_ROUNDS))
+SHORT = ("--context", "6", "--rounds", str(MIN_ROUNDS))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_times_of_another_machine_are_not_added(
 
 
 def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_path: Path, steps: list[int]) -> None:
-    result = package.time(model, plans="0 1 3", rounds=LEAST_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent())
+    result = package.time(model, plans="0 1 3", rounds=MIN_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent())
     assert list(dict.fromkeys(row.plan for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
 
 

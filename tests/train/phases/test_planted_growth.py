@@ -19,7 +19,7 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import splits_of
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.interventions.accuracy import evaluate
-from layerwise.measure.interventions.importance import measured_importance
+from layerwise.measure.interventions.importance import estimate_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.plan import Plan
@@ -103,7 +103,7 @@ def importance(splits: Splits, tmp_path_factory: pytest.TempPathFactory) -> tupl
     stack, _ = trained(preset("uniform", DEPTH), splits, PILOT, tmp_path_factory.mktemp("pilot"))
     unseen = {window.document for window in splits.validation.windows}  # type: ignore[attr-defined]
     text = Corpus("unseen", tuple(each for each in corpus().documents if each.id in unseen))
-    return measured_importance(stack, tokenize(stack, text))
+    return estimate_importance(stack, tokenize(stack, text))
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from layerwise.measure.activations.by_position import Collate, batches, rotations_of
-from layerwise.measure.activations.padding import counted_tokens
-from layerwise.measure.stats.float64 import wide
+from layerwise.measure.activations.by_position import Collate, draw_rotations, sample_batches
+from layerwise.measure.activations.padding import token_mask
+from layerwise.measure.stats.float64 import widen
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import ATTENTION, UNIFORM_ATTENTION
 from layerwise.stack import Stack
@@ -40,10 +40,10 @@ def attention_by_position(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
     totals: dict[tuple[int, int, tuple[str, str | None]], list[tuple[float, float]]] = defaultdict(list)
-    with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
-        for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):
-            for plan in rotations_of(stack.depth, f"{seed}/attention/{number}"):
-                weights = with_attention(stack, inputs, stack.under(plan, single_pass=True))
+    with evaluating(stack.model), torch.inference_mode(), eager_attention(stack.model):
+        for number, inputs in enumerate(sample_batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):
+            for plan in draw_rotations(stack.depth, f"{seed}/attention/{number}"):
+                weights = run_with_attention(stack, inputs, stack.under(plan, single_pass=True))
                 if not weights:
                     text = f"{arm}: the model does not give the attention of every layer"
                     return [], [Note(ATTENTION, text)]
@@ -64,22 +64,22 @@ def _in_order(layer: int, position: int, metric: tuple[str, str | None]) -> tupl
 
 def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
     """Each metric of one layer's attention (batch, heads, query, key) as a sum over queries, and its divisor."""
-    mean = wide(weights)
-    counted = counted_tokens(inputs, mean[:, 0])
+    mean = widen(weights)
+    counted = token_mask(inputs, mean[:, 0])
     visible = (mean > 0).any(dim=1) & counted[:, None, :]
     asking = counted & (visible.sum(dim=2) > 1)
-    even = wide(visible) / visible.sum(dim=2, keepdim=True).clamp_min(1)
+    even = widen(visible) / visible.sum(dim=2, keepdim=True).clamp_min(1)
     entropy = -(mean * (mean + TINY).log()).sum(dim=-1).mean(dim=1)
     most = visible.sum(dim=2).clamp_min(1).to(mean.dtype).log()
     over_heads = mean.mean(dim=1)
     others = asking.clone()
     others[:, 0] = False
     sums: Sums = {
-        ("entropy", None): (_total(entropy, asking), _total(most, asking)),
-        ("first", None): (_total(over_heads[:, :, 0], others), float(others.sum())),
-        ("first", UNIFORM_ATTENTION): (_total(even[:, :, 0], others), float(others.sum())),
+        ("entropy", None): (_masked_sum(entropy, asking), _masked_sum(most, asking)),
+        ("first", None): (_masked_sum(over_heads[:, :, 0], others), float(others.sum())),
+        ("first", UNIFORM_ATTENTION): (_masked_sum(even[:, :, 0], others), float(others.sum())),
     }
-    distances = distances_of(mean.shape[-1], is_image="pixel_values" in inputs)
+    distances = token_distances(mean.shape[-1], is_image="pixel_values" in inputs)
     if distances is not None:
         # Without the first token of an image, which stands nowhere.
         start = 1 if "pixel_values" in inputs else 0
@@ -88,14 +88,14 @@ def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
             inner = attention[:, start:, start:]
             weight = inner.sum(dim=2).clamp_min(TINY)
             far = (inner * between).sum(dim=2) / weight
-            sums["distance", against] = (_total(far, asking[:, start:]), float(asking[:, start:].sum()))
+            sums["distance", against] = (_masked_sum(far, asking[:, start:]), float(asking[:, start:].sum()))
     return {metric: pair for metric, pair in sums.items() if pair[1] > 0}
 
 
-def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
+def token_distances(tokens: int, *, is_image: bool) -> Tensor | None:
     """Return the distances between all patches of a square image, or all tokens; `None` if the image is not square.
 
-    >>> distances_of(5, is_image=True)[0].round(decimals=2).tolist()
+    >>> token_distances(5, is_image=True)[0].round(decimals=2).tolist()
     [0.0, 1.0, 1.0, 1.41]
     """
     if not is_image:
@@ -104,15 +104,17 @@ def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
     side = round((tokens - 1) ** 0.5)
     if side < 2 or side * side != tokens - 1:
         return None
-    grid = wide(torch.cartesian_prod(torch.arange(side, device="cpu"), torch.arange(side, device="cpu")))
+    grid = widen(torch.cartesian_prod(torch.arange(side, device="cpu"), torch.arange(side, device="cpu")))
     return torch.cdist(grid, grid)
 
 
-def _total(values: Tensor, counted: Tensor) -> float:
+def _masked_sum(values: Tensor, counted: Tensor) -> float:
     return float(values.masked_fill(~counted, 0.0).sum())
 
 
-def with_attention(stack: Stack, inputs: Mapping[str, Tensor], under: AbstractContextManager[Any]) -> Sequence[Tensor]:
+def run_with_attention(
+    stack: Stack, inputs: Mapping[str, Tensor], under: AbstractContextManager[Any]
+) -> Sequence[Tensor]:
     """Return the attention of every layer, (batch, heads, query, key) each; empty if the model gives less."""
     try:
         with under:
@@ -125,7 +127,7 @@ def with_attention(stack: Stack, inputs: Mapping[str, Tensor], under: AbstractCo
 
 
 @contextmanager
-def eager(model: nn.Module) -> Iterator[None]:
+def eager_attention(model: nn.Module) -> Iterator[None]:
     before = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if not isinstance(model, PreTrainedModel) or before is None:
         yield

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.activations.padding import counted_states
+from layerwise.measure.activations.padding import run_states
 from layerwise.measure.contrasts.contrast import Part, Resampled
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.estimate import POWER, SampleEstimate, satterthwaite, student
-from layerwise.measure.stats.float64 import wide
+from layerwise.measure.stats.estimate import POWER, SampleEstimate, satterthwaite, student_quantile
+from layerwise.measure.stats.float64 import widen
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
@@ -33,17 +33,17 @@ from layerwise.stack.inputs import evaluating
 from layerwise.stack.weights import random_twin
 
 MIDDLE = "middle"
-TWINS = 5
-FEWEST_LAYERS = 8
+RANDOM_MODELS = 5
+MIN_LAYERS = 8
 """Below this a quarter of the depth is a single layer."""
 
 
 def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     """Sum 1 - cos(x_l, x_{l+1}) over the counted tokens of each window: (layers, batch), 0 for an unchanged state."""
     sums = []
-    before = wide(states[0].flatten(2))
+    before = widen(states[0].flatten(2))
     for state in states[1:]:
-        after = wide(state.flatten(2))
+        after = widen(state.flatten(2))
         squares = torch.linalg.vecdot(before, before) * torch.linalg.vecdot(after, after)
         cosines = torch.linalg.vecdot(before, after) / squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
         sums.append((1 - cosines).masked_fill(~counted, 0.0).sum(dim=1))
@@ -59,7 +59,7 @@ def angular_distances(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     positions = torch.arange(counted.shape[1], device=counted.device)
     last = torch.where(counted, positions, -1).amax(dim=1)
     rows = torch.arange(len(last), device=last.device)
-    vectors = torch.stack([wide(state[rows, last].flatten(1)) for state in states], dim=1)
+    vectors = torch.stack([widen(state[rows, last].flatten(1)) for state in states], dim=1)
     sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
     units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
     chords = torch.cdist(units, units, compute_mode="donot_use_mm_for_euclid_dist")
@@ -90,21 +90,21 @@ class BlockInfluence:
         ]
 
 
-def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0) -> list[Score]:
+def middle_contrast(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0) -> list[Score]:
     """Return the rows of `contrast` about the middle layers; none for fewer than 8 layers.
 
     The randomly initialized models run on the `short` text. A model without them has `log_ratio` alone.
     """
-    if stack.depth < FEWEST_LAYERS:
+    if stack.depth < MIN_LAYERS:
         return []
     untrained = []
     try:
-        for draw in range(TWINS):
-            part = turned(random_twin(stack, (seed + 1) * TWINS + draw), short)
+        for draw in range(RANDOM_MODELS):
+            part = measure_influence(random_twin(stack, (seed + 1) * RANDOM_MODELS + draw), short)
             untrained.append(float(log_ratio(part.effects)))
     except UnsupportedModel:
         untrained = []
-    return list(middle_rows(turned(stack, data), untrained, seed=seed))
+    return list(middle_rows(measure_influence(stack, data), untrained, seed=seed))
 
 
 def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0) -> Iterator[Score]:
@@ -121,7 +121,7 @@ def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0) -> It
         freedoms = np.array([own.freedom, len(twins) - 1])
         freedom = float(satterthwaite(variances.sum(), (variances**2 / freedoms).sum()))
         both = SampleEstimate.student(row.value, float(np.sqrt(variances.sum())), freedom)
-        reach = student(0.975, freedom) + student(POWER, freedom)
+        reach = student_quantile(0.975, freedom) + student_quantile(POWER, freedom)
         row = replace(row, low=float(both.low), high=float(both.high), mde=float(reach * both.error))
     yield row
 
@@ -141,12 +141,12 @@ def log_ratio(turned: Numbers) -> Numbers:
     return np.asarray(inner - outer)
 
 
-def turned(stack: Stack, data: EvalData) -> Part:
+def measure_influence(stack: Stack, data: EvalData) -> Part:
     sums = WindowSums()
     plan = Plan.identity(stack.depth)
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
-            states, counted = counted_states(stack, plan, batch)
+            states, counted = run_states(stack, plan, batch)
             sums.add(block_influence_sums(states, counted), counted.sum(dim=1), batch.windows)
     numerators, denominators = sums.units()
     return Part(numerators, denominators, documents=data.documents, tokens=data.tokens)

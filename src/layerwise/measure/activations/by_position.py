@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,15 @@ from torch.utils.data import DataLoader, Subset
 
 from layerwise.data.splits import sample
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.activations.padding import counted_tokens, token_mean
-from layerwise.measure.stats.float64 import exact_on_cpu, wide
-from layerwise.measure.stats.ridge import Fit, Moments
+from layerwise.measure.activations.padding import token_mask, token_mean
+from layerwise.measure.interventions.accuracy import predict_batch, split_labels
+from layerwise.measure.language.loss import LanguageModelHead, find_head
+from layerwise.measure.stats.float64 import to_float64_cpu, widen
+from layerwise.measure.stats.grid import MIN_UNITS
+from layerwise.measure.stats.ridge import Moments, RidgeFit
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
+from layerwise.plan.edits import skip
 from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import BRANCHES
@@ -42,10 +48,10 @@ def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
     >>> sorted(order[2] for order in orders)
     [0, 1, 2, 3]
     """
-    return tuple(plan for base in range(bases) for plan in rotations_of(depth, f"{seed}/rotations/{base}"))
+    return tuple(plan for base in range(bases) for plan in draw_rotations(depth, f"{seed}/rotations/{base}"))
 
 
-def rotations_of(depth: int, seed: str) -> tuple[Plan, ...]:
+def draw_rotations(depth: int, seed: str) -> tuple[Plan, ...]:
     layers = list(range(depth))
     random.Random(seed).shuffle(layers)
     return tuple(Plan.of(layers[shift:] + layers[:shift]) for shift in range(depth))
@@ -59,12 +65,12 @@ def branch_norms(
     `norm` is the mean Euclidean norm over tokens of the update of a branch (`part`), `share` the norm of the layer's
     whole update relative to its input. A model whose layers cannot be split has only `share`, and a note.
     """
-    (inputs,) = batches(stack, examples, collate, EXAMPLES, seed, parts=1)
+    (inputs,) = sample_batches(stack, examples, collate, EXAMPLES, seed, parts=1)
     has_branches, notes = True, []
     values: dict[tuple[int, int, str], list[float]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode():
         captured = stack.capture(**inputs)
-        counted = counted_tokens(inputs, captured.state)
+        counted = token_mask(inputs, captured.state)
         try:
             stack.branches(captured)
         except UnsupportedModel as refused:
@@ -76,7 +82,7 @@ def branch_norms(
                 values[layer, position, "share"].append(update_share(before, after, counted))
                 if has_branches:
                     middle = stack.apply(layer, before, captured, "attn")
-                    for part, update in (("attn", difference(middle, before)), ("mlp", difference(after, middle))):
+                    for part, update in (("attn", subtract(middle, before)), ("mlp", subtract(after, middle))):
                         values[layer, position, part].append(float(_norms(update, counted).mean()))
                 before = after
     rows = []
@@ -92,38 +98,38 @@ def branch_norms(
 def update_share(before: Tensor, after: Tensor, counted: Tensor) -> float:
     """Return the norm of a layer's update relative to its input, (batch, seq, width), averaged over tokens."""
     read = _norms(before, counted)
-    return float((_norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)).mean())
+    return float((_norms(subtract(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)).mean())
 
 
-def difference(after: Tensor, before: Tensor) -> Tensor:
+def subtract(after: Tensor, before: Tensor) -> Tensor:
     dtype = torch.promote_types(after.dtype, torch.float32)  # half precision would round it again
     return after.to(dtype) - before.to(dtype)
 
 
-def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+def pool_tokens(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return (batch, width): the first token's state for an image, the mean over tokens without padding for text."""
-    return state[:, 0] if "pixel_values" in inputs else token_mean(state, counted_tokens(inputs, state))
+    return state[:, 0] if "pixel_values" in inputs else token_mean(state, token_mask(inputs, state))
 
 
-def batches(
+def sample_batches(
     stack: Stack, examples: Any, collate: Collate, count: int, seed: int, *, parts: int
 ) -> Iterator[dict[str, Tensor]]:
     chosen = Subset(examples, sample(examples, count, seed))
-    return in_batches(stack, chosen, collate, max(1, -(-len(chosen) // parts)))
+    return iterate_batches(stack, chosen, collate, max(1, -(-len(chosen) // parts)))
 
 
-def in_batches(stack: Stack, examples: Any, collate: Collate, size: int) -> Iterator[dict[str, Tensor]]:
+def iterate_batches(stack: Stack, examples: Any, collate: Collate, size: int) -> Iterator[dict[str, Tensor]]:
     for batch in DataLoader(examples, batch_size=size, collate_fn=collate):
         yield {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
 
 
-def outputs_under(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]) -> list[dict[int, Tensor]]:
-    """Return one state an example of the output of every layer under each plan, (batch, width) each; see `pooled`."""
+def layer_outputs(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]) -> list[dict[int, Tensor]]:
+    """Return the output of every layer under each plan, pooled over tokens (`pool_tokens`): (batch, width) each."""
     with evaluating(stack.model), torch.inference_mode():
         captured = stack.capture(**inputs)
         return [
             {
-                layer: pooled(state, inputs)
+                layer: pool_tokens(state, inputs)
                 for layer, state in zip(plan.order(), islice(stack.states(plan, captured), 1, None), strict=True)
             }
             for plan in plans
@@ -131,10 +137,10 @@ def outputs_under(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tens
 
 
 def _norms(state: Tensor, counted: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(wide(state[counted]).flatten(1), dim=1)
+    return torch.linalg.vector_norm(widen(state[counted]).flatten(1), dim=1)
 
 
-FITTED = 512
+MAX_FITTED = 512
 """The most examples that the probe is fitted on; each of them is seen with every layer at every position."""
 
 PENALTY = 0.001
@@ -144,7 +150,7 @@ STREAM = "position"
 """The orders in which the positions of layers are predicted."""
 
 
-def probed(
+def probe_positions(
     stack: Stack, fitted_on: Any, judged_on: Any, collate: Collate, batch_size: Callable[[int], int], seed: int
 ) -> dict[int, Numbers]:
     """Fit a linear probe that predicts a layer's position in the order from its output.
@@ -156,31 +162,96 @@ def probed(
 
     Returns the numbers of correct and of all predictions in each batch, (2, batches), by position.
     """
-    fits = _fitted(stack, Subset(fitted_on, sample(fitted_on, FITTED, seed)), collate, batch_size, seed)
+    fits = _fit_probes(stack, Subset(fitted_on, sample(fitted_on, MAX_FITTED, seed)), collate, batch_size, seed)
     draws = SeededSampler(Shuffle(), stack.depth, seed, stream=STREAM)
     counts: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}
-    for number, inputs in enumerate(in_batches(stack, judged_on, collate, batch_size(len(judged_on)))):
+    for number, inputs in enumerate(iterate_batches(stack, judged_on, collate, batch_size(len(judged_on)))):
         plan = draws.at(number)
-        (outputs_by_layer,) = _outputs(stack, [plan], inputs)
+        (outputs_by_layer,) = _normalized_outputs(stack, [plan], inputs)
         for position, (layer, outputs) in enumerate(outputs_by_layer.items()):
             right = fits[layer].predict(outputs).argmax(dim=1) == position
             counts[position].append((int(right.sum()), len(right)))
     return {position: np.array(answers, dtype=np.float64).T for position, answers in counts.items()}
 
 
-def _fitted(stack: Stack, examples: Any, collate: Collate, batch_size: Callable[[int], int], seed: int) -> list[Fit]:
+def _fit_probes(
+    stack: Stack, examples: Any, collate: Collate, batch_size: Callable[[int], int], seed: int
+) -> list[RidgeFit]:
     moments: list[Moments | None] = [None] * stack.depth
-    for number, inputs in enumerate(in_batches(stack, examples, collate, batch_size(len(examples)))):
-        for outputs_by_layer in _outputs(stack, rotations_of(stack.depth, f"{seed}/probe/{number}"), inputs):
+    for number, inputs in enumerate(iterate_batches(stack, examples, collate, batch_size(len(examples)))):
+        for outputs_by_layer in _normalized_outputs(
+            stack, draw_rotations(stack.depth, f"{seed}/probe/{number}"), inputs
+        ):
             for position, (layer, outputs) in enumerate(outputs_by_layer.items()):
                 one_hot = torch.eye(stack.depth, dtype=torch.float64, device="cpu")[position]
-                seen = Moments.of(outputs, one_hot.expand(len(outputs), -1))
+                seen = Moments.from_rows(outputs, one_hot.expand(len(outputs), -1))
                 before = moments[layer]
                 moments[layer] = seen if before is None else before + seen
-    return [of.fits([PENALTY])[0] for of in moments if of is not None]
+    return [of.fit([PENALTY])[0] for of in moments if of is not None]
 
 
-def _outputs(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]) -> Iterator[dict[int, Tensor]]:
-    for outputs in outputs_under(stack, plans, inputs):
-        wide_outputs = {layer: exact_on_cpu(state) for layer, state in outputs.items()}
+def _normalized_outputs(
+    stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]
+) -> Iterator[dict[int, Tensor]]:
+    for outputs in layer_outputs(stack, plans, inputs):
+        wide_outputs = {layer: to_float64_cpu(state) for layer, state in outputs.items()}
         yield {layer: layer_norm(state, state.shape[-1:]) for layer, state in wide_outputs.items()}
+
+
+MAX_EXAMPLES = 512
+"""At most so many examples are read, each under depth * (depth + 1) plans."""
+
+UNITS = MIN_UNITS
+"""Batches: as few as an interval takes, since each runs under so many plans."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionTables:
+    """`added` and `worth`, both of shape (batches, layers, positions)."""
+
+    added: Numbers
+    worth: Numbers
+
+
+def importance_by_position(
+    stack: Stack, examples: Any, collate: Callable[[Sequence[Any]], dict[str, Tensor]], *, seed: int = 0
+) -> PositionTables:
+    """Both tables of one model; the orders depend on the seed and the batch, never on the model."""
+    chosen = Subset(examples, _deal(sample(examples, min(MAX_EXAMPLES, len(examples)), seed), UNITS))
+    size = max(1, len(chosen) // UNITS)
+    shape, head = (stack.depth, stack.depth), find_head(stack)
+    added, worth = [], []
+    for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
+        if number == UNITS:
+            break  # what is left over is less than a batch
+        added.append(np.zeros(shape))
+        worth.append(np.zeros(shape))
+        with evaluating(stack.model), torch.inference_mode():
+            _fill_tables(stack, head, batch, f"{seed}/worth/{number}", added[-1], worth[-1])
+    return PositionTables(np.array(added), np.array(worth))
+
+
+def _fill_tables(
+    stack: Stack, head: LanguageModelHead | None, batch: Any, seed: str, added: Numbers, worth: Numbers
+) -> None:
+    inputs, labels = split_labels(batch, stack.device)
+    captured = stack.capture(**inputs)
+    counted = token_mask(inputs, captured.state)
+
+    def loss(plan: Plan) -> float:
+        under = partial(stack.under, plan, single_pass=True)
+        return predict_batch(stack.model, head, inputs, labels, under=under).mean_nll
+
+    for plan in draw_rotations(stack.depth, seed):
+        whole = loss(plan)
+        for position, (layer, states) in enumerate(
+            zip(plan.order(), pairwise(stack.states(plan, captured)), strict=True)
+        ):
+            added[layer, position] = update_share(*states, counted)
+            worth[layer, position] = loss(skip(plan, layer)) - whole
+
+
+def _deal(chosen: Sequence[int], units: int) -> list[int]:
+    size = len(chosen) // units
+    dealt = [list(chosen[start::units]) for start in range(units)]
+    return [index for unit in dealt for index in unit[:size]] or list(chosen)

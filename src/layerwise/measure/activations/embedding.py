@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.by_position import Collate, batches, outputs_under, rotations_of
-from layerwise.measure.stats.float64 import wide
+from layerwise.measure.activations.by_position import Collate, draw_rotations, layer_outputs, sample_batches
+from layerwise.measure.stats.float64 import widen
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import CHANCE, OUTPUT_LAYOUT
 from layerwise.stack import Stack
@@ -30,10 +30,10 @@ BATCHES = 16
 UMAP_BYTES = 400 * 2**20
 """What umap-learn takes with its compiler: 273 MiB to import it, 150 MiB to lay 3,000 outputs out."""
 
-NEIGHBOURS = 15
+NEIGHBORS = 15
 """How many nearest outputs UMAP looks at; what its authors start from."""
 
-DRAWN = 3_000
+MAX_POINTS = 3_000
 """At most so many points of an arm are kept to be drawn; all of them are laid out."""
 
 QUERIES = 600
@@ -47,7 +47,7 @@ class EmbeddingOptions:
     images: int = 100
     layers: tuple[int, ...] = ()
 
-    def of(self, depth: int) -> tuple[int, ...]:
+    def select_layers(self, depth: int) -> tuple[int, ...]:
         """The layers, ascending. Raises `MeasureError` for one that a model of this depth does not have."""
         beyond = [layer for layer in self.layers if not 0 <= layer < depth]
         if beyond:
@@ -71,30 +71,30 @@ def embedding(
     there are no rows, only a note.
     """
     options = options or EmbeddingOptions()
-    layers, images = options.of(stack.depth), min(options.images, len(examples))
-    if not umap_installed():
+    layers, images = options.select_layers(stack.depth), min(options.images, len(examples))
+    if not is_umap_installed():
         return [], [NO_UMAP]
     from umap import UMAP
 
     points = images * stack.depth * len(layers)
-    if points <= NEIGHBOURS:
-        few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
+    if points <= NEIGHBORS:
+        few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBORS} neighbours each"
         return [], [Note(OUTPUT_LAYOUT, f"{arm}: {few}.")]
     states = outputs_by_position(stack, layers, examples, collate, count=images, seed=seed)
     # The first axes of the outputs to begin from: the spectrum of so large a graph takes longer than all the rest.
-    flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1, init="pca").fit_transform(
+    flat = UMAP(n_neighbors=NEIGHBORS, random_state=seed, n_jobs=1, init="pca").fit_transform(
         states.reshape(points, -1)
     )
     facts = {"images": images, "layers": len(layers), "points": points}
     rows = [Score(OUTPUT_LAYOUT, metric, float(count), arm=arm) for metric, count in facts.items()]
-    rows += _neighbours(arm, states, seed)
-    rows += _points(arm, layers, flat.reshape(*states.shape[:3], 2))
+    rows += _neighbor_rows(arm, states, seed)
+    rows += _point_rows(arm, layers, flat.reshape(*states.shape[:3], 2))
     return rows, []
 
 
-def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iterator[Score]:
+def _point_rows(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iterator[Score]:
     _, depth, images, _ = plane.shape
-    shown = max(1, min(images, DRAWN // (depth * len(layers))))
+    shown = max(1, min(images, MAX_POINTS // (depth * len(layers))))
     for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
         for at, layer in enumerate(layers):
             for position in range(depth):
@@ -103,7 +103,7 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
                     yield Score(OUTPUT_LAYOUT, axis, float(value), **point)
 
 
-def umap_installed() -> bool:
+def is_umap_installed() -> bool:
     return find_spec("umap") is not None
 
 
@@ -112,16 +112,16 @@ def outputs_by_position(
 ) -> NDArray[np.float32]:
     """Return the `pooled` outputs of `layers` for `count` examples of all classes: (layers, depth, count, width)."""
     parts: list[Tensor] = []
-    for number, inputs in enumerate(batches(stack, examples, collate, count, seed, parts=BATCHES)):
+    for number, inputs in enumerate(sample_batches(stack, examples, collate, count, seed, parts=BATCHES)):
         outputs: dict[tuple[int, int], Tensor] = {}
-        for states in outputs_under(stack, rotations_of(stack.depth, f"{seed}/embedding/{number}"), inputs):
+        for states in layer_outputs(stack, draw_rotations(stack.depth, f"{seed}/embedding/{number}"), inputs):
             outputs |= {(layer, at): state.float().cpu() for at, (layer, state) in enumerate(states.items())}
         rows = [torch.stack([outputs[layer, position] for position in range(stack.depth)]) for layer in layers]
         parts.append(torch.stack(rows))
     return torch.cat(parts, dim=2).numpy()
 
 
-def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Score]:
+def _neighbor_rows(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Score]:
     layers, depth, images, width = states.shape
     if images < 2:
         return
@@ -130,14 +130,14 @@ def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Sc
     layer_of, position_of, image_of = index // (depth * images), index // images % depth, index % images
     queries = torch.randperm(len(flat), generator=torch.Generator().manual_seed(seed), device="cpu")[:QUERIES]
     shared = torch.zeros(2, dtype=torch.float64, device="cpu")
-    count = min(NEIGHBOURS, layers * depth)
+    count = min(NEIGHBORS, layers * depth)
     for start in range(0, len(queries), 50):
         part = queries[start : start + 50]
         distances = torch.cdist(flat[part], flat)
         distances[image_of[part][:, None] == image_of[None]] = torch.inf
         nearest = distances.topk(count, largest=False).indices
         for n, of in enumerate((position_of, layer_of)):
-            shared[n] += wide(of[nearest] == of[part][:, None]).mean(dim=1).sum()
+            shared[n] += widen(of[nearest] == of[part][:, None]).mean(dim=1).sum()
     for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
         if chance > 1:
             yield Score(OUTPUT_LAYOUT, metric, float(value) / len(queries), arm=arm, documents=images)

@@ -15,10 +15,10 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack
 
 
-def side_by_side(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
+def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
     """Return token ids of unequal length as the `input_ids` and `attention_mask` of one batch, (batch, seq) each.
 
-    >>> side_by_side([[5], [6, 7]], torch.device("cpu"))["input_ids"].tolist()
+    >>> pad_ids([[5], [6, 7]], torch.device("cpu"))["input_ids"].tolist()
     [[5, 0], [6, 7]]
     """
     ids = [torch.tensor(row, dtype=torch.long, device=device) for row in rows]
@@ -29,7 +29,7 @@ def side_by_side(rows: Sequence[Sequence[int]], device: torch.device) -> dict[st
     }
 
 
-def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
+def token_mask(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
     """Return which positions of `state`, (batch, seq, ...), are tokens by the attention mask: (batch, seq) booleans.
 
     All are where `inputs` has no mask of that shape, as for images.
@@ -40,10 +40,10 @@ def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
     return mask.to(state.device) > 0
 
 
-def counted_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor], Tensor]:
+def run_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor], Tensor]:
     captured = stack.capture(**batch.inputs)
     states = list(stack.states(plan, captured))
-    return states, counted_tokens(captured.inputs, states[0])
+    return states, token_mask(captured.inputs, states[0])
 
 
 def token_mean(state: Tensor, counted: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def token_mean(state: Tensor, counted: Tensor) -> Tensor:
     return (total / shaped.sum(dim=1)).to(state.dtype)
 
 
-def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
+def split_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
     step = max(1, count)
     for start in range(0, len(batch.windows), step):
         chosen = slice(start, start + step)

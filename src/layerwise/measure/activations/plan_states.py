@@ -3,7 +3,7 @@
 State 1 follows the first stage of the plan; a group is one stage. Attention sinks are excluded (appendix A.4).
     plan_states   cosine_i,j     mean over tokens of cos(x_i, x_j), interval over documents
                   variance_j     mean over tokens of the variance of x_j over the width, with interval
-    zones         zones, p       number of zones (`layerwise.measure.activations.zones`); p of one zone more
+    zones         zones, p       number of zones (`layerwise.measure.activations.plan_states`); p of one zone more
                   border_k       first state of zone k + 1, counted from 1
                   contrast_k     at equal distance, the cosine inside the two zones minus that across, with interval
 """
@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import check_finite, counted_states
-from layerwise.measure.activations.similarity import sink_tokens
-from layerwise.measure.activations.zones import FEWEST_STATES, Zones, beyond_walks, contrast_weights, find_zones
+from layerwise.measure.activations.padding import check_finite, run_states
+from layerwise.measure.activations.similarity import find_sinks
 from layerwise.measure.contrasts.contrast import Part, Resampled, first
-from layerwise.measure.stats.float64 import wide
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.float64 import widen
+from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
@@ -61,17 +63,17 @@ def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanSt
 
     Raises `MeasureError` for states that are not finite, and if no tokens are left.
     """
-    kept = _ends_of_stages(plan)
+    kept = _stage_ends(plan)
     sums = WindowSums()
     with evaluating(stack.model), torch.inference_mode():
         for batch in batches:
-            states, counted = counted_states(stack, plan, batch)
+            states, counted = run_states(stack, plan, batch)
             ends = [states[0], *(states[1 + step] for step in kept)]
             check_finite(ends, counted, [window.document for window in batch.windows], under=f" under {plan}")
-            chosen = counted & ~sink_tokens(ends, counted)
+            chosen = counted & ~find_sinks(ends, counted)
             read = [(row, window) for row, window in enumerate(batch.windows) if chosen[row].any()]
             if read:
-                parts = [_of_row([state[row][chosen[row]] for state in ends[1:]]) for row, _ in read]
+                parts = [_row_sums([state[row][chosen[row]] for state in ends[1:]]) for row, _ in read]
                 tokens = chosen.sum(dim=1)[[row for row, _ in read]]
                 sums.add(torch.stack(parts, dim=1), tokens, [window for _, window in read])
     if not sums.documents:
@@ -90,7 +92,7 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     names += [("variance", j + 1, None) for j in range(count)]
     sums = np.concatenate([states.cosine[:, rows, columns], states.variance], axis=1).T
     values = sums.sum(axis=1) / states.tokens.sum()
-    estimate = student_interval(sums, states.tokens) if len(states.tokens) >= FEWEST_UNITS else None
+    estimate = student_interval(sums, states.tokens) if len(states.tokens) >= MIN_UNITS else None
     for at, (metric, state, other) in enumerate(names):
         low, high = (None, None) if estimate is None else (float(estimate.low[at]), float(estimate.high[at]))
         yield Score(
@@ -109,13 +111,13 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
 
 def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
     zones = find_zones(states.mean_cosine, seed=seed)
-    if zones.states < FEWEST_STATES:
+    if zones.states < MIN_STATES:
         return []
     behind: dict[str, Any] = {"plan": str(plan), "documents": states.documents, "tokens": int(states.tokens.sum())}
     scores = [Score(ZONES, "zones", float(zones.count), **behind)]
     if zones.p is not None:
         scores.append(Score(ZONES, "p", zones.p, **behind))
-    for border, each in zip(zones.borders, _contrasts(states, zones, seed), strict=True):
+    for border, each in zip(zones.borders, _contrast_rows(states, zones, seed), strict=True):
         scores.append(Score(ZONES, "border", float(border + 1), state=border + 1, **behind))
         scores.append(Score(ZONES, "contrast", each.value, each.low, each.high, state=border + 1, **behind))
     return scores
@@ -124,40 +126,40 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
 def three_zones(states: PlanStates, *, seed: Seed = 0) -> list[Score]:
     """Return the contrasts that decide whether the trained order has three zones; none for fewer than 10 states.
 
-    `least` is the smallest contrast at a border of the `zones` found; `beyond_walks` see `zones.beyond_walks`.
+    `least` is the smallest contrast at a border of the zones found, `beyond_walks` that of `contrast_above_null`.
     """
     zones = find_zones(states.mean_cosine, seed=seed)
-    if zones.states < FEWEST_STATES:
+    if zones.states < MIN_STATES:
         return []
     behind: dict[str, Any] = {"documents": states.documents, "tokens": int(states.tokens.sum())}
-    value, low, high = beyond_walks(states.mean_cosine, THREE, seed=seed)
+    value, low, high = contrast_above_null(states.mean_cosine, THREE, seed=seed)
     scores = [
         Score("contrast", "zones", float(zones.count), claim=CLAIM, **behind),
         Score("contrast", "beyond_walks", value, low, high, claim=CLAIM, **behind),
     ]
-    each = _contrasts(states, zones, seed)
+    each = _contrast_rows(states, zones, seed)
     if each:
         least = min(each, key=lambda one: one.value if one.low is None else one.low)
         scores.append(replace(least, mde=None))
     return scores
 
 
-def _contrasts(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
+def _contrast_rows(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
     return [
         Resampled.of([states.part(weights)], seed=seed, resamples=RESAMPLES).row(CLAIM, "least", first)
         for weights in contrast_weights(zones.states, zones.borders)
     ]
 
 
-def _of_row(states: Sequence[Tensor]) -> Tensor:
-    vectors = torch.stack([wide(state.flatten(1)) for state in states])
+def _row_sums(states: Sequence[Tensor]) -> Tensor:
+    vectors = torch.stack([widen(state.flatten(1)) for state in states])
     sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
     by_token = (vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)).transpose(0, 1)
     cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1).sum(dim=0)
     return torch.cat([cosines.flatten(), vectors.var(dim=2, unbiased=False).sum(dim=1)])
 
 
-def _ends_of_stages(plan: Plan) -> list[int]:
+def _stage_ends(plan: Plan) -> list[int]:
     ends, open_groups = [], 0
     for number, step in enumerate(plan.steps()):
         open_groups += step.opens
@@ -166,3 +168,249 @@ def _ends_of_stages(plan: Plan) -> list[int]:
         if open_groups == 0:
             ends.append(number)
     return ends
+
+
+LEVEL = 0.01
+
+WALKS = 1_000
+"""Walks without a further border that a partition is held against."""
+
+MIN_SPREAD = 0.1
+"""The least spread of log steps: steps that differ by a tenth are no zones, however regular the rest is."""
+
+MARGIN = 0.02
+"""The least contrast of a border, in units of cosine."""
+
+MAX_ZONES = 8
+MIN_STATES = 10
+"""Below this there are too few steps to know how much steps differ by chance."""
+
+ROUNDS = 12
+
+MIN_COSINE = 0.02
+"""Below this two states have nothing in common, whichever way they point."""
+
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Zones:
+    """A partition of the states 0..n-1: `borders` are the first states of the zones after the first.
+
+    `p` is that of one or two more zones (corrected), `None` if no more fit; `contrasts` are differences of cosine.
+    """
+
+    states: int
+    borders: tuple[int, ...]
+    p: float | None
+    contrasts: tuple[float, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.borders) + 1
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        edges = (0, *self.borders, self.states)
+        return tuple((first, last - 1) for first, last in pairwise(edges))
+
+
+def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS) -> Zones:
+    """The zones of states whose mean cosines are `cosine`, (states, states); one zone for fewer than 10 states.
+
+    >>> rows = np.arange(12)
+    >>> alike = 0.5 + 0.4 * (rows[:, None] // 6 == rows // 6) + 0.1 * np.eye(12)
+    >>> find_zones(alike).ranges
+    ((0, 5), (6, 11))
+    """
+    states = len(cosine)
+    if states < MIN_STATES:
+        return Zones(states, (), None, ())
+    chance = np.random.default_rng(seed)
+    measured = _ZoneDistances.from_logs(_log_distances(cosine)[None])
+    borders: tuple[int, ...] = ()
+    p: float | None = None
+    while len(borders) + 1 < min(MAX_ZONES, states // 2):
+        walked = _ZoneDistances.from_logs(_draw_walks(measured, borders, walks, chance))
+        refused = []
+        for count in (len(borders) + 2, len(borders) + 3):
+            wanted = best_borders(measured.excess[0], count)
+            if wanted is None:
+                continue
+            own, null = (each.gain(count, borders) for each in (measured, walked))
+            corrected = min(1.0, 2 * float((1 + np.count_nonzero(null >= own[0])) / (1 + walks)))
+            if own[0] > 0 and corrected <= LEVEL and min(border_contrasts(cosine, wanted)) >= MARGIN:
+                borders = wanted
+                break
+            refused.append(corrected)
+        else:
+            p = min(refused, default=None)
+            break
+    return Zones(states, borders, p, border_contrasts(cosine, borders))
+
+
+def border_contrasts(cosine: Numbers, borders: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float((weights * cosine).sum()) for weights in contrast_weights(len(cosine), borders))
+
+
+def contrast_weights(states: int, borders: Sequence[int]) -> list[Numbers]:
+    """For every border the weights of the pairs of states, (states, states), that give its contrast."""
+    edges = (0, *borders, states)
+    return [_weights(states, *edges[at : at + 3]) for at in range(len(borders))]
+
+
+def contrast_above_null(
+    cosine: Numbers, count: int = 3, *, seed: Seed = 0, walks: int = 100
+) -> tuple[float, float, float]:
+    """Return by how much the smallest contrast of the best `count` zones exceeds the mean of the random-walk null.
+
+    The interval includes the spread of the null. NaN for too few states.
+    """
+    if len(cosine) < MIN_STATES:
+        return (np.nan, np.nan, np.nan)
+    measured = _ZoneDistances.from_logs(_log_distances(cosine)[None])
+    distances = _draw_walks(measured, (), walks, np.random.default_rng(seed))
+    (own,) = _min_contrasts(cosine[None], measured, count)
+    null = _min_contrasts(np.exp(-np.exp(distances)), _ZoneDistances.from_logs(distances), count)
+    value = float(own - null.mean())
+    reach = 1.96 * float(null.std(ddof=1)) * np.sqrt(1 + 1 / walks)
+    return value, value - reach, value + reach
+
+
+def _min_contrasts(cosine: Numbers, measured: _ZoneDistances, count: int) -> Numbers:
+    borders = _best_partitions(measured.table, count)
+    return np.array([min(border_contrasts(own, edges)) for own, edges in zip(cosine, borders.tolist(), strict=True)])
+
+
+@lru_cache(maxsize=256)
+def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
+    rows, columns = np.triu_indices(stop - first, 1)
+    across = (rows < border - first) & (columns >= border - first)
+    weights = np.zeros((states, states))
+    shared = 0
+    for distance in range(1, stop - first):
+        here = columns - rows == distance
+        inside, outside = here & ~across, here & across
+        if not inside.any() or not outside.any():
+            continue
+        shared += 1
+        for pairs, sign in ((inside, 1.0), (outside, -1.0)):
+            weights[first + rows[pairs], first + columns[pairs]] += sign / np.count_nonzero(pairs)
+    weights /= max(1, shared)
+    weights.flags.writeable = False
+    return weights
+
+
+def best_borders(excess: Numbers, count: int) -> tuple[int, ...] | None:
+    """The borders of the partition into `count` zones that separates the most `excess`, (states, states)."""
+    table = _segments(excess[None])
+    if not np.isfinite(_partition_costs(table, count)[0][0]):
+        return None
+    return tuple(_best_partitions(table, count)[0].tolist())
+
+
+def _best_partitions(table: Numbers, count: int) -> NDArray[np.intp]:
+    choices = _partition_costs(table, count)[1]
+    rows = np.arange(len(table))
+    stops = [np.full(len(table), table.shape[1])]
+    for zone in range(count - 1, 0, -1):
+        stops.append(choices[zone][rows, stops[-1]])
+    return np.stack(stops[:0:-1], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _ZoneDistances:
+    """Distances without their decay, for `many` matrices: `excess` (many, states, states), symmetric.
+
+    `table` (many, states, states + 1) is the excess within runs of states, see `_segments`; `trend` (many, steps) are
+    the expected log steps, `residual` (many, steps) the measured ones minus these.
+    """
+
+    excess: Numbers
+    table: Numbers
+    trend: Numbers
+    residual: Numbers
+
+    @classmethod
+    def from_logs(cls, distances: Numbers) -> _ZoneDistances:
+        states = distances.shape[-1]
+        steps = np.diagonal(distances, 1, 1, 2)
+        trend = _trend(steps)
+        path = np.concatenate([np.zeros((len(trend), 1)), np.cumsum(np.exp(trend), axis=1)], axis=1)
+        excess = np.zeros_like(distances)
+        for distance in range(1, states):
+            rows = np.arange(states - distance)
+            walked = np.log(path[:, rows + distance] - path[:, rows])
+            values = distances[:, rows, rows + distance] - walked
+            values = values - np.median(values, axis=1, keepdims=True)
+            excess[:, rows, rows + distance] = excess[:, rows + distance, rows] = values
+        return cls(excess, _segments(excess), trend, steps - trend)
+
+    def spread(self, borders: Sequence[int]) -> Numbers:
+        kept = np.delete(self.residual, [border - 1 for border in borders], axis=1)
+        centred = np.abs(kept - np.median(kept, axis=1, keepdims=True))
+        return np.maximum(1.4826 * np.median(centred, axis=1), MIN_SPREAD)
+
+    def gain(self, count: int, borders: tuple[int, ...]) -> Numbers:
+        more, fewer = (_partition_costs(self.table, zones)[0] for zones in (count, len(borders) + 1))
+        return np.asarray((fewer - more) / self.spread(borders))
+
+
+def _log_distances(cosine: Numbers) -> Numbers:
+    return np.asarray(np.log(np.maximum(-np.log(np.clip(cosine, MIN_COSINE, 1.0)), _TINY)))
+
+
+def _trend(steps: Numbers) -> Numbers:
+    """Fit log steps by a parabola in log depth (least absolute deviations, iterated reweighting), (many, steps)."""
+    depth = np.log(np.arange(steps.shape[1]) + 1.5)
+    basis = np.stack([depth**power for power in range(3)], axis=1)
+    basis = np.linalg.qr(basis)[0]
+    products = (basis[:, :, None] * basis[:, None, :]).reshape(-1, 9)
+    weights = np.ones_like(steps)
+    for _ in range(ROUNDS):
+        normal = (weights @ products).reshape(-1, 3, 3) + _TINY * np.eye(3)
+        factors = np.linalg.solve(normal, ((weights * steps) @ basis)[:, :, None])[:, :, 0]
+        weights = 1 / np.maximum(np.abs(steps - factors @ basis.T), MIN_SPREAD / 10)
+    return np.asarray(factors @ basis.T)
+
+
+def _draw_walks(measured: _ZoneDistances, borders: tuple[int, ...], walks: int, chance: np.random.Generator) -> Numbers:
+    states = measured.excess.shape[-1]
+    spread = measured.spread(borders)[0]
+    steps = spread * chance.standard_normal((walks, states - 1))
+    for border in borders:
+        steps[:, border - 1] = measured.residual[0, border - 1]
+    lengths = np.exp(measured.trend[0] + steps)
+    path = np.concatenate([np.zeros((walks, 1)), np.cumsum(lengths, axis=1)], axis=1)
+    return np.asarray(np.log(np.maximum(np.abs(path[:, :, None] - path[:, None, :]), _TINY)))
+
+
+def _segments(excess: Numbers) -> Numbers:
+    many, states, _ = excess.shape
+    table = np.zeros((many, states, states + 1))
+    below = np.cumsum(np.triu(np.ones((states, states)), 1) * excess, axis=1)  # of rows 0..r, by column
+    for stop in range(2, states + 1):
+        column = below[:, stop - 1, stop - 1]
+        before = np.concatenate([np.zeros((many, 1)), below[:, : stop - 1, stop - 1]], axis=1)
+        table[:, :stop, stop] = table[:, :stop, stop - 1] + column[:, None] - before[:, :stop]
+    return table
+
+
+def _partition_costs(table: Numbers, count: int) -> tuple[Numbers, list[Numbers]]:
+    many, states, _ = table.shape
+    least = table[:, 0, :].copy()
+    least[:, 0] = np.inf
+    choices = [np.zeros((many, states + 1), dtype=int)]
+    for zone in range(1, count):
+        through = np.full((many, states + 1), np.inf)
+        begins = np.zeros((many, states + 1), dtype=int)
+        shortest = 1 if zone in (0, count - 1) else 2
+        for stop in range(zone, states + 1):
+            starts = np.arange(0, stop - shortest + 1)
+            if starts.size:
+                totals = least[:, starts] + table[:, starts, stop]
+                begins[:, stop] = starts[totals.argmin(axis=1)]
+                through[:, stop] = totals.min(axis=1)
+        least = through
+        choices.append(begins)
+    return least[:, states], choices

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from layerwise.data.suites.probing import ProbedFeature, ProbedText
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.activations.padding import side_by_side
-from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.activations.padding import pad_ids
+from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.measure.stats.statistics import Numbers, student_interval, wilson
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
@@ -79,7 +79,7 @@ def probing(
     models: dict[str | None, Stack] = {None: stack}
     with suppress(UnsupportedModel):
         models[RANDOM_TWIN] = random_twin(stack, seed)
-    states = {name: _States.of(each, stack, text) for name, each in models.items()}
+    states = {name: _States.from_stack(each, stack, text) for name, each in models.items()}
     rows: list[Score] = []
     total = len(text.features) * (stack.depth + 1)
     for number, feature in enumerate(text.features):
@@ -112,7 +112,7 @@ class _States:
     ends: Sequence[Sequence[int]]
 
     @classmethod
-    def of(cls, stack: Stack, named: Stack, text: ProbedText) -> _States:
+    def from_stack(cls, stack: Stack, named: Stack, text: ProbedText) -> _States:
         tokenizer = named.tokenizer
         if tokenizer is None or not tokenizer.is_fast:
             raise MeasureError(
@@ -128,7 +128,7 @@ class _States:
         states: list[list[Tensor]] = []
         with evaluating(stack.model), torch.inference_mode():
             for start in range(0, len(sentences), BATCH):
-                states += _batch(stack, encoded["input_ids"][start : start + BATCH])
+                states += _run_batch(stack, encoded["input_ids"][start : start + BATCH])
         return cls(states, ends)
 
     def read(self, layer: int, feature: ProbedFeature) -> Numbers:
@@ -140,9 +140,9 @@ class _States:
         return read
 
 
-def _batch(stack: Stack, ids: Sequence[Sequence[int]]) -> Iterator[list[Tensor]]:
-    inputs = side_by_side(ids, stack.device)
-    states = [exact_on_cpu(each) for each in stack.states(Plan.identity(stack.depth), stack.capture(**inputs))]
+def _run_batch(stack: Stack, ids: Sequence[Sequence[int]]) -> Iterator[list[Tensor]]:
+    inputs = pad_ids(ids, stack.device)
+    states = [to_float64_cpu(each) for each in stack.states(Plan.identity(stack.depth), stack.capture(**inputs))]
     for row, each in enumerate(ids):
         yield [state[row, : len(each)] for state in states]
 

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import check_finite, counted_states
+from layerwise.measure.activations.padding import check_finite, run_states
 from layerwise.measure.contrasts.contrast import Part, Resampled, first
-from layerwise.measure.stats.float64 import exact_on_cpu, norms, wide
-from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
+from layerwise.measure.stats.float64 import to_float64_cpu, token_norms, widen
+from layerwise.measure.stats.grid import MIN_UNITS, resampling_unit
 from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
@@ -49,12 +49,12 @@ def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) ->
     running = SimilaritySums(seed)
     with evaluating(stack.model), torch.inference_mode():
         for batch in batches:
-            states, counted = counted_states(stack, plan, batch)
+            states, counted = run_states(stack, plan, batch)
             running.add(states, counted, [window.document for window in batch.windows])
     return running
 
 
-def sink_tokens(states: Sequence[Tensor], counted: Tensor) -> Tensor:
+def find_sinks(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     """Return which tokens are attention sinks: (batch, seq) booleans.
 
     A sink is the first counted token of its row, or has a norm above `SINK_FACTOR` times the median norm of the counted
@@ -62,7 +62,7 @@ def sink_tokens(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     """
     sinks = counted & (counted.cumsum(dim=1) == 1)
     for state in states[1:-1]:
-        sizes = norms(state)
+        sizes = token_norms(state)
         sinks |= counted & (sizes > SINK_FACTOR * sizes[counted].median())
     return sinks
 
@@ -77,15 +77,15 @@ class SimilaritySums:
 
     def add(self, states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
         """Add one batch: a (batch, seq, ...) tensor per hidden state; `counted`, (batch, seq), is false for padding."""
-        _check(states, counted, documents)
-        kept = counted & ~sink_tokens(states, counted)
+        _check_shapes(states, counted, documents)
+        kept = counted & ~find_sinks(states, counted)
         for tokens, chosen in ((self._every, counted), (self._no_sink, kept)):
             tokens.add(states, chosen, documents)
             tokens.align(states, chosen, self._draw)
 
     def scores(self) -> list[Score]:
         if self._every.minibatches == 0:
-            raise MeasureError(f"similarity needs at least {FEWEST_TOKENS} tokens; give a longer text")
+            raise MeasureError(f"similarity needs at least {MIN_TOKENS} tokens; give a longer text")
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
 
     def contrasts(self, seed: int = 0) -> list[Score]:
@@ -126,11 +126,11 @@ class _Tokens:
             by_token = units.transpose(0, 1)
             cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1)
             sums = _Sums(
-                exact_on_cpu(cosines.sum(dim=0)),
-                exact_on_cpu((cosines.arccos() / math.pi).sum(dim=0)),
+                to_float64_cpu(cosines.sum(dim=0)),
+                to_float64_cpu((cosines.arccos() / math.pi).sum(dim=0)),
                 len(cosines),
                 _flattened_cosines(vectors) if self._is_flattened else torch.zeros((), device="cpu"),
-                exact_on_cpu(units.sum(dim=1)),
+                to_float64_cpu(units.sum(dim=1)),
             )
             before: Any = self._documents.get(document)
             whole = sums if before is None else _Sums(*(old + new for old, new in zip(before, sums, strict=True)))
@@ -144,13 +144,13 @@ class _Tokens:
         rows, columns = chosen.nonzero(as_tuple=True)
         order = torch.randperm(len(rows), generator=draw, device="cpu").to(rows.device)
         for part in torch.split(order, MINIBATCH):
-            if len(part) >= FEWEST_TOKENS:
+            if len(part) >= MIN_TOKENS:
                 features = _gather([state[rows[part], columns[part]] for state in states])
                 # Weighted by size: a remainder of a few tokens says little.
-                self._hsic = self._hsic + len(part) * exact_on_cpu(unbiased_hsic(features))
+                self._hsic = self._hsic + len(part) * to_float64_cpu(unbiased_hsic(features))
                 self.minibatches += 1
 
-    def by_document(self) -> Cosines | None:
+    def by_document(self) -> DocumentCosines | None:
         """Return the cosines by document; `None` for fewer than two documents.
 
         The sum of `elsewhere` over documents, and its spread, are those of the null.
@@ -168,7 +168,7 @@ class _Tokens:
         weights = tokens[:, None, None]
         whole = (weights * own).sum(dim=0) / tokens.sum()
         cosine = torch.stack([each.cosine for each in documents])
-        return Cosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
+        return DocumentCosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
 
     def scores(self, suffix: str) -> Iterator[Score]:
         if not self._documents:
@@ -180,13 +180,13 @@ class _Tokens:
         if self._is_flattened:
             windows = torch.tensor([each.windows for each in units], dtype=torch.float64, device="cpu")
             yield from self._means("cosine_flattened", torch.stack([each.flattened for each in units]), windows, -1.0)
-        yield from self._values("cosine_null" + suffix, _null(list(self._documents.values())))
+        yield from self._values("cosine_null" + suffix, _null_cosine(list(self._documents.values())))
         if self.minibatches:
-            yield from self._values("cka" + suffix, alignment(self._hsic))
+            yield from self._values("cka" + suffix, cka_from_hsic(self._hsic))
 
     def _means(self, metric: str, sums: Tensor, tokens: Tensor, least: float) -> Iterator[Score]:
         means = sums.sum(dim=0) / tokens.sum()
-        if len(sums) < FEWEST_UNITS:
+        if len(sums) < MIN_UNITS:
             yield from self._values(metric, means)
             return
         estimate = student_interval(sums.flatten(1).T.numpy(), tokens.numpy())
@@ -213,7 +213,7 @@ class _Tokens:
                     )
 
 
-def _null(documents: Sequence[_Sums]) -> Tensor:
+def _null_cosine(documents: Sequence[_Sums]) -> Tensor:
     """Average the cosine over all pairs of tokens of different documents, (layers, layers); NaN without any.
 
     sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d        s_d the sum of unit vectors
@@ -231,14 +231,14 @@ def _null(documents: Sequence[_Sums]) -> Tensor:
 def _flattened_cosines(vectors: Tensor) -> Tensor:
     whole = vectors.flatten(1)
     units = whole / torch.linalg.vector_norm(whole, dim=1, keepdim=True).clamp_min(torch.finfo(whole.dtype).tiny)
-    return exact_on_cpu((units @ units.T).clamp_(-1, 1))
+    return to_float64_cpu((units @ units.T).clamp_(-1, 1))
 
 
 def _gather(vectors: Sequence[Tensor]) -> Tensor:
-    return torch.stack([wide(each.flatten(1)) for each in vectors])
+    return torch.stack([widen(each.flatten(1)) for each in vectors])
 
 
-def _check(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
+def _check_shapes(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
     shapes = {tuple(state.shape) for state in states}
     if len(shapes) != 1 or any(shape[:2] != tuple(counted.shape) for shape in shapes):
         raise MeasureError(
@@ -248,7 +248,7 @@ def _check(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) 
     check_finite(states, counted, documents)
 
 
-FEWEST_TOKENS = 4
+MIN_TOKENS = 4
 """The unbiased estimate divides by n - 3."""
 
 
@@ -262,8 +262,8 @@ def unbiased_hsic(features: Tensor) -> Tensor:
     (Nguyen et al. 2021, arXiv 2010.15327, section 2.1). Raises `MeasureError` for fewer than 4 tokens.
     """
     layers, n, _ = features.shape
-    if n < FEWEST_TOKENS:
-        raise MeasureError(f"unbiased HSIC was computed on {n} tokens; it needs at least {FEWEST_TOKENS}")
+    if n < MIN_TOKENS:
+        raise MeasureError(f"unbiased HSIC was computed on {n} tokens; it needs at least {MIN_TOKENS}")
     kernels = features @ features.transpose(1, 2)
     kernels.diagonal(dim1=1, dim2=2).zero_()
     rows = kernels.sum(dim=2)
@@ -275,19 +275,19 @@ def unbiased_hsic(features: Tensor) -> Tensor:
     return (together + apart - across) / (n * (n - 3))
 
 
-def alignment(hsic: Tensor) -> Tensor:
+def cka_from_hsic(hsic: Tensor) -> Tensor:
     """Compute CKA from the averaged HSIC, (layers, layers); NaN for a layer whose own HSIC is not positive."""
     scale = hsic.diagonal().sqrt()
     return hsic / torch.outer(scale, scale)
 
 
 CLAIM = "same_space"
-FEWEST_LAYERS = 8
+MIN_LAYERS = 8
 """Minimum depth: an eighth of a shallower model is less than one layer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cosines:
+class DocumentCosines:
     """Sums over each document's tokens, (documents, states, states): `cosine` within, `elsewhere` across documents."""
 
     cosine: Numbers
@@ -295,7 +295,9 @@ class Cosines:
     tokens: Numbers
 
 
-def same_space(every: Cosines, no_sink: Cosines, *, seed: Seed = 0, resamples: int = 2_000) -> list[Score]:
+def same_space(
+    every: DocumentCosines, no_sink: DocumentCosines, *, seed: Seed = 0, resamples: int = 2_000
+) -> list[Score]:
     """Return the rows that decide whether middle layers share a space (Painters, figure 3); none under 8 layers.
 
     An eighth of the depth at each end is compared with the middle at equal distance between states, without sinks;
@@ -305,13 +307,13 @@ def same_space(every: Cosines, no_sink: Cosines, *, seed: Seed = 0, resamples: i
         e(i, j) = cos of states i and j of one token, minus that of tokens of different documents
     """
     depth = every.cosine.shape[1] - 1
-    if depth < FEWEST_LAYERS:
+    if depth < MIN_LAYERS:
         return []
     excess = no_sink.cosine - no_sink.elsewhere
     sums = {
-        "published": (every, np.tensordot(every.cosine, _zones(depth), 2)),
-        "beginning": (no_sink, np.tensordot(excess, _side(depth, lambda state, middle: state < middle[0]), 2)),
-        "ending": (no_sink, np.tensordot(excess, _side(depth, lambda state, middle: state > middle[-1]), 2)),
+        "published": (every, np.tensordot(every.cosine, _published_weights(depth), 2)),
+        "beginning": (no_sink, np.tensordot(excess, _end_weights(depth, lambda state, middle: state < middle[0]), 2)),
+        "ending": (no_sink, np.tensordot(excess, _end_weights(depth, lambda state, middle: state > middle[-1]), 2)),
     }
     return [_row(metric, cosines.tokens, numerators, seed, resamples) for metric, (cosines, numerators) in sums.items()]
 
@@ -331,14 +333,14 @@ def middle_states(depth: int) -> range:
     return range(1 + end, 1 + depth - end)
 
 
-def _zones(depth: int) -> Numbers:
+def _published_weights(depth: int) -> Numbers:
     middle = np.isin(np.arange(depth + 1), middle_states(depth))
     counted = np.triu(np.outer(np.arange(depth + 1) > 0, np.ones(depth + 1, dtype=bool)), 1)
     within, across = counted & np.outer(middle, middle), counted & np.not_equal.outer(middle, middle)
     return np.asarray(within / within.sum() - across / across.sum())
 
 
-def _side(depth: int, is_end: Callable[[int, range], bool]) -> Numbers:
+def _end_weights(depth: int, is_end: Callable[[int, range], bool]) -> Numbers:
     middle = middle_states(depth)
     ends = [state for state in range(1, depth + 1) if is_end(state, middle)]
     weights, distances = np.zeros((depth + 1, depth + 1)), 0

@@ -16,17 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.stats.estimate import POWER, SampleEstimate, student
-from layerwise.measure.stats.grid import FEWEST_UNITS, Cell, Grid, arrange
+from layerwise.measure.stats.estimate import POWER, SampleEstimate, student_quantile
+from layerwise.measure.stats.grid import MIN_UNITS, Cell, Grid, Strata, arrange
 from layerwise.measure.stats.statistics import (
     Numbers,
     Seed,
     StratumLabels,
     expanded_levels,
-    freedom_of,
-    resampled_strata,
+    resample_strata,
+    stratified_freedom,
 )
-from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import CONTRAST as CONTRAST
 
@@ -54,7 +53,7 @@ class Part:
         """Return the effects of `keys` against `baseline`, unit by unit; the grid's tasks are strata."""
         changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
         tokens = grid.by_unit(grid.tokens)
-        return cls(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.labels(grid))
+        return cls(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.label_grid(grid))
 
     @property
     def units(self) -> int:
@@ -130,9 +129,9 @@ class Resampled:
         """
         units = min(part.units for part in parts)
         drawn, strata = [], []
-        for number, part in enumerate(parts if units >= FEWEST_UNITS else ()):
+        for number, part in enumerate(parts if units >= MIN_UNITS else ()):
             own = (*seeds(seed), number)
-            each = list(resampled_strata(part.numerators, part.denominators, resamples, own, part.strata))
+            each = list(resample_strata(part.numerators, part.denominators, resamples, own, part.strata))
             start = sum(len(before.numerators) for before in parts[:number])
             arms = slice(start, start + len(part.numerators))
             drawn.append(np.asarray(sum(stratum.drawn for stratum in each)))
@@ -156,7 +155,7 @@ class Resampled:
         low, high = (float(bound) for bound in np.quantile(drawn, levels))
         drawn = np.clip(drawn, low, high) if self.redrawn else drawn
         error = float(drawn.std(ddof=1) * np.sqrt(shortfall))
-        reach = student(0.5 + level / 2, freedom) * error if levels[0] * len(drawn) < FEWEST_BEYOND else 0.0
+        reach = student_quantile(0.5 + level / 2, freedom) * error if levels[0] * len(drawn) < FEWEST_BEYOND else 0.0
         return SampleEstimate(value, min(low, value - reach), max(high, value + reach), error, freedom)
 
     def _expansion(self, statistic: Statistic) -> tuple[float, float]:
@@ -166,7 +165,7 @@ class Resampled:
                 statistic(self._changed(arms, changes)).var() * units / (units - 1)
                 for units, arms, changes in self.strata
             ]
-            each = freedom_of(np.array(alone)[:, None], [units for units, _, _ in self.strata])
+            each = stratified_freedom(np.array(alone)[:, None], [units for units, _, _ in self.strata])
             freedom, shortfall = (number.item() for number in each)
         return freedom, shortfall
 
@@ -223,7 +222,7 @@ def detectable(estimate: SampleEstimate[float], power: float = POWER) -> float:
     findings at once has 80 % power where each has 1 - 0.2 / n.
     """
     longer = max(estimate.value - estimate.low, estimate.high - estimate.value)
-    return longer + student(power, estimate.freedom) * estimate.error
+    return longer + student_quantile(power, estimate.freedom) * estimate.error
 
 
 def first(effects: Numbers) -> Numbers:

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, Statistic
-from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
+from layerwise.measure.stats.grid import MIN_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan, families
 from layerwise.plan.schedule.allocation import MIN_EFFECT
@@ -125,7 +125,7 @@ def core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list
     if not {original, *skip.values()} <= {row.plan for row in measured}:
         return []
     grid = arrange(measured)
-    if grid.by_unit(grid.tokens).size < FEWEST_UNITS:
+    if grid.by_unit(grid.tokens).size < MIN_UNITS:
         return []
     return core(measured, original, skip, {}, {}, margin=MIN_EFFECT, seed=seed)
 

@@ -27,7 +27,7 @@ from layerwise.measure.contrasts.trainings import (
 )
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, RANDOM_ORDER, SEQUENTIAL
@@ -195,7 +195,7 @@ def loss(members: Sequence[Predictions], models: Sequence[Predictions], batch: i
     accuracies = own.mean(axis=1), mixed.mean(axis=1)
     value, images = float(accuracies[0].mean() - accuracies[1].mean()), own.shape[1]
     gaps = by_batch(own.mean(axis=0) - mixed.mean(axis=0), batch)
-    if min(len(own), len(mixed)) < 2 or len(gaps) < FEWEST_UNITS:
+    if min(len(own), len(mixed)) < 2 or len(gaps) < MIN_UNITS:
         return TrainingEstimate(value, (), images)
     sizes = by_batch(np.ones(images), batch)
     terms = *map(between, accuracies), Term(over_units((gaps - value * sizes) / images), len(gaps) - 1)

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from layerwise.measure.contrasts.contrast import CONTRAST
-from layerwise.measure.stats.estimate import POWER, Bounded, Numbers, student
-from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.seeds import RANGES, deviation_bias, seed_difference
+from layerwise.measure.stats.estimate import POWER, Bounded, Numbers, student_quantile
+from layerwise.measure.stats.grid import MIN_UNITS
+from layerwise.measure.stats.seeds import METRIC_RANGES, deviation_bias, seed_difference
 from layerwise.measure.stats.statistics import StratumLabels
 from layerwise.results.rows import Score
 
@@ -50,14 +50,15 @@ class TrainingEstimate:
 
     @property
     def half(self) -> float:
-        return self._root([student(0.975, term.degrees) for term in self.terms])
+        return self._root([student_quantile(0.975, term.degrees) for term in self.terms])
 
     @property
     def mde(self) -> float:
         """What the interval distinguishes from zero with 80 % power, the spread of few units allowed for."""
         return self._root(
             [
-                (student(0.975, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
+                (student_quantile(0.975, term.degrees) + student_quantile(POWER, term.degrees))
+                / deviation_bias(term.degrees)
                 for term in self.terms
             ]
         )
@@ -65,7 +66,9 @@ class TrainingEstimate:
     @property
     def p(self) -> float:
         def short(log_level: float) -> float:
-            return abs(self.value) - self._root([student(1 - exp(log_level) / 2, term.degrees) for term in self.terms])
+            return abs(self.value) - self._root(
+                [student_quantile(1 - exp(log_level) / 2, term.degrees) for term in self.terms]
+            )
 
         least, most = -30.0, -1e-9
         if short(least) >= 0 or short(most) <= 0:
@@ -96,7 +99,7 @@ def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents
     effects = np.asarray(effects, dtype=np.float64)
     seeds, units = pulls.shape
     value = float(effects.mean())
-    if seeds < 2 or units < FEWEST_UNITS:
+    if seeds < 2 or units < MIN_UNITS:
         return TrainingEstimate(value, (), documents)
     return TrainingEstimate(value, (between(effects), Term(over_units(pulls.mean(axis=0)), units - 1)), documents)
 
@@ -112,11 +115,11 @@ def mean_over_trainings(values: Numbers, counts: Numbers, batch: int, metric: st
     kept = (below > 0).all(axis=0)
     pulls = (above - means[:, None] * below)[:, kept] / below[:, kept].sum(axis=1, keepdims=True)
     value, (seeds, units) = float(means.mean()), pulls.shape
-    if units < FEWEST_UNITS:
+    if units < MIN_UNITS:
         return value, None, None
     terms = (Term(over_units(pulls.mean(axis=0)), units - 1), *([between(means)] if seeds > 1 else []))
     half = TrainingEstimate(value, terms, 0).half
-    least, most = RANGES.get(metric, UNBOUNDED)
+    least, most = METRIC_RANGES.get(metric, UNBOUNDED)
     return value, max(least, value - half), min(most, value + half)
 
 
@@ -166,7 +169,7 @@ def over_seeds_and_units(seeds: Sequence[LinearEstimate], strata: StratumLabels)
     1.27062
     """
     values, pulls = [each.value for each in seeds], np.mean([each.pulls for each in seeds], axis=0)
-    if pulls.size < FEWEST_UNITS:
+    if pulls.size < MIN_UNITS:
         return TrainingEstimate(float(np.mean(values)), (), pulls.size)
     terms = (within_strata(pulls, strata), *([between(values)] if len(seeds) > 1 else []))
     return TrainingEstimate(float(np.mean(values)), terms, pulls.size)

@@ -28,7 +28,7 @@ from layerwise.stack.inputs import evaluating, example_inputs
 
 Shape = Sequence[int]
 
-MOVING = frozenset(
+NON_ARITHMETIC_KERNELS = frozenset(
     f"aten.{name}"
     for name in (
         "cat",
@@ -90,12 +90,12 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
 """Formulas by kernel for what torch's counter does not know, from the shapes of its arguments."""
 
 
-class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Count the `operations` that run within the context, and collect kernels without a formula in `unknown`.
 
-    These read two or more tensors of at least two dimensions, are not pointwise and not in `MOVING`.
+    These read two or more tensors of at least two dimensions, are not pointwise and not in `NON_ARITHMETIC_KERNELS`.
 
-    >>> with Count() as count:
+    >>> with OperationCounter() as count:
     ...     product = torch.ones(3, 4) @ torch.ones(4, 5)
     >>> count.operations, count.unknown
     (120, [])
@@ -148,7 +148,7 @@ def _is_matrix(tensor: Tensor) -> bool:
 
 def _is_elementwise(func: Any) -> bool:
     name = str(getattr(func, "overloadpacket", func)).removesuffix("_")
-    return torch.Tag.pointwise in getattr(func, "tags", ()) or name in MOVING
+    return torch.Tag.pointwise in getattr(func, "tags", ()) or name in NON_ARITHMETIC_KERNELS
 
 
 def _reads(read: Sequence[int], weight: Tensor) -> bool:
@@ -180,13 +180,13 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     layers = []
     with evaluating(stack.model), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         stack.capture(**inputs)  # a model that was not inspected yet is inspected now, and not while it is counted
-        captured, embedding = _counted(lambda: stack.capture(**inputs), stack, "before its layers")
+        captured, embedding = _count_operations(lambda: stack.capture(**inputs), stack, "before its layers")
         state = captured.state
         for layer in range(stack.depth):
             run = partial(stack.apply, layer, state, captured)
-            state, counted = _counted(run, stack, f"in layer {layer}", stack.block(layer))
+            state, counted = _count_operations(run, stack, f"in layer {layer}", stack.block(layer))
             layers.append(counted or 2 * sum(weight.numel() for weight in stack.block(layer).parameters()) * units)
-        _, around = _counted(lambda: stack.finish(state, captured.inputs), stack, "after its layers")
+        _, around = _count_operations(lambda: stack.finish(state, captured.inputs), stack, "after its layers")
     return ModelCost(
         layers=tuple(counted / units for counted in layers),
         embedding=embedding / units,
@@ -194,10 +194,10 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     )
 
 
-def _counted(
+def _count_operations(
     run: Callable[[], _Result], stack: Stack, where: str, block: nn.Module | None = None
 ) -> tuple[_Result, int]:
-    with Count() as count:
+    with OperationCounter() as count:
         result = run()
     missed = [f"the kernel {each}" for each in count.unknown]
     if block is not None and count.operations:

@@ -140,7 +140,7 @@ def peak_bytes() -> int:
     return int(highest) * (1 if sys.platform == "darwin" else _KIB)
 
 
-def forget_peak() -> None:
+def reset_peak() -> None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return

@@ -30,13 +30,13 @@ from layerwise.stack.inputs import evaluating
 Phase = Literal["prefill", "decode"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
-LEAST_ROUNDS = 6
+MIN_ROUNDS = 6
 """In fewer rounds no interval between order statistics holds the median in 95 of 100 draws."""
 
 PASSES = 4
 """Passes of a plan in one round, of which the fastest counts: the others were disturbed."""
 
-ROOM = 64
+CACHE_SLOTS = 64
 """Slots of a cache of fixed length behind the context: one for every pass, those of warming up too."""
 
 WARM_UP = 3
@@ -46,14 +46,14 @@ Name = TypeVar("Name")
 Value = TypeVar("Value")
 
 
-def in_turns(
+def run_in_turns(
     works: Mapping[Name, Callable[[int], Value]], rounds: Iterable[int], seed: int = 0
 ) -> Iterator[dict[Name, Value]]:
     """Call each of `works` once per round with the round's number, in an order drawn from seed and number.
 
     Under a rotation each would always follow the same other one, with its caches and heat.
 
-    >>> list(in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
+    >>> list(run_in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
     [{'a': 1, 'b': -1}, {'a': 2, 'b': -2}]
     """
     for number in rounds:
@@ -96,11 +96,11 @@ def round_times(
             passes = ((setting, TimedPass(stack, setting, graphs=graphs, seed=seed)) for setting in settings)
             return {setting: 1000 * min(once.seconds() for _ in range(PASSES)) for setting, once in passes}
 
-    (times,) = in_turns({str(plan): partial(timed, plan) for plan in plans}, [number], seed)
+    (times,) = run_in_turns({str(plan): partial(timed, plan) for plan in plans}, [number], seed)
     return {(name, setting): own for name, by_setting in times.items() for setting, own in by_setting.items()}
 
 
-def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
+def round_rows(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
     from scipy.stats import quantile_test  # a second, for a few readers
 
     rows = []
@@ -137,7 +137,7 @@ class TimedPass:
 
     def _behind_a_cache(self, ids: Tensor, *, static: bool) -> dict[str, Any]:
         model, before = self.stack.model, ids.shape[1] - 1
-        cache = StaticCache(config=model.config, max_cache_len=before + ROOM) if static else None
+        cache = StaticCache(config=model.config, max_cache_len=before + CACHE_SLOTS) if static else None
         output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))
         cache = cache if cache is not None else getattr(output, "past_key_values", None)
         if cache is None:

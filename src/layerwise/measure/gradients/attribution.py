@@ -2,7 +2,7 @@
 
 For f = logit(1) - logit(0), token vectors x (seq, width), and a baseline b, all but special tokens masked (or padding):
     a_i = sum over the width of (x_i - b_i) * integral from 0 to 1 of df/dx_i (b + t (x - b)) dt
-They sum to f(x) - f(b). Gauss-Legendre nodes double, up to `MOST_NODES`, until the error is at most `TOLERANCE` of
+They sum to f(x) - f(b). Gauss-Legendre nodes double, up to `MAX_NODES`, until the error is at most `TOLERANCE` of
 sum |a_i|. The null of the share of some words is their share of the tokens.
 """
 
@@ -21,7 +21,7 @@ from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
 
 NODES = 20
-MOST_NODES = 320
+MAX_NODES = 320
 TOLERANCE = 0.01
 _BATCH = 32
 
@@ -97,17 +97,17 @@ def feature_shares(model: Any, tokenizer: Any, texts: Sequence[MarkedText], leng
     with evaluating(model):
         for start in range(0, len(texts), _BATCH):
             some = texts[start : start + _BATCH]
-            attributions, positions = _attributed(model, tokenizer, some, length)
+            attributions, positions = _attribute(model, tokenizer, some, length)
             gaps += attributions.gaps.tolist()
             rows += [
-                _shares_of(text, own, where)
+                _split_shares(text, own, where)
                 for text, own, where in zip(some, attributions.tokens.abs().cpu().numpy(), positions, strict=True)
             ]
     linguistic, surface, linguistic_tokens, surface_tokens = (tuple(column) for column in zip(*rows, strict=True))
     return FeatureShares(linguistic, surface, linguistic_tokens, surface_tokens, max(gaps))
 
 
-def _attributed(
+def _attribute(
     model: Any, tokenizer: Any, texts: Sequence[MarkedText], length: int
 ) -> tuple[Attributions, list[list[tuple[int, int] | None]]]:
     encoded = tokenizer(
@@ -137,21 +137,21 @@ def _attributed(
 
     nodes = NODES
     attributions = integrated_gradients(decision, vectors, baseline, nodes)
-    while float(attributions.gaps.max()) > TOLERANCE and nodes < MOST_NODES:
+    while float(attributions.gaps.max()) > TOLERANCE and nodes < MAX_NODES:
         nodes *= 2
         attributions = integrated_gradients(decision, vectors, baseline, nodes)
     return attributions, positions
 
 
-def _shares_of(
+def _split_shares(
     text: MarkedText, sizes: np.ndarray[Any, Any], positions: Sequence[tuple[int, int] | None]
 ) -> tuple[float, float, float, float]:
     own = [index for index, where in enumerate(positions) if where is not None]
-    on = [[index for index in own if _within(positions[index], spans)] for spans in (text.linguistic, text.surface)]
+    on = [[index for index in own if _overlaps(positions[index], spans)] for spans in (text.linguistic, text.surface)]
     whole = float(sizes[own].sum())
     shares = [float(sizes[each].sum()) / whole if whole > 0 else len(each) / len(own) for each in on]
     return shares[0], shares[1], len(on[0]) / len(own), len(on[1]) / len(own)
 
 
-def _within(where: tuple[int, int] | None, spans: Spans) -> bool:
+def _overlaps(where: tuple[int, int] | None, spans: Spans) -> bool:
     return where is not None and any(where[0] < end and start < where[1] for start, end in spans)

@@ -1,7 +1,7 @@
 """Compute cheap proxies of layer importance from one forward and one backward pass.
 
     block_influence, angular_distance   see `measure.activations.block_influence`
-    gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `survey`
+    gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `compute_proxies`
 
 `layerwise diagnose` compares them with the effect of skipping. Null: `random_twin`.
 """
@@ -22,12 +22,12 @@ from torch.nn import functional
 from layerwise.data.batches import IGNORED, AnyBatch, LabelledBatch
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.padding import check_finite, counted_tokens, some_windows
+from layerwise.measure.activations.padding import check_finite, split_windows, token_mask
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats import statistics
-from layerwise.measure.stats.float64 import exact, widest
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.float64 import to_float64, widest_dtype
+from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Sublayer
 from layerwise.results.rows import Score
@@ -40,13 +40,13 @@ from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.streaming.resident import refuse_on_disk
 from layerwise.stack.weights import random_twin
 
-HELD = 1 << 27
+MAX_SAVED_NUMBERS = 1 << 27
 """Numbers that a pass may hold for its way back: 512 MiB in float32."""
 
-HELD_BY_LAYER = 24
+SAVED_PER_STATE = 24
 """About how many numbers a layer holds for its way back, as a multiple of the states that it reads."""
 
-TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
+METRICS_WITH_RANDOM_NULL = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
 """The metrics that are also measured on the random twin: the gate gradient has a null of its own."""
 
 
@@ -66,7 +66,7 @@ class Backward:
     gates: Mapping[Gate, Tensor]
 
 
-def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
+def run_backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
     """Run `batch` forward and back; call within `differentiable(stack)`. Without `branches`, gates are whole layers.
 
     Raises `MeasureError` for a state or a loss that is not finite.
@@ -83,14 +83,14 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
             _note_gate(gates, (layer, None), after, after.detach() - state.detach(), len(state))
             state = after
             states.append(state)
-    counted = counted_tokens(batch.inputs, states[0])
+    counted = token_mask(batch.inputs, states[0])
     check_finite(states, counted, [window.document for window in batch.windows])
-    nll, gradient = loss_gradient(stack, state.detach(), batch)
+    nll, gradient = compute_loss_gradient(stack, state.detach(), batch)
     torch.autograd.backward(state, gradient, inputs=[states[0]])
     return Backward(tuple(each.detach() for each in states), nll, gates)
 
 
-def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor, Tensor]:
+def compute_loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor, Tensor]:
     """Return the summed NLL of every window, (batch,), and the gradient of their sum by `state`, in window chunks."""
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     targets = batch.targets.to(state.device)
@@ -105,7 +105,7 @@ def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor,
             )
             nll = each.view(len(part), -1).sum(dim=1)
         gradients.append(torch.autograd.grad(nll.sum(), part)[0])
-        nlls.append(exact(nll))
+        nlls.append(to_float64(nll))
     return torch.cat(nlls), torch.cat(gradients)
 
 
@@ -127,11 +127,11 @@ def differentiable(stack: Stack) -> Iterator[None]:
             parameter.requires_grad_(flag)
 
 
-def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
+def split_batch(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
     with torch.no_grad():
         one = {name: value[:1].to(stack.device) for name, value in batch.inputs.items()}
         state = stack.capture(**one).state
-    return some_windows(batch, HELD // (HELD_BY_LAYER * stack.depth * state.numel()))
+    return split_windows(batch, MAX_SAVED_NUMBERS // (SAVED_PER_STATE * stack.depth * state.numel()))
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def _branch_gates(
 
 
 def _note_gate(gates: dict[Gate, Tensor], gate: Gate, output: Tensor, added: Tensor, windows: int) -> None:
-    dtype = widest(output.device)
+    dtype = widest_dtype(output.device)
 
     def note(gradient: Tensor) -> None:
         wide = torch.promote_types(gradient.dtype, torch.float32)
@@ -176,7 +176,7 @@ def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
     Raises `MeasureError` for states that are not finite.
     """
     branches = find_branches(stack, data)
-    return [*survey(stack, data, branches, seed=seed), *_of_the_twin(stack, data, seed)]
+    return [*compute_proxies(stack, data, branches, seed=seed), *_null_rows(stack, data, seed)]
 
 
 def find_branches(stack: Stack, data: EvalData) -> Branches | None:
@@ -190,7 +190,7 @@ def find_branches(stack: Stack, data: EvalData) -> Branches | None:
         return None
 
 
-def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
+def compute_proxies(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
     """Compute the proxies from one pass over `data`, without nulls of a twin. Parameters' `grad` is not changed.
 
     Without `branches`, gates are whole layers. With alpha the factor of what a layer (or branch) adds to the residual
@@ -207,9 +207,9 @@ def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int
     turning, gradients, sizes = BlockInfluence(stack.depth), WindowSums(), WindowSums()
     gates: list[Gate] = []
     with evaluating(stack.model), differentiable(stack):
-        for part in (part for batch in data.batches for part in in_parts(stack, batch)):
-            passed = backward(stack, part, branches)
-            turning.add(passed.states, counted_tokens(part.inputs, passed.states[0]), part.windows)
+        for part in (part for batch in data.batches for part in split_batch(stack, batch)):
+            passed = run_backward(stack, part, branches)
+            turning.add(passed.states, token_mask(part.inputs, passed.states[0]), part.windows)
             gates = sorted(passed.gates, key=lambda gate: (gate[0], gate[1] or ""))
             home = passed.gates[gates[0]].device  # of a model that is spread over several
             slopes = torch.stack([passed.gates[gate].to(home) for gate in gates])
@@ -224,7 +224,7 @@ def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int
 
 def _gradient_rows(sums: WindowSums, gates: Sequence[Mapping[str, Any]], seed: int) -> list[Score]:
     above, below = sums.units()
-    if below.size < FEWEST_UNITS:
+    if below.size < MIN_UNITS:
         return sums.scores(PROXIES, "gate_gradient", gates)
     estimate = statistics.paired_bootstrap(above, below, seed=seed)
     test = statistics.assess_effects(above, below, seed=seed)
@@ -238,12 +238,14 @@ def _gradient_rows(sums: WindowSums, gates: Sequence[Mapping[str, Any]], seed: i
     return scores
 
 
-def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
+def _null_rows(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     try:
         untrained = random_twin(stack, seed)
     except UnsupportedModel:
         return []
-    scores = survey(untrained, data, None, seed=seed)
+    scores = compute_proxies(untrained, data, None, seed=seed)
     return [
-        replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
+        replace(score, against=RANDOM_TWIN)
+        for score in scores
+        if score.metric in METRICS_WITH_RANDOM_NULL and score.against is None
     ]

@@ -28,9 +28,9 @@ from layerwise.measure.interventions.intervention import (
     intervention_losses,
 )
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.effects import ArmLosses, differences, effects
-from layerwise.measure.stats.float64 import exact, wide
-from layerwise.measure.stats.ranks import FEWEST_LAYERS
+from layerwise.measure.stats.effects import ConditionLosses, compare_conditions, compute_effects
+from layerwise.measure.stats.float64 import to_float64, widen
+from layerwise.measure.stats.ranks import MIN_LAYERS
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.checks import SUBLAYERS, other_sublayer
 from layerwise.results.rows import Loss, Score
@@ -47,8 +47,10 @@ class _Kind:
     part: Sublayer | None = None
 
     @property
-    def arm(self) -> ArmLosses:
-        return ArmLosses(self.intervention.key, self.metric, {"layer": self.intervention.layer, "part": self.part})
+    def arm(self) -> ConditionLosses:
+        return ConditionLosses(
+            self.intervention.key, self.metric, {"layer": self.intervention.layer, "part": self.part}
+        )
 
 
 def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None) -> list[Score]:
@@ -57,25 +59,25 @@ def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[
     Rows: `<intervention>` by layer and branch in nats/token with interval, p (corrected over the layers or branches of
     one kind), mde and null (`no_effect`); `nll` of the original model.
     """
-    return ablation_of(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
+    return ablation_rows(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 
 
 def ablation_losses(
     stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None
 ) -> list[Loss]:
-    return intervention_losses(stack, interventions(stack, seed), data, cache)
+    return intervention_losses(stack, list_interventions(stack, seed), data, cache)
 
 
-def interventions(stack: Stack, seed: int = 0) -> list[Intervention]:
-    return [kind.intervention for kind in _kinds(stack, seed)]
+def list_interventions(stack: Stack, seed: int = 0) -> list[Intervention]:
+    return [kind.intervention for kind in _list_kinds(stack, seed)]
 
 
-def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:
+def ablation_rows(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:
     baseline = str(Plan.identity(stack.depth))
-    scores = model_losses(ABLATION, losses, baseline, seed)
+    scores = original_loss_rows(ABLATION, losses, baseline, seed)
     for part in (None, *SUBLAYERS):
-        arms = [kind.arm for kind in _kinds(stack, seed) if kind.part == part]
-        scores += differences(ABLATION, losses, baseline, arms, seed=seed)
+        arms = [kind.arm for kind in _list_kinds(stack, seed) if kind.part == part]
+        scores += compare_conditions(ABLATION, losses, baseline, arms, seed=seed)
     return scores
 
 
@@ -87,27 +89,27 @@ def intervention_keys(depth: int, name: str) -> dict[int, str]:
     return {layer: Intervention(layer, name, _skip).key for layer in range(depth)}
 
 
-def skips(depth: int) -> list[Intervention]:
+def skip_interventions(depth: int) -> list[Intervention]:
     return [Intervention(layer, "skip", _skip) for layer in range(depth)]
 
 
-def model_losses(measure: str, losses: Sequence[Loss], baseline: str, seed: int) -> list[Score]:
+def original_loss_rows(measure: str, losses: Sequence[Loss], baseline: str, seed: int) -> list[Score]:
     own = [row for row in losses if row.plan == baseline]
-    rows = effects(own, baseline, seed=seed)
+    rows = compute_effects(own, baseline, seed=seed)
     if len({score.task for score in rows}) == 1:
         rows = [*rows, *(replace(score, task="all") for score in rows if score.task != "all")]
     return [replace(score, measure=measure, claim=None, plan=None) for score in rows if score.metric == "nll"]
 
 
 def refuse_shallow(stack: Stack) -> None:
-    if stack.depth < FEWEST_LAYERS:
+    if stack.depth < MIN_LAYERS:
         raise MeasureError(
             f"{stack.source.name} has {stack.depth} layer{'s' * (stack.depth != 1)}; a diagnosis compares layers with "
-            f"their neighbours and needs at least {FEWEST_LAYERS}. For single plans use layerwise sweep"
+            f"their neighbours and needs at least {MIN_LAYERS}. For single plans use layerwise sweep"
         )
 
 
-def _kinds(stack: Stack, seed: int) -> list[_Kind]:
+def _list_kinds(stack: Stack, seed: int) -> list[_Kind]:
     kinds = []
     for layer in range(stack.depth):
         whole: dict[str, Callable[[InterventionContext], Apply]] = {
@@ -121,7 +123,7 @@ def _kinds(stack: Stack, seed: int) -> list[_Kind]:
         for metric, prepare in whole.items():
             kinds.append(_Kind(metric, Intervention(layer, metric, prepare)))
         for part in SUBLAYERS:
-            kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_silent, part)), part))
+            kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_skip_branch, part)), part))
             kinds.append(
                 _Kind("mean_ablate", Intervention(layer, f"mean_ablate.{part}", partial(_mean_branch, part)), part)
             )
@@ -136,11 +138,13 @@ def _mean(context: InterventionContext) -> Apply:
     def update(one: CleanBatch) -> Tensor:
         return context.stack.apply(context.layer, one.state, one.captured) - one.state
 
-    means = _other_means(context, update)
+    means = _cross_fitted_means(context, update)
     return lambda one: one.state + means(one).to(one.state.dtype)
 
 
-def _other_means(context: InterventionContext, of: Callable[[CleanBatch], Tensor]) -> Callable[[CleanBatch], Tensor]:
+def _cross_fitted_means(
+    context: InterventionContext, of: Callable[[CleanBatch], Tensor]
+) -> Callable[[CleanBatch], Tensor]:
     """Average a (batch, seq, width) quantity over counted tokens of the other half of the text: (batch, 1, width)."""
     sums: dict[bool, list[Tensor]] = {True: [], False: []}
     counts = {True: 0, False: 0}
@@ -148,7 +152,7 @@ def _other_means(context: InterventionContext, of: Callable[[CleanBatch], Tensor
         output = of(one)
         for half in counts:
             chosen = one.counted & (one.half == half)[:, None]
-            sums[half].append(wide(output[chosen]).sum(dim=0))
+            sums[half].append(widen(output[chosen]).sum(dim=0))
             counts[half] += int(chosen.sum())
     if not all(counts.values()):
         raise MeasureError(
@@ -168,7 +172,7 @@ def _average(context: InterventionContext) -> Apply:
     before, after = (layer_weights(context.stack, context.layer + step) for step in (-1, 1))
     own = layer_weights(context.stack, context.layer)
     _refuse_unlike(own, before, after)
-    means = {name: (wide(before[name]) + wide(after[name]).to(before[name].device)) / 2 for name in own}
+    means = {name: (widen(before[name]) + widen(after[name]).to(before[name].device)) / 2 for name in own}
     return context.with_weights({name: value.to(own[name]) for name, value in means.items()})
 
 
@@ -179,12 +183,12 @@ def _random(seed: int, context: InterventionContext) -> Apply:
         if value.ndim >= 2:
             generator = np.random.default_rng([seed, context.layer, index])
             noise = torch.from_numpy(generator.standard_normal(tuple(value.shape)))
-            scale = exact(value).norm().cpu() / noise.norm()
+            scale = to_float64(value).norm().cpu() / noise.norm()
             drawn[name] = (noise * scale).to(value.dtype).to(value.device)
     return context.with_weights(drawn)
 
 
-def _silent(part: Sublayer, context: InterventionContext) -> Apply:
+def _skip_branch(part: Sublayer, context: InterventionContext) -> Apply:
     left = other_sublayer(part)
     context.stack.branches(context.clean[0].captured)  # refuses here, once, where the model cannot be split
     return lambda one: context.stack.apply(context.layer, one.state, one.captured, left)
@@ -199,7 +203,7 @@ def _mean_branch(part: Sublayer, context: InterventionContext) -> Apply:
         # Experts return the tokens of all windows on one axis.
         return outputs.pop().reshape(one.state.shape).to(one.state.device)
 
-    means = _other_means(context, output)
+    means = _cross_fitted_means(context, output)
 
     def held(one: CleanBatch) -> Edit:
         mean = means(one).expand(one.state.shape)

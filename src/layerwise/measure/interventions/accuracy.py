@@ -21,9 +21,8 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
 from layerwise.errors import MeasureError, ModelError
-from layerwise.measure.language.lm_head import LanguageModelHead, ScoredTokens, find_head
-from layerwise.measure.language.loss import CHUNK, token_losses
-from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.language.loss import CHUNK, LanguageModelHead, ScoredTokens, find_head, token_losses
+from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -38,7 +37,7 @@ class Predictions:
     """The outcome of some examples; all arrays are (examples,).
 
     `hits` counts labels that were the first choice, `hits_top5` those among the first five (`None` with fewer than six
-    classes, and for text), `nll` is their summed loss in nats, `scored` the number of labels: 1 for an image.
+    classes, and for text), `nll` is their summed loss in nats, `score_logits` the number of labels: 1 for an image.
     """
 
     hits: Numbers
@@ -59,20 +58,20 @@ class Predictions:
         return float(self.nll.sum() / self.scored.sum())
 
 
-PlanOf = Callable[[int], Plan]
+PlanByBatch = Callable[[int], Plan]
 """From the number of a batch to the plan that it runs under."""
 
 
 def evaluate(
     stack: Stack,
-    plan: Plan | PlanOf,
+    plan: Plan | PlanByBatch,
     examples: Any,
     collate: Callable[[Sequence[Any]], dict[str, Tensor]],
     *,
     batch_size: int = BATCH,
     filled_in: bool = False,
 ) -> Predictions:
-    """Evaluate every example under `plan`, or under one plan per batch; `filled_in` as in `predictions_of`.
+    """Evaluate every example under `plan`, or under one plan per batch; `filled_in` as in `predict_batch`.
 
     Raises `MeasureError`, naming the plan, when an example's loss is not finite.
     """
@@ -81,24 +80,24 @@ def evaluate(
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
             chosen = plan if isinstance(plan, Plan) else plan(number)
-            inputs, labels = inputs_and_labels(batch, stack.device)
+            inputs, labels = split_labels(batch, stack.device)
             under = partial(stack.under, chosen, single_pass=True)
-            part = predictions_of(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
+            part = predict_batch(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
             if not np.isfinite(part.nll).all():
                 raise MeasureError(
                     f"the loss is not finite under {chosen}: this model cannot be judged under that plan"
                 )
             parts.append(part)
-    return joined(parts)
+    return concatenate(parts)
 
 
-def inputs_and_labels(batch: Mapping[str, Tensor], device: torch.device) -> tuple[dict[str, Tensor], Tensor]:
+def split_labels(batch: Mapping[str, Tensor], device: torch.device) -> tuple[dict[str, Tensor], Tensor]:
     placed = {name: tensor.to(device) for name, tensor in batch.items()}
     labels = placed.pop("labels")
     return placed, labels
 
 
-def predictions_of(
+def predict_batch(
     model: nn.Module,
     head: LanguageModelHead | None,
     inputs: Mapping[str, Tensor],
@@ -109,16 +108,16 @@ def predictions_of(
 ) -> Predictions:
     """Return the outcome of one batch within `under()`; `filled_in` labels are at their own positions (masked LMs).
 
-    With a `head` (`layerwise.measure.language.lm_head`) text logits come in chunks of tokens, otherwise in rows.
+    With a `head` (`layerwise.measure.language.loss`) text logits come in chunks of tokens, otherwise in rows.
     """
     if labels.ndim == 1:
         with under():
-            return scored(main_tensor(model(**inputs)), labels)
-    targets = labels if filled_in else _of_the_next(labels)
+            return score_logits(main_tensor(model(**inputs)), labels)
+    targets = labels if filled_in else _shift_labels(labels)
     if head is not None:
         with under():
             states, output = head.states(inputs)
-        return _summed(targets, head.losses(states, output, inputs["input_ids"], targets))
+        return _sum_by_example(targets, head.losses(states, output, inputs["input_ids"], targets))
     config: Any = getattr(model, "config", None)
     vocabulary = 1 if config is None else int(config.get_text_config().vocab_size)
     rows = max(1, max(1, CHUNK // vocabulary) // labels.shape[1])
@@ -127,17 +126,17 @@ def predictions_of(
         for start in range(0, len(labels), rows):
             piece = slice(start, start + rows)
             logits = main_tensor(model(**{name: value[piece] for name, value in inputs.items()}))
-            parts.append(_of_tokens(logits, targets[piece]))
-    return joined(parts)
+            parts.append(_score_tokens(logits, targets[piece]))
+    return concatenate(parts)
 
 
-def scored(logits: Tensor, labels: Tensor) -> Predictions:
+def score_logits(logits: Tensor, labels: Tensor) -> Predictions:
     """Score (batch, classes) logits with (batch,) labels, or (batch, seq, vocabulary) with (batch, seq).
 
     The logits at a position predict the label of the next one, as in causal language models.
     """
     if logits.ndim == 3:
-        return _of_tokens(logits, _of_the_next(labels))
+        return _score_tokens(logits, _shift_labels(labels))
     nll = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="none")
     counted = labels != IGNORED
     hit = (logits.argmax(-1) == labels) & counted
@@ -147,16 +146,16 @@ def scored(logits: Tensor, labels: Tensor) -> Predictions:
     return Predictions(_numbers(hit), top5, _numbers(nll * counted), _numbers(counted))
 
 
-def _of_the_next(labels: Tensor) -> Tensor:
+def _shift_labels(labels: Tensor) -> Tensor:
     return functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
 
 
-def _of_tokens(logits: Tensor, targets: Tensor) -> Predictions:
+def _score_tokens(logits: Tensor, targets: Tensor) -> Predictions:
     rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
-    return _summed(targets, [(rows, *token_losses(logits[rows, columns], targets[rows, columns]))])
+    return _sum_by_example(targets, [(rows, *token_losses(logits[rows, columns], targets[rows, columns]))])
 
 
-def _summed(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
+def _sum_by_example(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
     hits, nats = np.zeros(len(targets)), np.zeros(len(targets))
     for rows, nll, hit in parts:
         np.add.at(nats, rows.cpu().numpy(), _numbers(nll))
@@ -164,7 +163,7 @@ def _summed(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
     return Predictions(hits, None, nats, _numbers((targets != IGNORED).sum(dim=1)))
 
 
-def joined(parts: Sequence[Predictions]) -> Predictions:
+def concatenate(parts: Sequence[Predictions]) -> Predictions:
     top5 = [part.hits_top5 for part in parts if part.hits_top5 is not None]
     return Predictions(
         np.concatenate([part.hits for part in parts]),
@@ -201,4 +200,4 @@ def mean_logits(logits: Iterable[Tensor]) -> Tensor:
 
 
 def _numbers(values: Tensor) -> Numbers:
-    return exact_on_cpu(values).numpy()
+    return to_float64_cpu(values).numpy()

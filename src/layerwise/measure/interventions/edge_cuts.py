@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerwise.data.suites.minimal_pairs import MinimalPair
-from layerwise.measure.language.minimal_pairs import mean_accuracies, paradigm_rows, preferred
+from layerwise.measure.language.minimal_pairs import mean_accuracies, paradigm_rows, score_margins
 from layerwise.measure.stats.estimate import SampleEstimate, satterthwaite
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.plan import EdgeCut, LayerWeights
@@ -31,7 +31,7 @@ DRAWS = 20
 """Times that equally many edges are removed at random."""
 
 
-class Wired(Protocol):
+class EdgeModel(Protocol):
     """The learned layer weights of a model, readable and replaceable.
 
     `renormalises` is true if the rows are means, so that a row that loses an edge must be rescaled.
@@ -50,7 +50,7 @@ class Wired(Protocol):
 
 
 @contextmanager
-def wired_as(wired: Wired, edges: LayerWeights) -> Iterator[None]:
+def use_edges(wired: EdgeModel, edges: LayerWeights) -> Iterator[None]:
     before = copy.deepcopy(wired.state_dict())
     wired.set_edges(edges)
     try:
@@ -62,7 +62,7 @@ def wired_as(wired: Wired, edges: LayerWeights) -> Iterator[None]:
 def edge_cut_rows(
     suite: str,
     pairs: Sequence[MinimalPair],
-    wired: Wired,
+    wired: EdgeModel,
     cuts: Sequence[EdgeCut],
     evaluate: Callable[[], Numbers],
     *,
@@ -77,20 +77,20 @@ def edge_cut_rows(
     every = dict.fromkeys([wiring, *left, *(edges for drawn in random.values() for edges in drawn)])
     margins: dict[LayerWeights, Numbers] = {}
     for edges in every:
-        with wired_as(wired, edges):
+        with use_edges(wired, edges):
             margins[edges] = evaluate()
         if progress is not None:
             progress(len(margins) / len(every))
     whole = margins[wiring]
     judged = ~np.isnan(whole)
-    groups = _groups(pairs, judged)
+    groups = _group_pairs(pairs, judged)
     rows = []
     for cut, edges in zip(cuts, left, strict=True):
         of: dict[str, Any] = {"condition": cut.text, "suite": suite}
         counts = {"edges": len(edges), "edges_of_model": len(wiring)}
         rows += [Score(EDGES, metric, float(count), **of) for metric, count in counts.items()]
         for against, values in ((ORIGINAL, whole), (None, margins[edges])):
-            rows += _accuracies(pairs, values, groups, against=against, **of)
+            rows += _accuracy_rows(pairs, values, groups, against=against, **of)
     changes = np.stack([margins[edges] - whole for edges in left])
     for name, own in groups.items():
         paradigms = [pair.paradigm for pair, kept in zip(pairs, own, strict=True) if kept]
@@ -101,22 +101,22 @@ def edge_cut_rows(
             rows.append(Score(EDGES, "margin", *each.row(), p, mde=mde[at], **about))
             drawn = np.stack([margins[edges] - whole for edges in random[len(left[at])]])
             rows.append(_random_row(estimate_means(drawn[:, own], paradigms).value, each.value, about))
-    return _corrected(rows)
+    return _adjust_p_values(rows)
 
 
-def _random_cuts(wired: Wired, wiring: LayerWeights, count: int, seed: int, draws: int) -> list[LayerWeights]:
+def _random_cuts(wired: EdgeModel, wiring: LayerWeights, count: int, seed: int, draws: int) -> list[LayerWeights]:
     edges, chance = list(wiring), np.random.default_rng([seed, count])
     orders = ([edges[index] for index in chance.permutation(len(edges))] for _ in range(draws))
     return [wiring.without_first(order, count, renormalise=wired.renormalises) for order in orders]
 
 
-def _groups(pairs: Sequence[MinimalPair], judged: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+def _group_pairs(pairs: Sequence[MinimalPair], judged: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
     names = np.array([pair.phenomenon for pair in pairs])
     phenomena = [name for name in dict.fromkeys(names.tolist()) if judged[names == name].any()]
     return {ALL: judged, **({name: judged & (names == name) for name in phenomena} if len(phenomena) > 1 else {})}
 
 
-def _accuracies(
+def _accuracy_rows(
     pairs: Sequence[MinimalPair], margins: Numbers, groups: Mapping[str, object], **of: Any
 ) -> Iterator[Score]:
     by_paradigm: dict[str, list[int]] = {}
@@ -125,7 +125,7 @@ def _accuracies(
     paradigms = [
         row
         for members in by_paradigm.values()
-        for row in paradigm_rows(EDGES, [pairs[at] for at in members], preferred(margins[members]))
+        for row in paradigm_rows(EDGES, [pairs[at] for at in members], score_margins(margins[members]))
     ]
     for row in mean_accuracies(pairs, paradigms):
         if row.task in groups:
@@ -156,7 +156,7 @@ def _random_row(drawn: Numbers, value: float, of: Mapping[str, Any]) -> Score:
     return Score(EDGES, "margin", float(drawn.mean()), low, high, p, against=RANDOM, **of)
 
 
-def _corrected(rows: Sequence[Score]) -> list[Score]:
+def _adjust_p_values(rows: Sequence[Score]) -> list[Score]:
     result = list(rows)
     for of_all in (True, False):
         tested = {

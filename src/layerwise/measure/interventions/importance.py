@@ -28,19 +28,19 @@ SOURCES = {
 """The measures that hold importance, the best first, and what their intervals are."""
 
 
-def importance_of(scores: Iterable[Score]) -> tuple[Importance, ...]:
+def read_importance(scores: Iterable[Score]) -> tuple[Importance, ...]:
     """Return the importance of layers 0, 1, ... from the best of `SOURCES` among `scores`.
 
     Raises `MeasureError` if there is none, or layers or intervals are missing.
     """
     rows = list(scores)
-    source = source_of(rows)
+    source = find_source(rows)
     if source is None:
         raise MeasureError(
             "there are no rows of an ablation, and importance is what skipping a layer costs: ask for the part "
             "ablation (layerwise diagnose MODEL --text PATH --parts ablation)"
         )
-    of_layer = {row.layer: row for row in rows if _holds(row, source)}
+    of_layer = {row.layer: row for row in rows if _is_importance(row, source)}
     # An intervention that was left out shows among the others.
     depth = 1 + max(row.layer for row in rows if row.measure == source and row.layer is not None)
     missing = [str(layer) for layer in range(depth) if layer not in of_layer]
@@ -52,29 +52,29 @@ def importance_of(scores: Iterable[Score]) -> tuple[Importance, ...]:
     return tuple(_importance(of_layer[layer]) for layer in range(depth))
 
 
-def source_of(scores: Iterable[Score]) -> str | None:
-    there = {source for row in scores for source in SOURCES if _holds(row, source)}
+def find_source(scores: Iterable[Score]) -> str | None:
+    there = {source for row in scores for source in SOURCES if _is_importance(row, source)}
     return next((source for source in SOURCES if source in there), None)
 
 
-def measured_importance(
+def estimate_importance(
     stack: Stack, data: EvalData, *, seed: int = 0, margin: float = MIN_EFFECT
 ) -> tuple[Importance, ...]:
     """Measure the importance by skipping each layer of `stack` on `data`, with the intervals of the verdicts.
 
-    Raises what `verdicts` and `intervention_losses` raise.
+    Raises what `compute_verdicts` and `intervention_losses` raise.
     """
-    from layerwise.measure.interventions.ablation import skip_keys, skips
+    from layerwise.measure.interventions.ablation import skip_interventions, skip_keys
     from layerwise.measure.interventions.intervention import intervention_losses
-    from layerwise.measure.stats.verdicts import verdicts
+    from layerwise.measure.stats.verdicts import compute_verdicts
     from layerwise.plan import Plan
 
-    losses = intervention_losses(stack, skips(stack.depth), data)
+    losses = intervention_losses(stack, skip_interventions(stack.depth), data)
     baseline = str(Plan.identity(stack.depth))
-    return importance_of(verdicts(losses, baseline, skip_keys(stack.depth), seed=seed, margin=margin))
+    return read_importance(compute_verdicts(losses, baseline, skip_keys(stack.depth), seed=seed, margin=margin))
 
 
-def _holds(row: Score, source: str) -> bool:
+def _is_importance(row: Score, source: str) -> bool:
     metrics = (SKIPPING,) if source == ABLATION else DECISIONS
     whole = row.layer is not None and row.part is None and row.against is None
     return whole and row.measure == source and row.task == ALL and row.metric in metrics

@@ -19,11 +19,11 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.measure.activations.padding import check_finite, counted_tokens
-from layerwise.measure.interventions.sweep_pieces import state_bytes
-from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
+from layerwise.measure.activations.padding import check_finite, token_mask
+from layerwise.measure.interventions.sweep import state_bytes
+from layerwise.measure.language.evaluation_data import EvalData, piece_lengths, select_pieces
 from layerwise.measure.language.loss import WindowLoss, window_losses
-from layerwise.measure.stats.strata import shuffled
+from layerwise.measure.stats.grid import shuffle_pieces
 from layerwise.plan import Plan, Sublayer
 from layerwise.results.rows import Loss
 from layerwise.stack import Capture, Stack
@@ -54,7 +54,7 @@ Apply = Callable[[CleanBatch], Tensor]
 """The state after a layer that does something else, from a batch before it."""
 
 
-class BatchWalk:
+class BatchPass:
     """One batch on its way through the graph."""
 
     def __init__(self, stack: Stack, batch: AnyBatch, graph: Graph, half: frozenset[Window]) -> None:
@@ -63,7 +63,7 @@ class BatchWalk:
         self.captured = stack.capture(**batch.inputs)
         state = self.captured.state
         self.half = torch.tensor([window in half for window in batch.windows], device=state.device)
-        self.counted = counted_tokens(self.captured.inputs, state)
+        self.counted = token_mask(self.captured.inputs, state)
         self.clean = graph.untouched()
         self.apply: Apply | None = None
         self.walk = GraphExecutor(graph, self._layer, state, change=self._change, watch=self._check)
@@ -227,8 +227,8 @@ class _Measurement:
         graph = build(due)
         names = graph.names()
         parts = {part.key: part for each in self.due for part in each.parts}
-        half = frozenset(portion(self.data, shuffled(pieces(self.data), 0)[::2]).windows)
-        walks = [BatchWalk(self.stack, batch, graph, half) for batch in self.data.batches]
+        half = frozenset(select_pieces(self.data, shuffle_pieces(piece_lengths(self.data), 0)[::2]).windows)
+        walks = [BatchPass(self.stack, batch, graph, half) for batch in self.data.batches]
         absent: set[int] = set()
         for step in self._steps(graph):
             node = graph.nodes[step[0]]

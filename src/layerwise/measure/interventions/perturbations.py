@@ -5,13 +5,14 @@ noise        a Gaussian direction, every matrix in proportion to its own norm
 low_rank     each matrix towards its best approximation of the highest rank that is at least so far away
 interpolate  towards the mean of the two neighbouring layers (the one neighbour, at an end)
 copy         towards the layer before (the first: towards the second)
-predict      towards a ridge prediction from other layers, see `layerwise.measure.weights.prediction`
+predict      towards a ridge prediction from other layers, see `layerwise.measure.weights.predictability`
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Literal, get_args
 
@@ -19,9 +20,24 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.recovery.damage import generator
-from layerwise.measure.stats.float64 import exact
-from layerwise.measure.weights.prediction import predict_layer
+from layerwise.measure.interventions.intervention import (
+    Apply,
+    CleanBatch,
+    Intervention,
+    InterventionContext,
+    JointIntervention,
+    ResultCache,
+    intervention_losses,
+)
+from layerwise.measure.language.evaluation_data import EvalData, minibatches
+from layerwise.measure.recovery.finetuning import seeded_generator
+from layerwise.measure.stats.effects import ConditionLosses, compare_conditions
+from layerwise.measure.stats.float64 import to_float64
+from layerwise.measure.weights.predictability import predict_layer
+from layerwise.plan import Plan
+from layerwise.plan.checks import SUBLAYERS, Sublayer
+from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import DELTA_NLL, GATE, MANIPULATION
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
 
@@ -31,9 +47,9 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 Weights = Mapping[str, Tensor]
 
 
-def matrices(stack: Stack, layer: int) -> dict[str, Tensor]:
+def read_matrices(stack: Stack, layer: int) -> dict[str, Tensor]:
     """Return a layer's parameters with two or more axes, in float64. Raises `MeasureError` if not finite."""
-    weights = {name: exact(weight) for name, weight in layer_weights(stack, layer).items() if weight.ndim >= 2}
+    weights = {name: to_float64(weight) for name, weight in layer_weights(stack, layer).items() if weight.ndim >= 2}
     for name, weight in weights.items():
         if not weight.isfinite().all():
             raise MeasureError(
@@ -49,8 +65,8 @@ def relative_size(changed: Weights, weights: Weights) -> float:
     >>> relative_size({"w": torch.tensor([[0.0, 0.0]])}, {"w": torch.tensor([[3.0, 4.0]])})
     1.0
     """
-    distance = _norm([exact(changed[name]) - exact(weight) for name, weight in weights.items()])
-    return distance / _norm([exact(weight) for weight in weights.values()])
+    distance = _norm([to_float64(changed[name]) - to_float64(weight) for name, weight in weights.items()])
+    return distance / _norm([to_float64(weight) for weight in weights.values()])
 
 
 class Perturbations:
@@ -60,7 +76,7 @@ class Perturbations:
         self._stack = stack
         self._seed = seed
         # float64 is large: keep a layer only while its neighbors read it, and only the last layer's decompositions.
-        self._matrices = lru_cache(maxsize=3)(partial(matrices, stack))
+        self._matrices = lru_cache(maxsize=3)(partial(read_matrices, stack))
         self._spectra = lru_cache(maxsize=1)(self._decomposed)
         self._reach = lru_cache(maxsize=None)(self._measured_reach)
         # Predictions are costly, and asked for twice: does the point exist, and where is it?
@@ -95,7 +111,7 @@ class Perturbations:
         return None if end is None else relative_size(end, weights)
 
     def _noise(self, layer: int, weights: Weights) -> list[tuple[tuple[str, Tensor], Tensor]]:
-        draw = generator(self._seed, layer)
+        draw = seeded_generator(self._seed, layer)
         pairs = []
         for name, weight in sorted(weights.items()):
             noise = torch.randn(weight.shape, generator=draw, dtype=torch.float64, device="cpu").to(weight.device)
@@ -132,8 +148,10 @@ class Perturbations:
         weights = self._matrices(layer)
         if strategy == "predict":
             end = self._prediction(layer)
-            return None if end is None else {name: exact(end.get(name, weight)) for name, weight in weights.items()}
-        sources = _neighbours(layer, self._stack.depth) if strategy == "interpolate" else (layer - 1 if layer else 1,)
+            return (
+                None if end is None else {name: to_float64(end.get(name, weight)) for name, weight in weights.items()}
+            )
+        sources = _neighbors(layer, self._stack.depth) if strategy == "interpolate" else (layer - 1 if layer else 1,)
         others = [self._matrices(source) for source in sources]
         if any(_shapes(other) != _shapes(weights) for other in others):
             return None
@@ -157,9 +175,9 @@ def _highest_rank(distances: Tensor, size: float, rows: int) -> int:
     return int(((distances >= size - known) & (distances > 0)).nonzero().max())
 
 
-def _neighbours(layer: int, depth: int) -> tuple[int, ...]:
+def _neighbors(layer: int, depth: int) -> tuple[int, ...]:
     """
-    >>> _neighbours(0, 12), _neighbours(5, 12), _neighbours(11, 12)
+    >>> _neighbors(0, 12), _neighbors(5, 12), _neighbors(11, 12)
     ((1,), (4, 6), (10,))
     """
     return tuple(other for other in (layer - 1, layer + 1) if 0 <= other < depth)
@@ -171,3 +189,118 @@ def _shapes(weights: Weights) -> dict[str, tuple[int, ...]]:
 
 def _norm(tensors: Sequence[Tensor]) -> float:
     return math.sqrt(math.fsum(float(tensor.square().sum()) for tensor in tensors))
+
+
+SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""From half the published scaling to the loss of every matrix."""
+
+SMALL = 0.1
+"""Scaling by 0.9 changes the weights by a tenth of their norm."""
+
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
+
+MAX_BATCH_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    intervention: Intervention
+    condition: str
+    strength: float
+    part: Sublayer | None = None
+
+    @property
+    def arm(self) -> ConditionLosses:
+        about = {
+            "layer": self.intervention.layer,
+            "part": self.part,
+            "condition": self.condition,
+            "strength": self.strength,
+        }
+        return ConditionLosses(self.intervention.key, DELTA_NLL, about, family=(self.condition, self.strength))
+
+
+def perturbation_curves(
+    stack: Stack,
+    data: EvalData,
+    *,
+    sizes: Sequence[float] = SIZES,
+    alphas: Sequence[float] = ALPHAS,
+    layers: Sequence[int] | None = None,
+    seed: int = 0,
+    cache: ResultCache[Loss] | None = None,
+) -> list[Score]:
+    """Measure the loss change for each change of each of `layers` (default: all).
+
+    Each of hundreds of points runs on all of `data`, so pass a `sample` of a long text. Points that do not exist are
+    omitted and logged: sizes past the end of a strategy's line, neighbors of another shape, branches that cannot be
+    split. `seed` draws the noise and the resamples. Raises `MeasureError` for weights that are not finite.
+    """
+    chosen = range(stack.depth) if layers is None else layers
+    displacements = Perturbations(stack, seed)
+    moves = [
+        _perturbed_point(displacements, layer, strategy, size)
+        for layer in chosen
+        for strategy in STRATEGIES
+        for size in sizes
+        if displacements.exists(layer, strategy, size)
+    ]
+    parts: tuple[Sublayer | None, ...] = (None, *SUBLAYERS)
+    groups = [moves, *([_gated_point(layer, part, alpha) for layer in chosen for alpha in alphas] for part in parts)]
+    short = replace(data, batches=minibatches(data, MAX_BATCH_TOKENS))
+    losses = intervention_losses(stack, [point.intervention for group in groups for point in group], short, cache)
+    scores: list[Score] = []
+    for group in groups:
+        arms = [point.arm for point in group]
+        scores += compare_conditions(
+            MANIPULATION, losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False
+        )
+    return scores
+
+
+def joint_losses(
+    stack: Stack, data: EvalData, layers: Sequence[int], *, seed: int = 0, cache: ResultCache[Loss] | None = None
+) -> list[Loss]:
+    """Compute the losses with all of `layers` changed by each strategy, at a small and at its largest size.
+
+    With the `seed` of `perturbation_curves` each layer changes as by itself. A strategy that cannot reach the small
+    size on all layers has no losses.
+    """
+    displacements = Perturbations(stack, seed)
+    together = []
+    for strategy in STRATEGIES:
+        there = [size for size in SIZES if all(displacements.exists(layer, strategy, size) for layer in layers)]
+        for size in sorted({SMALL, max(there)} & set(there)) if there else ():
+            moves = tuple(_perturbed_point(displacements, layer, strategy, size).intervention for layer in layers)
+            together.append(JointIntervention(f"joint={strategy}:{size:g}", moves))
+    losses = intervention_losses(stack, together, data, cache)
+    return [row for row in losses if row.plan != str(Plan.identity(stack.depth))]
+
+
+def _perturbed_point(displacements: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:
+    prepare = partial(_with_weights, displacements, strategy, size)
+    return _Point(Intervention(layer, f"{strategy}:{size:g}", prepare), strategy, size)
+
+
+def _gated_point(layer: int, part: Sublayer | None, alpha: float) -> _Point:
+    name = f"{GATE}.{part}:{alpha:g}" if part else f"{GATE}:{alpha:g}"
+    return _Point(Intervention(layer, name, partial(_gate, part, alpha)), GATE, alpha, part)
+
+
+def _with_weights(displacements: Perturbations, strategy: Strategy, size: float, context: InterventionContext) -> Apply:
+    own = layer_weights(context.stack, context.layer)
+    moved = displacements.at(context.layer, strategy, size)
+    # Narrowed before it moves: not every device has float64.
+    stored = {name: value.to(own[name].dtype).to(own[name].device) for name, value in moved.items()}
+    return context.with_weights(stored)
+
+
+def _gate(part: Sublayer | None, alpha: float, context: InterventionContext) -> Apply:
+    if part is not None:
+        return context.with_branch(part, lambda one: lambda output: alpha * output)
+
+    def apply(one: CleanBatch) -> Tensor:
+        # lerp is exact at both ends: alpha 0 is the state, alpha 1 is what the layer returns.
+        return torch.lerp(one.state, context.stack.apply(context.layer, one.state, one.captured), alpha)
+
+    return apply

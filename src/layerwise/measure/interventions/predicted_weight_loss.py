@@ -26,9 +26,9 @@ from layerwise.measure.interventions.intervention import (
     intervention_losses,
 )
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.effects import ArmLosses, differences
-from layerwise.measure.stats.float64 import exact
-from layerwise.measure.weights.prediction import predict_layer
+from layerwise.measure.stats.effects import ConditionLosses, compare_conditions
+from layerwise.measure.stats.float64 import to_float64
+from layerwise.measure.weights.predictability import predict_layer
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import PREDICTABILITY, SAME_NORM_RANDOM
@@ -49,12 +49,12 @@ def predicted_weight_loss(
 
     `cache` keys are `12=predicted`, `set:4=predicted`. Raises what `predict_layer` and `intervention_losses` raise.
     """
-    chosen = joint_sets(stack.depth) | neighbour_sets(stack.depth)
+    chosen = joint_sets(stack.depth) | neighbor_sets(stack.depth)
     # Both replacements need the prediction, and so do all sets with the layer.
     predicted = lru_cache(maxsize=None)(partial(predict_layer, stack))
     methods: dict[str, Replacement] = {
         _PREDICTED: predicted,
-        SAME_NORM_RANDOM: partial(_misled, stack, seed, predicted),
+        SAME_NORM_RANDOM: partial(_random_replacement, stack, seed, predicted),
     }
     inner = range(1, stack.depth - 1)
     singles = {
@@ -72,11 +72,11 @@ def predicted_weight_loss(
         name: set_columns(name, layers) for name, layers in chosen.items()
     }
     arms = [
-        ArmLosses(f"{name}={method}", METRIC, {**about, "against": against}, family=method)
+        ConditionLosses(f"{name}={method}", METRIC, {**about, "against": against}, family=method)
         for method, against in ((_PREDICTED, None), (SAME_NORM_RANDOM, SAME_NORM_RANDOM))
         for name, about in replaced_layers.items()
     ]
-    return differences(PREDICTABILITY, losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
+    return compare_conditions(PREDICTABILITY, losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
 
 
 def set_columns(name: str, layers: Sequence[int]) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
     return sets
 
 
-def neighbour_sets(depth: int) -> dict[str, tuple[int, ...]]:
+def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
     """Return the neighboring layers replaced together: as many as the largest of `joint_sets`, and all inner ones.
 
-    >>> neighbour_sets(12)
+    >>> neighbor_sets(12)
     {'adjacent:4': (4, 5, 6, 7), 'inner': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)}
     """
     size = max(map(len, joint_sets(depth).values()))
@@ -118,14 +118,14 @@ def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tens
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     for name, value in prediction.items():
-        weight = exact(own[name])
+        weight = to_float64(own[name])
         direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64, device="cpu").to(weight.device)
-        size = (exact(value) - weight).norm() / direction.norm()
+        size = (to_float64(value) - weight).norm() / direction.norm()
         weights[name] = (weight + size * direction).to(own[name].dtype).to(own[name].device)
     return weights
 
 
-def _misled(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weights:
+def _random_replacement(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weights:
     return random_error(predicted(layer), layer_weights(stack, layer), seed * stack.depth + layer)
 
 

@@ -1,25 +1,53 @@
 """Race the layers of a model: skip each on more and more text until its verdict is settled.
 
-`layerwise.measure.stats.racing` decides. A look reads the beginning of one window per document: tokens of a document
+A look reads the beginning of one window per document: tokens of a document
 err together, so many beginnings are more informative at the same cost; a causal token's loss ignores what follows.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from layerwise.data.batches import regrouped
 from layerwise.data.text.tokens import Window
-from layerwise.measure.interventions.ablation import skip_keys, skips
+from layerwise.measure.interventions.ablation import skip_interventions, skip_keys
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
-from layerwise.measure.language.evaluation_data import EvalData, pieces, portion, shortened
-from layerwise.measure.stats.grid import WHOLE, Piece
-from layerwise.measure.stats.racing import race, rows
-from layerwise.measure.stats.strata import FEWEST_DOCUMENTS
+from layerwise.measure.language.evaluation_data import EvalData, piece_lengths, select_pieces, shorten
+from layerwise.measure.stats.estimate import SampleEstimate
+from layerwise.measure.stats.grid import (
+    MIN_DOCUMENTS,
+    MIN_UNITS,
+    WHOLE,
+    Grid,
+    Piece,
+    Strata,
+    StratifiedSample,
+    StratumPart,
+    arrange,
+    combine_strata,
+    shuffle_pieces,
+    stratum_parts,
+)
+from layerwise.measure.stats.statistics import ALPHA
+from layerwise.measure.stats.verdicts import (
+    SELECTION,
+    Decision,
+    detectable_effect,
+    is_negligible,
+    refuse_too_little,
+    settle,
+)
+from layerwise.plan import Plan
 from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import RACING
 from layerwise.stack import Stack
 
 
@@ -42,18 +70,18 @@ def racing(
     too little text.
     """
     known = cache or ResultCache()
-    candidates = skips(stack.depth)
-    few = data.documents < FEWEST_DOCUMENTS
-    short, whole = (data, pieces(data)) if few else beginnings(data, beginning, seed)
+    candidates = skip_interventions(stack.depth)
+    few = data.documents < MIN_DOCUMENTS
+    short, whole = (data, piece_lengths(data)) if few else cut_beginnings(data, beginning, seed)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
-        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), known)
+        return intervention_losses(stack, [candidates[layer] for layer in layers], select_pieces(short, text), known)
 
-    return rows(race(measure, skip_keys(stack.depth), pieces(short), whole=whole, seed=seed, margin=margin))
+    return race_rows(race(measure, skip_keys(stack.depth), piece_lengths(short), whole=whole, seed=seed, margin=margin))
 
 
-def beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
-    cut = shortened(data, tokens)
+def cut_beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
+    cut = shorten(data, tokens)
     documents: dict[tuple[str, str], list[Window]] = {}
     for window in data.windows:
         documents.setdefault((window.task, window.document), []).append(window)
@@ -65,3 +93,270 @@ def beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData, di
         chosen.append(drawn)
         whole[task, cut.get(drawn, drawn).document, WHOLE] = sum(window.scored for window in windows)
     return replace(data, batches=regrouped(data.batches, chosen, cut)), whole
+
+
+FIRST_LOOK = 32
+"""Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
+
+MIN_STRATUM_DOCUMENTS = 6
+"""Documents of each stratum at the first look; of too many strata for that the smallest are taken together."""
+
+GROWTH = 0.25
+"""What a further look adds, as a share of the tokens read before it."""
+
+SPENDING = 0.3
+"""The share of the error rate left that a look spends. It is spent early, because most layers need few looks."""
+
+ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "harmful": 0.1}
+"""Share of the error rate of each decision. Most layers of most models matter."""
+
+RARE = 0.04
+"""The share of the documents that must not be missed before a layer is said to be worth nothing."""
+
+FUTILE = 0.35
+"""The chance that all of the text settles a layer below which the race reads no more for it."""
+
+MeasureLosses = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
+"""The losses of the untouched model and of skipping each of these layers, on these pieces of text."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerOutcome:
+    """How one layer left the race: the decision, its effect, and the text spent; `limit` is the verdict's `mde`."""
+
+    decision: Decision
+    effect: SampleEstimate[float]
+    limit: float
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaceResult:
+    """How every layer finished, after how many looks, and at what cost.
+
+    `spent` and `full` count layer evaluations times tokens: of the race, and of skipping every layer on all text.
+    """
+
+    finishes: Mapping[int, LayerOutcome]
+    looks: int
+    spent: int
+    full: int
+
+
+def race(
+    measure: MeasureLosses,
+    keys: Mapping[int, str],
+    lengths: Mapping[Piece, int],
+    *,
+    whole: Mapping[Piece, int] | None = None,
+    seed: int = 0,
+    margin: float = MIN_EFFECT,
+) -> RaceResult:
+    """Race layers over pieces of text, each with its length in scored tokens.
+
+    `keys` name the losses of skipping each layer. If `lengths` are those of beginnings, `whole` has the full lengths.
+    Each look measures only the added text, and only layers that are still in the race.
+    """
+    whole = whole or lengths
+    strata = Strata.from_lengths(whole).at_most(FIRST_LOOK // MIN_STRATUM_DOCUMENTS)
+    sample = StratifiedSample.from_order(shuffle_pieces(lengths, seed), lengths, strata)
+    running = _Race(measure, keys, lengths, whole, strata, margin, sample)
+    added = sample.take_first(FIRST_LOOK)
+    while added:
+        running.look(added)
+        added = sample.take_more(math.ceil(GROWTH * sample.tokens), running.variances) if running.left else []
+    running.stop()
+    full = sum(whole.values()) * _evaluations(keys, len(keys))
+    return RaceResult(running.finishes, running.looks, running.spent, full)
+
+
+def race_rows(result: RaceResult) -> list[Score]:
+    scores = [
+        Score(
+            RACING,
+            finish.decision,
+            *finish.effect.row(),
+            layer=layer,
+            mde=finish.limit,
+            documents=finish.documents,
+            tokens=finish.tokens,
+        )
+        for layer, finish in sorted(result.finishes.items())
+    ]
+    figures = {
+        "evaluations": result.spent,
+        "evaluations_full": result.full,
+        "share": result.spent / result.full,
+        "looks": result.looks,
+    }
+    return [*scores, *(Score(RACING, name, float(value)) for name, value in figures.items())]
+
+
+def rare_documents(layers: int) -> int:
+    """Documents among which a kind that makes up 4 % of the text is missing with probability 0.05 / (2 layers).
+
+    >>> rare_documents(12), rare_documents(30)
+    (152, 174)
+    """
+    return math.ceil(math.log(ALPHA / (2 * layers)) / math.log(1 - RARE))
+
+
+@dataclass
+class _Race:
+    """A race under way.
+
+    `losses` has one list per look; harm candidates of a look are confirmed on later lists. `unspent` and `rate` are
+    shares of the error rate (left, and of this look); `variances` choose the next look.
+    """
+
+    measure: MeasureLosses
+    keys: Mapping[int, str]
+    lengths: Mapping[Piece, int]
+    whole: Mapping[Piece, int]
+    strata: Strata
+    margin: float
+    sample: StratifiedSample
+    losses: list[list[Loss]] = field(default_factory=list)
+    candidates: dict[int, int] = field(default_factory=dict)
+    finishes: dict[int, LayerOutcome] = field(default_factory=dict)
+    variances: dict[str, float] = field(default_factory=dict)
+    spent: int = 0
+    unspent: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.depth = len(self.keys)
+        self.baseline = str(Plan.identity(self.depth))
+
+    @property
+    def looks(self) -> int:
+        return len(self.losses)
+
+    @property
+    def left(self) -> list[int]:
+        return [layer for layer in self.keys if layer not in self.finishes]
+
+    def comparisons(self, decision: Decision) -> float:
+        """Count the one-sided tests of this look that may lead to `decision`, without settled layers (Holm 1979)."""
+        decided = sum(finish.decision == decision for finish in self.finishes.values())
+        return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
+
+    def look(self, added: Sequence[Piece]) -> None:
+        running = self.left
+        self.losses.append(self.measure(running, added))
+        self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
+        self.rate = self.unspent if self.sample.exhausted else SPENDING * self.unspent
+        self.unspent -= self.rate
+        grid = self._grid(running, 0)
+        refuse_too_little(grid)
+        self._settle(grid, self._confirmed(running))
+        left = self.left
+        parts = self._parts(grid, left)
+        absent, present = (self._effects(parts, decision) for decision in ("no_effect", "matters"))
+        for layer, narrow, effect, share in zip(left, absent, present, self._shares_read(parts), strict=True):
+            if effect.p_below() < SELECTION:
+                self.candidates.setdefault(layer, self.looks)
+            if self._power(narrow, effect, share) < FUTILE:
+                self._conclude(layer, effect, grid)
+        if left := self.left:
+            self.variances = self._variances(self._parts(grid, left))
+
+    def stop(self) -> None:
+        if left := self.left:
+            grid = self._grid(left, 0)
+            for layer, effect in zip(left, self._effects(self._parts(grid, left), "matters"), strict=True):
+                self._conclude(layer, effect, grid)
+
+    def _conclude(self, layer: int, effect: SampleEstimate[float], grid: Grid) -> None:
+        self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
+
+    def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
+        before = -1
+        while before != len(self.finishes):
+            before = len(self.finishes)
+            for decision in ERROR_SHARES:
+                left = self.left
+                for layer, effect in zip(left, self._effects(self._parts(grid, left), decision), strict=True):
+                    if self._settles(decision, effect, layer in harmful):
+                        self._finish(layer, decision, effect, grid)
+
+    def _settles(self, decision: Decision, effect: SampleEstimate[float], harmful: bool) -> bool:
+        if decision == "matters":
+            return settle(effect, self.margin) == "matters"
+        if self.sample.documents < min(len(self.lengths), rare_documents(self.depth)):
+            return False
+        return harmful if decision == "harmful" else is_negligible(effect, self.margin)
+
+    def _power(self, absent: SampleEstimate[float], present: SampleEstimate[float], share: float) -> float:
+        """Return the predictive power: the probability that all of the text settles a layer, given a share f of it.
+
+        The value at the end is near N(value, error^2 (1 - f)); with a and b = reach * sqrt(f) of the two intervals:
+
+            power = P(|value| < margin - a) + P(|value| > max(margin, b))
+        """
+        margin, spread = self.margin, present.error * math.sqrt(1 - share)
+        # The shorter arm of an interval, as skewness lengthens the other one less and less.
+        shorter = (min(each.value - each.low, each.high - each.value) for each in (absent, present))
+        reach, other = (arm * math.sqrt(share) for arm in shorter)
+        inside, value = max(0.0, margin - reach), present.value
+        if spread == 0:
+            return float(abs(value) < inside or abs(value) > max(margin, other))
+        none = ndtr((inside - value) / spread) - ndtr((-inside - value) / spread)
+        some = ndtr((abs(value) - max(margin, other)) / spread)
+        return float(none + some)
+
+    def _shares_read(self, parts: Sequence[StratumPart]) -> NDArray[np.float64]:
+        now = np.sum([part.variance for part in parts], axis=0)
+        end = np.sum([part.variance * self.sample.share(part.name) for part in parts], axis=0)
+        return np.divide(end, now, out=np.ones_like(now), where=now > 0)
+
+    def _variances(self, parts: Sequence[StratumPart]) -> dict[str, float]:
+        now = np.sum([part.variance for part in parts], axis=0)
+        return {
+            part.name: float(np.mean(np.divide(part.variance * part.units, now, out=np.ones_like(now), where=now > 0)))
+            for part in parts
+        }
+
+    def _confirmed(self, running: Sequence[int]) -> set[int]:
+        layers: set[int] = set()
+        if len({(task, document) for task, document, _ in self.lengths}) < MIN_DOCUMENTS:
+            return layers
+        for layer in running:
+            if layer in self.candidates:
+                grid = self._grid([layer], self.candidates[layer])
+                owners = [self.strata.of_task[task] for task, _, _ in grid.cells]
+                enough = len(owners) >= MIN_UNITS and all(
+                    owners.count(name) >= MIN_STRATUM_DOCUMENTS for name in self.strata.weight
+                )
+                level = ALPHA / self.comparisons("harmful")
+                if enough and self._effects(self._parts(grid, [layer]), "harmful")[0].p_below() < level:
+                    layers.add(layer)
+        return layers
+
+    def _parts(self, grid: Grid, layers: Sequence[int]) -> list[StratumPart]:
+        return stratum_parts(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata)
+
+    def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[SampleEstimate[float]]:
+        return combine_strata(parts, max(0.0, 1 - 2 * ALPHA / self.comparisons(decision)))
+
+    def _grid(self, layers: Collection[int], since: int) -> Grid:
+        wanted = {self.baseline, *(self.keys[layer] for layer in layers)}
+        grid = arrange(row for look in self.losses[since:] for row in look if row.plan in wanted)
+        scale = np.array([self._scale(*cell) for cell in grid.cells])
+        return replace(grid, nll=grid.nll * scale, tokens=grid.tokens * scale)
+
+    def _scale(self, task: str, document: str, window: int) -> float:
+        piece = (task, document, WHOLE)
+        piece = piece if piece in self.lengths else (task, document, window)
+        return self.whole[piece] / self.lengths[piece]
+
+    def _finish(self, layer: int, decision: Decision, effect: SampleEstimate[float], grid: Grid) -> None:
+        limit = max(abs(effect.low), abs(effect.high))
+        if decision != "no_effect":
+            limit = detectable_effect(effect, self.comparisons("matters") / 2)
+        self.finishes[layer] = LayerOutcome(decision, effect, limit, grid.documents(), self.sample.tokens)
+
+
+def _evaluations(layers: Collection[int], depth: int) -> int:
+    return depth + sum(depth - layer - 1 for layer in layers)

@@ -16,7 +16,7 @@ from layerwise.measure.contrasts.trainings import mean_over_trainings
 from layerwise.measure.interventions.accuracy import Numbers, Predictions
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.measure.stats.estimate import Bounded
-from layerwise.measure.stats.seeds import Bounds, over_seeds
+from layerwise.measure.stats.seeds import Bounds, seed_interval
 from layerwise.measure.stats.statistics import paired_proportions, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
@@ -34,8 +34,8 @@ Arms = Mapping[str, Mapping[int, Survey]]
 """From the name of an arm to its surveys by seed."""
 
 
-def robustness(arms: Arms, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
-    """Return every row of measure `robustness`, with differences to the baseline if there is one.
+def robustness_rows(arms: Arms, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
+    """Return every row of measure `robustness_rows`, with differences to the baseline if there is one.
 
     `chance` is the share of the commonest label, `leads` the metric that the report shows first, `batch` the number of
     examples under one drawn plan.
@@ -50,18 +50,18 @@ def robustness(arms: Arms, *, chance: float, classes: int, leads: str, batch: in
     for arm, surveys in arms.items():
         for name in dict.fromkeys(name for survey in surveys.values() for name in survey.outcomes):
             condition = conditions_by_name(depth)[name]
-            of, size = {"arm": arm, **condition.columns(depth)}, batch if condition.drawn else 1
+            of, size = {"arm": arm, **condition.columns(depth)}, batch if condition.is_drawn else 1
             outcomes = {seed: survey.outcomes[name] for seed, survey in surveys.items() if name in survey.outcomes}
             outcomes = {seed: outcome for seed, outcome in outcomes.items() if outcome.scored.sum() > 0}
-            rows += _rows(of, outcomes, size, spread=name in (SEQUENTIAL, RANDOM_ORDER))
+            rows += _condition_rows(of, outcomes, size, spread=name in (SEQUENTIAL, RANDOM_ORDER))
             base = {seed: survey.outcomes.get(name) for seed, survey in arms.get(BASELINE, {}).items()}
             if arm != BASELINE:
-                rows += _differences(of, outcomes, {s: o for s, o in base.items() if o is not None}, size)
+                rows += _difference_rows(of, outcomes, {s: o for s, o in base.items() if o is not None}, size)
     return rows
 
 
-def contribution(arms: Arms, batch: int) -> list[Score]:
-    """Return rows of measure `contribution`: the importance of each layer, in order and in random order.
+def contribution_rows(arms: Arms, batch: int) -> list[Score]:
+    """Return rows of measure `contribution_rows`: the importance of each layer, in order and in random order.
 
     `accuracy_lost` (with all layers minus without this one) and `nll_added` (without minus with) are on the same
     examples and orders, as means over seeds; `batch` examples share a random order.
@@ -82,12 +82,18 @@ def contribution(arms: Arms, batch: int) -> list[Score]:
                         of: dict[str, Any] = {"arm": arm, "layer": layer, "order": order}
                         count = int((pairs[0][0].scored > 0).sum())
                         rows.append(
-                            Score(CONTRIBUTION, metric, *paired(pairs, field, sign, size), **of, documents=count)
+                            Score(
+                                CONTRIBUTION,
+                                metric,
+                                *paired_difference(pairs, field, sign, size),
+                                **of,
+                                documents=count,
+                            )
                         )
     return rows
 
 
-def orders(arms: Arms) -> list[Score]:
+def order_rows(arms: Arms) -> list[Score]:
     return [
         Score(ORDERS, metric, value, arm=arm, seed=seed, plan=plan)
         for arm, surveys in arms.items()
@@ -97,7 +103,7 @@ def orders(arms: Arms) -> list[Score]:
     ]
 
 
-def identity(arms: Arms) -> list[Score]:
+def identity_rows(arms: Arms) -> list[Score]:
     rows = []
     for arm, surveys in arms.items():
         depth = max(survey.depth for survey in surveys.values())
@@ -112,15 +118,17 @@ def identity(arms: Arms) -> list[Score]:
     return rows
 
 
-def _rows(of: Mapping[str, Any], outcomes: Mapping[int, Predictions], batch: int, *, spread: bool) -> Iterator[Score]:
-    each = {seed: dict(metrics([outcome], batch)) for seed, outcome in outcomes.items()}
+def _condition_rows(
+    of: Mapping[str, Any], outcomes: Mapping[int, Predictions], batch: int, *, spread: bool
+) -> Iterator[Score]:
+    each = {seed: dict(estimate_metrics([outcome], batch)) for seed, outcome in outcomes.items()}
     for seed, by_metric in each.items():
         for metric, bounded in by_metric.items():
             yield _score(metric, bounded, outcomes[seed], **of, seed=seed)
     if not each:
         return
     first = next(iter(outcomes))
-    for metric, bounded in metrics(list(outcomes.values()), batch):
+    for metric, bounded in estimate_metrics(list(outcomes.values()), batch):
         yield _score(metric, bounded, outcomes[first], **of)
         if spread and len(each) > 1:
             # The papers print the standard deviation over trainings.
@@ -128,7 +136,7 @@ def _rows(of: Mapping[str, Any], outcomes: Mapping[int, Predictions], batch: int
             yield Score(ROBUSTNESS, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
 
 
-def metrics(models: Sequence[Predictions], batch: int = 1) -> Iterator[tuple[str, Bounded]]:
+def estimate_metrics(models: Sequence[Predictions], batch: int = 1) -> Iterator[tuple[str, Bounded]]:
     """Yield each metric as the mean over models that saw the same examples, with its interval over both.
 
     Every `batch` of examples ran under one drawn plan, and is one unit; by default each example is a unit.
@@ -148,10 +156,10 @@ def _mean(metric: str, values: Numbers, scored: Numbers, batch: int) -> Bounded:
     over_orders = mean_over_trainings(values, scored, batch, metric)
     if batch == 1:
         return over_orders[0], *_over_models(metric, closed)
-    return at_least_as_wide(metric, closed, over_orders)
+    return wider_interval(metric, closed, over_orders)
 
 
-def at_least_as_wide(metric: str, closed: Sequence[Bounded], over_orders: Bounded) -> Bounded:
+def wider_interval(metric: str, closed: Sequence[Bounded], over_orders: Bounded) -> Bounded:
     """Return a mean with the wider of two intervals: that over orders, and that of the `closed` forms of each model.
 
     Proportions have a width in closed form where all answers agree, and then they have none over orders.
@@ -164,7 +172,7 @@ def at_least_as_wide(metric: str, closed: Sequence[Bounded], over_orders: Bounde
 
 
 def _over_models(metric: str, closed: Sequence[Bounded]) -> Bounds:
-    return over_seeds([share for share, *_ in closed], metric, [(low, high) for _, low, high in closed])
+    return seed_interval([share for share, *_ in closed], metric, [(low, high) for _, low, high in closed])
 
 
 def _closed_form(metric: str, hits: Numbers) -> tuple[float, float, float]:
@@ -173,18 +181,22 @@ def _closed_form(metric: str, hits: Numbers) -> tuple[float, float, float]:
     return wilson(hits.sum(), hits.size).row()
 
 
-def _differences(
+def _difference_rows(
     of: Mapping[str, Any], outcomes: Mapping[int, Predictions], base: Mapping[int, Predictions], batch: int
 ) -> Iterator[Score]:
     pairs = [(outcomes[seed], base[seed]) for seed in outcomes if seed in base and base[seed].scored.sum() > 0]
     if not pairs:
         return
     for metric, field in (("accuracy", "hits"), ("nll", "nll")):
-        yield _score(f"{metric}_above", paired(pairs, field, batch=batch), pairs[0][0], **of, against=BASELINE)
+        yield _score(
+            f"{metric}_above", paired_difference(pairs, field, batch=batch), pairs[0][0], **of, against=BASELINE
+        )
 
 
-def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0, batch: int = 1) -> Bounded:
-    """Return `sign` times one minus other, per scored label, as the mean over pairs, with its interval (`metrics`).
+def paired_difference(
+    pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0, batch: int = 1
+) -> Bounded:
+    """Return the mean of `sign * (one - other)` per scored label over pairs, with its interval (`estimate_metrics`).
 
     The interval of a difference of shares (`hits`) ends at -1 and 1.
     """

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from layerwise.bounded import check_archive
 from layerwise.errors import MeasureError, RunError
+from layerwise.measure.activations.by_position import PositionTables
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate
-from layerwise.measure.interventions.worth_by_position import PositionTables
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.plan.samplers import LAYOUTS, RULES, layer_subset, node_layout, shuffled_subset
@@ -81,7 +81,7 @@ class NodeLoss:
         lost = random.Random(f"{seed}/{self.name}/{batch}").sample(nodes, self.several)
         return tuple(sorted(layer for node in lost for layer in node))
 
-    def most(self, depth: int) -> int:
+    def max_layers(self, depth: int) -> int:
         sizes = sorted(map(len, node_layout(depth, self.count, self.layout)), reverse=True)
         return sum(sizes[: self.several]) if self.node is None else len(self.layers(depth, 0, 0))
 
@@ -119,7 +119,7 @@ class Condition:
         return columns
 
     @property
-    def drawn(self) -> bool:
+    def is_drawn(self) -> bool:
         return not self.in_order or self.rule == "random" or (self.nodes is not None and self.nodes.node is None)
 
     def plan(self, depth: int, seed: int, batch: int) -> Plan:
@@ -162,7 +162,7 @@ def conditions(depth: int, grid: EvaluationGrid) -> Iterator[Condition]:
         yield Condition(depth, None, False, without=layer)
     for lost in _node_losses(depth, grid.nodes):
         yield Condition(depth, None, True, nodes=lost)
-        if depth - lost.most(depth) > 1:
+        if depth - lost.max_layers(depth) > 1:
             yield Condition(depth, None, False, nodes=lost)
 
 
@@ -180,7 +180,7 @@ def _node_losses(depth: int, counts: Iterable[int]) -> Iterator[NodeLoss]:
 
 
 @dataclass(frozen=True, slots=True)
-class Identical:
+class IdentityDraws:
     """Random orders that happened to be the original one: how many of the draws, and the accuracy on their examples."""
 
     draws: int
@@ -200,7 +200,7 @@ class Survey:
     depth: int
     outcomes: Mapping[str, Predictions]
     orders: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    identical: Mapping[str, Identical] = field(default_factory=dict)
+    identical: Mapping[str, IdentityDraws] = field(default_factory=dict)
     positions: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     probed: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     tables: PositionTables | None = None
@@ -256,7 +256,7 @@ class Survey:
         }
         orders = {plan: (float(accuracy), float(nll)) for plan, (accuracy, nll) in of["order"].items()}
         identical = {
-            name: Identical(int(draws), int(same), None if math.isnan(share) else float(share))
+            name: IdentityDraws(int(draws), int(same), None if math.isnan(share) else float(share))
             for name, (draws, same, share) in of["identical"].items()
         }
         positions, probed = (
@@ -283,7 +283,7 @@ def survey(
     orders = _fixed_orders(stack.depth, grid) if only is None else ()
     total = len(chosen) + len(orders)
     outcomes: dict[str, Predictions] = {}
-    identical: dict[str, Identical] = {}
+    identical: dict[str, IdentityDraws] = {}
     by_order: dict[str, tuple[float, float]] = {}
     for number, condition in enumerate(chosen):
         outcome, apart = _evaluate_condition(stack, examples, collate, condition, grid)
@@ -302,8 +302,8 @@ def survey(
 
 def _evaluate_condition(
     stack: Stack, examples: Any, collate: Any, condition: Condition, grid: EvaluationGrid
-) -> tuple[Predictions, Identical | None]:
-    if not condition.drawn:
+) -> tuple[Predictions, IdentityDraws | None]:
+    if not condition.is_drawn:
         return evaluate(stack, condition.plan(stack.depth, grid.seed, 0), examples, collate), None
     size = grid.batch_size(len(examples))
     plan_of = partial(condition.plan, stack.depth, grid.seed)
@@ -312,15 +312,15 @@ def _evaluate_condition(
         return outcome, None
     batches = range(-(-len(examples) // size))
     original = [condition.is_original(stack.depth, grid.seed, batch) for batch in batches]
-    return _apart(outcome, np.repeat(original, size)[: len(outcome.hits)], original)
+    return _separate_original(outcome, np.repeat(original, size)[: len(outcome.hits)], original)
 
 
-def _apart(outcome: Predictions, mask: Any, original: Sequence[bool]) -> tuple[Predictions, Identical]:
+def _separate_original(outcome: Predictions, mask: Any, original: Sequence[bool]) -> tuple[Predictions, IdentityDraws]:
     accuracy = float(outcome.hits[mask].sum() / outcome.scored[mask].sum()) if mask.any() else None
     keep = ~mask
     top5 = None if outcome.hits_top5 is None else outcome.hits_top5 * keep
     rest = Predictions(outcome.hits * keep, top5, outcome.nll * keep, outcome.scored * keep)
-    return rest, Identical(len(original), sum(original), accuracy)
+    return rest, IdentityDraws(len(original), sum(original), accuracy)
 
 
 def _fixed_orders(depth: int, grid: EvaluationGrid) -> tuple[Plan, ...]:

@@ -1,6 +1,6 @@
 """Evaluate every plan on every window, sharing the layer evaluations that plans have in common.
 
-A sweep maps a stack, plans and windows to `Loss` rows, with a cost known beforehand (`cost_estimate`). Known rows are
+A sweep maps a stack, plans and windows to `Loss` rows, with a cost known beforehand (`estimate_cost`). Known rows are
 skipped, new ones are handed on at once. Batches depend on the text alone, so a resumed sweep gives the same numbers.
 """
 
@@ -11,32 +11,29 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.interventions.sweep_pieces import (
-    FinalState,
-    PieceRunner,
-    SweepPiece,
-    final_states,
-    state_bytes,
-)
 from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.plan import Plan
 from layerwise.plan.painters import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
 from layerwise.stack import Stack
-from layerwise.stack.executors.graph import Graph, build
+from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.executor import StreamingEstimate, streaming_estimate
+from layerwise.stack.streaming.executor import Reading, StreamedExecutor, StreamingEstimate, streaming_estimate
 from layerwise.stack.streaming.resident import ResidentLayers
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
 
-PIECES_PER_WORKER = 2
+SHARDS_PER_WORKER = 2
 """Where there are fewer batches, their plans are divided too."""
 
 
@@ -92,7 +89,7 @@ def sweep(
     sink: Sink | None = None,
     finished: Finished | None = None,
     progress: Progress | None = None,
-    runner: PieceRunner | None = None,
+    runner: ShardRunner | None = None,
 ) -> list[Loss]:
     """Compute the loss of every plan, and first of the identity plan, on every window of `data`: one row each.
 
@@ -104,12 +101,12 @@ def sweep(
     """
     rows: list[Loss] = []
     keep = rows.extend if sink is None else sink
-    work = _Work.of(with_identity(stack, plans), data, finished)
+    work = _Work.from_plans(add_identity(stack, plans), data, finished)
     identity, meter, broken = str(Plan.identity(stack.depth)), CostMeter(), dict[str, str]()
     if progress is not None:
         progress(meter, work.estimate)
     with evaluating(stack.model), torch.inference_mode():
-        for piece, end in _ends_here(stack, work) if runner is None else _ends_elsewhere(work, runner):
+        for piece, end in _run_locally(stack, work) if runner is None else _run_on_workers(work, runner):
             start = time.perf_counter()
             scored = zip(piece.batch.windows, end.losses, strict=False)
             document = next((window.document for window, loss in scored if not math.isfinite(loss.nll)), None)
@@ -136,7 +133,7 @@ def sweep(
     return rows
 
 
-def _ends_here(stack: Stack, work: _Work) -> Iterator[tuple[_Piece, FinalState]]:
+def _run_locally(stack: Stack, work: _Work) -> Iterator[tuple[_BatchPlans, FinalState]]:
     """Run batches in turn, or together if layers are read from disk; the first's identity plan comes first."""
     first: Plan | None = Plan.identity(stack.depth)
     for pieces in work.rounds(stack):
@@ -145,14 +142,14 @@ def _ends_here(stack: Stack, work: _Work) -> Iterator[tuple[_Piece, FinalState]]
         first = None
 
 
-def _ends_elsewhere(work: _Work, runner: PieceRunner) -> Iterator[tuple[_Piece, FinalState]]:
+def _run_on_workers(work: _Work, runner: ShardRunner) -> Iterator[tuple[_BatchPlans, FinalState]]:
     pieces = work.divide(runner.count)
     for number, ends in runner.map([each for _, each in pieces]):
         for end in ends:
             yield pieces[number][0], end
 
 
-def _rows(plan: str, piece: _Piece, end: FinalState) -> list[Loss]:
+def _rows(plan: str, piece: _BatchPlans, end: FinalState) -> list[Loss]:
     return [
         Loss(plan, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
         for window, done, loss in zip(piece.batch.windows, piece.done, end.losses, strict=True)
@@ -160,7 +157,7 @@ def _rows(plan: str, piece: _Piece, end: FinalState) -> list[Loss]:
     ]
 
 
-def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
+def add_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
     """The distinct plans to run, the identity first; each is checked against the model."""
     distinct = {Plan.identity(stack.depth): None}
     for item in plans:
@@ -170,7 +167,7 @@ def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[P
     return tuple(distinct)
 
 
-def runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
     """Return the members whose plans the model can run, and a sentence for every family with omitted ones.
 
     Raises the error of a `GIVEN` plan, and `UnsupportedModel` if only the original model is left of several families.
@@ -215,24 +212,26 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
     return records
 
 
-def count_pieces(plans: Sequence[Plan], data: EvalData, workers: int) -> int:
+def count_shards(plans: Sequence[Plan], data: EvalData, workers: int) -> int:
     """Return how many pieces a sweep is divided into for so many workers."""
-    return len(_Work.of(plans, data).divide(workers))
+    return len(_Work.from_plans(plans, data).divide(workers))
 
 
-def cost_estimate(
+def estimate_cost(
     stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
 ) -> CostEstimate:
-    return _Work.of(plans, data, finished).estimate
+    return _Work.from_plans(plans, data, finished).estimate
 
 
-def streaming_of(stack: Stack, resident: ResidentLayers, plans: Sequence[Plan], data: EvalData) -> StreamingEstimate:
+def estimate_streaming(
+    stack: Stack, resident: ResidentLayers, plans: Sequence[Plan], data: EvalData
+) -> StreamingEstimate:
     """Estimate a sweep whose layers are read from the disk."""
-    return _Work.of(plans, data).streaming(stack, resident)
+    return _Work.from_plans(plans, data).streaming(stack, resident)
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _BatchPlans:
     batch: AnyBatch
     graph: Graph
     done: tuple[frozenset[str], ...]
@@ -242,25 +241,25 @@ class _Piece:
 class _Work:
     """The batches with plans that are not finished on all of their windows, and what the work costs."""
 
-    pieces: tuple[_Piece, ...]
+    pieces: tuple[_BatchPlans, ...]
     estimate: CostEstimate
 
-    def divide(self, workers: int) -> list[tuple[_Piece, SweepPiece]]:
+    def divide(self, workers: int) -> list[tuple[_BatchPlans, SweepShard]]:
         """Divide the batches among workers, and their plans if there are few batches.
 
         Plans with a common beginning stay together: what pieces share is computed in each of them.
         """
-        cuts = math.ceil(PIECES_PER_WORKER * workers / max(1, len(self.pieces)))
+        cuts = math.ceil(SHARDS_PER_WORKER * workers / max(1, len(self.pieces)))
         divided = []
         for piece in self.pieces:
             plans = [plan for plan in piece.graph.ends if isinstance(plan, Plan)]
             plans.sort(key=lambda plan: [repr(step) for step in plan.steps()])
             ends = [len(plans) * cut // cuts for cut in range(cuts + 1)]
             parts = (tuple(plans[start:end]) for start, end in pairwise(ends))
-            divided += [(piece, SweepPiece(piece.batch, part)) for part in parts if part]
+            divided += [(piece, SweepShard(piece.batch, part)) for part in parts if part]
         return divided
 
-    def rounds(self, stack: Stack) -> list[list[_Piece]]:
+    def rounds(self, stack: Stack) -> list[list[_BatchPlans]]:
         if stack.resident is None:
             return [[piece] for piece in self.pieces]
         return [[self.pieces[number] for number in each] for each in self.streaming(stack, stack.resident).rounds]
@@ -271,7 +270,7 @@ class _Work:
         return streaming_estimate(resident, list(zip(sizes, graphs, strict=True)))
 
     @classmethod
-    def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None) -> _Work:
+    def from_plans(cls, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None) -> _Work:
         texts = {str(plan): plan for plan in plans}  # a plan is long to write, and there are many windows
         names, whole = frozenset(texts), build(plans)
         graphs: dict[frozenset[str], Graph] = {frozenset(): whole}
@@ -286,9 +285,114 @@ class _Work:
                 continue
             if everywhere not in graphs:
                 graphs[everywhere] = build(plan for text, plan in texts.items() if text not in everywhere)
-            pieces.append(_Piece(batch, graphs[everywhere], done))
+            pieces.append(_BatchPlans(batch, graphs[everywhere], done))
         spent = {id(graph): (graph.evaluations, graph.heads) for graph in graphs.values()}
         layer_tokens, head_tokens = (
             sum(spent[id(piece.graph)][of] * piece.batch.size for piece in pieces) for of in (0, 1)
         )
         return cls(tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens))
+
+
+class ShardRunner(Protocol):
+    @property
+    def count(self) -> int: ...
+
+    def map(self, pieces: Sequence[SweepShard]) -> Iterator[tuple[int, list[FinalState]]]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SweepShard:
+    """Plans that a worker evaluates on one batch, as one unit of work."""
+
+    batch: AnyBatch
+    plans: tuple[Plan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinalState:
+    """A final state of a batch: the plans that end there, their losses by window, and the cost.
+
+    `evaluations` counts those since the final state before, `most_live` is the peak of states held at once.
+    """
+
+    plans: tuple[str, ...]
+    losses: tuple[WindowLoss, ...]
+    evaluations: int
+    layer_seconds: float
+    head_seconds: float
+    most_live: int
+
+
+def final_states(
+    stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
+) -> Iterator[tuple[int, FinalState]]:
+    """Yield the final states of batches, with the batch's number; several batches only if layers are read from disk.
+
+    `first` on the first batch comes first. States without plans report each read. Call in evaluation mode
+    and without gradients.
+    """
+    names = [graph.names() for _, graph in work]
+    captured = [(stack.capture(**batch.inputs), graph) for batch, graph in work]
+    walk: GraphExecutor | StreamedExecutor
+    ends: Iterable[tuple[int, int | None, Tensor | None]]
+    if stack.resident is None:
+        ((inputs, graph),) = captured
+        walk = GraphExecutor(
+            graph,
+            lambda layer, state, part, source: stack.apply(layer, state, inputs, part, source),
+            inputs.state,
+            first,
+        )
+        walks, ends = [walk], ((0, node, state) for node, state in walk.states())
+    else:
+        walk = StreamedExecutor(stack, stack.resident, captured)
+        awaited = None if first is None else work[0][1].ends.get(first)
+        walks, ends = walk.walks, _yield_first(walk.states(), awaited, len(work))
+    walked = [0] * len(work)
+    clock = time.perf_counter()
+    for number, node, state in ends:
+        there = time.perf_counter()
+        plans = () if node is None else names[number][node]
+        losses = () if state is None else tuple(window_losses(stack, state, work[number][0]))
+        done = time.perf_counter()
+        evaluations = walks[number].evaluated - walked[number]
+        yield number, FinalState(plans, losses, evaluations, there - clock, done - there, walk.most_live)
+        walked[number], clock = walks[number].evaluated, time.perf_counter()
+
+
+def _yield_first(
+    ends: Iterable[tuple[int, int, Tensor] | Reading], awaited: int | None, batches: int
+) -> Iterator[tuple[int, int | None, Tensor | None]]:
+    """Yield the ends in order, but `awaited` of the first batch first; a read is an end without a node."""
+    passed: list[tuple[int, int, Tensor]] = []
+    for each in ends:
+        if isinstance(each, Reading):
+            yield from ((number, None, None) for number in range(batches))
+        elif awaited is None or each[:2] == (0, awaited):
+            yield from (each, *passed)
+            passed, awaited = [], None
+        else:
+            passed.append(each)
+
+
+def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
+    if not batches:
+        return []
+    first = stack.capture(**batches[0].inputs).state
+    return [first.numel() * first.element_size() * batch.size // batches[0].size for batch in batches]
+
+
+def head_cost_in_layers(stack: Stack) -> float:
+    """What a head costs beside a layer, by the weights that each multiplies with; 0 where the model has none."""
+    output = getattr(stack.model, "get_output_embeddings", lambda: None)()
+    blocks = block_list(stack.model, stack.path)
+    weights = sum(each.numel() for block in blocks for each in block.parameters())
+    return 0.0 if output is None or not weights else output.weight.numel() * len(blocks) / weights
+
+
+def compute_shard(stack: Stack, piece: SweepShard) -> list[FinalState]:
+    """Return the final states of a piece, the identity plan's first."""
+    first, graph = Plan.identity(stack.depth), build(piece.plans)
+    with evaluating(stack.model), torch.inference_mode():
+        states = final_states(stack, [(piece.batch, graph)], first if first in piece.plans else None)
+        return [each for _, each in states if each.plans]

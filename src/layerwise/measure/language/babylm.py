@@ -15,7 +15,7 @@ import numpy as np
 
 from layerwise.data.suites.glue import FORMS
 from layerwise.data.suites.minimal_pairs import PHENOMENA
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.seeds import seed_interval
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BABYLM, PARADIGM
 
@@ -63,16 +63,16 @@ def babylm_rows(rows: Iterable[Score]) -> list[Score]:
     for row in rows:
         if row.arm is None or row.seed is None or row.tuning_seed is not None or row.against is not None:
             continue
-        counted = _file(row)
+        counted = _classify_row(row)
         if counted is not None:
             part, file = counted
             cells = files.setdefault((row.arm, row.seed), {}).setdefault(part, {}).setdefault(file, [])
             cells.append((row.value, row.documents or 1))
-    results = [row for model, parts in files.items() for row in _of_model(model, parts)]
-    return [*results, *_of_arms(results)]
+    results = [row for model, parts in files.items() for row in _model_rows(model, parts)]
+    return [*results, *_mean_rows(results)]
 
 
-def _file(row: Score) -> tuple[str, str] | None:
+def _classify_row(row: Score) -> tuple[str, str] | None:
     if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.kind == PARADIGM:
         file = f"supplement {row.task}" if row.measure == "supplement" else _PHENOMENON.get(row.task)
         return None if file is None else ("blimp", MERGED.get(file, file))
@@ -83,7 +83,7 @@ def _file(row: Score) -> tuple[str, str] | None:
     return None
 
 
-def _of_model(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float, int]]]]) -> list[Score]:
+def _model_rows(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float, int]]]]) -> list[Score]:
     arm, seed = model
     rows = []
     points = {}
@@ -99,14 +99,14 @@ def _of_model(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float, i
     return rows
 
 
-def _of_arms(rows: Iterable[Score]) -> list[Score]:
+def _mean_rows(rows: Iterable[Score]) -> list[Score]:
     arms: dict[tuple[str, str, str], list[Score]] = {}
     for row in rows:
         arms.setdefault((str(row.arm), row.task, row.metric), []).append(row)
     means = []
     for (arm, task, metric), models in arms.items():
         values = [row.value for row in models]
-        low, high = over_seeds(values) if metric != "files" else (None, None)
+        low, high = seed_interval(values) if metric != "files" else (None, None)
         fewest = min((row.documents for row in models if row.documents is not None), default=None)
         means.append(Score(BABYLM, metric, float(np.mean(values)), low, high, task=task, arm=arm, documents=fewest))
     return means

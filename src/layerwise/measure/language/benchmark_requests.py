@@ -22,19 +22,20 @@ from numpy.typing import NDArray
 from layerwise.data.batches import Batch, of_like_length, padded, row_of
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmarks import Benchmarks, chance_of
-from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.language.harness import (
+from layerwise.measure.language.benchmarks import (
+    Benchmarks,
+    check_logits,
     evaluate,
+    find_chance,
     harness_model,
     harness_results,
-    named,
-    quietly,
-    refusing_broken_logits,
+    metric_name,
     result_rows,
-    seeded,
-    with_seed,
+    seeded_generators,
+    set_fewshot_seed,
+    silence_harness,
 )
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, main_metric
 from layerwise.stack import Stack
@@ -81,7 +82,7 @@ class RequestLikelihoods:
     greedy: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, rows: Iterable[Loss], plans: Sequence[Plan], data: EvalData | None) -> RequestLikelihoods:
+    def from_losses(cls, rows: Iterable[Loss], plans: Sequence[Plan], data: EvalData | None) -> RequestLikelihoods:
         """The rows of a sweep of `plans` over `data` as arrays; rows of other plans and windows are passed over."""
         windows = [] if data is None else [(each.task, each.document, each.index) for each in data.windows]
         at, of = (
@@ -114,10 +115,10 @@ def build_requests(
     if stack.tokenizer is None:
         raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
     loaded = benchmarks.loaded["tasks"]
-    with evaluating(stack.model), quietly():
+    with evaluating(stack.model), silence_harness():
         harness = harness_model(stack)
-        with_seed(loaded.values(), seed)
-        with seeded(seed):
+        set_fewshot_seed(loaded.values(), seed)
+        with seeded_generators(seed):
             for task in loaded.values():
                 task.build_all_requests(limit=limit, rank=0, world_size=1)
         windows, cells = _windows(harness, loaded)
@@ -127,7 +128,7 @@ def build_requests(
         batches = tuple(map(_batch, of_like_length(windows, batch_tokens)))
         longest = max(len(window.ids) for window in windows) - 1
         data = EvalData(", ".join(loaded), "", longest, "next_token", batches)
-    chance = {name: chance_of(name, task) for name, task in loaded.items()}
+    chance = {name: find_chance(name, task) for name, task in loaded.items()}
     return BenchmarkRequests(benchmarks, limit, seed, data, cells, written, chance)
 
 
@@ -140,18 +141,18 @@ class JudgedPlan(NamedTuple):
     results: dict[str, Any]
 
 
-def judged(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods) -> JudgedPlan:
+def judge_plan(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods) -> JudgedPlan:
     """Compute lm-eval's metrics of one plan from its `answers` and from the text that it generates.
 
     There is one row per benchmark and metric (`metric/filter` if it has several filters); `low` and `high` are value
     -+ 1.96 standard errors over questions, not clipped. Raises `MeasureError` for non-finite logits while generating.
     """
     loaded = requests.benchmarks.loaded
-    with evaluating(stack.model), quietly(), _as_built(loaded["tasks"].values()):
+    with evaluating(stack.model), silence_harness(), _reset_answers(loaded["tasks"].values()):
         harness = harness_model(stack)
-        _answering(harness, lambda key: answers.answer(plan, requests.cells[key]))
+        _replace_answers(harness, lambda key: answers.answer(plan, requests.cells[key]))
         in_place = stack.under(plan) if requests.written else nullcontext()
-        with in_place, refusing_broken_logits(stack.model, plan):
+        with in_place, check_logits(stack.model, plan):
             results = evaluate(harness, loaded, requests.limit, requests.seed)
         stored = harness_results(results, harness, stack, plan, limit=requests.limit, seed=requests.seed)
     scores = list(result_rows(str(plan), results))
@@ -162,12 +163,12 @@ def judged(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: Reque
         row
         for name in requests.names
         if (metric := main_metric(metrics[name])) is not None
-        for row in _answered(plan, name, metric, results["samples"].get(name, ()))
+        for row in _answer_rows(plan, name, metric, results["samples"].get(name, ()))
     ]
     return JudgedPlan(scores, rows, stored)
 
 
-def _answering(harness: Any, answer: Callable[[Key], tuple[float, bool]]) -> None:
+def _replace_answers(harness: Any, answer: Callable[[Key], tuple[float, bool]]) -> None:
     def loglikelihood(instances: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
         return [answer(_key(each)) for each in instances]
 
@@ -178,25 +179,25 @@ def _answering(harness: Any, answer: Callable[[Key], tuple[float, bool]]) -> Non
     harness.loglikelihood, harness.loglikelihood_rolling = loglikelihood, loglikelihood_rolling
 
 
-def answered(name: str, metric: str) -> str:
+def answer_task(name: str, metric: str) -> str:
     """The task of the rows that say, document by document, whether a benchmark was answered right.
 
-    >>> answered("hellaswag", "acc_norm")
+    >>> answer_task("hellaswag", "acc_norm")
     'benchmark/hellaswag/acc_norm'
     """
     return f"{BENCHMARK_TASK}{name}/{metric}"
 
 
-def _answered(plan: Plan, name: str, metric: str, samples: Iterable[Mapping[str, Any]]) -> list[Loss]:
+def _answer_rows(plan: Plan, name: str, metric: str, samples: Iterable[Mapping[str, Any]]) -> list[Loss]:
     rows = []
     for sample in samples:
-        ours = next((key for key in sample["metrics"] if named(key, sample["filter"]) == metric), None)
+        ours = next((key for key in sample["metrics"] if metric_name(key, sample["filter"]) == metric), None)
         if ours is None:
             continue
         value = sample[ours]
         if not isinstance(value, int | float | bool | np.number) or float(value) not in (0.0, 1.0):
             return []
-        rows.append(Loss(str(plan), answered(name, metric), str(sample["doc_id"]), 0, 0.0, 1, int(value)))
+        rows.append(Loss(str(plan), answer_task(name, metric), str(sample["doc_id"]), 0, 0.0, 1, int(value)))
     return rows
 
 
@@ -255,7 +256,7 @@ def _batch(group: Sequence[Window]) -> Batch:
 
 
 @contextmanager
-def _as_built(tasks: Iterable[Any]) -> Iterator[None]:
+def _reset_answers(tasks: Iterable[Any]) -> Iterator[None]:
     built = list(tasks)
     for task in built:
         task.build_all_requests = lambda **_: None

@@ -1,24 +1,38 @@
 """Find and load benchmarks of EleutherAI's lm-eval. Needs the extra `layerwise[eval]`.
 
-`normalised` maps guessing to 0 and the original model to 1 (Sun et al. 2024, arXiv 2407.09298, section 2). Chance is
-the paper's for its five benchmarks; otherwise the mean of 1 / choices, or 0 for generated answers.
+`normalize_scores` maps chance to 0 and the original model to 1 (Sun et al. 2024, arXiv 2407.09298, section 2). Chance
+is the paper's for its five benchmarks; otherwise the mean of 1 / choices, or 0 for generated answers.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import io
+import logging
+import math
+import os
+import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+
 from layerwise.errors import MeasureError, near_matches
-from layerwise.measure.language.harness import quietly, seeded
 from layerwise.measure.language.task_summary import ChanceScale
+from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BENCHMARK
+from layerwise.stack import Stack
+from layerwise.stack.inputs import main_tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +61,7 @@ def find_benchmarks(
         raise MeasureError(f"no benchmark was named; for example: {', '.join(CHANCE)}")
     if include_path is not None and not Path(include_path).is_dir():
         raise MeasureError(f"there is no folder {include_path}: --task-folder should hold lm-eval task files (.yaml)")
-    with quietly():
+    with silence_harness():
         manager = _manager(wanted, include_path)
         for name in wanted:
             if name not in manager.task_index:
@@ -56,7 +70,7 @@ def find_benchmarks(
                     f"unknown benchmark {name!r}; {near_matches(name, {*CHANCE, *close})}; "
                     "`lm-eval ls tasks` lists them all"
                 )
-        with seeded(seed):
+        with seeded_generators(seed):
             loaded = _load(manager, wanted, include_path)
     for task in loaded["tasks"].values():
         examples = task.get_config("num_fewshot")
@@ -121,7 +135,7 @@ PROPORTIONS = ("acc", "acc_norm", "exact_match")
 """Metrics that are a share of right answers, and so have a chance level."""
 
 
-def chance_of(name: str, task: Any) -> float:
+def find_chance(name: str, task: Any) -> float:
     if name in CHANCE:
         return CHANCE[name]
     if task.OUTPUT_TYPE != "multiple_choice":
@@ -132,8 +146,8 @@ def chance_of(name: str, task: Any) -> float:
     return sum((2 if twice else 1) / count for count in choices) / len(choices)
 
 
-def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
-    """Scale `scores` to 0 for chance and 1 for the full model: condition `normalised`.
+def normalize_scores(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
+    """Scale `scores` to 0 for chance and 1 for the full model: condition `normalize_scores`.
 
         (score - chance) / (score of the full model - chance)
 
@@ -147,5 +161,174 @@ def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] =
         top, floor = best.get((score.task, score.metric)), chance[score.task]
         if top is None or (top.value if top.low is None else top.low) <= floor:
             continue
-        scaled.append(ChanceScale(floor, top.value).of(score))
+        scaled.append(ChanceScale(floor, top.value).apply(score))
     return scaled
+
+
+BOOTSTRAPS = 1000
+"""Resamples behind the standard error of a metric that is no mean, such as perplexity."""
+
+BATCH_SIZE = 8
+"""Requests of a benchmark that writes which run together, on a processor."""
+
+ACCELERATED_BATCH_SIZE = 64
+"""The same on an accelerator, where a step of eight takes as long as one of 64: what takes time is starting kernels."""
+
+
+def batch_size(stack: Stack) -> int:
+    return BATCH_SIZE if stack.device.type == "cpu" else ACCELERATED_BATCH_SIZE
+
+
+def harness_model(stack: Stack) -> Any:
+    from lm_eval.models.huggingface import HFLM
+
+    # lm-eval gives the tokenizer a padding token where there is none; the user's stays as it is.
+    return HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=batch_size(stack))
+
+
+def evaluate(harness_model: Any, loaded: Mapping[str, Any], limit: int | None, seed: int) -> Mapping[str, Any]:
+    """Return lm-eval's results on the `loaded` tasks, by benchmark; the global random state is preserved."""
+    import lm_eval
+
+    set_fewshot_seed(loaded["tasks"].values(), seed)
+    with seeded_generators(seed):
+        # Not simple_evaluate: that collects the environment each time, which takes seconds a plan.
+        results = lm_eval.evaluate(harness_model, loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=True)
+    evaluated: Mapping[str, Any] = results
+    return evaluated
+
+
+def set_fewshot_seed(tasks: Iterable[Any], seed: int) -> None:
+    for task in tasks:
+        task.set_fewshot_seed(seed=seed)
+
+
+def result_rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
+    for task, metrics in results["results"].items():
+        documents = results["n-samples"].get(task, {}).get("effective")
+        for key, value in metrics.items():
+            metric, comma, filtered = key.partition(",")
+            if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
+                continue
+            error = metrics.get(f"{metric}_stderr,{filtered}")
+            reach = 1.96 * error if isinstance(error, int | float) and math.isfinite(error) else None
+            low, high = (None, None) if reach is None else (float(value - reach), float(value + reach))
+            yield Score(
+                BENCHMARK,
+                metric_name(metric, filtered),
+                float(value),
+                low,
+                high,
+                task=task,
+                plan=plan,
+                documents=documents,
+            )
+
+
+def metric_name(metric: str, filtered: str) -> str:
+    """The name of a metric in rows: lm-eval's, and the filter where it has several.
+
+    >>> metric_name("acc", "none"), metric_name("exact_match", "strict-match")
+    ('acc', 'exact_match/strict-match')
+    """
+    return metric if filtered == "none" else f"{metric}/{filtered}"
+
+
+@contextlib.contextmanager
+def check_logits(model: nn.Module, plan: Plan) -> Iterator[None]:
+    def check(module: nn.Module, args: Any, output: Any) -> None:
+        logits: Tensor = main_tensor(output)
+        # Minus infinity is how some models rule a token out; the greatest logit is finite all the same.
+        if not logits.amax().isfinite():
+            raise MeasureError(
+                f"plan {plan} gives logits that are not finite, so its benchmarks mean nothing: leave it out, "
+                "or load the model in float32"
+            )
+
+    handle = model.register_forward_hook(check)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def silence_harness() -> Iterator[None]:
+    logger = logging.getLogger("lm_eval")
+    level, single = logger.level, os.environ.get("DISABLE_MULTIPROC")
+    logger.setLevel(logging.ERROR)
+    os.environ["DISABLE_MULTIPROC"] = "1"
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
+        if single is None:
+            del os.environ["DISABLE_MULTIPROC"]
+        else:
+            os.environ["DISABLE_MULTIPROC"] = single
+
+
+@contextmanager
+def seeded_generators(seed: int) -> Iterator[None]:
+    """Seed Python's, NumPy's and torch's generators (CPU and accelerators) within the context; restore them after."""
+    python, numpy_, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    accelerator: Any = torch.get_device_module()
+    # One that was never used has no state to keep, and asking for it would start the device.
+    used = torch.accelerator.is_available() and getattr(accelerator, "is_initialized", lambda: True)()
+    of_all = "_all" if hasattr(accelerator, "get_rng_state_all") else ""
+    there = getattr(accelerator, f"get_rng_state{of_all}")() if used else None
+    try:
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # numpy takes 32 bits
+        torch.manual_seed(seed)
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy_)
+        torch.set_rng_state(cpu)
+        if used:
+            getattr(accelerator, f"set_rng_state{of_all}")(there)
+
+
+SOURCE = "hf"
+
+
+def harness_results(
+    results: Mapping[str, Any],
+    harness: Any,
+    stack: Stack,
+    plan: Plan,
+    *,
+    limit: int | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Return `results` as lm-eval stores them, without samples; `model_args` names the model and the plan."""
+    from lm_eval.loggers.utils import add_tokenizer_info
+    from lm_eval.utils import hash_string
+
+    content = {name: value for name, value in results.items() if name != "samples"}
+    arguments = {"pretrained": stack.source.name, "plan": str(plan)}
+    seeds = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
+    content["config"] = {
+        "model": SOURCE,
+        "model_args": arguments,
+        "model_num_parameters": sum(parameter.numel() for parameter in stack.model.parameters()),
+        "model_dtype": str(stack.dtype),
+        "model_revision": stack.source.revision or "main",
+        "model_sha": stack.source.revision or "",
+        "batch_size": batch_size(stack),
+        "batch_sizes": [],
+        "device": str(stack.device),
+        "use_cache": None,
+        "limit": limit,
+        "bootstrap_iters": BOOTSTRAPS,
+        "gen_kwargs": None,
+        **dict.fromkeys(seeds, seed),
+    }
+    add_tokenizer_info(content, harness)
+    content["task_hashes"] = {
+        name: hash_string("".join(each["doc_hash"] + each["prompt_hash"] + each["target_hash"] for each in samples))
+        for name, samples in results.get("samples", {}).items()
+    }
+    return content

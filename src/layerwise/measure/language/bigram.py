@@ -37,10 +37,10 @@ class BigramModel:
     strength: float
 
     @classmethod
-    def of(cls, texts: Iterable[Sequence[int]], selecting: Iterable[Sequence[int]] = ()) -> BigramModel:
+    def fit(cls, texts: Iterable[Sequence[int]], selecting: Iterable[Sequence[int]] = ()) -> BigramModel:
         """Count the token ids of `texts`, choose the strength on `selecting`; raise `MeasureError` without any pair.
 
-        >>> table = BigramModel.of([[0, 1, 0, 1, 0, 1]])
+        >>> table = BigramModel.fit([[0, 1, 0, 1, 0, 1]])
         >>> table.singles.tolist(), table.counts.tolist()
         ([3, 3], [3, 2])
         """
@@ -53,7 +53,7 @@ class BigramModel:
         keys = np.concatenate([ids[:-1] * vocabulary + ids[1:] for ids in sequences])
         pairs, counts = np.unique(keys, return_counts=True)
         table = cls(singles, followed, pairs, counts, STRENGTHS[len(STRENGTHS) // 2])
-        before, after = _neighbours(selecting)
+        before, after = _adjacent_tokens(selecting)
         if not len(after):
             return table
         tried = [cls(singles, followed, pairs, counts, strength) for strength in STRENGTHS]
@@ -92,7 +92,7 @@ def unigram_loss(texts: Iterable[Sequence[int]]) -> float | None:
     return float(-(counts @ np.log(counts / (total - 1 + counts.size))) / total) if total else None
 
 
-def _neighbours(texts: Iterable[Sequence[int]]) -> tuple[Ids, Ids]:
+def _adjacent_tokens(texts: Iterable[Sequence[int]]) -> tuple[Ids, Ids]:
     both = list(_pairs(texts))
     if not both:
         return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.plan import Plan
 from layerwise.results.rows import Continuation
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
 
-def continuations(
+def continue_prompts(
     stack: Stack,
     plans: Sequence[Plan],
     prompts: Sequence[str],
@@ -38,16 +38,16 @@ def continuations(
             wanted = [plan for plan in plans if (str(plan), prompt) not in finished]
             if not wanted:
                 continue
-            trained = _generated(stack, Plan.identity(stack.depth), ids, new_tokens)
+            trained = _generate(stack, Plan.identity(stack.depth), ids, new_tokens)
             for plan in wanted:
-                written = _generated(stack, plan, ids, new_tokens)
+                written = _generate(stack, plan, ids, new_tokens)
                 same = sum(ours == theirs for ours, theirs in zip(written, trained, strict=False))
                 yield Continuation(str(plan), prompt, _text(stack, ids, written), len(written), same)
 
 
 def encode_prompt(stack: Stack, prompt: str, new_tokens: int) -> Tensor:
-    """The tokens of a prompt, (1, seq), on the device of the model; raises as `continuations` does."""
-    if stack.tokenizer is None or not hasattr(stack.model, "generate") or objective_of(stack) != "next_token":
+    """The tokens of a prompt, (1, seq), on the device of the model; raises as `continue_prompts` does."""
+    if stack.tokenizer is None or not hasattr(stack.model, "generate") or find_objective(stack) != "next_token":
         raise MeasureError("the prompts of --prompt need a language model that continues texts; leave --prompt out")
     ids: Tensor = stack.tokenizer(prompt, return_tensors="pt")["input_ids"]
     room = getattr(stack.text_config, "max_position_embeddings", None)
@@ -61,7 +61,7 @@ def encode_prompt(stack: Stack, prompt: str, new_tokens: int) -> Tensor:
     return ids.to(stack.device)
 
 
-def _generated(stack: Stack, plan: Plan, ids: Tensor, new_tokens: int) -> list[int]:
+def _generate(stack: Stack, plan: Plan, ids: Tensor, new_tokens: int) -> list[int]:
     model: Any = stack.model
     config = model.generation_config
     padding = next((token for token in (config.pad_token_id, config.eos_token_id) if isinstance(token, int)), 0)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+import inspect
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from layerwise.data.batches import AnyBatch, batches, of_like_length, regrouped
+import torch
+from torch import Tensor
+
+from layerwise.data.batches import AnyBatch, LabelledBatch, Metric, batches, item, of_like_length, regrouped
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
-from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Cell, Piece, resampling_unit
-from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
+from layerwise.measure.stats.grid import MIN_DOCUMENTS, MIN_UNITS, WHOLE, Cell, Piece, resampling_unit, shuffle_pieces
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
 
@@ -24,7 +28,7 @@ WINDOW = 512
 # The shortest window where a shorter one would save time: with little context other layers matter.
 CONTEXT = 256
 
-SHORTEST = 8
+MIN_WINDOW = 8
 """Tokens below which no window is worth proposing: nothing can be said of a model that has read so little."""
 
 
@@ -86,7 +90,7 @@ def tokenize(
     for a model that is not a language model.
     """
     given, corpus = corpus, corpus.distinct()
-    objective = objective_of(stack)
+    objective = find_objective(stack)
     tokenizer = stack.tokenizer
     if tokenizer is None:
         raise DataError(
@@ -117,21 +121,21 @@ def refuse_too_little(data: EvalData) -> None:
 
 def too_little(data: EvalData, parts: int = 1) -> str | None:
     """Return why a text (or one of `parts` equal parts) is too short, or `None` if it has at least 8 units."""
-    if data.units >= FEWEST_UNITS:
+    if data.units >= MIN_UNITS:
         return None
     count = len(data.windows)
     what = "the text" if parts == 1 else f"a part of {parts} of the text"
     description = f"{data.name}: {what} makes {count} window{'s' * (count != 1)} of {data.tokens} scored tokens"
     if data.repeated:
         description += f" (without {data.repeated:,} that repeat another one)"
-    needed = f"an interval, and so any conclusion, needs at least {FEWEST_UNITS} windows or documents"
-    shorter = sum(window.scored_until - window.scored_from for window in data.windows) // FEWEST_UNITS
-    cut = f", or shorter windows (--max-length {shorter})" if shorter >= SHORTEST else ""
-    enough = f"{parts * FEWEST_UNITS * data.length:,} tokens or more"
+    needed = f"an interval, and so any conclusion, needs at least {MIN_UNITS} windows or documents"
+    shorter = sum(window.scored_until - window.scored_from for window in data.windows) // MIN_UNITS
+    cut = f", or shorter windows (--max-length {shorter})" if shorter >= MIN_WINDOW else ""
+    enough = f"{parts * MIN_UNITS * data.length:,} tokens or more"
     return f"{description}, and {needed}: read {enough} (a longer text, or a larger --tokens){cut}"
 
 
-def pieces(data: EvalData, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
+def piece_lengths(data: EvalData, fewest: int = MIN_DOCUMENTS) -> dict[Piece, int]:
     whole = data.documents >= fewest
     lengths: dict[Piece, int] = {}
     for window in data.windows:
@@ -140,7 +144,7 @@ def pieces(data: EvalData, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
     return lengths
 
 
-def portion(data: EvalData, chosen: Collection[Piece]) -> EvalData:
+def select_pieces(data: EvalData, chosen: Collection[Piece]) -> EvalData:
     wanted = frozenset(chosen)
     kept = [
         window
@@ -152,13 +156,13 @@ def portion(data: EvalData, chosen: Collection[Piece]) -> EvalData:
 
 def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
     """Split into halves without shared documents (or windows), stratified by task; `DataError` for a single window."""
-    order = shuffled(pieces(data), seed)
+    order = shuffle_pieces(piece_lengths(data), seed)
     if len(order) < 2:
         raise DataError(
             f"{data.name} is a single window of {data.tokens} tokens, and it has to be split in two halves: give "
             "a longer text, or shorter windows with --max-length"
         )
-    return portion(data, order[::2]), portion(data, order[1::2])
+    return select_pieces(data, order[::2]), select_pieces(data, order[1::2])
 
 
 def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
@@ -169,11 +173,11 @@ def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
     """
     if data.tokens <= tokens:
         return data
-    cut = shortened(data, max(1, tokens // FEWEST_UNITS))
+    cut = shorten(data, max(1, tokens // MIN_UNITS))
     of_document: dict[Piece, list[Window]] = {}
     for window in data.windows:
         of_document.setdefault((window.task, window.document, WHOLE), []).append(window)
-    queue = [sorted(of_document[piece], key=lambda window: window.index) for piece in shuffled(of_document, seed)]
+    queue = [sorted(of_document[piece], key=lambda window: window.index) for piece in shuffle_pieces(of_document, seed)]
     kept: list[Window] = []
     spent = 0
     while queue := [mine for mine in queue if mine]:
@@ -187,7 +191,7 @@ def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
     return replace(data, batches=regrouped(data.batches, kept, cut))
 
 
-def shortened(data: EvalData, scored: int) -> dict[Window, Window]:
+def shorten(data: EvalData, scored: int) -> dict[Window, Window]:
     long = {
         (window.task, window.document)
         for window in data.windows
@@ -208,7 +212,7 @@ def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:
     return digest.hexdigest()
 
 
-def objective_of(stack: Stack) -> Objective:
+def find_objective(stack: Stack) -> Objective:
     name = type(stack.model).__name__
     if name.endswith(("ForCausalLM", "LMHeadModel", "LMHead")):
         return "next_token"
@@ -237,3 +241,56 @@ def _refuse_foreign_tokens(stack: Stack, largest: int) -> None:
 def minibatches(data: EvalData, tokens: int) -> tuple[AnyBatch, ...]:
     windows = [window for batch in data.batches for window in batch.windows]
     return tuple(batch for group in of_like_length(windows, tokens) for batch in regrouped(data.batches, group))
+
+
+LABELS = "labels"
+
+
+def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Metric | None = None) -> EvalData:
+    """Return batches as data to evaluate plans on; every row is a unit that intervals resample.
+
+    Args:
+        stack: The model that reads the batches.
+        batches: Dictionaries of tensors whose first dimension is the row, such as a `DataLoader` of dictionaries gives.
+            The entries that are parameters of the model's forward are its inputs.
+        metric: A function of the model's output and the batch (on the model's device) that returns one number per row,
+            lower is better. By default the cross-entropy of `labels`, int64 (rows,), in nats.
+
+    Raises:
+        DataError: For what is not a dictionary of tensors with equally many rows, and for missing labels.
+    """
+    parameters = inspect.signature(stack.model.forward).parameters
+    digest = hashlib.sha256(getattr(metric, "__qualname__", str(metric)).encode())
+    made: list[LabelledBatch] = []
+    rows = 0
+    for batch in batches:
+        tensors = _tensors(batch, None if metric is not None else LABELS)
+        inputs = {name: value for name, value in tensors.items() if name in parameters and name != LABELS}
+        if not inputs:
+            raise DataError(
+                f"a batch must have inputs of the model ({', '.join(parameters)}), got {', '.join(tensors)}."
+            )
+        count = len(next(iter(tensors.values())))
+        for name, value in sorted(tensors.items()):
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        targets = torch.zeros(count, dtype=torch.int64, device="cpu") if metric is not None else tensors[LABELS]
+        names = tuple(item(str(row)) for row in range(rows, rows + count))
+        made.append(LabelledBatch(inputs, targets, names, metric, tensors))
+        rows += count
+    if not made:
+        raise DataError("batches must hold at least one batch, got none.")
+    name = "own batches" if metric is None else f"own batches (by {getattr(metric, '__name__', 'metric')}, not nats)"
+    return EvalData(name, digest.hexdigest(), 1, None, tuple(made))
+
+
+def _tensors(batch: object, needed: str | None) -> dict[str, Tensor]:
+    if not isinstance(batch, Mapping):
+        raise DataError(f"a batch must be a dictionary of tensors, got {type(batch).__name__}.")
+    tensors = {str(name): value for name, value in batch.items() if isinstance(value, Tensor) and value.ndim}
+    sizes = {len(value) for value in tensors.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise DataError(f"the tensors of a batch must have equally many rows, got {sorted(sizes)}.")
+    if needed is not None and (needed not in tensors or tensors[needed].ndim != 1):
+        raise DataError(f"a batch must have {needed} of shape (rows,). Otherwise pass a metric(outputs, batch).")
+    return tensors

@@ -1,7 +1,7 @@
 """Accuracy on minimal pairs, by paradigm, by phenomenon and overall.
 
 A pair counts 1 if the acceptable text is more likely, 1/2 for a tie, otherwise 0. A paradigm has Wilson's interval;
-several are averaged with equal weight, as in BLiMP (`interval`).
+several are averaged with equal weight, as in BLiMP (`accuracy_interval`).
 
 `coverage` is the share of words without an unknown token, `whole_words` the share that are one token.
 """
@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import MeasureError
 from layerwise.measure.language.pseudo_likelihood import Passage, SentenceScorer, TooLong, log_likelihoods
-from layerwise.measure.stats.seeds import mean_of_rows
+from layerwise.measure.stats.seeds import average_rows
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, PARADIGM, PHENOMENON
@@ -61,13 +61,13 @@ def margins(
 
 def preferences(scorer: SentenceScorer, pairs: Sequence[MinimalPair], **options: Any) -> Preferences:
     """1, 0.5 or 0 for each pair by its margin, shape (pairs,); see `margins` for the options."""
-    return preferred(margins(scorer, pairs, **options))
+    return score_margins(margins(scorer, pairs, **options))
 
 
-def preferred(margins: Numbers) -> Preferences:
+def score_margins(margins: Numbers) -> Preferences:
     """1 where the better text is the likelier, 0.5 for a margin of 0, else 0, `nan` without a margin.
 
-    >>> preferred(np.array([0.3, 0.0, -2.0])).tolist()
+    >>> score_margins(np.array([0.3, 0.0, -2.0])).tolist()
     [1.0, 0.5, 0.0]
     """
     return 0.5 + 0.5 * np.sign(margins)
@@ -107,12 +107,12 @@ def mean_accuracies(pairs: Sequence[MinimalPair], paradigms: Sequence[Score]) ->
 
 
 def _mean_accuracy(rows: Sequence[Score], **columns: Any) -> Score:
-    low, high = interval(rows)
+    low, high = accuracy_interval(rows)
     value, documents = float(np.mean([row.value for row in rows])), sum(row.documents or 0 for row in rows)
     return replace(rows[0], value=value, low=low, high=high, documents=documents, **columns)
 
 
-def interval(accuracies: Sequence[Score]) -> tuple[float, float]:
+def accuracy_interval(accuracies: Sequence[Score]) -> tuple[float, float]:
     """Return the 95 % interval of the mean accuracy of paradigms (Zou and Donner 2008), from their Wilson intervals.
 
     low = mean - sqrt(sum_k (accuracy_k - low_k)^2) / n        high = mean + sqrt(sum_k (high_k - accuracy_k)^2) / n
@@ -124,14 +124,14 @@ def interval(accuracies: Sequence[Score]) -> tuple[float, float]:
     return mean - float(np.sqrt(below)) / count, mean + float(np.sqrt(above)) / count
 
 
-def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
+def variant_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
     """Return the mean of each arm over its seeds, with its interval over seeds and pairs; rows need all seeds."""
     arms: dict[str, dict[int, dict[tuple[str, str | None, str], Score]]] = {}
     for row in rows:
         if row.arm is not None and row.seed is not None and row.measure == suite:
             arms.setdefault(row.arm, {}).setdefault(row.seed, {})[row.task, row.kind, row.metric] = row
     return [
-        mean_of_rows([by_seed[key] for by_seed in seeds.values()], seed=None)
+        average_rows([by_seed[key] for by_seed in seeds.values()], seed=None)
         for seeds in arms.values()
         for key in next(iter(seeds.values()))
         if all(key in by_seed for by_seed in seeds.values())
@@ -148,10 +148,10 @@ def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, fl
     return {"coverage": known / counted, "whole_words": whole / counted} if counted else {}
 
 
-def words(text: str) -> list[tuple[int, int]]:
+def find_words(text: str) -> list[tuple[int, int]]:
     """The positions of the words of a text: runs of letters, digits and apostrophes within them.
 
-    >>> [text[a:b] for text in ["It doesn't."] for a, b in words(text)]
+    >>> [text[a:b] for text in ["It doesn't."] for a, b in find_words(text)]
     ['It', "doesn't"]
     """
     return [match.span() for match in _WORD.finditer(text)]
@@ -160,14 +160,14 @@ def words(text: str) -> list[tuple[int, int]]:
 def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[tuple[int, bool]]:
     unknown = tokenizer.unk_token_id
     if not tokenizer.is_fast:
-        for word in (text[start:end] for text in texts for start, end in words(text)):
+        for word in (text[start:end] for text in texts for start, end in find_words(text)):
             ids = tokenizer(word, add_special_tokens=False, verbose=False)["input_ids"]
             yield len(ids), unknown in ids
         return
     encoding = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     for text, ids, offsets in zip(texts, encoding["input_ids"], encoding["offset_mapping"], strict=True):
         spans = [(start, end, token) for (start, end), token in zip(offsets, ids, strict=True) if end > start]
-        for start, end in words(text):
+        for start, end in find_words(text):
             # A byte-level token begins with the space before its word: what counts is that the two overlap.
             inside = [token for first, last, token in spans if first < end and last > start]
             yield len(inside), unknown in inside

@@ -26,8 +26,8 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.text.tokenizer import masking_id
 from layerwise.data.text.tokens import Objective, encoded, wrapping
 from layerwise.errors import DataError, MeasureError
-from layerwise.measure.language.lm_head import LanguageModelHead, find_head_behind
-from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.language.loss import LanguageModelHead, find_head_behind
+from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 from layerwise.stack.max_length import longest_input
 
@@ -36,10 +36,10 @@ TooLong = Literal["refuse", "skip"]
 
 BATCH_TOKENS = 8192
 
-ENTRIES = 1 << 25
+MAX_LOGITS = 1 << 25
 """Logits that are held together: 128 MiB as float32."""
 
-COPIES = 1 << 22  # tokens of masked copies that are held together: 100 MiB while equal ones are searched for
+MAX_COPIED_TOKENS = 1 << 22  # tokens of masked copies that are held together: 100 MiB while equal ones are searched for
 
 _UNLIMITED = 1_000_000
 
@@ -73,7 +73,7 @@ class SentenceScorer:
     head: LanguageModelHead | None
 
     @classmethod
-    def of(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None) -> SentenceScorer:
+    def from_model(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None) -> SentenceScorer:
         name = type(model).__name__
         if tokenizer is None:
             raise MeasureError(f"{name} must have a tokenizer to score sentences; give one with --tokenizer PATH")
@@ -115,13 +115,13 @@ def log_likelihoods(
     tokens.
     """
     lines = encode_passages(scorer.tokenizer, passages, scorer.objective)
-    kept = _within(lines, passages, scorer.positions, too_long)
+    kept = _drop_too_long(lines, passages, scorer.positions, too_long)
     _check_vocabulary(kept, scorer.vocabulary)
-    score = _masked if scorer.objective == "masked_token" else _causal
+    score = _score_masked if scorer.objective == "masked_token" else _score_causal
     by_line: dict[EncodedPassage, float] = {}
     total = sum(len(line.ids) for line in kept)
     with evaluating(scorer.model), torch.inference_mode():
-        for group in _by_length(kept):
+        for group in _group_by_length(kept):
             values = score(scorer, group, temperature)
             by_line |= dict(zip(group, values.tolist(), strict=True))
             if progress is not None:
@@ -154,7 +154,7 @@ def encode_passages(
     return tuple(lines)
 
 
-def _within(
+def _drop_too_long(
     lines: Sequence[EncodedPassage], passages: Sequence[Passage], positions: int | None, too_long: TooLong
 ) -> tuple[EncodedPassage, ...]:
     beyond = [index for index, line in enumerate(lines) if positions is not None and len(line.ids) > positions]
@@ -178,17 +178,17 @@ def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
         )
 
 
-def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage, ...]]:
+def _group_by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage, ...]]:
     groups: dict[int, list[EncodedPassage]] = defaultdict(list)
     for line in lines:
         groups[len(line.ids)].append(line)
     for length, group in sorted(groups.items()):
-        most = max(2, COPIES // length**2 // 2 * 2)
+        most = max(2, MAX_COPIED_TOKENS // length**2 // 2 * 2)
         yield from (tuple(group[start : start + most]) for start in range(0, len(group), most))
 
 
 def _count_rows(scorer: SentenceScorer, length: int, logits: int) -> int:
-    return max(1, min(BATCH_TOKENS // length, ENTRIES // (logits * scorer.vocabulary)))
+    return max(1, min(BATCH_TOKENS // length, MAX_LOGITS // (logits * scorer.vocabulary)))
 
 
 def _compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
@@ -199,10 +199,10 @@ def _log_probabilities(logits: Tensor, rows: Tensor, targets: Tensor, temperatur
     scaled = logits.float() / temperature if temperature != 1.0 else logits.float()
     normaliser = scaled.logsumexp(dim=-1)
     rows, targets = rows.to(scaled.device), targets.to(scaled.device)
-    return exact_on_cpu(scaled[rows, targets] - normaliser[rows])
+    return to_float64_cpu(scaled[rows, targets] - normaliser[rows])
 
 
-def _masked(scorer: SentenceScorer, lines: Sequence[EncodedPassage], temperature: float) -> Numbers:
+def _score_masked(scorer: SentenceScorer, lines: Sequence[EncodedPassage], temperature: float) -> Numbers:
     length = len(lines[0].ids)
     owners = np.repeat(np.arange(len(lines)), [len(line.scored) for line in lines])
     masked_at = np.concatenate([np.array(line.scored, dtype=np.int32) for line in lines])
@@ -236,7 +236,7 @@ def _logits_at(scorer: SentenceScorer, ids: Tensor, positions: Tensor) -> Tensor
     return scorer.head.logits(states[rows, positions], output, ids[rows, positions])
 
 
-def _causal(scorer: SentenceScorer, lines: Sequence[EncodedPassage], temperature: float) -> Numbers:
+def _score_causal(scorer: SentenceScorer, lines: Sequence[EncodedPassage], temperature: float) -> Numbers:
     length = len(lines[0].ids)
     step = _count_rows(scorer, length, length)
     values = []

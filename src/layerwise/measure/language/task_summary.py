@@ -21,10 +21,10 @@ from layerwise.data.suites.classification import ClassificationTask
 from layerwise.measure.stats.task_metrics import (
     confusion_matrix,
     correlation_interval,
-    correlation_of,
-    guessed,
-    interval,
-    metric_of,
+    find_correlation,
+    find_metric,
+    guess_score,
+    metric_interval,
 )
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, CHANCE, NORMALISED
@@ -40,7 +40,7 @@ class ChanceScale:
     chance: float
     trained: float
 
-    def of(self, row: Score) -> Score:
+    def apply(self, row: Score) -> Score:
         """The row on this scale, with the condition `NORMALISED`; its interval is scaled with it."""
         low, high = (None if each is None else self._scale(each) for each in (row.low, row.high))
         return replace(row, condition=NORMALISED, value=self._scale(row.value), low=low, high=high)
@@ -86,8 +86,8 @@ def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> l
     return [mean_over_tasks(rows, MEAN), mean_over_tasks(guesses, MEAN)]
 
 
-def normalised_rows(scores: Mapping[str, Score], scales: Mapping[str, ChanceScale]) -> list[Score]:
-    rows = [scales[task].of(row) for task, row in scores.items() if task in scales]
+def normalized_rows(scores: Mapping[str, Score], scales: Mapping[str, ChanceScale]) -> list[Score]:
+    rows = [scales[task].apply(row) for task, row in scores.items() if task in scales]
     if len(rows) < 2:
         return rows
     over = mean_over_tasks(rows, MEAN), median_over_tasks(rows, MEDIAN)
@@ -113,8 +113,8 @@ def _over(rows: Sequence[Score], metric: str, value: float, low: float | None, h
 
 def task_value(task: ClassificationTask, metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
     if task.is_regression:
-        return correlation_of(metric)(labels, answers)
-    return float(metric_of(metric)(confusion_matrix(labels, answers, len(task.labels))))
+        return find_correlation(metric)(labels, answers)
+    return float(find_metric(metric)(confusion_matrix(labels, answers, len(task.labels))))
 
 
 def task_rows(task: ClassificationTask, labels: Sequence[float], answers: Sequence[float]) -> list[Score]:
@@ -129,7 +129,7 @@ def task_rows(task: ClassificationTask, labels: Sequence[float], answers: Sequen
             (low, high), chance = correlation_interval(metric, value, len(labels)), 0.0
         else:
             counts = confusion_matrix(labels, answers, len(task.labels))
-            (low, high), chance = interval(metric, counts), guessed(metric, counts, task.commonest)
+            (low, high), chance = metric_interval(metric, counts), guess_score(metric, counts, task.commonest)
         of: dict[str, Any] = {"task": task.name, "documents": len(labels)}
         rows += [
             Score(task.measure, metric, value, low, high, **of),

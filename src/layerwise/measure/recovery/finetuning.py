@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -20,8 +21,8 @@ from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.language.evaluation_data import EvalData, minibatches, sample, split
 from layerwise.measure.language.loss import window_losses
-from layerwise.measure.recovery.damage import generator
 from layerwise.measure.recovery.loss_curve import LossCurve
+from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.stack import Capture, Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import main_tensor
@@ -30,7 +31,7 @@ from layerwise.stack.quantization import refuse_quantized
 Scope = Literal["layer", "model"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-LARGEST_BATCH = 1024
+MAX_BATCH_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class RecoveryTraining:
         self.evaluation = sample(evaluation, recipe.evaluation_tokens, seed)
         self._training = minibatches(recovery, recipe.batch_tokens)
         self._scored_per_batch = recovery.tokens / len(self._training)
-        self._evaluation = minibatches(self.evaluation, LARGEST_BATCH)
+        self._evaluation = minibatches(self.evaluation, MAX_BATCH_TOKENS)
         self._original = stack.model
         self._copy = _working_copy(stack)
         self._layer = 0
@@ -203,7 +204,7 @@ class RecoveryTraining:
 
 
 def _order(count: int, steps: int, seed: Sequence[int]) -> list[int]:
-    draw = generator(*seed)
+    draw = seeded_generator(*seed)
     order: list[int] = []
     while len(order) < steps:
         order += torch.randperm(count, generator=draw, device="cpu").tolist()
@@ -214,3 +215,74 @@ def _working_copy(stack: Stack) -> Stack:
     refuse_quantized(stack.model, "train a copy")
     model = copy.deepcopy(stack.model).float().eval()
     return Stack(model, stack.path, tokenizer=stack.tokenizer, source=stack.source)
+
+
+Damage = Literal["noise_50", "equal_damage", "reinitialise"]
+DAMAGES: tuple[Damage, ...] = get_args(Damage)
+
+PUBLISHED_SCALE = 0.5
+"""Standard deviations of noise in `noise_50`."""
+
+MAX_SCALE = 64.0
+MIN_SCALE = 2.0**-12
+"""Where the search for an equal scale gives up: noise of 64 standard deviations leaves nothing of a layer."""
+
+MAX_BISECTIONS = 24
+"""Bisections at most; each halves the ratio of the bracket's ends, so the scale is then known to a part in 10^7."""
+
+
+def seeded_generator(*seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
+
+
+def noise_direction(weights: Mapping[str, Tensor], seed: Sequence[int]) -> dict[str, Tensor]:
+    """Draw N(0, std(W)^2) for every tensor in float32, `std` over all entries in float64.
+
+    The draw depends on `seed`, the names and the shapes. Raises `MeasureError` for a tensor that is not finite.
+    """
+    draw = seeded_generator(*seed)
+    direction = {}
+    for name, tensor in sorted(weights.items()):
+        spread = to_float64_cpu(tensor).std(correction=0)
+        if not spread.isfinite():
+            raise MeasureError(f"{name} holds values that are not finite, so no noise is in proportion to it")
+        drawn = torch.randn(tensor.shape, generator=draw, dtype=torch.float32, device="cpu")
+        direction[name] = (drawn * spread.float()).to(tensor.device)
+    return direction
+
+
+def add_noise(weights: Mapping[str, Tensor], direction: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
+    """`W + scale * direction`, in float32; with scale 0 the weights themselves."""
+    return {name: tensor.float() + scale * direction[name] for name, tensor in weights.items()}
+
+
+def find_equal_scale(damage_at: Callable[[float], float], target: float, tolerance: float) -> float | None:
+    """Find a scale at which `damage_at` is within `tolerance` of `target`, or `None`.
+
+    The scale is doubled or halved from 0.5, then bisected geometrically. Damage that is not finite counts as too much.
+
+    >>> round(find_equal_scale(lambda scale: scale**2, target=9.0, tolerance=0.01), 3)
+    3.0
+    """
+
+    def too_much(scale: float) -> tuple[bool, bool]:
+        damage = damage_at(scale)
+        return not damage < target, math.isfinite(damage) and abs(damage - target) <= tolerance
+
+    scale = PUBLISHED_SCALE
+    above, hit = too_much(scale)
+    factor = 0.5 if above else 2.0
+    beyond = above
+    while not hit and beyond == above:
+        scale *= factor
+        if not MIN_SCALE <= scale <= MAX_SCALE:
+            return None
+        beyond, hit = too_much(scale)
+    low, high = sorted((scale, scale / factor))
+    for _ in range(MAX_BISECTIONS):
+        if hit:
+            return scale
+        scale = math.sqrt(low * high)
+        above, hit = too_much(scale)
+        low, high = (low, scale) if above else (scale, high)
+    return scale if hit else None

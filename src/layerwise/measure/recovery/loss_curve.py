@@ -44,23 +44,23 @@ class LossCurve:
     nll: tuple[float, ...]
 
     @property
-    def diverged(self) -> bool:
+    def has_diverged(self) -> bool:
         return len(self.nll) < len(self.steps)
 
 
-def as_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
+def curve_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
     """Return rows `nll` with the step as `amount`; a diverged run ends with the step of `diverged`."""
     rows = [
         Score(RUNS, "nll", value, step=step, **run.columns)
         for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
     ]
-    if trajectory.diverged:
+    if trajectory.has_diverged:
         first = float(trajectory.steps[len(trajectory.nll)])
         rows.append(Score(RUNS, "diverged", first, **run.columns))
     return rows
 
 
-def from_rows(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKey, LossCurve]:
+def read_curves(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKey, LossCurve]:
     """The runs that are complete in `rows`, evaluated at exactly `steps`; what belongs to other steps is left out."""
     values: dict[LossCurveKey, dict[int, float]] = {}
     ends: dict[LossCurveKey, int] = {}
@@ -81,7 +81,7 @@ def from_rows(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKe
     return runs
 
 
-FEWEST_SEEDS = 3
+MIN_SEEDS = 3
 """Below this an interval over seeds says nothing."""
 
 
@@ -117,7 +117,7 @@ def recovery_time(damaged: LossCurve, twin: LossCurve, tolerance: float) -> Reco
     )
 
 
-def untouched(twin: LossCurve) -> LossCurve:
+def flat_curve(twin: LossCurve) -> LossCurve:
     return LossCurve(twin.steps, twin.nll[:1] * len(twin.steps))
 
 
@@ -160,7 +160,7 @@ def mean_over_seeds(values: Sequence[float], cap: float | None = None) -> Number
     """Mean and Student interval over seeds, within 0 and `cap` where there is one; `None` where there is no value."""
     if not values:
         return None
-    value, low, high = statistics.mean_of(values, fewest=FEWEST_SEEDS)
+    value, low, high = statistics.mean_interval(values, fewest=MIN_SEEDS)
     if cap is not None and low is not None and high is not None:
         low, high = max(0.0, low), min(float(cap), high)
     return value, low, high

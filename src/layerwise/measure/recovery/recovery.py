@@ -32,19 +32,29 @@ from torch import Tensor
 from layerwise.errors import MeasureError, UnsupportedModel, near_matches
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.recovery.damage import DAMAGES, PUBLISHED_SCALE, Damage, displaced, equal_scale, noise_direction
-from layerwise.measure.recovery.finetuning import SCOPES, RecoveryRecipe, RecoveryTraining, Scope
+from layerwise.measure.recovery.finetuning import (
+    DAMAGES,
+    PUBLISHED_SCALE,
+    SCOPES,
+    Damage,
+    RecoveryRecipe,
+    RecoveryTraining,
+    Scope,
+    add_noise,
+    find_equal_scale,
+    noise_direction,
+)
 from layerwise.measure.recovery.loss_curve import (
     LossCurve,
     LossCurveKey,
-    as_rows,
-    from_rows,
+    curve_rows,
+    flat_curve,
     mean_over_seeds,
+    read_curves,
     recovery_rows,
     recovery_time,
-    untouched,
 )
-from layerwise.measure.stats.ranks import FEWEST_LAYERS, rank_correlation
+from layerwise.measure.stats.ranks import MIN_LAYERS, rank_correlation
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING, TWIN
@@ -104,15 +114,15 @@ def recovery(
     rows: list[Score] = []
     for treatment in dict.fromkeys([*recovered, *spared]):
         about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
-        means: list[Recovered] = []
+        means: list[LayerRecovery] = []
         for layer, keys in recovered[treatment].items():
-            pairs = [(study.known[key], study.known[twin_of(layer, treatment[1], key.seed)]) for key in keys]
+            pairs = [(study.known[key], study.known[twin_key(layer, treatment[1], key.seed)]) for key in keys]
             times = [recovery_time(curve, twin, recipe.tolerance) for curve, twin in pairs]
-            twins = [recovery_time(twin, untouched(twin), recipe.tolerance) for _, twin in pairs]
-            published = [recovery_time(curve, untouched(twin), 0.0) for curve, twin in pairs]
+            twins = [recovery_time(twin, flat_curve(twin), recipe.tolerance) for _, twin in pairs]
+            published = [recovery_time(curve, flat_curve(twin), 0.0) for curve, twin in pairs]
             rows += recovery_rows({"layer": layer, **about}, times, twins, published, recipe.steps, *evaluated)
             means.append(
-                Recovered(layer, _mean(each.initial_damage for each in times), _mean(each.area for each in times))
+                LayerRecovery(layer, _mean(each.initial_damage for each in times), _mean(each.area for each in times))
             )
         for layer, losses in spared[treatment].items():
             columns = {"documents": evaluated[0], "tokens": evaluated[1], "layer": layer, **about}
@@ -125,7 +135,7 @@ def recovery(
                 f"{'/'.join(treatment)} costs no more than {recipe.tolerance:g} nats a token in layers {names}: they "
                 "have nothing to recover from, and are left out of the correlations"
             )
-        at_once = [Recovered(layer, damaged=False) for layer in spared[treatment]]
+        at_once = [LayerRecovery(layer, damaged=False) for layer in spared[treatment]]
         rows += associations(treatment, [*means, *at_once], effects, seed)
     return rows
 
@@ -152,7 +162,7 @@ class _Study:
     initial: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.known = from_rows(self.cache.known, self.recipe.evaluations)
+        self.known = read_curves(self.cache.known, self.recipe.evaluations)
         self.tuning = RecoveryTraining(self.stack, self.data, self.recipe, self.seed)
 
     def draw_initial(self, layers: Sequence[int], treatments: Sequence[Treatment]) -> Sequence[Treatment]:
@@ -175,8 +185,8 @@ class _Study:
         If the damage is too small to recover from, return that of every seed.
         """
         for number in range(self.seeds):
-            self._tune(twin_of(layer, scope, number), layer, scope, {})
-        whole = self.known[twin_of(layer, scope, 0)].nll[0]
+            self._tune(twin_key(layer, scope, number), layer, scope, {})
+        whole = self.known[twin_key(layer, scope, 0)].nll[0]
         keys = [LossCurveKey(layer, damage, scope, number) for number in range(self.seeds)]
         drawn = {key: self._damage(key, layer, whole) for key in keys if key not in self.known}
         weights = {key: own for key, own in drawn.items() if own is not None}
@@ -197,7 +207,7 @@ class _Study:
                 "the model itself gives a loss that is not finite on the evaluation text, before anything is done to "
                 "it; check the checkpoint"
             )
-        self.cache.sink(as_rows(key, curve))
+        self.cache.sink(curve_rows(key, curve))
         self.known[key] = curve
 
     def _damage(self, key: LossCurveKey, layer: int, whole: float) -> dict[str, Tensor] | None:
@@ -209,9 +219,9 @@ class _Study:
         except MeasureError as error:
             raise MeasureError(f"layer {layer}: {error}") from error
         if key.damage == "noise_50":
-            return displaced(weights, direction, PUBLISHED_SCALE)
-        scale = equal_scale(
-            lambda scale: self.tuning.loss(layer, displaced(weights, direction, scale)) - whole,
+            return add_noise(weights, direction, PUBLISHED_SCALE)
+        scale = find_equal_scale(
+            lambda scale: self.tuning.loss(layer, add_noise(weights, direction, scale)) - whole,
             self.recipe.equal_damage,
             self.recipe.equal_tolerance,
         )
@@ -221,10 +231,10 @@ class _Study:
                 f"{key.seed}), so it has no run of equal damage there"
             )
             return None
-        return displaced(weights, direction, scale)
+        return add_noise(weights, direction, scale)
 
 
-def twin_of(layer: int, scope: Scope, seed: int) -> LossCurveKey:
+def twin_key(layer: int, scope: Scope, seed: int) -> LossCurveKey:
     return LossCurveKey(None if scope == "model" else layer, TWIN, scope, seed)
 
 
@@ -234,8 +244,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _check(stack: Stack, layers: Sequence[int] | None, treatments: Sequence[str], seeds: int) -> tuple[int, ...]:
-    if stack.depth < FEWEST_LAYERS:
-        raise MeasureError(f"recovery needs at least {FEWEST_LAYERS} layers; this model has {stack.depth}")
+    if stack.depth < MIN_LAYERS:
+        raise MeasureError(f"recovery needs at least {MIN_LAYERS} layers; this model has {stack.depth}")
     if seeds < 1:
         raise MeasureError(f"recovery with {seeds} seeds has no runs: use 3 or more, so that intervals mean something")
     for treatment in treatments:
@@ -253,7 +263,7 @@ METRICS = ("spearman", "spearman_given_damage", "spearman_published")
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class LayerRecovery:
     """The recovery of one layer: initial damage and area above the twin; `damaged` is false below the tolerance."""
 
     layer: int
@@ -264,7 +274,7 @@ class Recovered:
 
 def associations(
     treatment: tuple[str, str],
-    layers: Sequence[Recovered],
+    layers: Sequence[LayerRecovery],
     effects: Iterable[Score],
     seed: int,
     *,

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.seeds import seed_interval
 from layerwise.measure.stats.statistics import holm_by_key, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MASKED_LM, STABILITY, TRAINING
 
 BEFORE = 5
 
-FEWEST = 8
+MIN_NOTES = 8
 """Notes that have so many before them, at least, for a scale of their own."""
 
 RISE = 0.1
@@ -34,17 +34,17 @@ CHANCE = 0.01
 """Trainings in which noise alone is taken for a spike."""
 
 
-def spikes(losses: ArrayLike) -> tuple[int, float] | None:
+def find_spikes(losses: ArrayLike) -> tuple[int, float] | None:
     """Count the spikes in training losses by step, and return the largest rise in nats; `None` for too few losses.
 
     A loss that is not finite is a spike of any height.
 
     >>> falling = [5.0, 4.5, 4.2, 4.0, 3.9, 3.8, 3.75, 3.7, 3.66, 3.63, 3.6, 3.58, 3.56, 3.55]
-    >>> spikes(falling)[0], spikes([*falling, 5.5, 3.54])[0]
+    >>> find_spikes(falling)[0], find_spikes([*falling, 5.5, 3.54])[0]
     (0, 1)
     """
     values = np.asarray(losses, dtype=np.float64)
-    if len(values) < BEFORE + FEWEST:
+    if len(values) < BEFORE + MIN_NOTES:
         return None
     values = np.where(np.isfinite(values), values, np.nan)  # the difference of two infinite losses is none
     windows = np.lib.stride_tricks.sliding_window_view(values, BEFORE)[:-1]
@@ -66,7 +66,7 @@ def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
     results: list[Score] = []
     spiked: dict[str, list[bool]] = {}
     for (arm, seed), curve in curves.items():
-        judged = spikes([curve[step] for step in sorted(curve)])
+        judged = find_spikes([curve[step] for step in sorted(curve)])
         if judged is not None:
             spiked.setdefault(arm, []).append(judged[0] > 0)
             results.append(Score(STABILITY, "spikes", float(judged[0]), arm=arm, seed=seed))
@@ -113,6 +113,6 @@ def _ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float
 def _means(norms: Mapping[str, Sequence[float]]) -> list[Score]:
     rows = []
     for arm, values in norms.items():
-        low, high = over_seeds(values)
+        low, high = seed_interval(values)
         rows.append(Score(STABILITY, "gradient_norm", float(np.mean(values)), low, high, arm=arm))
     return rows

@@ -6,7 +6,7 @@
 
 95 % intervals over documents or windows (`resampling_unit`), none with fewer than 8 windows, or where all are equal.
 `p`: see `assess_effects`; `mde`: 80 % power at 5 % after Holm over the plans of a task. Tasks are strata of `all`.
-`differences` does the same for arms (`12=skip`), corrected by metric, with the band `against no_effect`.
+`compare_conditions` does the same for arms (`12=skip`), corrected by metric, with the band `against no_effect`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from numpy.typing import ArrayLike
 from layerwise.errors import MeasureError, near_matches
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.estimate import SampleEstimate
-from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
-from layerwise.measure.stats.paired_metrics import mcnemar, mcnemar_detectable
+from layerwise.measure.stats.grid import MIN_UNITS, Grid, Strata, arrange
+from layerwise.measure.stats.paired_metrics import mcnemar_detectable, mcnemar_p
 from layerwise.measure.stats.statistics import FLIPS_PER_PLAN as FLIPS_PER_PLAN
 from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels
-from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import EFFECT, NO_EFFECT
 
 POOLED = "all"
 
 
-def effects(
+def compute_effects(
     losses: Iterable[Loss],
     baseline: str,
     *,
@@ -60,10 +59,10 @@ def effects(
         parts[POOLED] = grid
     scores: list[Score] = []
     for task, part in parts.items():
-        study = _Study(
+        study = _TaskEffects(
             task=task,
             grid=part,
-            strata=Strata.labels(part),
+            strata=Strata.label_grid(part),
             baseline=part.plans.index(baseline),
             documents=part.documents(),
             tokens=int(part.tokens.sum()),
@@ -78,7 +77,7 @@ def effects(
 
 
 @dataclass(frozen=True, slots=True)
-class _Study:
+class _TaskEffects:
     task: str
     grid: Grid
     strata: StratumLabels
@@ -92,7 +91,7 @@ class _Study:
         nll, hits, tokens = (self.grid.by_unit(values) for values in (self.grid.nll, self.grid.hits, self.grid.tokens))
         # The difference is taken window by window before anything is summed, which keeps small effects exact.
         deltas = self.grid.by_unit(self.grid.nll - self.grid.nll[self.baseline])
-        if tokens.size < FEWEST_UNITS or statistics.are_equal(nll, tokens):
+        if tokens.size < MIN_UNITS or statistics.are_equal(nll, tokens):
             total = tokens.sum()
             return [
                 *self._bare("delta_nll", deltas.sum(axis=1) / total, self._others()),
@@ -111,7 +110,7 @@ class _Study:
         right = (self.grid.hits == self.grid.tokens).astype(np.float64)
         exact, windows = self.grid.by_unit(right), self.grid.by_unit(np.ones(len(self.grid.cells)))
         changes = exact - exact[self.baseline]
-        if windows.size < FEWEST_UNITS:
+        if windows.size < MIN_UNITS:
             total = windows.sum()
             return [
                 *self._bare("exact_match", exact.sum(axis=1) / total),
@@ -123,7 +122,7 @@ class _Study:
             gained, lost = (changes > 0).sum(axis=1), (changes < 0).sum(axis=1)
             difference = statistics.paired_proportions(gained, lost, windows.size)
             others, counts = self._others(), list(zip(gained.tolist(), lost.tolist(), strict=True))
-            p = [mcnemar(*counts[plan]) for plan in others]
+            p = [mcnemar_p(*counts[plan]) for plan in others]
             mde = [mcnemar_detectable(*counts[plan], windows.size, len(others)) for plan in others]
             compared = self._compared("delta_exact_match", difference, p, mde)
         else:
@@ -191,7 +190,7 @@ class _Study:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmLosses:
+class ConditionLosses:
     """The losses under `key` are reported as `metric` with these `columns` (`layer`, `plan`, ...).
 
     Arms of one metric and `family` are corrected together.
@@ -203,11 +202,11 @@ class ArmLosses:
     family: Hashable = None
 
 
-def differences(
+def compare_conditions(
     measure: str,
     losses: Iterable[Loss],
     baseline: str,
-    arms: Sequence[ArmLosses],
+    arms: Sequence[ConditionLosses],
     *,
     seed: int,
     by_task: bool = True,
@@ -216,15 +215,15 @@ def differences(
     rows_of: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:
         rows_of[row.plan].append(row)
-    families: dict[tuple[str, Hashable], list[ArmLosses]] = defaultdict(list)
+    families: dict[tuple[str, Hashable], list[ConditionLosses]] = defaultdict(list)
     for arm in arms:
         if len(rows_of[arm.key]) == len(rows_of[baseline]):
             families[arm.metric, arm.family].append(arm)
     scores: list[Score] = []
     for group in families.values():
         chosen = [*rows_of[baseline], *(row for arm in group for row in rows_of[arm.key])]
-        rows = effects(chosen, baseline, seed=seed, by_task=by_task)
-        scores += _renamed(measure, group, rows)
+        rows = compute_effects(chosen, baseline, seed=seed, by_task=by_task)
+        scores += _condition_rows(measure, group, rows)
     return scores
 
 
@@ -243,7 +242,7 @@ def describe_test(units: int, comparisons: int) -> str | None:
     )
 
 
-def _renamed(measure: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:
+def _condition_rows(measure: str, arms: Sequence[ConditionLosses], rows: Sequence[Score]) -> list[Score]:
     tasks = {score.task for score in rows}
     if POOLED not in tasks:
         rows = [*rows, *(replace(score, task=POOLED) for score in rows)]

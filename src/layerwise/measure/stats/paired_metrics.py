@@ -21,9 +21,8 @@ from scipy import optimize, special
 import layerwise.results.vocabulary as vocab
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.estimate import POWER, Numbers, SampleEstimate
-from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE
+from layerwise.measure.stats.grid import MIN_UNITS, WHOLE, Strata
 from layerwise.measure.stats.statistics import ALPHA, StratumLabels
-from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Score
 
 RESAMPLES = 10_000
@@ -32,12 +31,12 @@ Ratio = tuple[Numbers, Numbers]
 """Numerators and denominators of a score, a document each."""
 
 
-def mcnemar(gained: int, lost: int) -> float:
+def mcnemar_p(gained: int, lost: int) -> float:
     """Return the exact two-sided p of McNemar's test (Fagerland and others 2013).
 
     It is min(1, 2 P(X <= min(gained, lost))) with X ~ Binomial(gained + lost, 1/2).
 
-    >>> mcnemar(8, 0), mcnemar(3, 3), mcnemar(0, 0)
+    >>> mcnemar_p(8, 0), mcnemar_p(3, 3), mcnemar_p(0, 0)
     (0.0078125, 1.0, 1.0)
     """
     return min(1.0, 2.0 * float(special.bdtr(min(gained, lost), gained + lost, 0.5)))
@@ -117,7 +116,7 @@ AGGREGATIONS = (
 )
 
 
-def aggregation_of(values: Sequence[Sequence[float] | None], score: float) -> Aggregation | None:
+def find_aggregation(values: Sequence[Sequence[float] | None], score: float) -> Aggregation | None:
     """The aggregation that gives the stated score of values (documents, numbers); none where no one does."""
     widths = {0 if value is None else len(value) for value in values}
     for each in AGGREGATIONS:
@@ -129,7 +128,7 @@ def aggregation_of(values: Sequence[Sequence[float] | None], score: float) -> Ag
     return None
 
 
-def _linear(above: Numbers, below: Numbers) -> Numbers:
+def _linearize(above: Numbers, below: Numbers) -> Numbers:
     score = above.sum() / below.sum()
     return np.asarray(score + (above - score * below) / below.mean())
 
@@ -151,23 +150,25 @@ class PairedMetric:
     @classmethod
     def pooled(cls, pairs: Sequence[PairedMetric]) -> PairedMetric:
         before, after = (np.concatenate([getattr(pair, side) for pair in pairs]) for side in ("baseline", "other"))
-        labels = Strata.labels_of({(pair.task, str(at), WHOLE): 1 for pair in pairs for at in range(len(pair.other))})
+        labels = Strata.label_pieces(
+            {(pair.task, str(at), WHOLE): 1 for pair in pairs for at in range(len(pair.other))}
+        )
         return replace(pairs[0], task=vocab.ALL, baseline=before, other=after, strata=labels)
 
     def changes(self) -> Ratio:
         (before, below), (after, beside) = map(self.aggregation.ratio, (self.baseline, self.other))
         if np.array_equal(below, beside):
             return after - before, below
-        return _linear(after, beside) - _linear(before, below), np.ones(len(before))
+        return _linearize(after, beside) - _linearize(before, below), np.ones(len(before))
 
-    def tested(self, comparisons: int) -> tuple[SampleEstimate[float], float]:
+    def test(self, comparisons: int) -> tuple[SampleEstimate[float], float]:
         """The difference with its 95 % interval, and its p as one of so many; NaN where documents are too few."""
         above, below = self.changes()
-        if below.size < FEWEST_UNITS:
+        if below.size < MIN_UNITS:
             return SampleEstimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
         if self.is_right_or_wrong:
             gained, lost = self._counts()
-            return statistics.paired_proportions([gained], [lost], below.size).each()[0], mcnemar(gained, lost)
+            return statistics.paired_proportions([gained], [lost], below.size).each()[0], mcnemar_p(gained, lost)
         seed = (0, zlib.crc32(f"{self.task} {self.metric}".encode()))
         drawn = statistics.paired_bootstrap(above, below, seed=seed, resamples=RESAMPLES, strata=self.strata)
         test = statistics.assess_effects(above, below, seed=seed, comparisons=comparisons, strata=self.strata)
@@ -186,15 +187,15 @@ class PairedMetric:
         own = statistics.skewed_interval(*self.changes(), strata=self.strata)
         return float(statistics.minimum_detectable_effect(own.error, own.freedom + 1, comparisons=comparisons)[0])
 
-    def needed(self, margin: float, comparisons: int) -> int | None:
-        if not self.is_right_or_wrong or len(self.other) < FEWEST_UNITS:
+    def count_needed(self, margin: float, comparisons: int) -> int | None:
+        if not self.is_right_or_wrong or len(self.other) < MIN_UNITS:
             return None
         return mcnemar_needed(*self._counts(), len(self.other), margin, comparisons)
 
     def score(self, values: Numbers) -> tuple[float, float | None, float | None]:
-        if self.is_right_or_wrong and len(values) >= FEWEST_UNITS:
+        if self.is_right_or_wrong and len(values) >= MIN_UNITS:
             return statistics.wilson(values.sum(axis=0), len(values)).row()
-        return statistics.mean_of(_linear(*self.aggregation.ratio(values)), fewest=FEWEST_UNITS)
+        return statistics.mean_interval(_linearize(*self.aggregation.ratio(values)), fewest=MIN_UNITS)
 
     def _counts(self) -> tuple[int, int]:
         changes = self.other - self.baseline
@@ -204,7 +205,7 @@ class PairedMetric:
         sign = -1.0 if self.more_is_better and not self.aggregation.prefix else 1.0
         return SampleEstimate.student(sign * difference.value, difference.error, difference.freedom, level)
 
-    def decision(self, difference: SampleEstimate[float], p_adjusted: float, margin: float, comparisons: int) -> str:
+    def decide(self, difference: SampleEstimate[float], p_adjusted: float, margin: float, comparisons: int) -> str:
         together = self.loss(difference, 1 - ALPHA / comparisons)
         if -margin < together.low and together.high < margin:
             return vocab.ALIKE
@@ -231,7 +232,7 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
     for pair in pairs:
         groups.setdefault((pair.arm, pair.metric, pair.aggregation, pair.more_is_better), []).append(pair)
     every = [*pairs, *(PairedMetric.pooled(own) for own in groups.values() if len(own) > 1)]
-    tests = [pair.tested(len(every)) for pair in every]
+    tests = [pair.test(len(every)) for pair in every]
     differences, p = [each for each, _ in tests], np.array([each for _, each in tests])
     count, adjusted = max(1, int((p == p).sum())), statistics.holm(p)
     losses = [pair.loss(each, 1 - 2 * ALPHA / count) for pair, each in zip(every, differences, strict=True)]
@@ -239,9 +240,9 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
     above = statistics.holm([replace(loss, value=limit - loss.value).p_below() for loss in losses])
     for at, (pair, own, loss) in enumerate(zip(every, differences, losses, strict=True)):
         columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": pair.detectable(own, count)}
-        decision = pair.decision(own, adjusted[at], margin, count)
+        decision = pair.decide(own, adjusted[at], margin, count)
         yield pair.row(vocab.PAIRED, *own.row(), verdict=decision, **columns)
-        if (needed := pair.needed(margin, count)) is not None:
+        if (needed := pair.count_needed(margin, count)) is not None:
             yield pair.row(vocab.NEEDED, float(needed), None, None, margin=margin)
         if tolerated is not None:
             exceeded = loss.value > 0 and adjusted[at] < ALPHA and above[at] < ALPHA

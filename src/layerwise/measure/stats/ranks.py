@@ -18,24 +18,24 @@ from scipy import special, stats
 
 from layerwise.measure.stats.statistics import Numbers, Seed
 
-FEWEST_LAYERS = 4
+MIN_LAYERS = 4
 """Below this there is no middle to compare with the ends, and a ranking says nothing that chance would not."""
 
-FEWEST_FREEDOM = 2
+MIN_FREEDOM = 2
 
-NEARLY_ONE = 0.99
+MAX_CORRELATION = 0.99
 """A perfect order among few layers is no proof of a perfect order: its interval starts from here."""
 
 ROUNDING = 1e-9
 
 
-def centred_ranks(values: ArrayLike) -> Numbers:
+def center_ranks(values: ArrayLike) -> Numbers:
     ranks = stats.rankdata(np.asarray(values, dtype=np.float64), axis=-1)
     return np.asarray(ranks - ranks.mean(axis=-1, keepdims=True))
 
 
-def unit_ranks(values: ArrayLike) -> Numbers:
-    centred = centred_ranks(values)
+def normalize_ranks(values: ArrayLike) -> Numbers:
+    centred = center_ranks(values)
     norms = np.linalg.norm(centred, axis=-1, keepdims=True)
     return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
 
@@ -63,14 +63,14 @@ def rank_correlation(
     1.0
     """
     pair = [np.asarray(values, dtype=np.float64) for values in (left, right)]
-    if len(pair[0]) < FEWEST_LAYERS:
+    if len(pair[0]) < MIN_LAYERS:
         return None
-    ranks = [centred_ranks(values) for values in pair]
+    ranks = [center_ranks(values) for values in pair]
     freedom = len(ranks[0]) - 3 - (given is not None)
     if any(np.ptp(each) == 0 for each in ranks):
         return None
     if given is not None:
-        held = centred_ranks(given)
+        held = center_ranks(given)
         squares = float(held @ held)
         ranks = [each if squares == 0 else each - held * (each @ held / squares) for each in ranks]
         if any(np.ptp(each) < ROUNDING for each in ranks):
@@ -91,8 +91,8 @@ def fisher_interval(value: float, freedom: int) -> tuple[float, float]:
     >>> [round(bound, 2) for bound in fisher_interval(1.0, 3)]
     [0.85, 1.0]
     """
-    if freedom < FEWEST_FREEDOM:
+    if freedom < MIN_FREEDOM:
         return -1.0, 1.0
-    middle = np.arctanh(np.clip(value, -NEARLY_ONE, NEARLY_ONE))
+    middle = np.arctanh(np.clip(value, -MAX_CORRELATION, MAX_CORRELATION))
     reach = special.ndtri(0.975) * np.sqrt((1 + value**2 / 2) / freedom)
     return float(min(value, np.tanh(middle - reach))), float(max(value, np.tanh(middle + reach)))

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-SHARES = (0.1, 1.0, 10.0)
+PENALTIES = (0.1, 1.0, 10.0)
 """Penalties that are tried, as shares of the mean eigenvalue: from light to nearly the mean alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class RidgeFit:
     """A fitted map: coefficients (p, d) with the means that it starts from, (p,) and (d,)."""
 
     coefficients: Tensor
@@ -31,7 +31,7 @@ class Fit:
         return x @ self.coefficients + (self.y_mean - self.x_mean @ self.coefficients)
 
     def residual(self, x: Tensor, y: Tensor) -> Residual:
-        return Residual(_squares(y - self.predict(x)), _squares(y - self.y_mean))
+        return Residual(_sum_of_squares(y - self.predict(x)), _sum_of_squares(y - self.y_mean))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Moments:
     xy: Tensor
 
     @staticmethod
-    def of(x: Tensor, y: Tensor) -> Moments:
+    def from_rows(x: Tensor, y: Tensor) -> Moments:
         return Moments(len(x), x.sum(dim=0), y.sum(dim=0), x.T @ x, x.T @ y)
 
     def __add__(self, other: Moments) -> Moments:
@@ -61,42 +61,42 @@ class Moments:
             self.count + other.count, self.x + other.x, self.y + other.y, self.xx + other.xx, self.xy + other.xy
         )
 
-    def fits(self, shares: Sequence[float]) -> list[Fit]:
+    def fit(self, shares: Sequence[float]) -> list[RidgeFit]:
         x_mean, y_mean = self.x / self.count, self.y / self.count
         xx = self.xx - self.count * torch.outer(x_mean, x_mean)
         xy = self.xy - self.count * torch.outer(x_mean, y_mean)
-        return [Fit(_solved(xx, xy, _penalty(xx, share, len(xx))), x_mean, y_mean) for share in shares]
+        return [RidgeFit(_solve(xx, xy, _penalty(xx, share, len(xx))), x_mean, y_mean) for share in shares]
 
 
-def fits(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[Fit]:
+def fit_ridge(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[RidgeFit]:
     """The fit of y (n, d) on x (n, p) at every penalty in `shares`, float64.
 
     >>> x = torch.arange(6, dtype=torch.float64).view(3, 2)
-    >>> round(fits(x, x[:, :1], [1e-9])[0].predict(x)[2].item(), 3)
+    >>> round(fit_ridge(x, x[:, :1], [1e-9])[0].predict(x)[2].item(), 3)
     4.0
     """
     if len(x) >= x.shape[1]:
-        return Moments.of(x, y).fits(shares)
+        return Moments.from_rows(x, y).fit(shares)
     x_mean, y_mean = x.mean(dim=0), y.mean(dim=0)
     centred = x - x_mean
     kernel = centred @ centred.T
     models = []
     for share in shares:
-        dual = _solved(kernel, y - y_mean, _penalty(kernel, share, x.shape[1]))
-        models.append(Fit(centred.T @ dual, x_mean, y_mean))
+        dual = _solve(kernel, y - y_mean, _penalty(kernel, share, x.shape[1]))
+        models.append(RidgeFit(centred.T @ dual, x_mean, y_mean))
     return models
 
 
-def best_share(x: Tensor, y: Tensor) -> float:
-    kept = inner_rows(len(x))
-    errors = [fit.residual(x[kept:], y[kept:]).errors for fit in fits(x[:kept], y[:kept], SHARES)]
-    return SHARES[errors.index(min(errors))]
+def choose_penalty(x: Tensor, y: Tensor) -> float:
+    kept = count_fitted_rows(len(x))
+    errors = [fit.residual(x[kept:], y[kept:]).errors for fit in fit_ridge(x[:kept], y[:kept], PENALTIES)]
+    return PENALTIES[errors.index(min(errors))]
 
 
-def inner_rows(rows: int) -> int:
+def count_fitted_rows(rows: int) -> int:
     """How many of `rows` are fitted when a fifth is held out.
 
-    >>> inner_rows(10)
+    >>> count_fitted_rows(10)
     8
     """
     return rows - max(1, rows // 5)
@@ -106,7 +106,7 @@ def _penalty(square: Tensor, share: float, predictors: int) -> float:
     return share * float(square.trace()) / predictors
 
 
-def _solved(square: Tensor, right: Tensor, penalty: float) -> Tensor:
+def _solve(square: Tensor, right: Tensor, penalty: float) -> Tensor:
     if penalty <= 0:
         # Predictors that do not vary predict nothing.
         return torch.zeros_like(right)
@@ -115,5 +115,5 @@ def _solved(square: Tensor, right: Tensor, penalty: float) -> Tensor:
     return torch.cholesky_solve(right, torch.linalg.cholesky(shifted))
 
 
-def _squares(errors: Tensor) -> float:
+def _sum_of_squares(errors: Tensor) -> float:
     return float(errors.square().sum())

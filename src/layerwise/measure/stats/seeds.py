@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import SampleEstimate, student
+from layerwise.measure.stats.estimate import SampleEstimate, student_quantile
 from layerwise.results.rows import Score
 
-RANGES = {
+METRIC_RANGES = {
     "accuracy": (0.0, 1.0),
     "accuracy_top5": (0.0, 1.0),
     "f1": (0.0, 1.0),
@@ -53,8 +53,8 @@ Bounds = tuple[float | None, float | None]
 """The ends of an interval; `None` for both where there is none."""
 
 
-def over_seeds(values: Sequence[float], metric: str = "", over_examples: Sequence[Bounds] | None = None) -> Bounds:
-    """Return the 95 % interval of the mean of several seeds, clipped to the metric's range (`RANGES`).
+def seed_interval(values: Sequence[float], metric: str = "", over_examples: Sequence[Bounds] | None = None) -> Bounds:
+    """Return the 95 % interval of the mean of several seeds, clipped to the metric's range (`METRIC_RANGES`).
 
     `over_examples` are the seeds' intervals over the examples they share, whose errors do not average out. With n
     values v_s and intervals [low_s, high_s] (Banerjee 1960; the two sides apart as in Zou and Donner 2008):
@@ -65,31 +65,33 @@ def over_seeds(values: Sequence[float], metric: str = "", over_examples: Sequenc
     One seed has the interval of its examples. Without `over_examples` this is Student's interval, and there is none for
     one seed or equal values.
 
-    >>> [round(bound, 3) for bound in over_seeds([0.9, 1.0, 0.95], "accuracy")]
+    >>> [round(bound, 3) for bound in seed_interval([0.9, 1.0, 0.95], "accuracy")]
     [0.826, 1.0]
-    >>> [round(bound, 3) for bound in over_seeds([0.5, 0.5], "accuracy", [(0.2, 0.8), (0.2, 0.8)])]
+    >>> [round(bound, 3) for bound in seed_interval([0.5, 0.5], "accuracy", [(0.2, 0.8), (0.2, 0.8)])]
     [0.2, 0.8]
     """
     mean, reach, below, above = float(np.mean(values)), 0.0, 0.0, 0.0
     if _differ(values):
-        reach = student(0.975, len(values) - 1.0) * float(stats.sem(values))
+        reach = student_quantile(0.975, len(values) - 1.0) * float(stats.sem(values))
     for value, (low, high) in zip(values, over_examples or (), strict=over_examples is not None):
         if low is None or high is None:
             return None, None
         below, above = below + (value - low) / len(values), above + (high - value) / len(values)
     if over_examples is None and reach == 0:
         return None, None
-    least, most = RANGES.get(metric, (-np.inf, np.inf))
+    least, most = METRIC_RANGES.get(metric, (-np.inf, np.inf))
     return max(least, mean - float(np.hypot(reach, below))), min(most, mean + float(np.hypot(reach, above)))
 
 
-def mean_of_rows(rows: Sequence[Score], metric: str | None = None, **columns: Any) -> Score:
-    """Return the mean of rows of several seeds with its interval over them and their examples (`over_seeds`).
+def average_rows(rows: Sequence[Score], metric: str | None = None, **columns: Any) -> Score:
+    """Return the mean of rows of several seeds with its interval over them and their examples (`seed_interval`).
 
     `metric` names the range of the values (default: that of the rows); `columns` replace those of the first row.
     """
     values = [row.value for row in rows]
-    low, high = over_seeds(values, rows[0].metric if metric is None else metric, [(row.low, row.high) for row in rows])
+    low, high = seed_interval(
+        values, rows[0].metric if metric is None else metric, [(row.low, row.high) for row in rows]
+    )
     return replace(rows[0], value=float(np.mean(values)), low=low, high=high, **columns)
 
 

@@ -21,7 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import POWER, SampleEstimate, skewness_factor, student, t_factor, unskewed
+from layerwise.measure.stats.estimate import (
+    POWER,
+    SampleEstimate,
+    invert_hall_transform,
+    skewness_factor,
+    student_quantile,
+    t_factor,
+)
 from layerwise.measure.stats.estimate import Numbers as Numbers
 
 Seed = int | Sequence[int]
@@ -41,7 +48,7 @@ LEVEL = 0.95
 FLIPS_PER_PLAN = 40
 """Sign flips a plan: the smallest p is then small enough to survive Holm's correction."""
 
-MANY_UNITS = 128
+MAX_SIMULATED_UNITS = 128
 """From here on the test of effects has the power of Student's."""
 
 
@@ -62,7 +69,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
     >>> ratio([[1.0, 2.0], [0.0, -3.0]], [2.0, 4.0]).tolist()
     [0.5, -0.5]
     """
-    above, below = _checked(numerators, denominators)
+    above, below = _check_units(numerators, denominators)
     return np.asarray(above.sum(axis=1) / below.sum())
 
 
@@ -72,7 +79,7 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
     se[p] = sqrt(sum_h n_h / (n_h - 1) sum_{u in h} (numerator[p, u] - ratio_h[p] * denominator[u])^2)
             / sum_u denominator[u]
     """
-    return _Spread.of(*_checked(numerators, denominators), strata).error
+    return _Spread.from_units(*_check_units(numerators, denominators), strata).error
 
 
 def student_interval(
@@ -84,8 +91,8 @@ def student_interval(
     at 8, 16, 40 and 148 units, of exponential effects 82, 85, 88 and 93 %; `paired_bootstrap` 93, 93, 93 and 94 %, and
     89, 90, 90 and 94 %. For decisions use `skewed_interval`.
     """
-    above, below = _checked(numerators, denominators)
-    spread = _Spread.of(above, below, strata)
+    above, below = _check_units(numerators, denominators)
+    spread = _Spread.from_units(above, below, strata)
     return SampleEstimate.student(ratio(above, below), spread.error, spread.freedom)
 
 
@@ -100,10 +107,10 @@ def skewed_interval(
     `skewness_factor`. With skewness 2 at most 7 % of studies find any of 30 plans that have no effect, but 9 % if the
     residuals of 16 units do not grow with their lengths at all, and 12 % if they grow faster.
     """
-    above, below = _checked(numerators, denominators)
+    above, below = _check_units(numerators, denominators)
     third, second = np.zeros((2, len(above)))
     variances, counts = [], []
-    for own in _members(strata, below.size):
+    for own in _split_strata(strata, below.size):
         part, length = above[:, own], below[own]
         residuals = part - ratio(part, length)[:, None] * length
         shares = length / length.sum()
@@ -112,7 +119,7 @@ def skewed_interval(
         counts.append(max(2.0, (length.size + 2) / 3, 1 / np.square(shares).sum()))
         square, cube = _estimate_cumulants(residuals, length)
         second, third = second + square, third + cube * skewness_factor(length.size)
-    freedom, _ = freedom_of(np.array(variances), counts)
+    freedom, _ = stratified_freedom(np.array(variances), counts)
     value, error = ratio(above, below), np.sqrt(np.sum(variances, axis=0)) / below.sum()
     skewness = np.divide(third, second**1.5, out=np.zeros(len(above)), where=second > 0)
     return SampleEstimate.student(value, error, freedom, skewness=skewness)
@@ -135,14 +142,14 @@ def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, 
     return square * np.square(scale).sum(axis=1), cube * (scale**3).sum(axis=1)
 
 
-def mean_of(
+def mean_interval(
     numerators: ArrayLike, denominators: ArrayLike | None = None, fewest: int = 2
 ) -> tuple[float, float | None, float | None]:
     """One ratio, or the mean of `numerators` alone, with Student's interval.
 
     There are no bounds over fewer units than `fewest`, or over units that are all equal.
 
-    >>> mean_of([1.0, 1.0, 1.0]), mean_of([3.0], [2.0])
+    >>> mean_interval([1.0, 1.0, 1.0]), mean_interval([3.0], [2.0])
     ((1.0, None, None), (1.5, None, None))
     """
     above = np.asarray(numerators, dtype=np.float64)
@@ -164,12 +171,12 @@ def paired_bootstrap(
 
     With `strata` each is resampled separately. Numerators proportional to the denominators have zero-width intervals.
     """
-    above, below = _checked(numerators, denominators)
-    spread = _Spread.of(above, below, strata)
+    above, below = _check_units(numerators, denominators)
+    spread = _Spread.from_units(above, below, strata)
     tails = _tail(LEVEL, spread.freedom, spread.shortfall)
     bounds = np.empty((2, len(above)))
     for start in range(0, len(above), _COLUMNS):
-        each = resampled_strata(above[start : start + _COLUMNS], below, resamples, seed, strata)
+        each = resample_strata(above[start : start + _COLUMNS], below, resamples, seed, strata)
         drawn = np.asarray(sum(stratum.drawn for stratum in each))
         for plan, column in enumerate(drawn.T, start):
             bounds[:, plan] = np.quantile(column, [tails[plan], 1 - tails[plan]])
@@ -185,13 +192,13 @@ class ResampledStratum:
     drawn: Numbers
 
 
-def resampled_strata(
+def resample_strata(
     numerators: Numbers, denominators: Numbers, resamples: int, seed: Seed, strata: StratumLabels | None = None
 ) -> Iterator[ResampledStratum]:
     generator = np.random.default_rng(seed)
-    for own in _members(strata, denominators.size):
+    for own in _split_strata(strata, denominators.size):
         above, below = numerators[:, own].T, denominators[own]
-        draws = resampled_counts(below.size, resamples, generator)
+        draws = draw_counts(below.size, resamples, generator)
         ratios = np.concatenate([counts @ above / (counts @ below)[:, None] for counts in draws])
         weight = below.sum() / denominators.sum()
         yield ResampledStratum(below.size, above.sum(axis=0) / denominators.sum(), ratios * weight)
@@ -213,7 +220,7 @@ def sign_flips(
     """
     values = np.atleast_2d(np.asarray(differences, dtype=np.float64))
     plans, units = values.shape
-    members = _members(strata, units)
+    members = _split_strata(strata, units)
     all_flips = 2 ** (units - 1) <= flips
     count = 2 ** (units - 1) if all_flips else flips
     reached = np.zeros(plans)
@@ -222,16 +229,16 @@ def sign_flips(
         chosen = slice(start, start + _COLUMNS)
         own = [values[chosen, stratum] for stratum in members]
         # Rounding must not decide whether a flip that reproduces the observed sum reaches it.
-        threshold = _normalised(own, np.ones((1, units)), members)[0] - 1e-12
+        threshold = _normalized_statistic(own, np.ones((1, units)), members)[0] - 1e-12
         done = 0
-        for signs in _every_sign(units) if all_flips else _signs(units, flips, seed):
-            flipped = _normalised(own, signs, members)
+        for signs in _enumerate_signs(units) if all_flips else _draw_signs(units, flips, seed):
+            flipped = _normalized_statistic(own, signs, members)
             reached[chosen] += (flipped >= threshold).sum(axis=0)
             rows = slice(done, done + len(signs))
             largest[rows] = np.maximum(largest[rows], flipped.max(axis=1))
             done += len(signs)
     p = reached / count if all_flips else (1 + reached) / (1 + count)
-    return SignFlips(p, _studentised(float(np.quantile(largest, LEVEL, method="higher")), units))
+    return SignFlips(p, _studentize(float(np.quantile(largest, LEVEL, method="higher")), units))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,16 +277,16 @@ def assess_effects(
     The band around zero holds all plans without effect in 95 of 100 studies. It is a multiple of the standard error of
     the sum and not of the linearized error of the ratio, which documents of very different lengths make too small.
     """
-    above, below = _checked(differences, denominators)
+    above, below = _check_units(differences, denominators)
     count = len(above) if comparisons is None else comparisons
     estimate = skewed_interval(above, below, strata=strata)
-    p, critical = estimate.p(), student(1 - ALPHA / (2 * max(1, count)), estimate.freedom)
+    p, critical = estimate.p(), student_quantile(1 - ALPHA / (2 * max(1, count)), estimate.freedom)
     if flips_can_decide(below.size, count):
         flipped = sign_flips(above, seed=seed, flips=max(flips, FLIPS_PER_PLAN * count), strata=strata)
         p, critical = np.maximum(p, flipped.p), np.full(len(above), flipped.critical)
     summed = standard_error(above, np.ones(below.size), strata) * below.size / below.sum()
     mde = minimum_detectable_effect(estimate.error, estimate.freedom + 1, comparisons=max(1, count))
-    return EffectTest(p, np.asarray(unskewed(critical, -np.abs(estimate.skewness)) * summed), mde)
+    return EffectTest(p, np.asarray(invert_hall_transform(critical, -np.abs(estimate.skewness)) * summed), mde)
 
 
 def are_equal(numerators: Numbers, denominators: Numbers) -> bool:
@@ -325,12 +332,12 @@ def minimum_detectable_effect(errors: ArrayLike, units: ArrayLike, *, comparison
         raise MeasureError(f"A minimum detectable effect needs at least 2 units; found {counts.min():g}.")
     distinct, at = np.unique(np.round(counts), return_inverse=True)
     level = ALPHA / (2 * comparisons)
-    factors = np.array([_detectable(int(each), level) for each in distinct])
+    factors = np.array([_detectable_factor(int(each), level) for each in distinct])
     return np.asarray(factors[at].reshape(counts.shape) * np.asarray(errors, dtype=np.float64))
 
 
-def _detectable(units: int, level: float) -> float:
-    if units >= MANY_UNITS:
+def _detectable_factor(units: int, level: float) -> float:
+    if units >= MAX_SIMULATED_UNITS:
         return t_factor(units - 1.0, 1, 2 * level)
     return float(np.quantile(_needed_sizes(units, level), POWER))
 
@@ -343,14 +350,14 @@ def _needed_sizes(units: int, level: float) -> Numbers:
     variance = squares / units - mean**2
     skewness = (cubes / units - 3 * mean * variance - mean**3) / (variance**1.5 * np.sqrt(units))
     deviation = np.sqrt(variance * units / (units - 1))
-    bound = student(1 - level, units - 1.0)
-    needed = unskewed(bound, skewness * skewness_factor(units))
+    bound = student_quantile(1 - level, units - 1.0)
+    needed = invert_hall_transform(bound, skewness * skewness_factor(units))
     return np.sort(needed * deviation - np.sqrt(units) * mean)
 
 
 @lru_cache(maxsize=1)
 def _normal_sums() -> tuple[Numbers, ...]:
-    drawn = np.random.default_rng(0).normal(size=(_SAMPLES, MANY_UNITS))
+    drawn = np.random.default_rng(0).normal(size=(_SAMPLES, MAX_SIMULATED_UNITS))
     return tuple(power.cumsum(axis=1) for power in (drawn, drawn**2, drawn * drawn**2))
 
 
@@ -380,7 +387,7 @@ def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> Sampl
     return SampleEstimate((more - less) / trials, low, high, error, np.full(error.shape, trials - 1.0))
 
 
-def _checked(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Numbers, Numbers]:
+def _check_units(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Numbers, Numbers]:
     above = np.atleast_2d(np.asarray(numerators, dtype=np.float64))
     below = np.asarray(denominators, dtype=np.float64)
     if below.ndim != 1 or above.shape[1:] != below.shape:
@@ -408,18 +415,18 @@ class _Spread:
     shortfall: Numbers
 
     @classmethod
-    def of(cls, above: Numbers, below: Numbers, strata: StratumLabels | None) -> _Spread:
+    def from_units(cls, above: Numbers, below: Numbers, strata: StratumLabels | None) -> _Spread:
         squares, counts = [], []
-        for own in _members(strata, below.size):
+        for own in _split_strata(strata, below.size):
             residuals = above[:, own] - ratio(above[:, own], below[own])[:, None] * below[own]
             counts.append(residuals.shape[1])
             squares.append(np.square(residuals).sum(axis=1) * counts[-1] / (counts[-1] - 1))
         variances = np.sum(squares, axis=0)
-        freedom, shortfall = freedom_of(np.array(squares), counts)
+        freedom, shortfall = stratified_freedom(np.array(squares), counts)
         return cls(np.asarray(np.sqrt(variances) / below.sum()), freedom, shortfall)
 
 
-def freedom_of(variances: Numbers, counts: Sequence[float]) -> tuple[Numbers, Numbers]:
+def stratified_freedom(variances: Numbers, counts: Sequence[float]) -> tuple[Numbers, Numbers]:
     """Return `freedom` and `shortfall`, (plans,) each, of (strata, plans) variances; `counts` are units per stratum."""
     units, total = np.array(counts, dtype=np.float64)[:, None], variances.sum(axis=0)
     # Without any variance the strata share it as they share the units.
@@ -441,10 +448,10 @@ def expanded_levels(level: float, freedom: float, shortfall: float | None = None
 
 
 def _tail(level: float, freedom: Numbers, shortfall: Numbers) -> Numbers:
-    return np.asarray(special.ndtr(-student(0.5 + level / 2, freedom) * np.sqrt(shortfall)))
+    return np.asarray(special.ndtr(-student_quantile(0.5 + level / 2, freedom) * np.sqrt(shortfall)))
 
 
-def _members(strata: StratumLabels | None, units: int) -> list[NDArray[np.intp] | slice]:
+def _split_strata(strata: StratumLabels | None, units: int) -> list[NDArray[np.intp] | slice]:
     if strata is None:
         return [slice(None)]
     labels = np.asarray(strata)
@@ -454,7 +461,9 @@ def _members(strata: StratumLabels | None, units: int) -> list[NDArray[np.intp] 
     return [slice(None)] if len(members) == 1 else list(members)
 
 
-def _normalised(values: Sequence[Numbers], signs: Numbers, members: Sequence[NDArray[np.intp] | slice]) -> Numbers:
+def _normalized_statistic(
+    values: Sequence[Numbers], signs: Numbers, members: Sequence[NDArray[np.intp] | slice]
+) -> Numbers:
     """T of `sign_flips` as z, which is bounded: z^2 = n T^2 / (n - 1 + T^2), of shape (flips, plans)."""
     total, spread = np.zeros((len(signs), len(values[0]))), np.zeros((len(signs), len(values[0])))
     for own, part in zip(members, values, strict=True):
@@ -466,12 +475,12 @@ def _normalised(values: Sequence[Numbers], signs: Numbers, members: Sequence[NDA
     return np.asarray(np.abs(total) / np.sqrt(np.where(below > 0, below, 1.0)))
 
 
-def _studentised(normalised: float, units: int) -> float:
+def _studentize(normalised: float, units: int) -> float:
     left = units - normalised**2
     return normalised * float(np.sqrt((units - 1) / left)) if left > 1e-9 * units else float("inf")
 
 
-def resampled_counts(units: int, resamples: int, seed: Seed | np.random.Generator) -> Iterator[Numbers]:
+def draw_counts(units: int, resamples: int, seed: Seed | np.random.Generator) -> Iterator[Numbers]:
     """Resamples of units with replacement, in blocks (some, units) of how often each was drawn: rows sum to `units`."""
     generator = np.random.default_rng(seed)
     for some in _blocks(units, resamples):
@@ -480,7 +489,7 @@ def resampled_counts(units: int, resamples: int, seed: Seed | np.random.Generato
         yield np.bincount(drawn.ravel(), minlength=some * units).reshape(some, units).astype(np.float64)
 
 
-def _every_sign(units: int) -> Iterator[Numbers]:
+def _enumerate_signs(units: int) -> Iterator[Numbers]:
     bits = np.arange(units)
     done = 0
     for some in _blocks(units, 2 ** (units - 1)):
@@ -489,7 +498,7 @@ def _every_sign(units: int) -> Iterator[Numbers]:
         done += some
 
 
-def _signs(units: int, flips: int, seed: Seed) -> Iterator[Numbers]:
+def _draw_signs(units: int, flips: int, seed: Seed) -> Iterator[Numbers]:
     generator = np.random.default_rng(seed)
     for some in _blocks(units, flips):
         yield 2.0 * generator.integers(0, 2, size=(some, units), dtype=np.int8).astype(np.float64) - 1.0

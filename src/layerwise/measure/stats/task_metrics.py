@@ -21,7 +21,7 @@ from layerwise.measure.stats.statistics import LEVEL, Numbers, wilson
 
 DRAWS = 4000
 
-FEWEST = 4
+MIN_EXAMPLES = 4
 """With fewer examples the interval of a correlation is all of -1..1."""
 
 
@@ -78,20 +78,20 @@ def f1(counts: ArrayLike) -> Numbers:
 METRICS: Mapping[str, Callable[[ArrayLike], Numbers]] = MappingProxyType({"mcc": mcc, "f1": f1, "accuracy": accuracy})
 
 
-def metric_of(name: str) -> Callable[[ArrayLike], Numbers]:
+def find_metric(name: str) -> Callable[[ArrayLike], Numbers]:
     if name not in METRICS:
         raise MeasureError(f"metric {name!r} is not known; {near_matches(name, METRICS)}")
     return METRICS[name]
 
 
-def interval(name: str, counts: ArrayLike) -> tuple[float, float]:
+def metric_interval(name: str, counts: ArrayLike) -> tuple[float, float]:
     """Return the 95 % interval of the metric from one matrix (labels, labels).
 
     Accuracy has Wilson's interval. The others have Jeffreys': cells are drawn from a Dirichlet distribution with
     parameters counts + 1/2; the middle of the metric is widened to include the value itself.
     """
     matrix = np.asarray(counts, dtype=np.float64)
-    of = metric_of(name)
+    of = find_metric(name)
     value = float(of(matrix))
     if name == "accuracy":
         share = wilson(np.trace(matrix), int(matrix.sum()))
@@ -102,15 +102,15 @@ def interval(name: str, counts: ArrayLike) -> tuple[float, float]:
     return min(value, float(low)), max(value, float(high))
 
 
-def guessed(name: str, counts: ArrayLike, guess: int) -> float:
+def guess_score(name: str, counts: ArrayLike, guess: int) -> float:
     """What the metric would be if every example were called `guess`, from one matrix (labels, labels).
 
-    >>> guessed("accuracy", [[3, 3], [2, 2]], 0), guessed("mcc", [[3, 3], [2, 2]], 0)
+    >>> guess_score("accuracy", [[3, 3], [2, 2]], 0), guess_score("mcc", [[3, 3], [2, 2]], 0)
     (0.6, 0.0)
     """
     matrix = np.zeros_like(np.asarray(counts, dtype=np.float64))
     matrix[:, guess] = np.asarray(counts, dtype=np.float64).sum(-1)
-    return float(metric_of(name)(matrix))
+    return float(find_metric(name)(matrix))
 
 
 def pearson(scores: ArrayLike, answers: ArrayLike) -> float:
@@ -138,7 +138,7 @@ CORRELATIONS: Mapping[str, Callable[[ArrayLike, ArrayLike], float]] = MappingPro
 )
 
 
-def correlation_of(name: str) -> Callable[[ArrayLike, ArrayLike], float]:
+def find_correlation(name: str) -> Callable[[ArrayLike, ArrayLike], float]:
     if name not in CORRELATIONS:
         raise MeasureError(f"metric {name!r} is not known; {near_matches(name, CORRELATIONS)}")
     return CORRELATIONS[name]
@@ -150,7 +150,7 @@ def correlation_interval(name: str, value: float, examples: int) -> tuple[float,
     >>> [round(bound, 3) for bound in correlation_interval("pearson", 0.8, 103)]
     [0.718, 0.86]
     """
-    if examples < FEWEST:
+    if examples < MIN_EXAMPLES:
         return -1.0, 1.0
     spread = 1.0 + value**2 / 2 if name == "spearman" else 1.0
     reach = float(special.ndtri(0.975)) * float(np.sqrt(spread / (examples - 3)))

@@ -21,10 +21,19 @@ from scipy import optimize
 from scipy.special import stdtr
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import POWER, SampleEstimate, student, unskewed
-from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, arrange
+from layerwise.measure.stats.estimate import POWER, SampleEstimate, invert_hall_transform, student_quantile
+from layerwise.measure.stats.grid import (
+    MIN_DOCUMENTS,
+    MIN_UNITS,
+    WHOLE,
+    Grid,
+    Strata,
+    arrange,
+    shuffle_pieces,
+    stratified_effects,
+    unit_pieces,
+)
 from layerwise.measure.stats.statistics import ALPHA, holm_by_key, minimum_detectable_effect
-from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified, unit_pieces
 from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import VERDICT
@@ -58,7 +67,7 @@ def conclude(effect: SampleEstimate[float], margin: float) -> Decision:
     return settle(effect, margin) or ("matters" if effect.low > 0 else "unresolved")
 
 
-def verdicts(
+def compute_verdicts(
     losses: Iterable[Loss],
     baseline: str,
     keys: Mapping[int, str],
@@ -74,9 +83,9 @@ def verdicts(
     wanted = {baseline, *keys.values()}
     grid = arrange(row for row in losses if row.plan in wanted)
     refuse_too_little(grid)
-    strata, level = Strata.of(unit_pieces(grid)), 1 - ALPHA / len(keys)
-    layer_effects = dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
-    harm = HarmTest.on(grid, baseline, keys, seed)
+    strata, level = Strata.from_lengths(unit_pieces(grid)), 1 - ALPHA / len(keys)
+    layer_effects = dict(zip(keys, stratified_effects(grid, baseline, list(keys.values()), strata, level), strict=True))
+    harm = HarmTest.from_losses(grid, baseline, keys, seed)
     scores = []
     for layer, effect in layer_effects.items():
         decision: Decision = "harmful" if layer in harm.harmful else conclude(effect, margin)
@@ -87,7 +96,7 @@ def verdicts(
                 *effect.row(),
                 layer=layer,
                 p_adjusted=min(1.0, len(keys) * float(effect.p())),
-                mde=mde(effect, decision, harm, layer),
+                mde=verdict_mde(effect, decision, harm, layer),
                 documents=grid.documents(),
                 tokens=int(grid.tokens.sum()),
             )
@@ -95,13 +104,13 @@ def verdicts(
     return scores
 
 
-def mde(effect: SampleEstimate[float], decision: Decision, harm: HarmTest, layer: int) -> float:
+def verdict_mde(effect: SampleEstimate[float], decision: Decision, harm: HarmTest, layer: int) -> float:
     if decision == "no_effect":
         return max(abs(effect.low), abs(effect.high))
-    return max(detectable(effect, harm.layers), harm.detectable(layer))
+    return max(detectable_effect(effect, harm.layers), harm.detectable(layer))
 
 
-def detectable(effect: SampleEstimate[float], comparisons: float) -> float:
+def detectable_effect(effect: SampleEstimate[float], comparisons: float) -> float:
     """The effect that one of `comparisons` intervals at `ALPHA` together distinguishes from zero with 80 % power."""
     units = max(2, round(effect.freedom) + 1)
     return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons))
@@ -121,19 +130,19 @@ class HarmTest:
     layers: int
 
     @classmethod
-    def on(cls, grid: Grid, baseline: str, keys: Mapping[int, str], seed: int) -> HarmTest:
-        if grid.documents() < FEWEST_DOCUMENTS:
+    def from_losses(cls, grid: Grid, baseline: str, keys: Mapping[int, str], seed: int) -> HarmTest:
+        if grid.documents() < MIN_DOCUMENTS:
             return cls({}, {}, (), frozenset(), len(keys))
-        return cls.of(*_halves(grid, seed), baseline, keys, Strata.of(unit_pieces(grid)))
+        return cls.from_halves(*_split_documents(grid, seed), baseline, keys, Strata.from_lengths(unit_pieces(grid)))
 
     @classmethod
-    def of(cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata) -> HarmTest:
+    def from_halves(cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata) -> HarmTest:
         before, after = (
-            dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - ALPHA), strict=True))
+            dict(zip(keys, stratified_effects(part, baseline, list(keys.values()), strata, 1 - ALPHA), strict=True))
             for part in (first, second)
         )
         candidates = tuple(layer for layer, effect in before.items() if effect.p_below() < SELECTION)
-        return cls(before, after, candidates, confirmed({each: after[each] for each in candidates}), len(keys))
+        return cls(before, after, candidates, confirm_harm({each: after[each] for each in candidates}), len(keys))
 
     def detectable(self, layer: int) -> float:
         """Return the harm to `layer` that is chosen and confirmed with 80 % power, in nats; 0 without a test. It solves
@@ -147,7 +156,11 @@ class HarmTest:
             return 0.0
         candidates = len({*self.candidates, layer})
         halves = [
-            (each.error, each.freedom, -float(unskewed(student(level, each.freedom), each.skewness)))
+            (
+                each.error,
+                each.freedom,
+                -float(invert_hall_transform(student_quantile(level, each.freedom), each.skewness)),
+            )
             for each, level in ((self.first[layer], SELECTION), (self.second[layer], ALPHA / candidates))
         ]
         widest = max(error for error, _, _ in halves)
@@ -163,7 +176,7 @@ class HarmTest:
         return float(optimize.brentq(power, 0.0, 1e3)) * widest
 
 
-def confirmed(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]:
+def confirm_harm(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]:
     """The candidates whose effect on fresh text is below 0 too, one-sided, at `ALPHA` over all of them (Holm)."""
     adjusted = holm_by_key({layer: float(effect.p_below()) for layer, effect in candidates.items()})
     return frozenset(layer for layer, p in adjusted.items() if p < ALPHA)
@@ -171,15 +184,15 @@ def confirmed(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]
 
 def refuse_too_little(grid: Grid) -> None:
     units = grid.by_unit(grid.tokens).size
-    if units < FEWEST_UNITS:
-        shorter = max(2, int(grid.tokens.sum() / FEWEST_UNITS))
+    if units < MIN_UNITS:
+        shorter = max(2, int(grid.tokens.sum() / MIN_UNITS))
         raise MeasureError(
             f"the text makes {units} window{'s' * (units != 1)} and no verdict can be given on fewer than "
-            f"{FEWEST_UNITS}: give a longer text, or shorter windows (--max-length {shorter})"
+            f"{MIN_UNITS}: give a longer text, or shorter windows (--max-length {shorter})"
         )
 
 
-def _halves(grid: Grid, seed: int) -> tuple[Grid, Grid]:
+def _split_documents(grid: Grid, seed: int) -> tuple[Grid, Grid]:
     owners = [(task, document, WHOLE) for task, document, _ in grid.cells]
-    first = frozenset(shuffled(set(owners), seed)[::2])
+    first = frozenset(shuffle_pieces(set(owners), seed)[::2])
     return grid.part([owner in first for owner in owners]), grid.part([owner not in first for owner in owners])

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
+from layerwise.measure.stats.float64 import to_float64_cpu
+from layerwise.measure.stats.grid import MIN_UNITS, Strata, resampling_unit
 from layerwise.measure.stats.statistics import Numbers, StratumLabels, student_interval
-from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Score
 
 
@@ -35,8 +34,8 @@ class WindowSums:
 
     def add(self, numerators: Tensor, denominators: Tensor, windows: Sequence[Window]) -> None:
         """Gather one batch: numerators of shape (subjects, windows), denominators of shape (windows,)."""
-        self._above.append(exact_on_cpu(numerators).numpy())
-        self._below.append(exact_on_cpu(denominators).numpy())
+        self._above.append(to_float64_cpu(numerators).numpy())
+        self._below.append(to_float64_cpu(denominators).numpy())
         self._windows.extend(windows)
 
     @property
@@ -61,7 +60,7 @@ class WindowSums:
             member[np.arange(len(owners)), [index_of[owner] for owner in owners]] = 1.0
             above, below, owners = above @ member, below @ member, list(index_of)
         kept = np.flatnonzero(below > 0)
-        strata = Strata.labels_of({(*owners[unit], number): 1 for number, unit in enumerate(kept)})
+        strata = Strata.label_pieces({(*owners[unit], number): 1 for number, unit in enumerate(kept)})
         return above[:, kept], below[kept], strata
 
     def scores(self, measure: str, metric: str, about: Sequence[Mapping[str, Any]], **columns: Any) -> list[Score]:
@@ -75,7 +74,7 @@ class WindowSums:
             raise MeasureError(f"{metric} has no token to be measured on: give a longer text")
         values = above.sum(axis=1) / below.sum()
         bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(values)
-        if below.size >= FEWEST_UNITS:
+        if below.size >= MIN_UNITS:
             estimate = student_interval(above, below, strata=strata)
             bounds = list(zip(estimate.low.tolist(), estimate.high.tolist(), strict=True))
         return [

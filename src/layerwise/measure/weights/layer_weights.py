@@ -31,12 +31,12 @@ from layerwise.results.vocabulary import (
 
 Label = Literal["surface", "linguistic"]
 
-FEWEST = 3
+MIN_SOURCES = 3
 """Sources a row must have: two can only agree or not."""
 
 DRAWS = 2_000
 
-UNMOVED = 1e-6
+MIN_CHANGE = 1e-6
 """Deviations below this are rounding of single-precision weights, which all seeds share."""
 
 _TIES = 1e-9
@@ -82,13 +82,13 @@ def seed_agreement(
     permutes the sources of a whole seed together (Mantel 1967), because the rows of a seed are not independent.
     """
     weights = np.asarray(alphas, dtype=np.float64)
-    ranks, readable = _ranked(weights if initial is None else _moved(weights, np.asarray(initial, dtype=np.float64)))
+    ranks, readable = _rank(weights if initial is None else _changes(weights, np.asarray(initial, dtype=np.float64)))
     observed = float(_agreement(ranks[None], readable[None])[0])
     random = np.random.default_rng(seed)
     null = [
-        _agreement(*_permuted(ranks, readable, min(_BLOCK, draws - start), random)) for start in range(0, draws, _BLOCK)
+        _agreement(*_permute(ranks, readable, min(_BLOCK, draws - start), random)) for start in range(0, draws, _BLOCK)
     ]
-    return _judged(observed, np.concatenate(null))
+    return _compare_with_null(observed, np.concatenate(null))
 
 
 def group_agreement(
@@ -110,13 +110,13 @@ def group_agreement(
     grouped = np.flatnonzero(signs)
     shuffled = np.tile(signs, (draws, 1))
     shuffled[:, grouped] = random.permuted(shuffled[:, grouped], axis=1)
-    return _judged(float(_contrast(pairs, signs[None])[0]), _contrast(pairs, shuffled))
+    return _compare_with_null(float(_contrast(pairs, signs[None])[0]), _contrast(pairs, shuffled))
 
 
-def posited_groups(depth: int) -> tuple[Label | None, ...]:
+def hypothesized_groups(depth: int) -> tuple[Label | None, ...]:
     """The groups of the paper for a stack of any depth: 5 of 12 layers surface, the next 5 of 12 linguistic.
 
-    >>> posited_groups(6)
+    >>> hypothesized_groups(6)
     ('surface', 'surface', 'surface', 'linguistic', 'linguistic', None)
     """
     first, last = (int(share * depth / 12 + 0.5) for share in (5, 10))
@@ -134,9 +134,9 @@ def seed_agreement_scores(
     weights = np.asarray(alphas, dtype=np.float64)
     if not np.isfinite(weights).all():
         raise MeasureError("layer weights that are not finite cannot be compared; look at the training that made them")
-    labels = posited_groups(weights.shape[2] - 1)
+    labels = hypothesized_groups(weights.shape[2] - 1)
     rows: list[Score] = []
-    if len(weights) > 1 and weights.shape[1] >= FEWEST:
+    if len(weights) > 1 and weights.shape[1] >= MIN_SOURCES:
         rows += _rows(arm, None, "correlation", seed_agreement(weights, draws=draws, seed=seed))
         if initial is not None:
             moved = seed_agreement(weights, initial=initial, draws=draws, seed=seed)
@@ -165,11 +165,11 @@ def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
 
 def _readable(readers: int, sources: int) -> NDArray[np.bool_]:
     row, source = np.arange(readers)[:, None], np.arange(sources)[None, :]
-    return np.asarray((source <= row) & (row >= FEWEST - 1))
+    return np.asarray((source <= row) & (row >= MIN_SOURCES - 1))
 
 
-def _moved(weights: Numbers, initial: Numbers) -> Numbers:
-    still = np.abs(weights - initial) < UNMOVED
+def _changes(weights: Numbers, initial: Numbers) -> Numbers:
+    still = np.abs(weights - initial) < MIN_CHANGE
     read = _readable(*initial.shape)
     if (weights[:, read] > 0.0).all() and (initial[read] > 0.0).all():
         ratio = np.divide(weights, initial, out=np.ones_like(weights), where=read)
@@ -177,10 +177,10 @@ def _moved(weights: Numbers, initial: Numbers) -> Numbers:
     return np.where(still, 0.0, weights - initial)
 
 
-def _ranked(weights: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+def _rank(weights: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
     read = np.broadcast_to(_readable(*weights.shape[1:]), weights.shape)
     ranks = np.zeros_like(weights)
-    for row in range(FEWEST - 1, weights.shape[1]):
+    for row in range(MIN_SOURCES - 1, weights.shape[1]):
         centred = rankdata(weights[:, row, : row + 1], axis=1) - (row + 2) / 2
         norm = np.linalg.norm(centred, axis=1, keepdims=True)
         ranks[:, row, : row + 1] = np.divide(centred, norm, out=np.zeros_like(centred), where=norm > 0.0)
@@ -195,12 +195,12 @@ def _agreement(ranks: Numbers, read: NDArray[np.bool_]) -> Numbers:
     norms = np.sqrt(squares * squares.swapaxes(2, 3))
     products = values @ values.swapaxes(2, 3)
     correlations = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0.0)
-    enough = mask @ others >= FEWEST
+    enough = mask @ others >= MIN_SOURCES
     pairs = (correlations * enough).sum(axis=1) / np.maximum(enough.sum(axis=1), 1)
     return np.asarray(pairs[:, *np.tril_indices(ranks.shape[1], -1)].mean(axis=1))
 
 
-def _permuted(
+def _permute(
     ranks: Numbers, read: NDArray[np.bool_], draws: int, random: np.random.Generator
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     shape = (draws, *ranks.shape)
@@ -236,7 +236,7 @@ def _contrast(pairs: Numbers, signs: Numbers) -> Numbers:
     return np.asarray(within - across)
 
 
-def _judged(observed: float, null: Numbers) -> SeedAgreement:
+def _compare_with_null(observed: float, null: Numbers) -> SeedAgreement:
     reached = int((null >= observed - _TIES).sum())
     low, high = np.quantile(null, [0.025, 0.975])
     return SeedAgreement(observed, float(null.mean()), float(low), float(high), (1 + reached) / (1 + len(null)))
@@ -257,14 +257,14 @@ Reader = tuple[int | None, str | None]
 """The columns `layer` and `part` of a reader; both are empty for the mean over readers."""
 
 
-def distances(weights: ArrayLike) -> Numbers:
+def uniformity_distances(weights: ArrayLike) -> Numbers:
     """Return the distance of every row from equal shares: (..., readers, sources) -> (..., readers).
 
     Reader n has n + 1 sources, a mixed output as many as there are columns; other cells are ignored. Distances are
     rounded to 12 digits.
 
-    >>> distances([[1.0, 0.0], [0.5, 0.5]]).tolist(), distances([[1.0, 0.0], [0.9, 0.1]]).round(6).tolist()
-    ([0.0, 0.0], [0.0, 0.4])
+    >>> uniformity_distances([[1.0, 0.0], [0.9, 0.1]]).round(6).tolist()
+    [0.0, 0.4]
     """
     values = np.asarray(weights, dtype=np.float64)
     counts, read = _sources(*values.shape[-2:])
@@ -290,18 +290,23 @@ def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Sco
     readers = range(1, weights.shape[1])
     if not readers:
         return []
-    own, start, entropy = distances(weights)[:, 1:], distances(first)[1:], _entropies(weights)[:, 1:]
+    own, start, entropy = (
+        uniformity_distances(weights)[:, 1:],
+        uniformity_distances(first)[1:],
+        _entropies(weights)[:, 1:],
+    )
     columns: dict[Reader, int] = {
         (reader, None) if reader < depth else (None, OUTPUT): at for at, reader in enumerate(readers)
     }
-    rows = _uniformity_of(arm, {name: (own[:, at], float(start[at]), entropy[:, at]) for name, at in columns.items()})
+    rows = _reader_rows(arm, {name: (own[:, at], float(start[at]), entropy[:, at]) for name, at in columns.items()})
     means = np.round(own.mean(axis=1), 12), round(float(start.mean()), 12), entropy.mean(axis=1)
-    return rows + _uniformity_of(arm, {(None, None): means})
+    return rows + _reader_rows(arm, {(None, None): means})
 
 
-def _uniformity_of(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> list[Score]:
+def _reader_rows(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> list[Score]:
     tests = {
-        name: (_above(own, MARGIN), _above(own, start, two_sided=True)) for name, (own, start, _) in values.items()
+        name: (_test_above(own, MARGIN), _test_above(own, start, two_sided=True))
+        for name, (own, start, _) in values.items()
     }
     adjusted = [holm_by_key({name: pair[at][3] for name, pair in tests.items()}) for at in (0, 1)]
     rows = []
@@ -319,7 +324,7 @@ def _uniformity_of(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]
     return rows
 
 
-def _above(
+def _test_above(
     values: Numbers, base: float, *, two_sided: bool = False
 ) -> tuple[float, float | None, float | None, float | None]:
     difference = seed_difference(dict(enumerate(values.tolist())), dict.fromkeys(range(len(values)), base))

@@ -1,7 +1,7 @@
 """Predictability: how much of a layer's weights its neighbors predict. Rows by tensor type (`part`) and layer.
 
 in_sample_r2                  of a fit to all rows; null `p_over_n`. No rows for types with as many predictors as rows
-heldout_rows_r2, _layers_r2   not seen by the fit (`layerwise.measure.weights.prediction`); layers from 8 on; nulls
+heldout_rows_r2, _layers_r2   not seen by the fit (`layerwise.measure.weights.predictability`); layers from 8 on; nulls
                               `random_twin`, `permuted_units`, `shuffled_layers`
 """
 
@@ -9,34 +9,38 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from statistics import median_low
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from layerwise.measure.stats.estimate import Bounded
-from layerwise.measure.stats.null_comparison import (
+from layerwise.measure.stats.float64 import to_float64_cpu
+from layerwise.measure.stats.ridge import PENALTIES, Moments, Residual, choose_penalty, count_fitted_rows, fit_ridge
+from layerwise.measure.weights.tensors import (
     ALL,
     Fractions,
-    complement_rows,
-    evenly_spaced,
-    pooled_complements,
-)
-from layerwise.measure.stats.ridge import Residual
-from layerwise.measure.weights.prediction import (
-    FEWEST_ROWS,
-    Triples,
-    chosen_shares,
-    held_out_layers,
-    held_out_rows,
-    in_sample,
-)
-from layerwise.measure.weights.tensors import (
     Orders,
     StackTensors,
+    TensorType,
     UnitSample,
-    shuffled_orders,
+    complement_rows,
+    draw_orders,
+    evenly_spaced,
+    find_tensor_types,
+    from_units,
+    non_finite_error,
+    pool_complements,
+    random_tensors,
+    read_units,
+    sample_units,
     stream_width,
-    tensor_types,
-    twin_tensors,
-    unit_sample,
+    to_units,
 )
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
@@ -47,6 +51,7 @@ from layerwise.results.vocabulary import (
     SHUFFLED_LAYERS,
 )
 from layerwise.stack import Stack
+from layerwise.stack.weights import layer_weights
 
 
 def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
@@ -55,25 +60,25 @@ def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
     `seed` draws rows, permutations, orders and the random twin (no rows if a model has none). Raises
     `MeasureError` without a weight matrix of equal shape in all layers, and for weights that are not finite.
     """
-    return list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
+    return list(predictability_rows(StackTensors(stack), random_tensors(stack, seed), seed=seed))
 
 
 def predictability_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed: int = 0) -> Iterator[Score]:
-    types = tensor_types(tensors, PREDICTABILITY)
+    types = find_tensor_types(tensors, PREDICTABILITY)
     width = stream_width(types)
     # A type's sample must not depend on which other types there are: its name, not its index, goes in.
-    samples = [unit_sample(kind, width, seed ^ zlib.crc32(kind.name.encode())) for kind in types]
-    yield from sampled_rows(tensors, twin, samples, shuffled_orders(tensors.depth, seed), seed)
+    samples = [sample_units(kind, width, seed ^ zlib.crc32(kind.name.encode())) for kind in types]
+    yield from rows_for_samples(tensors, twin, samples, draw_orders(tensors.depth, seed), seed)
 
 
-def sampled_rows(
+def rows_for_samples(
     tensors: StackTensors, twin: StackTensors | None, samples: Sequence[UnitSample], orders: Orders, seed: int
 ) -> Iterator[Score]:
     by_metric: dict[tuple[str, str], dict[str, Fractions]] = defaultdict(dict)
     lines: dict[str, float] = {}
     trained = tuple(range(tensors.depth))
     for sample in samples:
-        if len(sample.rows) < FEWEST_ROWS:
+        if len(sample.rows) < MIN_ROWS:
             continue
         real = Triples(tensors, sample, trained)
         variants = {
@@ -85,22 +90,177 @@ def sampled_rows(
         name = sample.kind.name
         if real.predictors_by_rows < 1:  # otherwise the fit is exact, whatever the weights are
             lines[name] = real.predictors_by_rows
-            by_metric["in_sample_r2", ""][name] = _fractions(in_sample(real, evenly_spaced(real.positions)))
+            by_metric["in_sample_r2", ""][name] = _fractions(in_sample_residuals(real, evenly_spaced(real.positions)))
         for variant, triples in {"": real, **variants}.items():
-            shares = chosen_shares(triples)
+            shares = choose_penalties(triples)
             positions = evenly_spaced(triples.positions) if variant else triples.positions
-            by_metric["heldout_rows_r2", variant][name] = _fractions(held_out_rows(triples, shares, positions))
-            by_metric["heldout_layers_r2", variant][name] = _fractions(held_out_layers(triples, shares))
+            by_metric["heldout_rows_r2", variant][name] = _fractions(held_out_row_residuals(triples, shares, positions))
+            by_metric["heldout_layers_r2", variant][name] = _fractions(held_out_layer_residuals(triples, shares))
     if lines:
         lines[ALL] = sum(lines.values()) / len(lines)
     noise: dict[str, Bounded] = {name: (line, line, line) for name, line in lines.items()}
     yield from complement_rows(PREDICTABILITY, "in_sample_r2", by_metric["in_sample_r2", ""], {P_OVER_N: noise})
     for metric in ("heldout_rows_r2", "heldout_layers_r2"):
-        nulls = {
-            null: pooled_complements(by_type) for (of, null), by_type in by_metric.items() if of == metric and null
-        }
+        nulls = {null: pool_complements(by_type) for (of, null), by_type in by_metric.items() if of == metric and null}
         yield from complement_rows(PREDICTABILITY, metric, by_metric[metric, ""], nulls)
 
 
 def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
     return {position: (each.errors, each.total) for position, each in residuals.items()}
+
+
+MIN_ROWS = 10
+"""Units below which a tensor type is not regressed: a fifth of a fifth must be left to choose the penalty by."""
+
+MAX_FOLDS = 3
+"""Groups of neighbouring layers that are held out in turn; the sums of each are held in memory."""
+
+_MIN_FOLD_LAYERS = 3
+
+_ROWS_PER_LAYER = 512
+
+_MAX_PENALTY_POSITIONS = 3
+
+_TINY_PENALTY = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Triples:
+    """One tensor type's triples of successive layers, in some order and with units in place or permuted.
+
+    `order` gives the layer at each position of depth; `permuted` seeds the units' permutations.
+    """
+
+    tensors: StackTensors
+    sample: UnitSample
+    order: tuple[int, ...]
+    permuted: int | None = None
+
+    @property
+    def positions(self) -> range:
+        return range(1, len(self.order) - 1)
+
+    @property
+    def predictors_by_rows(self) -> float:
+        """p / (n - 1): the R2 in sample of noise, at most 1."""
+        return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
+
+    def iterate(self, positions: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Yield every position with the first `rows` of predictors (rows, 2 width) and targets (rows, width)."""
+        held: dict[int, Tensor] = {}
+        for position in positions:
+            near = (position - 1, position, position + 1)
+            held = {each: matrix for each, matrix in held.items() if each in near}
+            held = {each: held[each] if each in held else self._matrix(each, rows) for each in near}
+            before, here, after = held.values()
+            yield position, torch.cat((before, after), dim=1), here
+
+    def _matrix(self, position: int, rows: int | None) -> Tensor:
+        layer = self.order[position]
+        sample = self.sample
+        if self.permuted is not None:
+            generator = torch.Generator().manual_seed(self.permuted + layer)
+            sample = replace(
+                sample, rows=sample.rows[torch.randperm(len(sample.rows), generator=generator, device="cpu")]
+            )
+        return read_units(self.tensors, layer, replace(sample, rows=sample.rows[:rows]))
+
+
+def in_sample_residuals(triples: Triples, positions: Iterable[int]) -> dict[int, Residual]:
+    residuals = {}
+    for position, x, y in triples.iterate(positions):
+        (fit,) = fit_ridge(x, y, (_TINY_PENALTY,))
+        residuals[position] = fit.residual(x, y)
+    return residuals
+
+
+def choose_penalties(triples: Triples) -> dict[int, float]:
+    shares = {}
+    for position, x, y in triples.iterate(sorted(set(evenly_spaced(triples.positions, _MAX_PENALTY_POSITIONS)))):
+        kept = count_fitted_rows(len(x))
+        shares[position] = choose_penalty(x[:kept], y[:kept])
+    return shares
+
+
+def held_out_row_residuals(
+    triples: Triples, shares: Mapping[int, float], positions: Iterable[int]
+) -> dict[int, Residual]:
+    """Return the residual at every position on the held-out fifth of the rows; the penalty is the median of `shares`.
+
+    The held-out units are the same at every position, so they choose no penalty.
+    """
+    share = median_low(shares.values())
+    residuals = {}
+    for position, x, y in triples.iterate(positions):
+        kept = count_fitted_rows(len(x))
+        (fit,) = fit_ridge(x[:kept], y[:kept], (share,))
+        residuals[position] = fit.residual(x[kept:], y[kept:])
+    return residuals
+
+
+def held_out_layer_residuals(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
+    """Return the residual at every position of a map fitted to positions that share no layer with its group.
+
+    The penalty of a group is the median of the `shares` of such positions. Empty for fewer than 8 layers.
+    """
+    positions = list(triples.positions)
+    count = min(MAX_FOLDS, len(positions) // _MIN_FOLD_LAYERS)
+    if count < 2:
+        return {}
+    folds = [[int(position) for position in fold] for fold in np.array_split(positions, count)]
+    sums = [_moments(triples, fold[1:-1]) for fold in folds]
+    residuals: dict[int, Residual] = {}
+    for number, fold in enumerate(folds):
+        apart = [share for position, share in shares.items() if position < fold[0] - 1 or position > fold[-1] + 1]
+        others = reduce(add, (each for other, each in enumerate(sums) if other != number))
+        (fit,) = others.fit((median_low(apart or [PENALTIES[1]]),))
+        residuals |= {position: fit.residual(x, y) for position, x, y in triples.iterate(fold, _ROWS_PER_LAYER)}
+    return residuals
+
+
+def _moments(triples: Triples, positions: Iterable[int]) -> Moments:
+    return reduce(add, (Moments.from_rows(x, y) for _, x, y in triples.iterate(positions, _ROWS_PER_LAYER)))
+
+
+_GROUPS = 5
+
+
+def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
+    """Return the predicted weights of `layer` by parameter name, with stored shapes and dtype; nothing is random.
+
+    Only tensor types of one shape in all layers are predicted. Raises `MeasureError` for layers of unlike
+    shapes, and weights that are not finite.
+    """
+    tensors = StackTensors(stack)
+    types = find_tensor_types(tensors, "prediction")
+    width = stream_width(types)
+    own = layer_weights(stack, layer)
+    return {
+        kind.name: _predict_tensor(stack, layer, kind, width).to(own[kind.name].dtype).to(own[kind.name].device)
+        for kind in types
+        if to_units(own[kind.name], width).shape[0] >= MIN_ROWS
+    }
+
+
+def _predict_tensor(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor:
+    neighbours = [each for each in (layer - 1, layer + 1) if 0 <= each < stack.depth]
+    x = torch.cat([_read_matrix(stack, each, kind, width) for each in neighbours], dim=1)
+    y = _read_matrix(stack, layer, kind, width)
+    # In a fixed random order, so that a group is not a run of neighbouring units such as one head.
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(len(y)), device="cpu")
+    share = choose_penalty(x[order], y[order])
+    predicted = torch.empty_like(y)
+    for group in order.tensor_split(_GROUPS):
+        others = torch.ones(len(y), dtype=torch.bool, device="cpu")
+        others[group] = False
+        (fit,) = fit_ridge(x[others], y[others], (share,))
+        predicted[group] = fit.predict(x[group])
+    return from_units(predicted, kind.shape, width)
+
+
+def _read_matrix(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor:
+    stored = layer_weights(stack, layer)[kind.name]
+    matrix = to_float64_cpu(to_units(stored, width))
+    if not matrix.isfinite().all():
+        raise non_finite_error(layer, kind.name)
+    return matrix

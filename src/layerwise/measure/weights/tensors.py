@@ -5,14 +5,14 @@ A tensor type is a weight of two or more axes by its path inside the block (`mlp
     gram     inner products of all pairs of layers, (depth, depth), computed from thin slices
     units    one layer's matrix as (units, width); columns are residual-stream coordinates (`stream_width`)
 
-The nulls are the same layers in random orders (`shuffled_orders`), shared by all types.
+The nulls are the same layers in random orders (`draw_orders`), shared by all types.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.estimate import Bounded, Numbers
+from layerwise.measure.stats.float64 import to_float64_cpu
+from layerwise.measure.stats.statistics import mean_interval
+from layerwise.results.rows import Score
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.quantization import refuse_quantized
@@ -29,9 +32,9 @@ from layerwise.stack.weights import random_twin, weight_rows
 
 _CELLS = 1 << 20
 
-_WIDEST = 1024
+_MAX_COORDINATES = 1024
 
-_MOST_UNITS = 4096
+_MAX_UNITS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +63,14 @@ class StackTensors:
         return weight_rows(self.stack, layer, name, start, stop)
 
 
-def twin_tensors(stack: Stack, seed: int) -> StackTensors | None:
+def random_tensors(stack: Stack, seed: int) -> StackTensors | None:
     try:
         return StackTensors(random_twin(stack, seed))
     except UnsupportedModel:
         return None
 
 
-def tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, ...]:
+def find_tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, ...]:
     """Return the tensor types of equal shape in every layer, in the order of the first layer.
 
     Raises `MeasureError` naming `measure` if no type is left.
@@ -88,7 +91,7 @@ def tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, ...]:
     return types
 
 
-def gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]:
+def compute_gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]:
     """Return the inner products of all pairs of layers, sum over entries of W_i * W_j: (depth, depth), float64.
 
     Slices of all layers together are no larger than one layer's tensor. Raises `MeasureError` for non-finite weights.
@@ -106,7 +109,7 @@ def gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]:
         total += (part @ part.T).numpy()
     for layer in range(tensors.depth):
         if not np.isfinite(total[layer, layer]):
-            raise not_finite(layer, kind.name)
+            raise non_finite_error(layer, kind.name)
     return total
 
 
@@ -134,32 +137,32 @@ class UnitSample:
     columns: Tensor
 
 
-def unit_sample(kind: TensorType, width: int, seed: int) -> UnitSample:
+def sample_units(kind: TensorType, width: int, seed: int) -> UnitSample:
     """Sample the units and coordinates of `kind` for a residual stream of `width`.
 
-    Up to `_WIDEST` coordinates all are read, otherwise that many and the same share of units, at most `_MOST_UNITS`.
+    Reads at most `_MAX_COORDINATES` coordinates, the same share of units, and at most `_MAX_UNITS` units.
     """
     generator = torch.Generator().manual_seed(seed)
     across = kind.shape[stream_axis(kind.shape, width)]
     along = math.prod(kind.shape) // across
-    columns = torch.randperm(across, generator=generator, device="cpu")[:_WIDEST].sort().values
-    most = min(_MOST_UNITS, -(-along * len(columns) // across))
+    columns = torch.randperm(across, generator=generator, device="cpu")[:_MAX_COORDINATES].sort().values
+    most = min(_MAX_UNITS, -(-along * len(columns) // across))
     return UnitSample(kind, width, torch.randperm(along, generator=generator, device="cpu")[:most], columns)
 
 
-def units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
+def read_units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
     """Return the sampled (units, coordinates) of a layer in float64; raise `MeasureError` if they are not finite."""
-    stored = as_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
+    stored = to_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
     chosen = stored[sample.rows.to(stored.device)]
     if len(sample.columns) < stored.shape[1]:
         chosen = chosen[:, sample.columns.to(stored.device)]
-    matrix = exact_on_cpu(chosen)
+    matrix = to_float64_cpu(chosen)
     if not matrix.isfinite().all():
-        raise not_finite(layer, sample.kind.name)
+        raise non_finite_error(layer, sample.kind.name)
     return matrix
 
 
-def as_units(tensor: Tensor, width: int) -> Tensor:
+def to_units(tensor: Tensor, width: int) -> Tensor:
     """`tensor` as (units, width); where the tensor has no axis of that length, by its last one."""
     axis = stream_axis(tensor.shape, width)
     return tensor.movedim(axis, -1).reshape(-1, tensor.shape[axis])
@@ -171,7 +174,7 @@ def from_units(matrix: Tensor, shape: Sequence[int], width: int) -> Tensor:
     return matrix.reshape(*turned, shape[axis]).movedim(-1, axis)
 
 
-def not_finite(layer: int, name: str) -> MeasureError:
+def non_finite_error(layer: int, name: str) -> MeasureError:
     return MeasureError(
         f"{name} of layer {layer} holds values that are not finite, so nothing can be said of its weights: "
         "the checkpoint is broken, or was saved in a dtype too narrow for it"
@@ -184,6 +187,80 @@ Orders = NDArray[np.int64]
 _ORDERS = 400
 
 
-def shuffled_orders(depth: int, seed: int) -> Orders:
+def draw_orders(depth: int, seed: int) -> Orders:
     generator = np.random.default_rng([seed, depth])
     return generator.permuted(np.tile(np.arange(depth), (_ORDERS, 1)), axis=1)
+
+
+ALL = "all"
+
+Summands = tuple[Numbers, Numbers]
+"""The numerators and denominators of a ratio by position in depth, shape (positions,)."""
+
+Fractions = Mapping[int, tuple[float, float]]
+"""A numerator and a denominator for every layer."""
+
+_NULL_POSITIONS = 6
+
+
+def part_column(name: str) -> str | None:
+    return None if name == ALL else name
+
+
+def pool_ratios(summands: Mapping[str, Summands]) -> dict[str, Bounded]:
+    """Compute the ratio of every tensor type, and last that of `all`, over positions with a nonzero denominator.
+
+    >>> pool_ratios({"q": (np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
+    (0.5, None, None)
+    """
+    known = {
+        name: (above[below > 0], below[below > 0]) for name, (above, below) in summands.items() if (below > 0).any()
+    }
+    ratios = {name: mean_interval(*own) for name, own in known.items()}
+    if known:
+        scaled = [(above / below.sum(), below / below.sum()) for above, below in known.values()]
+        above, below = (np.concatenate(own) for own in zip(*scaled, strict=True))
+        ratios[ALL] = mean_interval(above, below)
+    return ratios
+
+
+def pool_complements(by_type: Mapping[str, Fractions]) -> dict[str, Bounded]:
+    """Pool `1 - numerator / denominator` over the layers of each tensor type and of all."""
+    columns = {name: np.array(list(own.values())).reshape(-1, 2) for name, own in by_type.items()}
+    ratios = pool_ratios({name: (own[:, 0], own[:, 1]) for name, own in columns.items()})
+    return {
+        name: (1.0 - value, None if high is None else 1.0 - high, None if low is None else 1.0 - low)
+        for name, (value, low, high) in ratios.items()
+    }
+
+
+def complement_rows(
+    measure: str, metric: str, by_type: Mapping[str, Fractions], nulls: Mapping[str, Mapping[str, Bounded]]
+) -> Iterator[Score]:
+    """Yield the rows of a metric `1 - numerator / denominator`; `nulls` are the pooled values of each null by type."""
+    for layer in dict.fromkeys(layer for fractions in by_type.values() for layer in fractions):
+        values = {
+            name: 1.0 - fractions[layer][0] / fractions[layer][1]
+            for name, fractions in by_type.items()
+            if layer in fractions and fractions[layer][1] > 0
+        }
+        for name, value in values.items():
+            yield Score(measure, metric, value, part=name, layer=layer)
+        if values:
+            yield Score(measure, metric, sum(values.values()) / len(values), layer=layer)
+            for null, pooled_null in nulls.items():
+                if ALL in pooled_null:
+                    yield Score(measure, metric, *pooled_null[ALL], against=null, layer=layer)
+    for against, by_name in [(None, pool_complements(by_type)), *nulls.items()]:
+        for name, bounded in by_name.items():
+            yield Score(measure, metric, *bounded, part=part_column(name), against=against)
+
+
+def evenly_spaced(fractions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:
+    """At most `most` of `fractions`, spread evenly with the first and the last: where a costly null is taken.
+
+    >>> evenly_spaced(range(1, 29))
+    [1, 6, 12, 17, 23, 28]
+    """
+    count = min(most, len(fractions))
+    return [fractions[round(step * (len(fractions) - 1) / max(1, count - 1))] for step in range(count)]

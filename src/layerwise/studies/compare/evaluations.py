@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from layerwise.errors import RunError
-from layerwise.measure.stats.paired_metrics import PairedMetric, aggregation_of, paired_rows
+from layerwise.measure.stats.paired_metrics import PairedMetric, find_aggregation, paired_rows
 from layerwise.page import ReportData
 from layerwise.results import Note
 from layerwise.results.evaluations import EvaluationLog, disagreements, match
@@ -58,7 +58,7 @@ def _pairs(
         matched = match(f"{task} in {before.location} and {after.location}", first, second)
         for (metric, filtered), both in matched.items():
             stated = (log.stated.get((metric, filtered), math.nan) for log in (first, second))
-            kinds = {aggregation_of(own, score) for own, score in zip(both, stated, strict=True)}
+            kinds = {find_aggregation(own, score) for own, score in zip(both, stated, strict=True)}
             aggregation, more = kinds.pop(), first.more_is_better.get(metric)
             name = metric if filtered == "none" else f"{metric}/{filtered}"
             if kinds or aggregation is None or more is None:

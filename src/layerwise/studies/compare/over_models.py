@@ -251,7 +251,7 @@ def widening(comparisons: int) -> float:
     >>> round(widening(1), 3), round(widening(3), 3), round(widening(10), 3)
     (1.0, 1.323, 1.704)
     """
-    degrees = vocab.FEWEST_UNITS - 1
+    degrees = vocab.MIN_UNITS - 1
     return float(stdtrit(degrees, 1 - 0.025 / comparisons) / stdtrit(degrees, 0.975))
 
 

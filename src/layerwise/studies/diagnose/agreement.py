@@ -17,8 +17,8 @@ import numpy as np
 from scipy import stats
 
 from layerwise.measure.contrasts.contrast import CONTRAST
-from layerwise.measure.stats.estimate import POWER, student
-from layerwise.measure.stats.ranks import rank_correlation, unit_ranks
+from layerwise.measure.stats.estimate import POWER, student_quantile
+from layerwise.measure.stats.ranks import normalize_ranks, rank_correlation
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
@@ -118,14 +118,14 @@ def _mean_row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) ->
     jackknife = slope * np.sqrt((layers - 1) / layers * np.square(left_out - left_out.mean()).sum())
     independent = np.sqrt((1 + mean**2 / 2) / ((layers - 3) * len(pairs)))
     error = float(max(jackknife, independent))
-    reach = student(0.975, layers - 1.0) * error
+    reach = student_quantile(0.975, layers - 1.0) * error
     low, high = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
-    seen = float(np.tanh(reach + student(POWER, layers - 1.0) * error))
+    seen = float(np.tanh(reach + student_quantile(POWER, layers - 1.0) * error))
     return Score(CONTRAST, metric, mean, min(low, mean), max(high, mean), claim=CLAIM, mde=seen)
 
 
 def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Numbers:
-    unit = unit_ranks(values)
+    unit = normalize_ranks(values)
     correlations = unit @ np.swapaxes(unit, -1, -2)
     return np.asarray(np.mean([correlations[..., left, right] for left, right in pairs], axis=0))
 

@@ -8,21 +8,20 @@ from dataclasses import replace
 
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.block_influence import MIDDLE, middle
+from layerwise.measure.activations.block_influence import MIDDLE, middle_contrast
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.contrasts.contrast import ArmEffects, arms
 from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import JointIntervention, ResultCache, intervention_losses
-from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
-from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
+from layerwise.measure.interventions.perturbations import joint_losses, perturbation_curves
+from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbor_sets, predicted_weight_loss
 from layerwise.measure.language.evaluation_data import CONTEXT, EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
 from layerwise.measure.stats import verdicts
-from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.norms import weight_norms
+from layerwise.measure.weights.deltas import deltas, weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
@@ -46,7 +45,7 @@ def _note_too_little(context: PartContext, text: EvalData, parts: int = 1) -> No
 def _proxies(context: PartContext) -> None:
     _note_too_little(context, context.text)
     context.store("proxies", proxies(context.stack, context.text, seed=context.seed))
-    context.store_contrast(MIDDLE, middle(context.stack, context.text, context.short_text, seed=context.seed))
+    context.store_contrast(MIDDLE, middle_contrast(context.stack, context.text, context.short_text, seed=context.seed))
 
 
 def _deltas(context: PartContext) -> None:
@@ -60,7 +59,7 @@ def _predictability(context: PartContext) -> None:
     _note_too_little(context, text)
     rows = predictability(stack, seed=seed) + predicted_weight_loss(stack, text, seed=seed, cache=context.cache())
     context.store("predictability", rows)
-    sets = joint_sets(stack.depth) | neighbour_sets(stack.depth)
+    sets = joint_sets(stack.depth) | neighbor_sets(stack.depth)
     context.store_contrast(joint.ACCUMULATION, joint.accumulation(_effects(context), sets))
 
 
@@ -71,7 +70,7 @@ def _effects(context: PartContext) -> ArmEffects:
 def _ablation(context: PartContext) -> None:
     stack, seed = context.stack, context.seed
     losses = ablation.ablation_losses(stack, context.text, seed=seed, cache=context.cache())
-    context.store("ablation", ablation.ablation_of(stack, losses, seed=seed))
+    context.store("ablation", ablation.ablation_rows(stack, losses, seed=seed))
     measured = {row.plan for row in losses}
     skipped, average, random = (
         {layer: key for layer, key in ablation.intervention_keys(stack.depth, name).items() if key in measured}
@@ -82,7 +81,9 @@ def _ablation(context: PartContext) -> None:
     keys = ablation.skip_keys(stack.depth)
     effects = ArmEffects.of(losses, context.baseline, seed=seed)
     context.store_contrast(RANGE, importance_range(effects, list(keys.values())))
-    _store_verdicts(context, verdicts.verdicts(losses, context.baseline, keys, seed=seed, margin=context.min_effect))
+    _store_verdicts(
+        context, verdicts.compute_verdicts(losses, context.baseline, keys, seed=seed, margin=context.min_effect)
+    )
 
 
 def _store_verdicts(context: PartContext, rows: Sequence[Score]) -> None:
@@ -111,7 +112,7 @@ def _manipulation(context: PartContext) -> None:
     # Curves are measured on the short text: what chooses the layers is measured on the rest, where there is any.
     ranking = _skip_effects(context, context.text, without=text.cells)
     layers = joint.redundant_layers(ranking, max(2, stack.depth - 2))
-    joint_manipulation(stack, text, layers, seed=seed, cache=context.cache())
+    joint_losses(stack, text, layers, seed=seed, cache=context.cache())
     context.store_contrast(joint.JOINT, joint.joint_manipulation(_effects(context), ranking, layers))
 
 
@@ -143,7 +144,7 @@ def _redundancy(context: PartContext) -> None:
     first, second = split(context.text, seed)
     ranking = _skip_effects(context, first)
     layers = joint.redundant_layers(ranking, max(2, stack.depth // 2))
-    skips, sets = ablation.skips(stack.depth), [layers, *joint.random_sets(stack.depth, len(layers), seed)]
+    skips, sets = ablation.skip_interventions(stack.depth), [layers, *joint.random_sets(stack.depth, len(layers), seed)]
     chosen, *random = plans = [str(skip(Plan.identity(stack.depth), *each)) for each in sets]
     together = {
         plan: JointIntervention(plan, tuple(skips[layer] for layer in each))
@@ -159,7 +160,7 @@ def _redundancy(context: PartContext) -> None:
 def _skip_effects(context: PartContext, text: EvalData, without: Collection[object] = ()) -> dict[int, float]:
     keys = ablation.skip_keys(context.stack.depth)
     subjects = list(keys.values())
-    losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), text, context.cache())
+    losses = intervention_losses(context.stack, ablation.skip_interventions(context.stack.depth), text, context.cache())
     rest = [row for row in losses if (row.task, row.document, row.window) not in without]
     part = arms(rest, context.baseline, subjects) or arms(losses, context.baseline, subjects)
     if part is None:

@@ -15,12 +15,10 @@ from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, RunError
-from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
-from layerwise.measure.interventions.perturbations import STRATEGIES
-from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
+from layerwise.measure.interventions.perturbations import ALPHAS, SIZES, STRATEGIES
+from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbor_sets
 from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, refuse_too_little, tokenize
-from layerwise.measure.own_batches import own_batches
+from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, refuse_too_little, tokenize, wrap_batches
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS
 from layerwise.plan.checks import SUBLAYERS as BRANCHES
@@ -67,7 +65,7 @@ def take_batches(stack: Stack, parts: Sequence[str], batches: Batches, metric: R
     if others := [name for name in parts if name not in WITHOUT_TEXT]:
         raise MeasureError(f"parts must be some of {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
     assert batches is not None, "the caller has passed some"
-    return ChosenText(own_batches(stack, batches, metric), {})
+    return ChosenText(wrap_batches(stack, batches, metric), {})
 
 
 def choose_text_of_parts(
@@ -150,7 +148,7 @@ def _count_variants(part: str, settings: PartSettings, depth: int, tokens: int) 
     """Return how many variants of the model a part runs, and on how many scored tokens each."""
     short = min(tokens, settings.curve_tokens)
     counts = {
-        "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbour_sets(depth))), short),
+        "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbor_sets(depth))), short),
         "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, tokens),
         "racing": (0 if "ablation" in settings.parts else depth, tokens),
         "manipulation": (

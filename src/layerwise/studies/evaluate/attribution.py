@@ -19,7 +19,7 @@ from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.suites.generated import mixed_signals
 from layerwise.data.suites.minimal_pairs import TABLES
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
-from layerwise.measure.stats.seeds import mean_of_rows, over_seeds
+from layerwise.measure.stats.seeds import average_rows, seed_interval
 from layerwise.results import Run, Score
 from layerwise.results.vocabulary import ATTRIBUTION, SHUFFLED, TOKENS
 from layerwise.studies.evaluate.finetuned_tasks import FineTunedModel, Progress, fine_tuned
@@ -77,7 +77,7 @@ def model_rows(shares: FeatureShares, against: str | None = None) -> list[Score]
         values += [(name, TOKENS, of) for name, of in tokens.items()]
     rows = []
     for metric, null, of in values:
-        low, high = over_seeds(of.tolist())  # Student's interval, here over sentences
+        low, high = seed_interval(of.tolist())  # Student's interval, here over sentences
         rows.append(Score(ATTRIBUTION, metric, float(of.mean()), low, high, against=null, documents=len(of)))
     return [*rows, Score(ATTRIBUTION, "gap", shares.gap, against=against)]
 
@@ -89,9 +89,9 @@ def add_arms(rows: Sequence[Score]) -> list[Score]:
         of_arms.setdefault((row.arm, row.task, row.metric, row.against), []).append(row)
     results = list(rows)
     for own in of_arms.values():
-        mean = mean_of_rows(own, "", seed=None, documents=None)
+        mean = average_rows(own, "", seed=None, documents=None)
         if own[0].documents is None:
-            low, high = over_seeds([row.value for row in own])
+            low, high = seed_interval([row.value for row in own])
             mean = replace(mean, low=low, high=high)
         results.append(mean)
     return results

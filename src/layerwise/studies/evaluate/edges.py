@@ -13,7 +13,7 @@ from torch import nn
 from layerwise.data.stored_files import CONFIG, read_config
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import DataError, ModelError
-from layerwise.measure.interventions.edge_cuts import Wired, edge_cut_rows
+from layerwise.measure.interventions.edge_cuts import EdgeModel, edge_cut_rows
 from layerwise.measure.language.minimal_pairs import margins
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.weights.layer_weights import alpha_rows
@@ -22,7 +22,7 @@ from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import EdgeCut
 from layerwise.results import Rows, Run
 from layerwise.results.training_record import TrainingRecord
-from layerwise.results.vocabulary import ALL, ALPHA, EDGES, FEWEST_UNITS, RANDOM
+from layerwise.results.vocabulary import ALL, ALPHA, EDGES, MIN_UNITS, RANDOM
 from layerwise.runner.minimal_pairs import EvaluatedModel, ScoringOptions, setting
 from layerwise.studies.evaluate.subjects import Subjects
 from layerwise.train import layer_mixing
@@ -40,9 +40,9 @@ def find_weighted(subjects: Subjects, suites: Sequence[PairSet]) -> tuple[str, .
     """
     for each in suites:
         name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
-        if count < FEWEST_UNITS:
+        if count < MIN_UNITS:
             raise DataError(
-                f"{name} of {each.suite} has {count} pairs, and without edges an interval needs {FEWEST_UNITS} of each "
+                f"{name} of {each.suite} has {count} pairs, and without edges an interval needs {MIN_UNITS} of each "
                 "phenomenon: raise --limit, or leave the suite out"
             )
     if subjects.stack is None:
@@ -61,7 +61,7 @@ def has_layer_weights(folder: Path) -> bool:
     return record is not None and record.recipe.get("variant") == "wiring"
 
 
-def find_wiring(model: nn.Module) -> Wired | None:
+def find_wiring(model: nn.Module) -> EdgeModel | None:
     """Return the learned layer weights of an opened model, `None` for a model without any."""
     if isinstance(model, ElcPreTrainedModel):
         return ElcWiring(model) if model.base_model.readers() else None
@@ -105,7 +105,7 @@ def evaluate_without_edges(
                 run.store.replace_scores(ALPHA, [*known, *alpha_rows(model.arm, model.seed, wired.edges())])
             evaluate = partial(
                 margins,
-                SentenceScorer.of(*opened),
+                SentenceScorer.from_model(*opened),
                 pairs.pairs,
                 temperature=options.temperature,
                 too_long=options.too_long,

@@ -27,11 +27,11 @@ from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.task_summary import (
     ChanceScale,
     chance_scale,
-    normalised_rows,
+    normalized_rows,
     summary_rows,
     task_rows,
 )
-from layerwise.measure.stats.seeds import mean_of_rows
+from layerwise.measure.stats.seeds import average_rows
 from layerwise.plan import Member, Plan
 from layerwise.results import Rows, Run, Score
 from layerwise.results.checked import read, value_of
@@ -182,7 +182,7 @@ def described(task: ClassificationTask, settings: FineTuningConfig) -> str:
 
 
 def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
-    return [mean_of_rows(same, **columns) for same in zip(*pieces, strict=True)]
+    return [average_rows(same, **columns) for same in zip(*pieces, strict=True)]
 
 
 def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable] = attrgetter("key")) -> None:
@@ -273,7 +273,7 @@ def _summarize(stored: Rows, tasks: Sequence[ClassificationTask], scales: Mappin
     scores = _find_scores(stored, tasks)
     if len(scores) < len(tasks):
         return []
-    return [*summary_rows(scores, _find_scores(stored, tasks, CHANCE)), *normalised_rows(scores, scales)]
+    return [*summary_rows(scores, _find_scores(stored, tasks, CHANCE)), *normalized_rows(scores, scales)]
 
 
 def _find_scores(stored: Rows, tasks: Sequence[ClassificationTask], against: str | None = None) -> dict[str, Score]:

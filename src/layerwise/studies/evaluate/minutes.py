@@ -53,7 +53,7 @@ def limit_pairs(
         first = next(iter(subjects.models))
         limit, text = chosen_limit(
             minutes,
-            lambda: SentenceScorer.of(*subjects.open(first)),
+            lambda: SentenceScorer.from_model(*subjects.open(first)),
             selection.pairs,
             models=len(subjects.models),
             began=began,

@@ -11,7 +11,7 @@ from layerwise.data.suites.glue import GLUE
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.measure.contrasts.variants import ADDED, KEPT
 from layerwise.measure.interventions.edge_cuts import DRAWS
-from layerwise.measure.interventions.sweep import runnable
+from layerwise.measure.interventions.sweep import filter_runnable
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.wiring import rewired
@@ -52,7 +52,7 @@ def plan_models(subjects: Subjects, choice: PlanChoice) -> tuple[tuple[FineTuned
     notes: list[str] = []
     for label, model in subjects.models.items():
         stack = subjects.open_stack(label)
-        members, left_out = runnable(stack, choice.list_members(stack.depth))
+        members, left_out = filter_runnable(stack, choice.list_members(stack.depth))
         planned.append(replace(model, members=members))
         notes += left_out
     check_one_depth(planned)

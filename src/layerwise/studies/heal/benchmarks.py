@@ -23,16 +23,15 @@ from layerwise.measure.language.benchmark_requests import (
     BenchmarkRequests,
     RequestLikelihoods,
     build_requests,
-    judged,
+    judge_plan,
 )
 from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
-from layerwise.measure.stats.effects import effects
-from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.effects import compute_effects
+from layerwise.measure.stats.grid import Strata, arrange
 from layerwise.measure.stats.statistics import Numbers, StratumLabels
-from layerwise.measure.stats.strata import Strata
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.results.rows import BENCHMARK_TASK
@@ -99,14 +98,14 @@ class HealingBenchmarks:
         """
         right: dict[str, list[float]] = {}
         if self.requests is not None:
-            rows = judged(stack, plan, self.requests, _likelihoods(stack, plan, self.requests)).rows
+            rows = judge_plan(stack, plan, self.requests, _likelihoods(stack, plan, self.requests)).rows
             for row in rows:
                 right.setdefault(row.task.removeprefix(BENCHMARK_TASK).partition("/")[0], []).append(float(row.hits))
             lacking = [name for name in self.requests.names if name not in right]
             if lacking:
                 raise MeasureError(f"{lacking[0]} has no share of right answers to compare models by; leave it out")
         for suite in self.suites:
-            scorer = SentenceScorer.of(stack.model, stack.tokenizer)
+            scorer = SentenceScorer.from_model(stack.model, stack.tokenizer)
             with evaluating(stack.model), stack.under(plan):
                 right[suite.suite] = list(preferences(scorer, suite.pairs))
         return {name: _predictions(np.array(values)) for name, values in right.items()}
@@ -203,7 +202,7 @@ class Outcomes:
         return LinearEstimate(float(above.sum() / below.sum()), pulls / denominators.sum())
 
     def strata(self, task: str) -> StratumLabels:
-        return Strata.labels(self._grids[task])
+        return Strata.label_grid(self._grids[task])
 
     def documents(self, task: str) -> int:
         return self._grids[task].documents()
@@ -213,7 +212,7 @@ class Outcomes:
 
     def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
         """Return the nats that `first` loses above `second`, with the interval that a sweep gives on the same text."""
-        rows = effects([*self._losses(first), *self._losses(second)], second, seed=self._seed)
+        rows = compute_effects([*self._losses(first), *self._losses(second)], second, seed=self._seed)
         own = [row for row in rows if row.metric == "delta_nll" and (len(self._grids) == 1 or row.task == task)]
         return own[0].value, own[0].low, own[0].high
 
@@ -224,4 +223,4 @@ def _likelihoods(stack: Stack, plan: Plan, requests: BenchmarkRequests) -> Reque
     if data is not None:
         done = frozenset() if plan == whole else frozenset({str(whole)})
         sweep(stack, [plan], data, sink=rows.extend, finished=lambda *_: done)
-    return RequestLikelihoods.of(rows, [plan], data)
+    return RequestLikelihoods.from_losses(rows, [plan], data)

@@ -7,7 +7,7 @@ trained on the same tokens with the same seed,
 
 The interval of `lost` is that of a sweep, over documents; others are over seeds and the documents that they share, with
 tasks as strata (of one seed over documents). Benchmarks have an `accuracy` (Wilson's interval) and paired `difference`s
-to W and C, over seeds and questions (`over_seeds`).
+to W and C, over seeds and questions (`seed_interval`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and_units
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.stats.seeds import RANGES, Bounds, over_seeds
+from layerwise.measure.stats.seeds import METRIC_RANGES, Bounds, seed_interval
 from layerwise.measure.stats.statistics import Numbers, StratumLabels, holm_by_key, paired_proportions, wilson
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
@@ -192,7 +192,7 @@ def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: St
     row = Score(measure, metric, own.value, **columns)
     if own.half == 0:
         return row
-    least, most = (0.0, np.inf) if metric in ("layers", "nll") else RANGES.get(metric, (-np.inf, np.inf))
+    least, most = (0.0, np.inf) if metric in ("layers", "nll") else METRIC_RANGES.get(metric, (-np.inf, np.inf))
     return replace(row, low=max(least, own.value - own.half), high=min(most, own.value + own.half))
 
 
@@ -221,7 +221,7 @@ def _trained(
     rows = [_accuracy(each, seed=seed, **columns) for seed, each in enumerate(own)]
     yield from rows
     values = [row.value for row in rows]
-    bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in rows])
+    bounds = seed_interval(values, "accuracy", [(row.low, row.high) for row in rows])
     yield Score(vocab.HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
     yield _difference([(each, right[vocab.UNTOUCHED]) for each in own], against=vocab.UNTOUCHED, **columns)
     if arm.name not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in healing.names:
@@ -241,5 +241,5 @@ def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Sco
         estimate = paired_proportions(np.maximum(change, 0.0).sum(), np.maximum(-change, 0.0).sum(), len(change))
         values.append(float(estimate.value))
         bounds.append((float(estimate.low), float(estimate.high)))
-    interval = over_seeds(values, "accuracy_above", bounds)
+    interval = seed_interval(values, "accuracy_above", bounds)
     return Score(vocab.HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)

@@ -15,7 +15,7 @@ from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
-from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.runner.opening import BaseModel
@@ -216,7 +216,7 @@ def write_best(work: HealingWork, records: Mapping[tuple[str, int], TrainingReco
 
 def fills_in(stack: Stack) -> bool:
     is_text = getattr(stack.model, "main_input_name", None) == "input_ids"
-    return is_text and objective_of(stack) == "masked_token"
+    return is_text and find_objective(stack) == "masked_token"
 
 
 def read_healing_splits(

@@ -33,8 +33,15 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.errors import ModelError
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.shuffled import merged as decisive
-from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, mean_logits, scored
-from layerwise.measure.interventions.robustness import metrics, paired
+from layerwise.measure.interventions.accuracy import (
+    BATCH,
+    Predictions,
+    concatenate,
+    evaluate,
+    mean_logits,
+    score_logits,
+)
+from layerwise.measure.interventions.robustness import estimate_metrics, paired_difference
 from layerwise.plan import Plan, Visit
 from layerwise.plan.families import assignments
 from layerwise.plan.samplers import node_layout
@@ -145,8 +152,8 @@ def evaluate_members(
         for number, batch in enumerate(DataLoader(examples, batch_size=size, collate_fn=collate)):
             logits_of_members = _logits(stacks, batch, order, seed, number, members)
             logits = mean_logits(logits_of_members)
-            together.append(scored(logits, batch["labels"].to(logits.device)))
-    return MemberOutcomes({name: joined(parts) for name, parts in members.items()}, joined(together))
+            together.append(score_logits(logits, batch["labels"].to(logits.device)))
+    return MemberOutcomes({name: concatenate(parts) for name, parts in members.items()}, concatenate(together))
 
 
 def _logits(
@@ -161,7 +168,7 @@ def _logits(
         inputs = {key: tensor.to(stack.device) for key, tensor in batch.items() if key != "labels"}
         with stack.under(_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
             logits = main_tensor(stack.model(**accepted(stack.model, inputs)))
-        members[name].append(scored(logits, batch["labels"].to(stack.device)))
+        members[name].append(score_logits(logits, batch["labels"].to(stack.device)))
         yield logits
 
 
@@ -186,10 +193,10 @@ def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str, ba
     best = outcomes.members[chosen]
     of: dict[str, Any] = {"arm": arm, "order": order, "documents": len(best.hits)}
     for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, outcomes.ensemble)):
-        for metric, bounded in metrics([outcome], batch):
+        for metric, bounded in estimate_metrics([outcome], batch):
             yield Score(vocab.MERGING, metric, *bounded, **of, strategy=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-        gap = paired([(outcomes.ensemble, best)], values, batch=batch)
+        gap = paired_difference([(outcomes.ensemble, best)], values, batch=batch)
         yield Score(vocab.MERGING, f"{metric}_above", *gap, **of, strategy=vocab.ENSEMBLE, against=vocab.BEST_MEMBER)
 
 
@@ -221,7 +228,7 @@ def node_replacement(
         pairs = list(zip(by_model[vocab.NODE_REPLACED], by_model[vocab.NODE_LOST], strict=True))
         of: dict[str, Any] = {"arm": arm, "strategy": vocab.NODE_REPLACED, "order": order, "against": vocab.NODE_LOST}
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-            yield Score(vocab.MERGING, f"{metric}_above", *paired(pairs, values), **of)
+            yield Score(vocab.MERGING, f"{metric}_above", *paired_difference(pairs, values), **of)
         step()
 
 
@@ -256,8 +263,8 @@ def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> It
 
 def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions], batch: int = 1) -> Iterator[Score]:
     of: dict[str, Any] = {"arm": arm, "strategy": part, "order": order}
-    each = [dict(metrics([outcome], batch)) for outcome in outcomes]
-    for metric, bounded in metrics(outcomes, batch):
+    each = [dict(estimate_metrics([outcome], batch)) for outcome in outcomes]
+    for metric, bounded in estimate_metrics(outcomes, batch):
         yield Score(vocab.MERGING, metric, *bounded, **of, documents=len(outcomes[0].hits))
         if len(outcomes) > 1:
             values = [own[metric][0] for own in each]

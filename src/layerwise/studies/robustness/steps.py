@@ -84,7 +84,7 @@ def train_then_survey(
         PlanError: If a method does not fit the model.
     """
     stack = opened.stack
-    inside.of(stack.depth)
+    inside.select_layers(stack.depth)
     next(conditions(stack.depth, grid))  # a model of one layer is refused before it is trained
     check_enough(splits)
     base = opened.base(splits.classes if new_head else None)
@@ -207,7 +207,7 @@ def survey_run(
         raise RunError(f"{folder} {UNFINISHED}")
     open_one = partial(open_trained, device=device, dtype=dtype)
     stack = open_one(models[0].folder).stack
-    inside.of(stack.depth)
+    inside.select_layers(stack.depth)
     stack.source = replace(stack.source, name=manifest.model)
     trained_seed = int(manifest.experiment.get("seed", 0)) if seed is None else seed
     splits = read_splits(
@@ -235,7 +235,7 @@ def survey_model(
 ) -> Path:
     """Survey one model, which is at `location` unless it was opened in Python."""
     stack = trained.stack
-    inside.of(stack.depth)
+    inside.select_layers(stack.depth)
     splits = read_splits(
         data, stack, None if location is None else location_of(location), reporter, seed=seed, corpus=corpus
     )

@@ -20,16 +20,15 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
 from layerwise.measure.activations.attention_by_position import attention_by_position
-from layerwise.measure.activations.by_position import STREAM, branch_norms, probed
-from layerwise.measure.activations.embedding import UMAP_BYTES, EmbeddingOptions, embedding, umap_installed
+from layerwise.measure.activations.by_position import MAX_EXAMPLES as POSITION_EXAMPLES
+from layerwise.measure.activations.by_position import STREAM, branch_norms, importance_by_position, probe_positions
+from layerwise.measure.activations.embedding import UMAP_BYTES, EmbeddingOptions, embedding, is_umap_installed
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, Answers, positions, shuffled
 from layerwise.measure.contrasts.trainings import mean_over_trainings
 from layerwise.measure.interventions import robustness as rows
-from layerwise.measure.interventions.accuracy import BATCH, inputs_and_labels
+from layerwise.measure.interventions.accuracy import BATCH, split_labels
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, conditions, survey
-from layerwise.measure.interventions.worth_by_position import EXAMPLES as POSITION_EXAMPLES
-from layerwise.measure.interventions.worth_by_position import worth_by_position
 from layerwise.measure.stats.estimate import Bounded
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.measure.weights.layer_weights import alpha_rows
@@ -84,9 +83,9 @@ class SurveysUnit(Task[None]):
         passes, memory = examples * (sum(1 for _ in conditions(depth, self.grid)) + self.grid.orders), 0
         if self.grid.layers:
             passes += depth * ((depth + 1) * min(POSITION_EXAMPLES, examples) + self.inside.images)
-            memory = UMAP_BYTES if umap_installed() else 0
+            memory = UMAP_BYTES if is_umap_installed() else 0
         batch = self.splits.collate([self.splits.test[index] for index in range(min(BATCH, examples))])
-        inputs, _ = inputs_and_labels(batch, self.stack.device)
+        inputs, _ = split_labels(batch, self.stack.device)
 
         def time_one() -> float:
             with evaluating(self.stack.model), torch.inference_mode():
@@ -181,10 +180,10 @@ class SurveysUnit(Task[None]):
         if grid.layers and model.arm in NULLS:
             # What reports must not be what the probe was fitted on.
             fitted_on = splits.train if splits.selects_on_reported else splits.validation
-            right = probed(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
+            right = probe_positions(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
             result = replace(result, probed=right)
         if grid.layers and count is None and (model.arm in (SHUFFLED, *NULLS) or model.seed == 0):
-            tables = worth_by_position(trained.stack, splits.test, splits.collate, seed=grid.seed)
+            tables = importance_by_position(trained.stack, splits.test, splits.collate, seed=grid.seed)
             result = replace(result, tables=tables)
         path.parent.mkdir(parents=True, exist_ok=True)
         result.save(path)
@@ -207,7 +206,7 @@ class SurveysUnit(Task[None]):
         return {position: np.array(answers, dtype=np.float64).T for position, answers in results.items()}
 
     def _look_inside(self, model: TrainedModel, reporter: Reporter) -> tuple[list[Score], list[Note]]:
-        key = self._key(asdict(self.inside), self.grid.seed, umap_installed())
+        key = self._key(asdict(self.inside), self.grid.seed, is_umap_installed())
         path = model.survey_folder / f"inside-{key}.json"
         if not path.is_file():
             reporter.log(f"inside {model.arm}: branch norms and attention by position, and UMAP of outputs")
@@ -243,12 +242,12 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     leads = "nll" if text else "accuracy"
     run.store.replace_scores(
         vocab.ROBUSTNESS,
-        rows.robustness(surveys, chance=chance, classes=len(splits.classes), leads=leads, batch=batch),
+        rows.robustness_rows(surveys, chance=chance, classes=len(splits.classes), leads=leads, batch=batch),
     )
-    run.store.replace_scores(vocab.ORDERS, rows.orders(surveys))
-    run.store.replace_scores(vocab.IDENTITY, rows.identity(surveys))
+    run.store.replace_scores(vocab.ORDERS, rows.order_rows(surveys))
+    run.store.replace_scores(vocab.IDENTITY, rows.identity_rows(surveys))
     whole = {arm: result for arm, result in surveys.items() if arm != RETRAINED}
-    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution(whole, batch))
+    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution_rows(whole, batch))
     run.store.replace_scores(vocab.NODES, node_loss(whole, batch))
     run.store.replace_scores(vocab.WORTH, position_worth(whole))
     decisive = [*positions(whole), *switching_off(whole)]
@@ -286,4 +285,4 @@ def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
 def _share(seeds: Sequence[Numbers]) -> Bounded:
     right, answers = (np.array([counts[row] for counts in seeds]) for row in (0, 1))
     closed = [wilson(hits.sum(), int(count.sum())).row() for hits, count in zip(right, answers, strict=True)]
-    return rows.at_least_as_wide("accuracy", closed, mean_over_trainings(right, answers, 1, "accuracy"))
+    return rows.wider_interval("accuracy", closed, mean_over_trainings(right, answers, 1, "accuracy"))

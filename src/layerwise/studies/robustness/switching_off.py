@@ -1,6 +1,6 @@
 """Test whether a layer adds little at positions where it is not important (Freiberger et al. 2024, section 5).
 
-With `added` and `worth` of `layerwise.measure.interventions.worth_by_position`, means over batches:
+With `added` and `worth` of `layerwise.measure.activations.by_position`, means over batches:
     relation            mean over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]
     relation@NULL       the same of NULL, an arm that was trained in order
     above_other_layers  relation - the mean over l != m of the rank correlation of added[l, p] with worth[m, p]
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from layerwise.measure.activations.by_position import PositionTables
 from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
 from layerwise.measure.contrasts.trainings import DIFFERENCE, TrainingEstimate, over_trainings
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.interventions.worth_by_position import PositionTables
-from layerwise.measure.stats.estimate import Numbers, student
-from layerwise.measure.stats.ranks import FEWEST_LAYERS, unit_ranks
-from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.estimate import Numbers, student_quantile
+from layerwise.measure.stats.ranks import MIN_LAYERS, normalize_ranks
+from layerwise.measure.stats.seeds import seed_interval
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
 from layerwise.results.vocabulary import WORTH
@@ -63,9 +63,9 @@ def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
             yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, position=position)
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
-        reach = [student(0.975, len(one.pulls) - 1.0) * one.error for one in each]
+        reach = [student_quantile(0.975, len(one.pulls) - 1.0) * one.error for one in each]
         bounds = [(value - own, value + own) for value, own in zip(values, reach, strict=True)]
-        low, high = over_seeds(values, "spearman", bounds)
+        low, high = seed_interval(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
         yield Score(WORTH, RELATION, float(np.mean(values)), low, high, p, arm=arm)
         yield Score(WORTH, RELATION, 0.0, *band, arm=arm, against=SHUFFLED_POSITIONS)
@@ -107,12 +107,12 @@ def relation(added: Numbers, worth: Numbers) -> Numbers:
     >>> float(relation(np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[0.0, 0.1, 0.3, 0.2]])))
     0.8
     """
-    correlations: Numbers = np.einsum("...lp,...lp->...l", unit_ranks(added), unit_ranks(worth))
+    correlations: Numbers = np.einsum("...lp,...lp->...l", normalize_ranks(added), normalize_ranks(worth))
     return correlations.mean(axis=-1).round(12)
 
 
 def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
-    pairs: Numbers = np.einsum("...lp,...mp->...lm", unit_ranks(added), unit_ranks(worth))
+    pairs: Numbers = np.einsum("...lp,...mp->...lm", normalize_ranks(added), normalize_ranks(worth))
     layers = pairs.shape[-1]
     own = np.trace(pairs, axis1=-2, axis2=-1)
     others = (pairs.sum(axis=(-2, -1)) - own) / (layers * (layers - 1))
@@ -123,7 +123,8 @@ def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
 def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float, float]]:
     draw = np.random.default_rng(0)
     added, worth = (
-        unit_ranks(np.array([getattr(table, name).mean(axis=0) for table in tables])) for name in ("added", "worth")
+        normalize_ranks(np.array([getattr(table, name).mean(axis=0) for table in tables]))
+        for name in ("added", "worth")
     )
     value = float(np.einsum("slp,slp->sl", added, worth).mean())
     shuffled = draw.permuted(np.broadcast_to(worth, (SHUFFLES, *worth.shape)), axis=-1)
@@ -141,4 +142,4 @@ def over_seeds_and_batches(tables: list[PositionTables], statistic: Statistic) -
 
 def _tables(surveys: Mapping[int, Survey]) -> list[PositionTables]:
     tables = [survey.tables for survey in surveys.values() if survey.tables is not None]
-    return [table for table in tables if table.worth.shape[-1] >= FEWEST_LAYERS and len(table.worth) > 1]
+    return [table for table in tables if table.worth.shape[-1] >= MIN_LAYERS and len(table.worth) > 1]

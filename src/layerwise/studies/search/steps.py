@@ -24,9 +24,8 @@ from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
-from layerwise.measure.interventions.sweep import plan_records
-from layerwise.measure.interventions.sweep_pieces import head_in_layers
-from layerwise.measure.language.continuations import continuations
+from layerwise.measure.interventions.sweep import head_cost_in_layers, plan_records
+from layerwise.measure.language.continuations import continue_prompts
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, tokenize
 from layerwise.plan import Plan, families
 from layerwise.plan.checks import SUBLAYERS, source_name
@@ -271,7 +270,7 @@ def open_evaluator(
 
     Its progress is relative to `most`.
     """
-    prefix, head, began = f"{name}/", head_in_layers(stack), time.monotonic()
+    prefix, head, began = f"{name}/", head_cost_in_layers(stack), time.monotonic()
     known = [row for row in session.store.losses() if row.task.startswith(prefix)]
 
     def watch(spent: Spent) -> None:
@@ -401,7 +400,7 @@ def continue_text(prepared: PreparedSearch, chosen: Plan) -> dict[str, Sequence[
     prompt = stack.tokenizer.decode(data.windows[0].ids[:PROMPT], skip_special_tokens=True)
     plans = list(dict.fromkeys([Plan.identity(stack.depth), chosen]))
     with suppress(LayerwiseError):  # a model that cannot generate has no sample
-        return {CONTINUATION: [each.note().text for each in continuations(stack, plans, [prompt], NEW_TOKENS)]}
+        return {CONTINUATION: [each.note().text for each in continue_prompts(stack, plans, [prompt], NEW_TOKENS)]}
     return {CONTINUATION: []}
 
 

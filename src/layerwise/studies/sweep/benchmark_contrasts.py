@@ -28,8 +28,8 @@ import numpy as np
 from scipy import special
 
 from layerwise.measure.contrasts.contrast import Resampled, seeds
-from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
+from layerwise.measure.stats.grid import MIN_UNITS
+from layerwise.measure.stats.statistics import Numbers, Seed, draw_counts, expanded_levels
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import BENCHMARK, BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, RELATIVE, SLOPE
@@ -121,8 +121,8 @@ class Scaled:
             if full not in answers.plans:
                 without[name] = "the model as trained has not answered every document"
                 continue
-            if units < FEWEST_UNITS:
-                without[name] = f"it has {units} documents, and an interval needs {FEWEST_UNITS}"
+            if units < MIN_UNITS:
+                without[name] = f"it has {units} documents, and an interval needs {MIN_UNITS}"
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]
             interval = _intervals(right, top, chance)
@@ -133,7 +133,7 @@ class Scaled:
                 )
                 continue
             documents[name] = units
-            counted = resampled_counts(units, resamples, (*seeds(seed), number))
+            counted = draw_counts(units, resamples, (*seeds(seed), number))
             drawn = np.concatenate([counts @ right.T / units for counts in counted])
             values.append(_scaled(right.mean(axis=1), top, chance))
             draws.append(_scaled(drawn, top, chance))

@@ -19,17 +19,15 @@ from typing import Any
 
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.interventions.sweep import cost_estimate, plan_records
-from layerwise.measure.interventions.sweep_pieces import PieceRunner
+from layerwise.measure.interventions.sweep import ShardRunner, estimate_cost, plan_records
 from layerwise.measure.language.benchmark_requests import (
     BenchmarkRequests,
     RequestLikelihoods,
-    answered,
+    answer_task,
     build_requests,
-    judged,
+    judge_plan,
 )
-from layerwise.measure.language.benchmarks import find_benchmarks, normalised
-from layerwise.measure.language.harness import SOURCE
+from layerwise.measure.language.benchmarks import SOURCE, find_benchmarks, normalize_scores
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.rows import BENCHMARK_TASK, main_metric
@@ -77,12 +75,12 @@ class BenchmarksTask(Task[list[str]]):
     plans: Sequence[Plan]
     requests: BenchmarkRequests
     seed: int
-    runner: PieceRunner | None = None
+    runner: ShardRunner | None = None
 
     def describe(self) -> Iterator[str]:
         data = self.requests.likelihoods
         if data is not None:
-            cost = cost_estimate(self.stack, self.plans, data)
+            cost = estimate_cost(self.stack, self.plans, data)
             several = "batch" if len(data.batches) == 1 else "batches"
             yield (
                 f"benchmarks: {len(data.windows):,} likelihoods in {len(data.batches):,} {several}; of each batch "
@@ -108,7 +106,7 @@ class BenchmarksTask(Task[list[str]]):
 
     def _likelihoods(self, run: Run, reporter: Reporter) -> list[str]:
         data = self.requests.likelihoods
-        due = None if data is None else cost_estimate(self.stack, self.plans, data, run.store.finished)
+        due = None if data is None else estimate_cost(self.stack, self.plans, data, run.store.finished)
         if data is None or due is None or not due.head_tokens:
             return []
         spent, failures = store_losses("benchmarks", self.stack, self.plans, data, run, reporter, self.runner)
@@ -126,7 +124,7 @@ class BenchmarksTask(Task[list[str]]):
         if not due:
             return False
         rows = (row for name in self.requests.names for row in store.losses(f"{BENCHMARK_TASK}{name}"))
-        answers = RequestLikelihoods.of(rows, due, self.requests.likelihoods)
+        answers = RequestLikelihoods.from_losses(rows, due, self.requests.likelihoods)
         if not any(score.against == CHANCE for score in raw):
             raw += [
                 Score(BENCHMARK, CHANCE, value, task=name, against=CHANCE)
@@ -140,7 +138,7 @@ class BenchmarksTask(Task[list[str]]):
                 reporter.log(f"benchmarks under plan {number} of {len(due)}: {plan}")
             began, started = datetime.now(), time.perf_counter()
             try:
-                scores, rows_of_documents, results = judged(self.stack, plan, self.requests, answers)
+                scores, rows_of_documents, results = judge_plan(self.stack, plan, self.requests, answers)
             except MeasureError as error:
                 if plan == self.plans[0]:
                     raise
@@ -168,7 +166,7 @@ class BenchmarksTask(Task[list[str]]):
             name: main_metric(score.metric for score in raw if score.plan == full and score.task == name)
             for name in self.requests.names
         }
-        tasks = {name: answered(name, metric) for name, metric in metrics.items() if metric is not None}
+        tasks = {name: answer_task(name, metric) for name, metric in metrics.items() if metric is not None}
         answers = Answers.of(
             {name: store.losses(task) for name, task in tasks.items()},
             [str(plan) for plan in self.plans],
@@ -177,7 +175,9 @@ class BenchmarksTask(Task[list[str]]):
         on_scale = Scaled.of(answers, full, seed=self.seed)
         paired = list(on_scale.rows(answers.metrics))
         kept = {(row.task, row.metric) for row in paired}
-        scaled = [row for row in normalised(raw, full, self.requests.chance) if (row.task, row.metric) not in kept]
+        scaled = [
+            row for row in normalize_scores(raw, full, self.requests.chance) if (row.task, row.metric) not in kept
+        ]
         records = plan_records(self.members)
         contrasts = benchmark_contrasts(on_scale, records, self.stack.depth, seed=self.seed)
         store.replace_scores(CONTRAST, renewed(store.scores(CONTRAST), contrasts, CLAIMS))

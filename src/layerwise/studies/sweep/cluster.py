@@ -16,7 +16,7 @@ import torch
 
 import layerwise.models  # noqa: F401  (its architectures become known to transformers)
 from layerwise.errors import RunError
-from layerwise.measure.interventions.sweep_pieces import FinalState, SweepPiece, compute_piece
+from layerwise.measure.interventions.sweep import FinalState, SweepShard, compute_shard
 from layerwise.results import Manifest
 from layerwise.results.identity import HARDWARE, check_same_run
 from layerwise.runner.arguments import ModelLike
@@ -64,7 +64,7 @@ class SweepTasks:
         """Return the number of tasks at a time."""
         return self._started().count
 
-    def map(self, pieces: Sequence[SweepPiece]) -> Iterator[tuple[int, list[FinalState]]]:
+    def map(self, pieces: Sequence[SweepShard]) -> Iterator[tuple[int, list[FinalState]]]:
         """Compute pieces, and yield each with its number as it is done."""
         return self._started().map(open_model, self._shared, pieces)
 
@@ -104,7 +104,7 @@ def planned_workers(address: str, workers: int | None) -> int | None:
     return workers or (available_processors() if address == "local" else None)
 
 
-def open_model(shared: SharedModel) -> Callable[[SweepPiece], list[FinalState]]:
+def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:
     """Open the model of a sweep in another process, and return the function of a piece.
 
     Raises:
@@ -118,7 +118,7 @@ def open_model(shared: SharedModel) -> Callable[[SweepPiece], list[FinalState]]:
         hardware=hardware(stack.device),
     )
     check_same_here(there, here)
-    return partial(compute_piece, stack)
+    return partial(compute_shard, stack)
 
 
 def check_same_here(wanted: Manifest, here: Manifest) -> None:

@@ -22,14 +22,14 @@ from layerwise.page.text.wording import counted, label, listed
 from layerwise.plan.painters import GIVEN, half_window
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, FEWEST_UNITS, STANDS_OUT, STEP, STRATEGIES
+from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, MIN_UNITS, STANDS_OUT, STEP, STRATEGIES
 from layerwise.studies.sweep.page_rows import ranked
 
 MAX_NAMED = 4
 """Plans whose costs are said by name, at most."""
 
 BARE = (
-    f"Nothing is concluded: these rows carry no intervals, which take {FEWEST_UNITS} documents or windows on which all"
+    f"Nothing is concluded: these rows carry no intervals, which take {MIN_UNITS} documents or windows on which all"
     " plans were measured."
 )
 SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that is left without the sink token

@@ -12,11 +12,11 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.errors import RunError
 from layerwise.measure.interventions.sweep import (
     CostEstimate,
-    cost_estimate,
-    count_pieces,
-    runnable,
-    streaming_of,
-    with_identity,
+    add_identity,
+    count_shards,
+    estimate_cost,
+    estimate_streaming,
+    filter_runnable,
 )
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, WINDOW, EvalData, refuse_too_little, tokenize
 from layerwise.measure.language.loss import CHUNK
@@ -169,8 +169,8 @@ def bytes_of_token(stack: Stack, plans: Sequence[Plan], length: int) -> float:
 
 def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[str], list[Plan]]:
     """Return the plans that the model can run, notes on the others, and all plans with the original model's first."""
-    members, left_out = runnable(stack, options.list_members(stack.depth))
-    return list(members), list(left_out), list(with_identity(stack, members))
+    members, left_out = filter_runnable(stack, options.list_members(stack.depth))
+    return list(members), list(left_out), list(add_identity(stack, members))
 
 
 def _count_compared(stack: Stack, members: Sequence[Member]) -> int:
@@ -178,7 +178,7 @@ def _count_compared(stack: Stack, members: Sequence[Member]) -> int:
 
 
 def _estimate_cost(stack: Stack, plans: Sequence[Plan], compared: int, text: EvalData) -> CostEstimate:
-    return add_similarity(cost_estimate(stack, plans, text), stack, compared, text)
+    return add_similarity(estimate_cost(stack, plans, text), stack, compared, text)
 
 
 def describe_run(
@@ -212,7 +212,7 @@ def describe_run(
 
 def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) -> Iterator[str]:
     plans, text = prepared.plans, prepared.text
-    cost = cost_estimate(stack, plans, text)
+    cost = estimate_cost(stack, plans, text)
     yield describe_model(stack)
     yield describe_data(text)
     yield from prepared.chosen.says
@@ -224,7 +224,7 @@ def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) ->
         f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"
     )
     if stack.resident is not None:
-        yield describe_streaming(streaming_of(stack, stack.resident, plans, text))
+        yield describe_streaming(estimate_streaming(stack, stack.resident, plans, text))
     if workers is not None:
-        pieces = counted(count_pieces(plans, text, workers), "piece")
+        pieces = counted(count_shards(plans, text, workers), "piece")
         yield f"{counted(workers, 'worker')}: {pieces} of windows and plans"

@@ -1,7 +1,7 @@
 """Compute the cost of strategies on windows of the depth, resampled together.
 
 A *curve* is a strategy of a family, its cost at a window the loss minus that of the original model in nats/token, the
-mean over draws. Resamples draw documents (by task, `layerwise.measure.stats.strata`) and the draws of random orders.
+mean over draws. Resamples draw documents (by task, `layerwise.measure.stats.grid`) and the draws of random orders.
 Windows where a plan has a greater loss than a unigram model are not compared: nothing is left to tell plans apart.
 """
 
@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerwise.measure.contrasts.contrast import RESAMPLES, Part, Resampled
-from layerwise.measure.stats.grid import Grid
+from layerwise.measure.stats.grid import Grid, Strata, unit_pieces
 from layerwise.measure.stats.statistics import Numbers, Seed
-from layerwise.measure.stats.strata import Strata, unit_pieces
 from layerwise.results.rows import PlanRecord, Score
 
 MOST_LISTED = 3
@@ -205,7 +204,7 @@ def mean_over(draws: Numbers, chance: np.random.Generator, population: float = m
 def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
     """Return every plan's cost, (plans, units) by stratum, and the strata's shares of tokens."""
     changes = grid.nll - baseline
-    strata = Strata.of(unit_pieces(grid))
+    strata = Strata.from_lengths(unit_pieces(grid))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])
     parts = []
     for name in strata.weight:

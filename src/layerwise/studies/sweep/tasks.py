@@ -17,12 +17,18 @@ from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.layers import core_of_sweep
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep
-from layerwise.measure.interventions.sweep_pieces import PieceRunner
+from layerwise.measure.interventions.sweep import (
+    CostEstimate,
+    CostMeter,
+    ShardRunner,
+    estimate_cost,
+    plan_records,
+    sweep,
+)
 from layerwise.measure.language.bigram import unigram_loss
-from layerwise.measure.language.continuations import continuations
+from layerwise.measure.language.continuations import continue_prompts
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.effects import compute_effects
 from layerwise.page.text.wording import counted
 from layerwise.plan import Member, Plan
 from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
@@ -62,10 +68,10 @@ class LossesTask(Task[list[str]]):
     seed: int
     compared: int = 0
     pace: float | None = None
-    runner: PieceRunner | None = None
+    runner: ShardRunner | None = None
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        due = cost_estimate(self.stack, self.plans, self.text, None if run is None else run.store.finished)
+        due = estimate_cost(self.stack, self.plans, self.text, None if run is None else run.store.finished)
         if not due.head_tokens:
             return None
         due = add_similarity(due, self.stack, self.compared, self.text)
@@ -80,7 +86,7 @@ class LossesTask(Task[list[str]]):
         run, reporter = session.run, session.reporter
         run.store.replace_notes(LEFT_OUT, self.notes)
         run.store.add_plans(plan_records(self.members))
-        due = cost_estimate(self.stack, self.plans, self.text, run.store.finished)
+        due = estimate_cost(self.stack, self.plans, self.text, run.store.finished)
         failures = self._measure(due, run, reporter) if due.head_tokens else []
         if due.head_tokens or not run.store.scores(EFFECT):
             reporter.log("intervals: paired bootstrap")
@@ -93,7 +99,7 @@ class LossesTask(Task[list[str]]):
         measured = Counter(row.plan for row in stored)
         losses = [row for row in stored if measured[row.plan] == len(windows)]
         tasks, seed, depth = self.text.scored_answer_tasks, self.seed, self.stack.depth
-        scores = effects(losses, str(self.plans[0]), seed=seed, answer_tasks=tasks)
+        scores = compute_effects(losses, str(self.plans[0]), seed=seed, answer_tasks=tasks)
         records = plan_records(self.members)
         unigram = unigram_loss(window.scored_ids for window in windows)
         contrasts = [
@@ -115,7 +121,7 @@ class LossesTask(Task[list[str]]):
         if reading is not None:
             reporter.log(describe_readings(reading))
         uniform = [uniform_row(self.stack)] if self.text.objective is not None else []
-        whole = cost_estimate(self.stack, self.plans, self.text)
+        whole = estimate_cost(self.stack, self.plans, self.text)
         run.store.replace_scores("run", [size_row(self.stack), *uniform, *_cost_rows(whole, due, spent, seconds)])
         busy = (spent.layer_seconds + spent.head_seconds) / seconds / (1 if self.runner is None else self.runner.count)
         reporter.log(
@@ -186,7 +192,7 @@ class ContinuationsTask(Task[None]):
         if missing <= 0:
             return
         reporter.log(f"texts: {counted(len(plans), 'plan')}, {counted(len(self.prompts), 'prompt')}")
-        for each in continuations(self.stack, plans, tuple(self.prompts), self.new_tokens, finished=finished):
+        for each in continue_prompts(self.stack, plans, tuple(self.prompts), self.new_tokens, finished=finished):
             stored.append(each)
             run.store.replace_notes(CONTINUATION, [one.note().text for one in stored])
 
@@ -198,7 +204,7 @@ def store_losses(
     data: EvalData,
     run: Run,
     reporter: Reporter,
-    runner: PieceRunner | None,
+    runner: ShardRunner | None,
 ) -> tuple[CostMeter, list[str]]:
     """Compute and store missing losses; return the cost, and a sentence if some plans have non-finite losses.
 

@@ -111,7 +111,7 @@ def sweep(
         similarity: Compare the hidden states of the layers.
         max_length: Maximum length of a text in tokens.
         batch_tokens: Number of tokens in a batch.
-        batches: Batches to score instead of a text; see `own_batches`.
+        batches: Batches to score instead of a text; see `wrap_batches`.
         metric: Number per row of a batch, lower is better.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
@@ -153,7 +153,7 @@ def sweep(
     if batches is not None and (tasks or prompt):
         raise MeasureError("tasks and prompt need a text model with a text. Leave them out, or batches.")
     from layerwise.measure.language.continuations import encode_prompt
-    from layerwise.measure.own_batches import own_batches
+    from layerwise.measure.language.evaluation_data import wrap_batches
     from layerwise.runner.opening import open_corpus, open_stack
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.runner.text_length import TextRequest
@@ -178,7 +178,7 @@ def sweep(
         request = replace(TextRequest.of_call(text), is_shared=ray is not None)
         has_states = similarity and batches is None
         if corpus is None:
-            prepared = steps.prepare_batches(stack, chosen_plans, own_batches(stack, batches or (), metric))
+            prepared = steps.prepare_batches(stack, chosen_plans, wrap_batches(stack, batches or (), metric))
         else:
             with waiting(reporter, f"tokenizing {corpus.name}"):
                 prepared = steps.prepare(

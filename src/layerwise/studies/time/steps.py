@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.cost.pass_time import PHASES, RoundTimes, Setting, TimedPass, round_times, rows_of_rounds
+from layerwise.measure.cost.pass_time import PHASES, RoundTimes, Setting, TimedPass, round_rows, round_times
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Score
 from layerwise.results.vocabulary import MILLISECONDS, TIME
@@ -91,4 +91,4 @@ def compute_times(
         {(row.plan or "", by_text[row.condition or ""]): row.value for row in rounds[number]}
         for number in sorted(rounds)
     ]
-    return list(rows_of_rounds([str(plan) for plan in plans], settings, times))
+    return list(round_rows([str(plan) for plan in plans], settings, times))

@@ -33,7 +33,7 @@ from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.trainings import PATTERN, pattern
 from layerwise.measure.cost.memory import inference_memory
 from layerwise.measure.recovery.stability import stability_rows
-from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.measure.weights.layer_weights import (
     alpha_rows,
@@ -49,8 +49,8 @@ from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import (
     ALPHA,
     BACKBONE,
-    FEWEST_UNITS,
     MASKED_LM,
+    MIN_UNITS,
     SEED_AGREEMENT,
     STABILITY,
     TRAINING,
@@ -194,11 +194,11 @@ def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[
         logits = model.head(states[row, column])  # of the masked tokens alone: all others have no use for them
         losses = functional.cross_entropy(logits.float(), labels[row, column], reduction="none")
         owners = examples.owners[number * _BATCH :][row.cpu().numpy()]
-        np.add.at(nats, owners, exact_on_cpu(losses).numpy())
+        np.add.at(nats, owners, to_float64_cpu(losses).numpy())
         np.add.at(wanted, owners, 1)
     seen = wanted > 0
     value, low, high = float(nats.sum() / wanted.sum()), None, None
-    if seen.sum() >= FEWEST_UNITS:
+    if seen.sum() >= MIN_UNITS:
         interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
     return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))

@@ -16,12 +16,11 @@ from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.language.bigram import BigramModel
-from layerwise.measure.stats.grid import WHOLE
+from layerwise.measure.stats.grid import WHOLE, Strata
 from layerwise.measure.stats.statistics import Numbers, paired_bootstrap
-from layerwise.measure.stats.strata import Strata
 from layerwise.plan import Plan
 from layerwise.results import Score
-from layerwise.results.vocabulary import FEWEST_UNITS, HELD_OUT, NULL, SINGLE_TOKENS, TOKEN_PAIRS
+from layerwise.results.vocabulary import HELD_OUT, MIN_UNITS, NULL, SINGLE_TOKENS, TOKEN_PAIRS
 from layerwise.stack import load
 from layerwise.studies.train_growth.task import windows_of
 
@@ -47,7 +46,7 @@ def null_rows(splits: Splits) -> list[Score]:
     """Return the held-out loss of bigram and unigram baselines counted on the training text."""
     counted = evenly_spaced(windows_of(splits.train), MAX_COUNTED_WINDOWS).windows
     selected = windows_of(splits.validation).windows
-    table = BigramModel.of((window.ids for window in counted), (window.ids for window in selected))
+    table = BigramModel.fit((window.ids for window in counted), (window.ids for window in selected))
     windows = _test_windows(splits)
     before, after, owners = [], [], []
     for number, owner in enumerate(_owners(windows)):
@@ -80,8 +79,8 @@ def _over_documents(
     seen = tokens > 0
     nats, tokens = nats[seen], tokens[seen]
     low = high = None
-    if seen.sum() >= FEWEST_UNITS:
-        strata = Strata.labels_of({(*owner, WHOLE): 1 for owner, number in numbers.items() if seen[number]})
+    if seen.sum() >= MIN_UNITS:
+        strata = Strata.label_pieces({(*owner, WHOLE): 1 for owner, number in numbers.items() if seen[number]})
         interval = paired_bootstrap([nats], tokens, seed=0, strata=strata)
         low, high = float(interval.low[0]), float(interval.high[0])
     value = float(nats.sum() / tokens.sum())

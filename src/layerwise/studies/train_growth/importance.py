@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from layerwise.errors import MeasureError, PlanError, RunError
-from layerwise.measure.interventions.importance import SOURCES, importance_of, source_of
+from layerwise.measure.interventions.importance import SOURCES, find_source, read_importance
 from layerwise.plan.schedule import GrowthSchedule
 from layerwise.plan.schedule.allocation import (
     MIN_EFFECT,
@@ -80,11 +80,11 @@ def allocation_of(folder: Path, *, phases: int = PHASES, min_effect: float | Non
     """
     with Run.open(folder) as run:
         scores = run.store.scores()
-        source = source_of(scores)
+        source = find_source(scores)
         if source is None:
             raise RunError(_lacking(run))
         try:
-            importance = importance_of(scores)
+            importance = read_importance(scores)
         except MeasureError as refusal:
             raise RunError(f"{folder}: {refusal}") from None
         smallest = min_effect if min_effect is not None else _min_effect_of(run)

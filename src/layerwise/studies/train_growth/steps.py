@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import LayerwiseError, MeasureError, RunError
-from layerwise.measure.interventions.importance import measured_importance
+from layerwise.measure.interventions.importance import estimate_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.plan.schedule import GrowthSchedule
 from layerwise.plan.schedule.allocation import MIN_EFFECT, allocation
@@ -181,7 +181,7 @@ def _measure_schedule(session: TaskSession, task: GrowthTask, training: RecipeTr
         stack = load(session.folder / training.folder / MODEL, device=str(task.stack.device))
         text = tokenize(stack, task.validation_corpus, length=task.length, tokens=IMPORTANCE_TOKENS, seed=seed)
         session.reporter.log(f"measuring the importance of {stack.depth} layers on {text.tokens:,} tokens")
-        importance = measured_importance(stack, text, seed=seed)
+        importance = estimate_importance(stack, text, seed=seed)
         schedule = allocation(importance, min_effect=MIN_EFFECT).schedule(IMPORTANCE)
         path.unlink(missing_ok=True)
         skipped = [

@@ -22,7 +22,7 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.errors import DataError, TrainError
 from layerwise.measure.cost.flops import model_cost
-from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.plan.schedule import ModelCost
 from layerwise.results import Manifest
 from layerwise.results.identity import model_name
@@ -226,7 +226,7 @@ def _splits(stack: Stack, text: Division, length: int) -> tuple[Splits, float]:
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
-    splits = splits_of(stack.tokenizer, text, length=length, positions=positions, objective=objective_of(stack))
+    splits = splits_of(stack.tokenizer, text, length=length, positions=positions, objective=find_objective(stack))
     train = windows_of(splits.train)
     kept = whole(train, length)
     tokens = sum(len(window.ids) for window in train.windows)

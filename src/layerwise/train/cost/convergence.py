@@ -18,7 +18,7 @@ from statistics import fmean
 import numpy as np
 
 from layerwise.measure.contrasts.variants import find_share
-from layerwise.measure.stats.seeds import SeedDifference, over_seeds
+from layerwise.measure.stats.seeds import SeedDifference, seed_interval
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -70,7 +70,7 @@ def convergence_rows(curves: Curves, reference: str) -> list[Score]:
             own, base = (spent_to(curves[name], cost, goal) for name in (arm, reference))
             if own:
                 values = [each.cost for each in own.values()]
-                low, high = over_seeds(values) if _are_exact(own) else (None, None)
+                low, high = seed_interval(values) if _are_exact(own) else (None, None)
                 rows.append(Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, unit=cost))
                 pairs[arm] = own, base
         rows += ratio_rows(pairs, reference, cost)

@@ -1,7 +1,7 @@
 """The Trainer of a healing: a `PlanTrainer` in which some weights learn, from labels or from the whole model.
 
 A teacher's pass comes before the student's, outside the plan, with nothing recorded for gradients. Where norm and head
-act on every token alone (`layerwise.measure.language.lm_head`), both passes end with the last states, and the logits
+act on every token alone (`layerwise.measure.language.loss`), both passes end with the last states, and the logits
 are made of them in chunks, those of teacher and student side by side. Checkpoints hold the weights that learn, and no
 others. Validation is by labels, so that checkpoints of every loss are chosen alike.
 """
@@ -23,8 +23,8 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 
 from layerwise.data.batches import IGNORED
 from layerwise.errors import TrainError
-from layerwise.measure.language.evaluation_data import objective_of
-from layerwise.measure.language.lm_head import find_head
+from layerwise.measure.language.evaluation_data import find_objective
+from layerwise.measure.language.loss import find_head
 from layerwise.plan import Plan
 from layerwise.stack.executors.capture import returned_state
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
@@ -51,7 +51,7 @@ class HealingTrainer(PlanTrainer):
         stack = others["stack"]
         self.options = options
         self.learns_text = getattr(stack.model, "main_input_name", None) == "input_ids"
-        self._shifts = self.learns_text and objective_of(stack) == "next_token"
+        self._shifts = self.learns_text and find_objective(stack) == "next_token"
         self.head = find_head(stack) if self.learns_text and options.teacher == "self" else None
         self.learning = Learning(stack, options)
         if not self.learns_text:

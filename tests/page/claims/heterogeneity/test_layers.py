@@ -9,7 +9,7 @@ import pytest
 from layerwise.measure.contrasts.layers import core as core_rows
 from layerwise.measure.contrasts.layers import core_ranges
 from layerwise.measure.interventions.ablation import skip_keys
-from layerwise.measure.stats.verdicts import verdicts
+from layerwise.measure.stats.verdicts import compute_verdicts
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from measure.simulated import SimulatedModel
@@ -79,7 +79,7 @@ def test_core_ranges_lie_inside_the_model(depth: int) -> None:
 
 def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: int = 64) -> Iterator[Score]:
     model = SimulatedModel(values, documents=documents, noise=noise, seed=run)
-    for score in verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=run):
+    for score in compute_verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=run):
         yield score
         reach = ((score.high or 0.0) - (score.low or 0.0)) / 2 * 1.96 / 2.9
         yield Score(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from layerwise.measure.recovery.recovery import Recovered, associations
+from layerwise.measure.recovery.recovery import LayerRecovery, associations
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose.agreement import PUBLISHED, layer_metrics, skip_agreement
 from layerwise.studies.diagnose.agreement import published_agreement as rows_of
@@ -47,12 +47,12 @@ def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0)
         slow = np.exp(_related(importance, among, draw))
         undamaged = set(np.argsort(importance)[:idle].tolist())
         noisy = [
-            Recovered(layer, damaged=False)
+            LayerRecovery(layer, damaged=False)
             if layer in undamaged
-            else Recovered(layer, float(damage[layer]), float(damage[layer] * slow[layer] ** 0.2))
+            else LayerRecovery(layer, float(damage[layer]), float(damage[layer] * slow[layer] ** 0.2))
             for layer in range(layers)
         ]
-        equal = [Recovered(layer, 0.1, float(slow[layer])) for layer in range(layers)]
+        equal = [LayerRecovery(layer, 0.1, float(slow[layer])) for layer in range(layers)]
         yield from associations(("noise_50", "layer"), noisy, effects, run, shuffles=20)
         yield from associations(("equal_damage", "layer"), equal, effects, run, shuffles=20)
 

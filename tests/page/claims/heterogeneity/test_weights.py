@@ -6,8 +6,8 @@ from functools import cache, partial
 from torch import Tensor
 
 from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.predictability import sampled_rows
-from layerwise.measure.weights.tensors import StackTensors, shuffled_orders, tensor_types, unit_sample
+from layerwise.measure.weights.predictability import rows_for_samples
+from layerwise.measure.weights.tensors import StackTensors, draw_orders, find_tensor_types, sample_units
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, noise, planted_stack
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, claim_of, simulated
@@ -32,9 +32,9 @@ def alternate(run: int, amplitude: float, size: int = 40) -> list[Score]:
 
 def measured(weights: Tensor, seed: int) -> Iterator[Score]:
     tensors = StackTensors(planted_stack({"w": weights}))
-    (kind,) = tensor_types(tensors, "predictability")
-    orders = shuffled_orders(tensors.depth, seed)
-    return sampled_rows(tensors, None, [unit_sample(kind, WIDTH, seed)], orders, seed)
+    (kind,) = find_tensor_types(tensors, "predictability")
+    orders = draw_orders(tensors.depth, seed)
+    return rows_for_samples(tensors, None, [sample_units(kind, WIDTH, seed)], orders, seed)
 
 
 def stacked(rows: int, rho: float, depth: int = 9) -> Callable[[int], Iterable[Score]]:
@@ -77,8 +77,8 @@ def test_types_that_any_fit_explains_are_named_and_not_counted() -> None:
     """0.91 was published for gate_proj; a mean with types of as many predictors as rows is not comparable with it."""
     typed = {"gate_proj": noise(9, 26, 6, 1), "q_proj": noise(9, 12, 6, 2), "up_proj": noise(9, 26, 6, 3)}
     tensors = StackTensors(planted_stack(typed))
-    samples = [unit_sample(kind, WIDTH, 0) for kind in tensor_types(tensors, "predictability")]
-    scores = sampled_rows(tensors, None, samples, shuffled_orders(tensors.depth, 0), 0)
+    samples = [sample_units(kind, WIDTH, 0) for kind in find_tensor_types(tensors, "predictability")]
+    scores = rows_for_samples(tensors, None, samples, draw_orders(tensors.depth, 0), 0)
     claim = claim_of("predictability", scores, 9)
     assert " in sample (over 2 tensor types, 0." in claim.answer
     assert " for gate_proj, where noise gives 0.480)" in claim.answer

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from layerwise.measure.activations.by_position import PositionTables
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.interventions.worth_by_position import PositionTables
 from layerwise.results.rows import Score
 from layerwise.studies.robustness import switching_off as module
 from layerwise.studies.robustness.switching_off import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from layerwise.measure.activations.similarity import Cosines, middle_states, same_space
+from layerwise.measure.activations.similarity import DocumentCosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import PlanRecord, Score
 from page.claims import truths
@@ -77,7 +77,7 @@ def cosines(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 
         own = cosine + spread * tail * (ZONE - 0.5) + error
         other = np.broadcast_to(elsewhere, own.shape)
         weights = tokens[:, None, None]
-        found = Cosines(weights * own, weights * other, tokens)
+        found = DocumentCosines(weights * own, weights * other, tokens)
         return same_space(found, found, seed=run, resamples=200)
 
     return truth

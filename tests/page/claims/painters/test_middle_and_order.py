@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from layerwise.measure.activations.block_influence import TWINS, log_ratio, middle_rows
+from layerwise.measure.activations.block_influence import RANDOM_MODELS, log_ratio, middle_rows
 from layerwise.measure.contrasts.contrast import Part
 from layerwise.results.rows import Loss, Score
 from layerwise.studies.sweep.order_contrasts import order_by_task, order_of_sweep
@@ -55,7 +55,7 @@ def turned(
     drawn = np.exp(noise * (generator.normal(size=documents) + generator.normal(size=(12, documents))))
     part = Part(layers[:, None] * drawn * tokens, tokens, documents, int(tokens.sum()))
     twins = []
-    for _ in range(TWINS):
+    for _ in range(RANDOM_MODELS):
         shape = np.ones(12)
         shape[3:9] *= untrained * np.exp(generator.normal() * spread)
         twins.append(float(log_ratio(shape)))
