@@ -70,6 +70,11 @@ class Finding:
             return ""
         return f"{format_estimate(self.estimate)} {self.unit}".rstrip()
 
+    @property
+    def summary(self) -> str:
+        """Return the answer, followed by the number that decides."""
+        return f"{self.answer} Measured: {self.number}." if self.number else self.answer
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

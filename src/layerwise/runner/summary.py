@@ -32,7 +32,7 @@ def summary(data: pages.ReportData) -> str:
     for kind in present_kinds(data):  # an answer that another kind has given already is not repeated
         written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
     amount = (f"- {line}" for line in amount_of_text(data))
-    published = (f"- {each.question} {each.verdict}: {each.answer}" for each in pages.judge_published(data))
+    published = (f"- {each.question} {each.verdict}: {each.summary}" for each in pages.judge_published(data))
     return "\n".join([*written, *published, *amount])
 
 

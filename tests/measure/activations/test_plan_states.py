@@ -1,4 +1,4 @@
-"""Hidden states under plans: cosines and variances compared with a plain loop, zones, and the claim."""
+"""Hidden states under plans: cosines and variances compared with a plain loop, and zones."""
 
 from dataclasses import replace
 
@@ -9,20 +9,17 @@ import torch
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.measure.activations.plan_states import PlanStates, plan_state_rows, plan_states, three_zones, zone_rows
+from layerwise.measure.activations.plan_states import PlanStates, plan_state_rows, plan_states, zone_rows
 from layerwise.measure.activations.similarity import find_sinks
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
-from measure.activations.planted_states import TOKENS, walked, zoned
-from page.claims.truths import POWER, WRONG, claim_of, concluded, share
-from tier import by_tier
+from measure.activations.planted_states import TOKENS, zoned
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 4
 PLANS = ["0-3", "0 3", "0 1*3 3", "0 (1|2)*2 3", "0 [(1|2 3) 1]*2"]
 STATES = {"0-3": 4, "0 3": 2, "0 1*3 3": 5, "0 (1|2)*2 3": 4, "0 [(1|2 3) 1]*2": 5}
-SUPPORTED, NULL, CONTRADICTED = "supported", "no better than the null", "contradicted"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +92,7 @@ def test_rows_carry_intervals_over_documents_and_few_states_have_no_zones(stack:
         assert row.plan == "0 1*3 3"
         assert (row.low or 0.0) <= row.value <= (row.high or 0.0)
         assert row.documents == 9
-    assert zone_rows(states, plan) == three_zones(states) == []
+    assert zone_rows(states, plan) == []
 
 
 def planted(states: np.ndarray, documents: int = 20) -> PlanStates:  # type: ignore[type-arg]
@@ -115,33 +112,3 @@ def test_planted_zones_are_rows_with_their_borders_counted_from_one() -> None:
     }
     assert (rows["contrast", 4].low or 0.0) > 0.1
     assert 0.01 < rows["p", None].value <= 1
-
-
-WORLDS = {
-    SUPPORTED: lambda draw: zoned(draw, (3, 6, 3)),
-    CONTRADICTED: lambda draw: zoned(draw, (6, 6)),
-    NULL: lambda draw: zoned(draw, (12,)),
-}
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("kind", [*WORLDS, "walk"])
-def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(kind: str) -> None:
-    world = WORLDS.get(kind, lambda draw: walked(draw, 12, uneven=0.2))
-
-    def truth(run: int) -> list:  # type: ignore[type-arg]
-        return three_zones(planted(world(np.random.default_rng(run))), seed=run)
-
-    counts = concluded("three_zones", truth, 12, runs=by_tier(fast=1, nightly=20))
-    wrong = [verdict for verdict in (SUPPORTED, CONTRADICTED, NULL) if verdict not in (kind, kind == "walk" and NULL)]
-    assert share(counts, *wrong) <= WRONG, counts
-    if kind != "walk":
-        assert share(counts, kind) >= POWER, counts
-
-
-def test_a_border_that_documents_do_not_bear_out_decides_nothing() -> None:
-    states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
-    few = PlanStates(states.cosine[:5], states.variance[:5], states.tokens[:5], 5)
-    claim = claim_of("three_zones", three_zones(few), 12)
-    assert claim.verdict == "inconclusive"
-    assert claim_of("three_zones", [], 12).verdict == "not measured"

@@ -14,7 +14,6 @@ from layerwise.measure.activations.plan_states import (
     _ZoneDistances,
     best_borders,
     border_contrasts,
-    contrast_above_null,
     contrast_weights,
     find_zones,
 )
@@ -121,7 +120,6 @@ def test_a_contrast_is_of_pairs_at_equal_distance_of_the_two_zones(seed: int) ->
 def test_too_few_states_are_one_zone() -> None:
     zones = find_zones(cosines(zoned(np.random.default_rng(0), (4, 5))))
     assert (zones.count, zones.ranges, zones.p) == (1, ((0, 8),), None)
-    assert np.isnan(contrast_above_null(np.eye(9))).all()
 
 
 def test_a_border_that_is_worth_less_than_the_margin_is_none() -> None:
@@ -129,11 +127,3 @@ def test_a_border_that_is_worth_less_than_the_margin_is_none() -> None:
     alike = places[:, None] // 10 == places // 10
     assert find_zones(0.98 - 0.015 * ~alike + 0.02 * np.eye(20)).count == 1
     assert find_zones(0.95 - 0.03 * ~alike + 0.05 * np.eye(20)).borders == (10,)
-
-
-def test_the_best_three_zones_are_held_against_those_of_walks() -> None:
-    value, low, high = contrast_above_null(cosines(zoned(np.random.default_rng(0), (3, 6, 3))), walks=50)
-    assert 0.05 < low < value < high
-    value, low, high = contrast_above_null(cosines(redrawn(np.random.default_rng(0), 24, 0.9)), walks=50)
-    assert low < 0.05
-    assert abs(value) < 0.05

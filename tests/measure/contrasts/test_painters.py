@@ -12,7 +12,7 @@ from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Member, Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
-from layerwise.studies.sweep.painters_contrasts import MIN_STEPS, excess_weights, painters_contrasts, step_ends
+from layerwise.studies.sweep.painters_contrasts import painters_contrasts
 
 Found = dict[tuple[str, str], Score]
 Costs = dict[tuple[str, str, int], float]
@@ -116,19 +116,6 @@ def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_g
     assert found["looping", "gain:looped_parallel"].value == pytest.approx(relative(gain, looped))
 
 
-def test_slopes_are_those_of_lines_from_no_cost(found: Found, costs: Costs) -> None:
-    sizes = np.array([3.0, 5.0, 7.0])
-    slopes = {}
-    for name in PAINTERS_RANKING:
-        drawn = np.array([costs["painters", name, int(size)] for size in sizes])
-        (slopes[name],) = np.linalg.lstsq(sizes[:, None], drawn, rcond=None)[0]
-        assert found["shallowest", f"slope {name}"].value == pytest.approx(slopes[name])
-    for milder in ("random", "looped_parallel"):
-        for harsher in ("reverse", "parallel", "skip", "middle_repeat"):
-            pair = found["shallowest", f"relative {harsher} {milder}"]
-            assert pair.value == pytest.approx(relative(slopes[harsher], slopes[milder]))
-
-
 def test_windows_where_a_plan_is_worse_than_a_unigram_model_are_not_compared(
     losses: list[Loss], members: tuple[Member, ...], costs: Costs
 ) -> None:
@@ -146,7 +133,7 @@ def test_windows_where_a_plan_is_worse_than_a_unigram_model_are_not_compared(
         found = {row.metric: row.value for row in rows if row.claim == "same_function"}
         mean = {name: fmean(costs["painters", name, size] for size in expected) for name in ("middle_repeat", "skip")}
         assert found["middle_repeat:skip"] == pytest.approx(relative(mean["middle_repeat"], mean["skip"]))
-        assert found["cost:skip"] == pytest.approx(mean["skip"])
+        assert found["middle_repeat"] == pytest.approx(mean["middle_repeat"])
         counts = {} if len(expected) == 3 else {"left_out": 1.0, "windows": 2.0}
         assert {name: found[name] for name in ("left_out", "windows") if name in found} == counts
     nothing = painters_contrasts(losses, plan_records(members), DEPTH, unigram=own)
@@ -187,24 +174,3 @@ def test_too_few_windows_or_plans_make_no_rows(losses: list[Loss]) -> None:
     assert painters_contrasts(losses, [record for record in records if record.affected <= 3], DEPTH) == []
     without_skip = [record for record in records if record.strategy != "skip"]
     assert {row.claim for row in painters_contrasts(losses, without_skip, DEPTH)} == {"looping"}
-
-
-@pytest.mark.parametrize("depth", [11, 24, 80])
-def test_an_excess_is_that_beyond_the_best_parabola(depth: int) -> None:
-    sizes = range(2 + (depth + 1) % 2, depth, 2)
-    layers = np.arange(depth)
-    curve = np.random.default_rng(depth).standard_normal(depth)
-    start = sizes[0] - 2
-    basis = np.stack([layers[list(sizes)] - start, (layers[list(sizes)] - start) ** 2], axis=1)
-    factors = np.linalg.lstsq(basis, curve[list(sizes)], rcond=None)[0]
-    beyond = np.concatenate([[0.0], curve[list(sizes)] - basis @ factors])
-    assert excess_weights(sizes, start) @ curve[list(sizes)] == pytest.approx(np.diff(beyond))
-    assert excess_weights(sizes, start) @ (basis @ [0.3, -0.01]) == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("depth", [11, 12, 24, 32, 40, 80])
-def test_a_model_has_five_to_ten_steps_of_a_tenth_of_its_depth(depth: int) -> None:
-    ends = step_ends(range(2 + (depth + 1) % 2, depth, 2), depth)
-    assert MIN_STEPS <= len(ends) <= 10
-    assert ends[-1] == depth - 1
-    assert min(np.diff(ends)) >= depth / 10

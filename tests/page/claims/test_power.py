@@ -8,14 +8,12 @@ from scipy.stats import norm
 from layerwise.page.evidence import EQUIVALENCE, describe_text_needed
 from layerwise.results.estimate import Estimate
 from layerwise.studies.train_elc.findings import POWER as DETECTABLE
-from page.claims.bars import planted
-from page.claims.truths import claim_of
 
 ROW = Estimate(0.0, mde=0.1, tokens=1_000)
 SURE, POWER = norm.ppf(0.975), norm.ppf(0.8)
 
 
-def test_an_equivalence_takes_both_ends_inside_the_margin() -> None:
+def test_equivalence_needs_both_ends_inside_the_margin() -> None:
     assert pytest.approx((SURE + norm.ppf(0.9)) / (SURE + POWER), abs=0.005) == EQUIVALENCE
 
 
@@ -27,7 +25,7 @@ def test_an_interval_shrinks_with_the_root_of_the_text(mde: float, margin: float
     assert tokens == pytest.approx(1_000 * times, rel=0.05)  # printed with two digits
 
 
-def test_where_text_would_not_help_it_is_not_asked_for() -> None:
+def test_no_text_is_asked_for_if_it_would_not_help() -> None:
     assert (
         describe_text_needed(ROW, 0.0)
         == describe_text_needed(replace(ROW, tokens=None), 0.05)
@@ -40,9 +38,5 @@ def test_where_text_would_not_help_it_is_not_asked_for() -> None:
     assert describe_text_needed(replace(ROW, mde=0.01), 0.05) == "; about 1,000 tokens would decide"
 
 
-def test_amounts_that_a_claim_prints_are_those_of_the_normal_distribution() -> None:
+def test_the_detectable_effect_is_that_of_the_normal_distribution() -> None:
     assert pytest.approx((SURE + POWER) / SURE, abs=0.001) == DETECTABLE
-    rows = planted("agreement", {"apart": (-0.2, 0.6), "together": (0.4, 0.8), "layers": 12.0})
-    layers = round(12 * ((SURE + norm.ppf(0.9)) / (SURE + POWER) * 0.4 / 0.3) ** 2)
-    wide = [replace(row, mde=0.4) for row in rows]
-    assert f"about {layers} layers would decide" in claim_of("agreement", wide, 12).answer

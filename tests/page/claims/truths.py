@@ -11,11 +11,10 @@ from layerwise.page.finding import Finding, Verdict
 from layerwise.page.published import Judge
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose import findings as diagnosis
-from layerwise.studies.diagnose import painters as diagnose_painters
 from layerwise.studies.robustness import findings as layershuffle
-from layerwise.studies.sweep import painters, painters_benchmarks
+from layerwise.studies.sweep import painters
 from layerwise.studies.train_elc import findings as elc
-from layerwise.studies.train_growth import published as growth
+from layerwise.studies.train_growth import findings as growth
 from tier import by_tier
 
 RUNS = by_tier(fast=10, nightly=200)
@@ -41,39 +40,22 @@ JUDGES: Mapping[str, Judge] = {
     "collapse": layershuffle.judge_ordinary_model_collapses,
     "pruning": layershuffle.judge_pruning_graceful,
     "positions": layershuffle.judge_layers_know_positions,
-    "position_informed": layershuffle.judge_position_helps,
     "merging": layershuffle.judge_merging_lossless,
-    "switching_off": layershuffle.judge_layers_switch_off,
     "same_space": painters.judge_middle_layers_share_space,
-    "three_zones": painters.judge_depth_has_three_zones,
     "all_needed": painters.judge_all_layers_needed,
     "predictability": diagnosis.judge_weights_predictable,
     "oscillation": diagnosis.judge_weights_oscillate,
-    "error_accumulation": diagnosis.judge_errors_accumulate,
     "core": diagnosis.judge_core_layers,
     "anti_layers": diagnosis.judge_anti_layers,
-    "importance_range": diagnosis.judge_importance_range,
-    "redundant_sets": diagnosis.judge_redundant_layers,
     "recovery": diagnosis.judge_recovery_follows_importance,
     "scaling": diagnosis.judge_only_scaling_survives,
-    "agreement": diagnosis.judge_metrics_agree,
-    "growth_cost": growth.judge_cost,
     "growth_loss": growth.judge_loss,
-    "growth_time": growth.judge_time,
     "same_function": painters.judge_middle_layers_do_the_same,
     "any_order": painters.judge_order_matters,
-    "graceful": painters.judge_orders_degrade_gracefully,
     "parallel": painters.judge_layers_run_in_parallel,
     "order_by_task": painters.judge_order_by_task,
     "looping": painters.judge_looping_helps,
-    "loop_count": painters.judge_more_layers_take_more_loops,
     "ranking": painters.judge_strategies_rank_as_published,
-    "shallowest": painters.judge_shallowest,
-    "repeat_at_chance": painters_benchmarks.judge_repeat_falls_to_chance,
-    "fragile": painters_benchmarks.judge_benchmarks_fall_alike,
-    "order_by_benchmark": painters_benchmarks.judge_order_by_benchmark,
-    "shallowest_on_benchmarks": painters_benchmarks.judge_shallowest_on_benchmarks,
-    "middle": diagnose_painters.judge_middle_layers_change_states_less,
     "worth": elc.judge_weights_worth_their_time,
     "grammar": elc.judge_more_grammar_learned,
     "pattern": elc.judge_embedding_and_last_layer_first,

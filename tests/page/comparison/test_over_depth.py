@@ -113,9 +113,6 @@ def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
     for border in list(accumulate(sizes))[:-1]:
         yield Score("zones", "border", border + 1.0, plan=plan, state=border + 1)
         yield Score("zones", "contrast", 0.5, 0.4, 0.6, plan=plan, state=border + 1)
-    yield Score("contrast", "zones", float(len(sizes)), claim="three_zones")
-    yield Score("contrast", "beyond_walks", 0.3, 0.2, 0.4, claim="three_zones")
-    yield Score("contrast", "least", 0.5, 0.4, 0.6, claim="three_zones")
 
 
 def compared_of(*sizes: Sequence[int]) -> ReportData:
@@ -139,15 +136,10 @@ def test_layers_are_counted_before_in_and_after_the_longest_zone(
     assert (own.beginning, own.middle, own.ending) == counts
 
 
-def test_zones_stand_side_by_side_with_the_claim_over_models() -> None:
+def test_zones_are_listed_side_by_side() -> None:
     data = compared_of((3, 8, 1), (2, 9, 1))
-    page = render(data)
-    assert "Measured in all models; in every one of these: holds" in page
     (line,) = [line for line in summary(data).splitlines() if line.startswith("m0") and "|" in line]
     assert " ".join(line.split()).startswith("m0 3 0–2 | 3–10 | 11 3 (25 %) 8 (67 %) 1 (8 %)")
-    rows = compared_of((3, 8, 1), (12,)).rows.where(measure="claim", claim="Does the depth have three zones?")
-    assert [row.metric for row in rows.where(against=None)] == ["supported", "inconclusive"]
-    assert [row.metric for row in rows.where(against="every model")] == ["inconclusive"]
 
 
 def test_models_without_zones_are_named() -> None:

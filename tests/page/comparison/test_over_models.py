@@ -10,12 +10,10 @@ from layerwise.studies.compare.over_models import VerdictAt, holm
 from layerwise.studies.compare.page import claim_sentence
 from page.comparison.several import of_rows
 
-SAME_FUNCTION = "same_function"
+SAME_FUNCTION, SAME_THING = "same_function", "Do the middle layers all do the same thing?"
 
 
-def about(
-    rows: Sequence[Sequence[Score]], question: str = "Do the middle layers all do the same?", models: str = "01234567"
-) -> Rows:
+def about(rows: Sequence[Sequence[Score]], question: str = SAME_THING, models: str = "01234567") -> Rows:
     return of_rows(*rows, models=models).rows.where(measure="claim", claim=question)
 
 

@@ -53,4 +53,4 @@ def test_numbers_of_loops_are_no_strategies_to_be_ranked() -> None:
 
 def test_windows_best_at_the_end_are_counted() -> None:
     (chapter,) = [each for each in written(changed("at_end", value=2.0)) if each.anchor == "loops"]
-    assert "2 windows best at the greatest number" in "".join(chapter.body)
+    assert "In 2 windows the largest number of loops that ran is best." in "".join(chapter.body)

@@ -29,8 +29,8 @@ from layerwise.train.cost.frontier import (
     loss_at,
     saving_rows,
 )
-from page.claims.heterogeneity.planted_frontiers import frontiers
 from row_names import named
+from train.cost.planted_frontiers import frontiers
 
 
 def points(*pairs: tuple[float, float]) -> list[CostPoint]:

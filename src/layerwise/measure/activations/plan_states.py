@@ -11,7 +11,7 @@ State 1 follows the first stage of the plan; a group is one stage. Attention sin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -36,8 +36,6 @@ from layerwise.results.vocabulary import STATES, ZONES
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
-CLAIM = "three_zones"
-THREE = 3
 RESAMPLES = 1_000
 
 
@@ -123,30 +121,9 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
     return scores
 
 
-def three_zones(states: PlanStates, *, seed: Seed = 0) -> list[Score]:
-    """Return the contrasts that decide whether the trained order has three zones; none for fewer than 10 states.
-
-    `least` is the smallest contrast at a border of the zones found, `beyond_walks` that of `contrast_above_null`.
-    """
-    zones = find_zones(states.mean_cosine, seed=seed)
-    if zones.states < MIN_STATES:
-        return []
-    behind: dict[str, Any] = {"documents": states.documents, "tokens": int(states.tokens.sum())}
-    value, low, high = contrast_above_null(states.mean_cosine, THREE, seed=seed)
-    scores = [
-        Score("contrast", "zones", float(zones.count), claim=CLAIM, **behind),
-        Score("contrast", "beyond_walks", value, low, high, claim=CLAIM, **behind),
-    ]
-    each = _contrast_rows(states, zones, seed)
-    if each:
-        least = min(each, key=lambda one: one.value if one.low is None else one.low)
-        scores.append(replace(least, mde=None))
-    return scores
-
-
 def _contrast_rows(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
     return [
-        Resampled.of([states.part(weights)], seed=seed, resamples=RESAMPLES).row(CLAIM, "least", first)
+        Resampled.of([states.part(weights)], seed=seed, resamples=RESAMPLES).row(ZONES, "contrast", first)
         for weights in contrast_weights(zones.states, zones.borders)
     ]
 
@@ -257,29 +234,6 @@ def contrast_weights(states: int, borders: Sequence[int]) -> list[Numbers]:
     """For every border the weights of the pairs of states, (states, states), that give its contrast."""
     edges = (0, *borders, states)
     return [_weights(states, *edges[at : at + 3]) for at in range(len(borders))]
-
-
-def contrast_above_null(
-    cosine: Numbers, count: int = 3, *, seed: Seed = 0, walks: int = 100
-) -> tuple[float, float, float]:
-    """Return by how much the smallest contrast of the best `count` zones exceeds the mean of the random-walk null.
-
-    The interval includes the spread of the null. NaN for too few states.
-    """
-    if len(cosine) < MIN_STATES:
-        return (np.nan, np.nan, np.nan)
-    measured = _ZoneDistances.from_logs(_log_distances(cosine)[None])
-    distances = _draw_walks(measured, (), walks, np.random.default_rng(seed))
-    (own,) = _min_contrasts(cosine[None], measured, count)
-    null = _min_contrasts(np.exp(-np.exp(distances)), _ZoneDistances.from_logs(distances), count)
-    value = float(own - null.mean())
-    reach = 1.96 * float(null.std(ddof=1)) * np.sqrt(1 + 1 / walks)
-    return value, value - reach, value + reach
-
-
-def _min_contrasts(cosine: Numbers, measured: _ZoneDistances, count: int) -> Numbers:
-    borders = _best_partitions(measured.table, count)
-    return np.array([min(border_contrasts(own, edges)) for own, edges in zip(cosine, borders.tolist(), strict=True)])
 
 
 @lru_cache(maxsize=256)

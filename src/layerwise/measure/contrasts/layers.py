@@ -1,11 +1,9 @@
-"""Measure how different layers are, and whether a core of consecutive layers matters far more than the rest.
+"""Measure whether a core of consecutive layers matters far more than the rest.
 
 The published core (layers 8 to 11 of 30) is scaled to the depth and shifted by up to 1/15; for each such range P
 (Bonferroni), with e the effect of an intervention in nats/token:
     skip_excess, average_excess   median of e over P - max(FAR * median of e elsewhere, margin)
     average_over_random           median over P of SHARE * e of the average - e of random weights of the same norm
-    importance_range: range       log10(largest / max(median, 0.001))
-                      published   log10(largest / smallest magnitude), which noise decides
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, Statistic
+from layerwise.measure.contrasts.contrast import Part, Resampled, Statistic
 from layerwise.measure.stats.grid import MIN_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan, families
 from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
 
-CORE, RANGE = "core", "importance_range"
+CORE = "core"
 FAR = 2.0
 """How many times a core layer's effect exceeds that of a typical other layer before it matters "far more"."""
 
@@ -39,11 +37,6 @@ SLACK = 15
 
 FEWEST_LAYERS = 8
 """With fewer layers there are too few outside the core to take a median of."""
-
-LEAST = 1e-3
-"""Nats per token: a median effect that is smaller counts as this."""
-
-_TINY = 1e-12
 
 Keys = Mapping[int, str]
 """From a layer to the key of its losses under one intervention."""
@@ -139,19 +132,3 @@ def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
     mask = np.asarray(inside)
     rest = np.median(effects[..., ~mask], axis=-1)
     return np.asarray(np.median(effects[..., mask], axis=-1) - np.maximum(FAR * rest, margin))
-
-
-def importance_range(effects: ArmEffects, keys: Sequence[str]) -> list[Score]:
-    """The rows of the range for the layers that `keys` skip; none where a loss is missing."""
-    part = effects.part(keys)
-    if part is None:
-        return []
-
-    def orders(effects: Numbers, base: Numbers) -> Numbers:
-        return np.asarray(np.log10(np.maximum(effects.max(axis=-1), _TINY)) - np.log10(np.maximum(base, _TINY)))
-
-    statistics: dict[str, Statistic] = {
-        "range": lambda effects: orders(effects, np.maximum(np.median(effects, axis=-1), LEAST)),
-        "published": lambda effects: orders(effects, np.abs(effects).min(axis=-1)),
-    }
-    return effects.resampled(part, range(len(keys))).rows(RANGE, statistics)

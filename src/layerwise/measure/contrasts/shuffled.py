@@ -2,7 +2,7 @@
 
 trained_order      cost: baseline in order - layershuffle in random order; gain_above@NULL: layershuffle - NULL
 collapse           random_order, in_order: baseline - chance
-position_informed  gain: ARM - layershuffle in random order; random_order: layershuffle - chance
+position_informed  random_order: layershuffle - chance
 pruning            lost = L / 2 * sum_r r (a(0) - a(r)) / (a(0) - chance) / sum_r r^2, r of L layers skipped;
                    lost@NULL, and spared_above@NULL = lost@NULL - lost
 positions          short, short@NULL: 0.9999 - accuracy of predicted positions (variance: Agresti and Coull 1998)
@@ -38,7 +38,6 @@ CLAIMS = (TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING, POSITIONS)
 BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
 PREDICTING = "layershuffle-predict"
-PLACED = ("layershuffle-position", PREDICTING)
 SKILL = 0.05
 """The least accuracy above chance, of each seed of an arm, that has a share to lose."""
 
@@ -61,7 +60,6 @@ COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
     *((TRAINED_ORDER, f"gain_above@{null}", ALL, (_FREE, (null, RANDOM_ORDER))) for null in NULLS),
     (COLLAPSE, "random_order", ALL, ((BASELINE, RANDOM_ORDER),)),
     (COLLAPSE, "in_order", ALL, ((BASELINE, SEQUENTIAL),)),
-    *((POSITION_INFORMED, "gain", arm, ((arm, RANDOM_ORDER), _FREE)) for arm in PLACED),
     (POSITION_INFORMED, "random_order", ALL, (_FREE,)),
 )
 """Claim, metric and task of a contrast, and what is compared with what."""

@@ -6,7 +6,6 @@ on the frontier of its variant.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ from layerwise.page.text.number_format import between, tidy
 from layerwise.page.text.wording import counted
 from layerwise.page.trained import over_seeds
 from layerwise.results import vocabulary as vocab
-from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
@@ -147,16 +145,6 @@ def headline_arm(data: ReportData) -> str | None:
     return PUBLISHED if PUBLISHED in arms(data) else planned(data)
 
 
-def saved(data: ReportData, arm: str, terms: str) -> Estimate | None:
-    """Return what the variant saves to reach uniform's loss, or a one-sided bound; None without a measured interval."""
-    exact, most, least = _savings(compared_rows(data, Training(arm), unit=terms))
-    if (estimate := Estimate.read_bounded(exact)) is not None:
-        return estimate
-    if most is not None:
-        return Estimate(most.value, -math.inf, most.value)
-    return None if least is None else Estimate(least.value, least.value, 1.0)
-
-
 def saving_text(rows: Rows) -> str:
     """Return the saving as it is printed, in hundredths; if seeds are censored, how many and what that leaves."""
     exact, most, least = _savings(rows)
@@ -178,13 +166,6 @@ def _savings(rows: Rows) -> tuple[Score | None, ...]:
 def _censored(rows: Rows, metric: str) -> str:
     count = rows.value(metric=metric)
     return "a seed" if count is None else counted(int(count), "seed")
-
-
-def how_read(data: ReportData, arm: str) -> str:
-    count = max((int(row.value) for row in compared_rows(data, Training(arm), metric=vocab.READ_OFF)), default=0)
-    if count > 1:
-        return f"read off its trainings of {count} lengths, each decayed to its end"
-    return "read off the course of its loss, whose rate has not come down yet"
 
 
 def percents(score: Score) -> str:

@@ -74,7 +74,6 @@ def _title(data: ReportData) -> str:
 
 def _published(data: ReportData) -> str:
     lines = (
-        f"- **{escaped(each.question)}** ({each.verdict}) {escaped(' '.join(filter(None, (each.answer, each.number))))}"
-        for each in judge_published(data)
+        f"- **{escaped(each.question)}** ({each.verdict}) {escaped(each.summary)}" for each in judge_published(data)
     )
     return "\n".join(["## Published findings", "", *listing]) if (listing := list(lines)) else ""

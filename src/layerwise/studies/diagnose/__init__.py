@@ -1,4 +1,4 @@
 """`layerwise diagnose`."""
 
 PAGES = {"diagnosis": "page:DIAGNOSIS"}
-FINDINGS = ("painters:PAINTERS_FINDINGS", "findings:DIAGNOSIS_FINDINGS")
+FINDINGS = ("findings:DIAGNOSIS_FINDINGS",)

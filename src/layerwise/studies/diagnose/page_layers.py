@@ -13,7 +13,7 @@ from layerwise.page.data import ReportData, concluded, skipped
 from layerwise.page.evidence import describe_text_needed
 from layerwise.page.kind import Column, Pivot, Says, Section
 from layerwise.page.marks import Bars
-from layerwise.page.show import DIFFERENCE, NUMBER, SIGNED, Show, adjusted_p
+from layerwise.page.show import COUNT, DIFFERENCE, NUMBER, SIGNED, Show, adjusted_p
 from layerwise.page.text.number_format import in_perplexity, tidy
 from layerwise.page.text.wording import counted, label, listed, sentence
 from layerwise.plan import Plan
@@ -260,5 +260,19 @@ LAYERS_SECTION = Section(
             ),
         ),
         Says(recommendation, terminal=False),
+        Pivot(
+            title="Layers that cost little, skipped together",
+            where={"measure": vocab.CONTRAST, "claim": "redundant_sets"},
+            rows={"layers": "claim"},
+            words=lambda _: "chosen by their effects on half of the text",
+            terminal=False,
+            folded=True,
+            columns=(
+                Column("number", "layers", COUNT),
+                Column("sum of single costs (nats/token)", "singles", SIGNED),
+                Column("cost together (nats/token)", "joint", SIGNED),
+                Column("random sets cost more (nats/token)", "spared", SIGNED),
+            ),
+        ),
     ),
 )

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.block_influence import MIDDLE, middle_contrast
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.contrasts.contrast import ArmEffects, arms
-from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
+from layerwise.measure.contrasts.layers import CORE, core
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import JointIntervention, ResultCache, intervention_losses
@@ -45,7 +44,6 @@ def _note_too_little(context: PartContext, text: EvalData, parts: int = 1) -> No
 def _proxies(context: PartContext) -> None:
     _note_too_little(context, context.text)
     context.store("proxies", proxies(context.stack, context.text, seed=context.seed))
-    context.store_contrast(MIDDLE, middle_contrast(context.stack, context.text, context.short_text, seed=context.seed))
 
 
 def _deltas(context: PartContext) -> None:
@@ -79,8 +77,6 @@ def _ablation(context: PartContext) -> None:
     rows = core(losses, context.baseline, skipped, average, random, margin=context.min_effect, seed=seed)
     context.store_contrast(CORE, rows)
     keys = ablation.skip_keys(stack.depth)
-    effects = ArmEffects.of(losses, context.baseline, seed=seed)
-    context.store_contrast(RANGE, importance_range(effects, list(keys.values())))
     _store_verdicts(
         context, verdicts.compute_verdicts(losses, context.baseline, keys, seed=seed, margin=context.min_effect)
     )

@@ -214,4 +214,3 @@ def _compare_metrics(context: PartContext) -> None:
     scores = context.scores(PREDICTABILITY, ABLATION, RECOVERY, MANIPULATION, PROXIES)
     metrics = agreement.layer_metrics(scores)
     context.store(AGREEMENT, agreement.skip_agreement(metrics, seed=context.seed))
-    context.store_contrast(agreement.CLAIM, agreement.published_agreement(metrics, seed=context.seed))

@@ -47,8 +47,7 @@ from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 from layerwise.studies.robustness.merging import compare_arms
 from layerwise.studies.robustness.node_loss import node_loss
-from layerwise.studies.robustness.switching_off import CLAIMS as OF_SWITCHING
-from layerwise.studies.robustness.switching_off import position_worth, switching_off
+from layerwise.studies.robustness.switching_off import position_worth
 from layerwise.train.load_trained import Trained, saved_edges
 
 INSIDE = (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES)
@@ -250,11 +249,11 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution_rows(whole, batch))
     run.store.replace_scores(vocab.NODES, node_loss(whole, batch))
     run.store.replace_scores(vocab.WORTH, position_worth(whole))
-    decisive = [*positions(whole), *switching_off(whole)]
+    decisive = list(positions(whole))
     if not text:  # what is published is accuracy of classification
         decisive += shuffled(whole, chance=chance, batch=batch)
     stored = run.store.scores(CONTRAST)
-    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_SWITCHING)))
+    run.store.replace_scores(CONTRAST, renewed(stored, decisive, CLAIMS))
 
 
 def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:

@@ -1,22 +1,18 @@
-"""Test whether a layer adds little at positions where it is not important (Freiberger et al. 2024, section 5).
+"""Correlate what a layer adds at a position with its importance there (Freiberger et al. 2024, section 5).
 
-With `added` and `worth` of `layerwise.measure.activations.by_position`, means over batches:
-    relation            mean over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]
-    relation@NULL       the same of NULL, an arm that was trained in order
-    above_other_layers  relation - the mean over l != m of the rank correlation of added[l, p] with worth[m, p]
-p is of positions shuffled within layers. A jackknife over batches removes bias; intervals: seeds and batches.
+With `added` and `worth` of `layerwise.measure.activations.by_position`, means over batches, the `relation` is
+the mean over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]. p is of positions
+shuffled within layers. A jackknife over batches removes bias.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from layerwise.measure.activations.by_position import PositionTables
-from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
-from layerwise.measure.contrasts.trainings import DIFFERENCE, TrainingEstimate, over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.estimate import Numbers, student_quantile
 from layerwise.measure.stats.ranks import MIN_LAYERS, normalize_ranks
@@ -25,28 +21,11 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
 from layerwise.results.vocabulary import WORTH
 
-SWITCHING_OFF = "switching_off"
-CLAIMS = (SWITCHING_OFF,)
 SHUFFLES = 2_000
 RELATION = "relation"
 
 Statistic = Callable[[Numbers, Numbers], Numbers]
 """From the two tables, (..., layers, positions) each, to one number for each pair of them, (...)."""
-
-
-def switching_off(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    own = _tables(arms.get(SHUFFLED, {}))
-    if own:
-        estimate = over_seeds_and_batches(own, relation)
-        p, _ = shuffled_positions(own)
-        yield replace(estimate.row(SWITCHING_OFF, RELATION, within=DIFFERENCE), p=p)
-        yield over_seeds_and_batches(own, above_other_layers).row(
-            SWITCHING_OFF, "above_other_layers", within=(-2.0, 2.0)
-        )
-    for null in NULLS:
-        if tables := _tables(arms.get(null, {})):
-            null_relation = over_seeds_and_batches(tables, relation)
-            yield null_relation.row(SWITCHING_OFF, f"{RELATION}@{null}", within=DIFFERENCE)
 
 
 def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
@@ -111,15 +90,6 @@ def relation(added: Numbers, worth: Numbers) -> Numbers:
     return correlations.mean(axis=-1).round(12)
 
 
-def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
-    pairs: Numbers = np.einsum("...lp,...mp->...lm", normalize_ranks(added), normalize_ranks(worth))
-    layers = pairs.shape[-1]
-    own = np.trace(pairs, axis1=-2, axis2=-1)
-    others = (pairs.sum(axis=(-2, -1)) - own) / (layers * (layers - 1))
-    difference: Numbers = own / layers - others
-    return difference
-
-
 def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float, float]]:
     draw = np.random.default_rng(0)
     added, worth = (
@@ -132,12 +102,6 @@ def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float
     p = (1 + int((np.abs(null) >= abs(value)).sum())) / (1 + SHUFFLES)
     low, high = (float(bound) for bound in np.quantile(null, [0.025, 0.975]))
     return p, (low, high)
-
-
-def over_seeds_and_batches(tables: list[PositionTables], statistic: Statistic) -> TrainingEstimate:
-    each = [jackknife(table, statistic) for table in tables]
-    units = len(tables[0].worth)
-    return over_trainings([of.value for of in each], np.array([of.pulls for of in each]), units)
 
 
 def _tables(surveys: Mapping[int, Survey]) -> list[PositionTables]:

@@ -9,11 +9,8 @@ sides in quadrature (Zou and Donner 2008). For contrasts and medians documents a
 jointly for all plans, and so are the draws of a random order (arXiv 2407.09298, sections 2 and 3.3 to 3.8).
 
 benchmark_fall   slope            the fall; of task "all" the mean over benchmarks
-fragile          log_ratio        log(fall on the benchmark / mean fall on the others)
 benchmark_strategies     mean over draws of the score at a window
-shallowest_on_benchmarks relative 2 (a - b) / (|a| + |b|) of two falls; the milder one is in `against`
 order_by_benchmark                order_less, log_ratio as in `order_contrasts`; `windows` is their number
-repeat_at_chance                  mean score of middle_repeat and skip over windows of half the depth and more
 """
 
 from __future__ import annotations
@@ -30,12 +27,11 @@ from scipy import special
 from layerwise.measure.contrasts.contrast import Resampled, seeds
 from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, draw_counts, expanded_levels
-from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
-from layerwise.results.vocabulary import BENCHMARK, BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, RELATIVE, SLOPE
+from layerwise.results.vocabulary import BENCHMARK, BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, SLOPE
 from layerwise.studies.sweep.order_contrasts import SMALLEST
-from layerwise.studies.sweep.painters_contrasts import MILDEST, MIN_WINDOWS, STEEPER
-from layerwise.studies.sweep.strategies import mean_over, relative
+from layerwise.studies.sweep.painters_contrasts import MIN_WINDOWS
+from layerwise.studies.sweep.strategies import mean_over
 
 RESAMPLES = 5_000
 """More than of other contrasts: there are many benchmarks and strategies, and intervals are corrected for them all."""
@@ -43,12 +39,10 @@ RESAMPLES = 5_000
 FAMILY = "painters"
 """The family whose strategies and windows are compared."""
 
-FALL, FRAGILE, SHALLOWEST = "benchmark_fall", "fragile", "shallowest_on_benchmarks"
-ORDER, REPEAT = "order_by_benchmark", "repeat_at_chance"
-CLAIMS = frozenset({FALL, FRAGILE, SHALLOWEST, ORDER, REPEAT, BENCHMARK_STRATEGIES})
+FALL, ORDER = "benchmark_fall", "order_by_benchmark"
+CLAIMS = frozenset({FALL, ORDER, BENCHMARK_STRATEGIES})
 """The claims of the rows that are made of benchmarks."""
 
-LEVEL = 0.95
 REASONING, SEMANTIC = ("arc", "gsm8k"), ("hellaswag", "winogrande")
 """How the names of the benchmarks begin that the paper calls mathematics and reasoning, and "semantic"."""
 
@@ -56,7 +50,7 @@ PARALLEL, ABSENT = "parallel", "skip"
 MOVED = ("reverse", "random", PARALLEL)
 """The strategies that run the layers at other places."""
 
-LEFT = 0.25
+MIN_LEFT = 0.25
 """Where absence leaves less than this of the scale of a benchmark, there is nothing left that order could cost."""
 
 Scores = Callable[[str, Sequence[int]], Numbers]
@@ -243,12 +237,7 @@ def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: in
     if not scaled.documents:
         return []
     scores = StrategyScores.of(scaled, records, seed=seed)
-    return [
-        *_average_draws(scores),
-        *_compare_falls(scores, depth),
-        *_compare_orders(scores),
-        *_average_wide_windows(scores, depth),
-    ]
+    return [*_average_draws(scores), *_compare_falls(scores, depth), *_compare_orders(scores)]
 
 
 def _average_draws(scores: StrategyScores) -> Iterator[Score]:
@@ -280,28 +269,9 @@ def _compare_falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
     def mean(read: Scores, strategy: str, at: slice) -> Numbers:
         return np.asarray(fall(read, strategy, measured[strategy])[..., at].mean(axis=-1))
 
-    def faster(read: Scores, at: int) -> Numbers:
-        own = fall(read, PARALLEL, measured[PARALLEL])
-        others = np.delete(own, at, axis=-1).mean(axis=-1)
-        return _log_ratio(own[..., at], others)
-
-    def steeper(read: Scores, harsher: str, milder: str) -> Numbers:
-        first, second = (fall(read, each, shared).mean(axis=-1) for each in (harsher, milder))
-        return relative(first, second)
-
     for strategy in measured:
         for task, at in tasks.items():
             yield scores.row(FALL, SLOPE, partial(mean, strategy=strategy, at=at), task=task, strategy=strategy)
-    if len(scores.names) > 1 and PARALLEL in measured:
-        level = _correct(len(scores.names) * len(measured))
-        for number, name in enumerate(scores.names):
-            statistic = partial(faster, at=number)
-            yield scores.row(FRAGILE, LOG_RATIO, statistic, task=name, level=level, strategy=PARALLEL)
-    shared = scores.windows(*PAINTERS_RANKING)
-    for milder in MILDEST if len(shared) >= MIN_WINDOWS else ():
-        for harsher in STEEPER:
-            statistic, level = partial(steeper, harsher=harsher, milder=milder), _correct(len(MILDEST) * len(STEEPER))
-            yield scores.row(SHALLOWEST, RELATIVE, statistic, level=level, strategy=harsher, against=milder)
 
 
 def _compare_orders(scores: StrategyScores) -> Iterator[Score]:
@@ -309,18 +279,13 @@ def _compare_orders(scores: StrategyScores) -> Iterator[Score]:
     reasoning, semantic = (
         [at for at, name in enumerate(names) if name.startswith(kind)] for kind in (REASONING, SEMANTIC)
     )
-    task, against = "all", None
-    compared = list(range(len(names)))
-    if reasoning and semantic:
-        compared = sorted({*reasoning, *semantic})
-        task, against = (" and ".join(names[at] for at in kind) for kind in (reasoning, semantic))
-    windows = [
-        size
-        for size in measured
-        if all(scores.scores.value[scores.curves[ABSENT, size]][at] >= LEFT for at in compared)
-    ]
-    if measured:
-        yield Score("contrast", "windows", float(len(windows)), claim=ORDER, task=task, against=against)
+    if not (reasoning and semantic and measured):
+        return
+    task, against = (" and ".join(names[at] for at in kind) for kind in (reasoning, semantic))
+    columns: dict[str, Any] = {"task": task, "against": against}
+    at_skip = {size: scores.scores.value[scores.curves[ABSENT, size]] for size in measured}
+    windows = [size for size in measured if all(at_skip[size][at] >= MIN_LEFT for at in (*reasoning, *semantic))]
+    yield Score("contrast", "windows", float(len(windows)), claim=ORDER, **columns)
     if len(windows) < MIN_WINDOWS:
         return
 
@@ -331,33 +296,15 @@ def _compare_orders(scores: StrategyScores) -> Iterator[Score]:
         )
         return moved, absent
 
-    def ratio(read: Scores, at: Sequence[int]) -> Numbers:
-        return _log_ratio(*lose(read, at))
+    def less(read: Scores) -> Numbers:
+        return np.asarray(lose(read, reasoning)[0] - lose(read, semantic)[0])
 
-    for at, name in enumerate(names):
-        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), task=name, level=_correct(len(names)))
-    if against is not None:
-        columns = {"task": task, "against": against}
-        yield scores.row(
-            ORDER, "order_less", lambda read: lose(read, reasoning)[0] - lose(read, semantic)[0], **columns
-        )
-        yield scores.row(ORDER, LOG_RATIO, lambda read: ratio(read, reasoning) - ratio(read, semantic), **columns)
+    def log_ratio(read: Scores) -> Numbers:
+        return _log_ratio(*lose(read, reasoning)) - _log_ratio(*lose(read, semantic))
 
-
-def _average_wide_windows(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    wide = [size for size in scores.windows("middle_repeat", ABSENT) if 2 * size >= depth]
-
-    def left(read: Scores, strategy: str) -> Numbers:
-        return np.asarray(read(strategy, wide).mean(axis=(-2, -1)))
-
-    for strategy in ("middle_repeat", ABSENT) if wide else ():
-        yield scores.row(REPEAT, strategy, partial(left, strategy=strategy))
+    yield scores.row(ORDER, "order_less", less, **columns)
+    yield scores.row(ORDER, LOG_RATIO, log_ratio, **columns)
 
 
 def _log_ratio(first: Numbers, second: Numbers) -> Numbers:
     return np.asarray(np.log(np.maximum(first, SMALLEST)) - np.log(np.maximum(second, SMALLEST)))
-
-
-def _correct(tests: int) -> float:
-    """Return the level of each of several intervals that hold together at `LEVEL` (Bonferroni)."""
-    return 1 - (1 - LEVEL) / tests

@@ -31,7 +31,6 @@ from layerwise.results.selection import Rows
 from layerwise.studies.sweep import page_rows as swept
 from layerwise.studies.sweep.findings import findings
 from layerwise.studies.sweep.page_rows import best, numbered, over_windows
-from layerwise.studies.sweep.painters import MIN_LOOPS
 
 CURVED: Mapping[str, tuple[str, Show]] = {
     vocab.DELTA: ("Δ NLL", DIFFERENCE),
@@ -211,9 +210,9 @@ def _benchmarks(data: ReportData) -> Iterator[Part]:
 def _slope(data: ReportData) -> Iterator[str]:
     slope, ends = over_windows(data, "slope"), over_windows(data, "at_end")
     if slope is not None and ends is not None:
-        more = f"A layer more in parallel takes {SIGNED.text(slope)} loops more: the dashed line."
-        last = f" {counted(int(ends.value), 'window')} best at the greatest number that was run." if ends.value else ""
-        yield f"{more} Less than ±{MIN_LOOPS:g} is none.{last}"
+        yield f"Each further parallel layer takes {SIGNED.text(slope)} more loops (dashed line)."
+        if ends.value:
+            yield f"In {counted(int(ends.value), 'window')} the largest number of loops that ran is best."
 
 
 def _similarity(data: ReportData) -> Iterator[Part]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.plan_states import plan_state_rows, plan_states, three_zones, zone_rows
+from layerwise.measure.activations.plan_states import plan_state_rows, plan_states, zone_rows
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
@@ -153,7 +153,6 @@ class SimilarityTask(Task[None]):
     def _compare_states(self, run: Run, reporter: Reporter) -> None:
         rows, zones = run.store.scores(STATES), run.store.scores(ZONES)
         measured = {score.plan for score in rows}
-        identity = Plan.identity(self.stack.depth)
         left_out: list[str] = []
         for plan in compared_plans(self.members, self.stack.depth):
             if str(plan) in measured:
@@ -164,8 +163,6 @@ class SimilarityTask(Task[None]):
             except MeasureError as error:
                 left_out.append(str(error))
                 continue
-            if plan == identity:
-                _store_contrasts(run, three_zones(states, seed=self.seed))
             zones += zone_rows(states, plan, seed=self.seed)
             rows += plan_state_rows(states, plan)
             run.store.replace_scores(ZONES, zones)

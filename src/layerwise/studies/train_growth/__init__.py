@@ -4,4 +4,4 @@ from layerwise.studies.train_growth.importance import schedule as schedule
 from layerwise.studies.train_growth.verb import growth as growth
 
 PAGES = {"growth": "page:GROWTH_KIND"}
-FINDINGS = ("published:GROWTH_FINDINGS",)
+FINDINGS = ("findings:GROWTH_FINDINGS",)

@@ -6,11 +6,13 @@ same schedule with the layer roles exchanged, shows that it matters which layers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.finding import Effect, Finding, Verdict, firmness, judged
+from layerwise.page.evidence import find_unfinished
+from layerwise.page.finding import Effect, Finding, Paper, Published, Question, Verdict, firmness, judged
 from layerwise.page.show import NUMBER, SIGNED, adjusted_p
 from layerwise.page.text.number_format import tidy
 from layerwise.page.text.wording import counted, listed, sentence
@@ -18,29 +20,55 @@ from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS, WARMUP
 
+LOSS = Question(
+    "Is the loss of growth training 4.7 times lower?",
+    "Supported if the interval over seeds reaches 4.7 times and lies above its square root, contradicted if all of it"
+    " lies below 4.7 times. Inconclusive if uniform training does not beat the bigram baseline, or if a validation loss"
+    " that would contradict was still falling.",
+    Published(
+        Paper("Anatomical Heterogeneity in Transformer Language Models", "arXiv 2603.19348, 2026"),
+        "Growth training costs 54 % less and ends, after as many steps, at a validation loss of 0.127, not 0.599.",
+        "4.7 times",
+        "results",
+    ),
+    "times lower after as many tokens",
+    4.7,
+)
 EFFECTS: Mapping[Effect, str] = {
-    "better": "the {arm} schedule is better than uniform training: {number}",
-    "worse": "the {arm} schedule is worse than uniform training: {number}",
-    "open": "the difference between the {arm} schedule and uniform training is inconclusive{limit}: {number}",
-    "bare": "the {arm} schedule differs from uniform training by {number}, without an interval,",
+    "better": "the {arm} schedule is better than uniform training, {number}",
+    "worse": "the {arm} schedule is worse than uniform training, {number}",
+    "open": "inconclusive: the {arm} schedule changes the loss of uniform training by {number}",
+    "bare": "the {arm} schedule changes the loss of uniform training by {number}, without an interval",
 }
-OUTCOMES: Mapping[Effect, str] = {
-    "better": "better",
-    "worse": "worse",
-    "open": "inconclusive",
-    "bare": "without an interval",
+BASELINES: Mapping[Verdict, str] = {
+    Verdict.SUPPORTED: "Yes.",
+    Verdict.INCONCLUSIVE: "Not beyond the variation of its seeds, so a gain on it may come from letting layers rest.",
+    Verdict.CONTRADICTED: "No, so any schedule that lets layers rest may win.",
 }
-BESIDE: Mapping[Effect, str] = {
-    "better": "better than",
-    "worse": "worse than",
-    "open": "not distinguishable from",
-    "bare": "not distinguished, for want of an interval, from",
-}
-BASELINES: Mapping[Verdict, tuple[str, str]] = {
-    Verdict.SUPPORTED: ("Yes.", ""),
-    Verdict.INCONCLUSIVE: ("Not beyond its seeds.", "; what is gained on it may be gained by letting layers rest"),
-    Verdict.CONTRADICTED: ("No.", ", which needs no layers: any schedule may win that lets them rest"),
-}
+
+
+def judge_loss(data: ReportData) -> Finding | None:
+    """Judge how many times lower the loss is after as many tokens."""
+    arm = growth.headline_arm(data)
+    ratio = None if arm is None else growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
+    if arm is None or ratio is None:
+        return None
+    estimate, published = Estimate.read_bounded(ratio), LOSS.margin or 0.0
+    verdict, answer = Verdict.INCONCLUSIVE, "The interval contains 4.7 and much less: more seeds would decide."
+    if estimate is None:
+        answer = "One seed has no interval: train several."
+    elif baseline(data) != Verdict.SUPPORTED:
+        answer = "Uniform training is not shown to beat the bigram baseline."
+    elif estimate.is_below(published) and find_unfinished(data, arm):
+        answer = f"The validation loss of {arm} was still falling: train for more steps."
+    elif estimate.is_below(published):
+        verdict, answer = Verdict.CONTRADICTED, "No: the whole interval lies below 4.7."
+    elif estimate.is_above(math.sqrt(published)):
+        verdict, answer = Verdict.SUPPORTED, "Yes: the interval reaches 4.7 and lies above its square root."
+    return LOSS.answer(verdict, answer, estimate)
+
+
+GROWTH_FINDINGS = (judge_loss,)
 
 
 def growth_findings(data: ReportData) -> Iterator[Finding]:
@@ -52,51 +80,32 @@ def growth_findings(data: ReportData) -> Iterator[Finding]:
 def verdict(data: ReportData) -> Finding | None:
     """Judge whether the planned schedule beats uniform training, and whether the roles of layers are why."""
     arm = growth.planned(data)
-    compared = None if arm is None else _at_equal_cost(data, arm) or _at_equal_steps(data, arm)
+    compared = None if arm is None else _compare_at_equal_cost(data, arm) or _compare_at_equal_steps(data, arm)
     if arm is None or compared is None:
         return None
-    first, effect, score, others = compared
+    answer, effect, score = compared
     count = counted(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
-    caveats = [_roles(data, arm, effect)]
-    if not growth.tunings(data):
-        caveats.append("no learning rate was tuned, and another might turn this round")
-    if baseline(data) not in (None, Verdict.SUPPORTED):
-        caveats.append(
-            "but uniform training is not shown to beat a table of token pairs, so this says nothing of layers"
-        )
-    compared_in_words, caveats_in_words = "; ".join((f"{first} over {count}", *others)), "; ".join(caveats)
     return Finding(
         "Does training where layers need it help?",
-        f"{sentence(compared_in_words)} {sentence(caveats_in_words)}",
+        f"{sentence(f'{answer} over {count}')} {_describe_roles(data, arm, effect)}",
         firmness(effect),
         Estimate.read(score),
         "nats/token" if score.metric == DIFFERENCE else "times",
     )
 
 
-Compared = tuple[str, Effect, Score, tuple[str, ...]]
-"""The comparison that decides in words, what it says, its number, and the other comparisons in words."""
-
-
-def _at_equal_cost(data: ReportData, arm: str) -> Compared | None:
+def _compare_at_equal_cost(data: ReportData, arm: str) -> tuple[str, Effect, Score] | None:
+    """Return the comparison with uniform training in words, its effect, and its row."""
     rows = {terms: growth.against(data, growth.Training(arm), terms=terms) for terms in growth.TERMS}
-    known = {terms: row for terms, row in rows.items() if row is not None}
-    if not known:
+    terms, score = next(((terms, row) for terms, row in rows.items() if row is not None), (None, None))
+    if terms is None or score is None:
         return None
-    (terms, score), *others = known.items()
     effect = judged(score, data.level)
-    number, limit = f"{SIGNED.text(score)} nats per token", _limit(score, data.level)
-    statement = f"{growth.TERMS[terms]}, {EFFECTS[effect].format(arm=arm, number=number, limit=limit)}"
-    return statement, effect, score, tuple(_outcome(data, name, row) for name, row in others)
+    number = f"{SIGNED.text(score)} nats/token{_describe_limit(score, data.level) if effect == 'open' else ''}"
+    return f"{growth.TERMS[terms]}, {EFFECTS[effect].format(arm=arm, number=number)}", effect, score
 
 
-def _outcome(data: ReportData, terms: str, score: Score) -> str:
-    effect = judged(score, data.level)
-    limit = _limit(score, data.level) if effect == "open" else ""
-    return f"{growth.TERMS[terms]} {OUTCOMES[effect]}{limit}, {SIGNED.text(score)}"
-
-
-def _at_equal_steps(data: ReportData, arm: str) -> Compared | None:
+def _compare_at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect, Score] | None:
     ratio = growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
     if ratio is None:
         return None
@@ -107,8 +116,40 @@ def _at_equal_steps(data: ReportData, arm: str) -> Compared | None:
         effect = "better"
     elif ratio.high < 1.0:
         effect = "worse"
-    words = f"after as many steps, uniform's loss is {NUMBER.text(ratio)} times that of the {arm} schedule"
-    return words, effect, ratio, ()
+    times = NUMBER.text(ratio)
+    return f"after as many steps, the loss of uniform training is {times} times that of {arm}", effect, ratio
+
+
+def _describe_limit(score: Score, level: float) -> str:
+    """Return the minimum detectable effect, or the adjusted p if only the correction made it inconclusive.
+
+    >>> _describe_limit(Score("growth", "difference", 0.1, p=0.03, p_adjusted=0.2), 0.05)
+    ' (adjusted p 0.20)'
+    """
+    if score.p is not None and score.p < level:
+        return f" (adjusted p {adjusted_p(score)})"
+    return "" if score.mde is None else f" (minimum detectable effect {tidy(score.mde)})"
+
+
+def _describe_roles(data: ReportData, arm: str, effect: Effect) -> str:
+    rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
+    fates = {control: judged(score, data.level) for control, score in rows.items() if score is not None}
+    if not fates:
+        return "No permuted or reversed control was trained, so layer roles are untested."
+    if "worse" in fates.values():
+        return f"With {_name_controls(fates, 'worse')} it is better, so its roles are not the right ones."
+    if set(fates.values()) == {"better"}:
+        least = "" if "permuted" in fates else ", although no permuted control was trained"
+        uniform = "" if effect == "better" else ", although it does not beat uniform training"
+        others = _name_controls(fates, "better")
+        return f"With {others} it is worse, so it matters which layers train when{least}{uniform}."
+    conclusion = "the gain is not shown to depend on" if effect == "better" else "nothing shows that it matters"
+    others = _name_controls(fates, "open", "bare")
+    return f"With {others} it is not distinguishably worse, so {conclusion} which layers train when."
+
+
+def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:
+    return listed([growth.CONTROLS[control] for control, fate in fates.items() if fate in selected])
 
 
 def baseline(data: ReportData) -> Verdict | None:
@@ -122,63 +163,19 @@ def baseline(data: ReportData) -> Verdict | None:
     return Verdict.CONTRADICTED if low > null.value else Verdict.INCONCLUSIVE
 
 
-def _roles(data: ReportData, arm: str, effect: Effect) -> str:
-    rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
-    compared = {control: row for control, row in rows.items() if row is not None}
-    if not compared:
-        return f"{arm} was compared with no permuted or reversed control, so nothing is known of layer roles"
-    fates = {control: judged(score, data.level) for control, score in compared.items()}
-    clauses = []
-    for fate in dict.fromkeys(fates.values()):
-        others = (f"{growth.CONTROLS[each]}, {SIGNED.text(compared[each])}" for each in compared if fates[each] == fate)
-        clauses.append(f"{BESIDE[fate]} itself with {', or with '.join(others)}")
-    return f"the schedule is {', and '.join(clauses)}, {_conclusion(effect, fates)}"
-
-
-def _conclusion(effect: Effect, fates: Mapping[str, Effect]) -> str:
-    if set(fates.values()) == {"better"}:
-        least = "" if "permuted" in fates else f", as far as {listed([*fates])} can decide without permuted"
-        beaten = "" if effect == "better" else ", though that does not make it better than uniform training"
-        return f"so it matters which layers train when{least}{beaten}"
-    if "worse" in fates.values():
-        return "so the roles that it gives the layers are not the right ones"
-    if effect == "better":
-        return "so the gain is not shown to come from which layers train when"
-    return "so nothing shows that it matters which layers train when"
-
-
 def _learned(data: ReportData) -> Finding | None:
     state = baseline(data)
     if state is None:
         return None
-    words, ending = BASELINES[state]
     uniform, pairs = NUMBER.text(growth.held_out(data, growth.UNIFORM)), NUMBER.text(growth.token_pairs(data))
-    answer = f"{words} It ends at {uniform} nats per token, a table of token pairs counted on the same text at {pairs}"
-    return Finding("Did uniform training learn what needs layers?", f"{answer}{ending}.", state)
+    answer = f"{BASELINES[state]} It ends at {uniform} nats/token, the baseline at {pairs}."
+    return Finding("Does uniform training beat the bigram baseline?", answer, state)
 
 
 def _tuned(data: ReportData) -> Finding | None:
-    rates, warmups = growth.tunings(data), growth.tunings(data, WARMUP)
-    if not rates and not warmups:
-        return None
-    parts = [*map(_tuning, rates), *(f"the warm-up of {_tuning(each)}" for each in warmups)]
-    several = any(score.low is not None for tuning in (*rates, *warmups) for score in tuning.losses.values())
-    who = "Several seeds chose" if several else "One seed chose, so no interval"
-    return Finding("Was the learning rate tuned?", f"{'; '.join(parts)}. {who}.")
-
-
-def _tuning(tuning: growth.Tuning) -> str:
-    tried = listed([f"{rate:g}" for rate in tuning.losses])
-    beyond = ", the end of those tried: a better one may lie beyond" if tuning.at_end else ""
-    return f"{tuning.arm} took {tuning.chosen:g} of {tried}{beyond}"
-
-
-def _limit(score: Score, level: float) -> str:
-    """Say what would have been detectable, or that only the correction over variants made it inconclusive.
-
-    >>> _limit(Score("growth", "difference", 0.1, p=0.03, p_adjusted=0.2), 0.05)
-    ' among so many arms (adjusted p 0.20)'
-    """
-    if score.p is not None and score.p < level:
-        return f" among so many arms (adjusted p {adjusted_p(score)})"
-    return "" if score.mde is None else f" above {tidy(score.mde)} nats"
+    tunings = {"learning rate": growth.tunings(data), "warm-up": growth.tunings(data, WARMUP)}
+    if not any(tunings.values()):
+        return Finding("Was the learning rate tuned?", "No: another rate may change the result.")
+    at_end = [f"the {name} of {each.arm}" for name, own in tunings.items() for each in own if each.at_end]
+    answer = f"Yes, but {listed(at_end)} is at the end of the values tried." if at_end else "Yes."
+    return Finding("Was the learning rate tuned?", answer)

@@ -60,15 +60,6 @@ test_so_is_what_is_false_or_of_the_null_or_near_its_bar = truths.simulated(
         },
         "collapse": {CONTRADICTED: (truth(trained(baseline=0.3)), truth(trained(baseline=0.35), SKEWED))},
         "pruning": {CONTRADICTED: (truth(declining(0.7, 0.2)),), NULL: (truth(declining(0.4, 0.4), World(8)),)},
-        "position_informed": {
-            SUPPORTED: (
-                truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004)),
-            ),
-            CONTRADICTED: (
-                truth(trained(layershuffle_position=0.70), World(8)),
-                truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8)),
-            ),
-        },
     },
     together=True,
     nightly=True,

@@ -1,13 +1,21 @@
-"""The Painters' claims on planted sweeps."""
+"""The findings on the Painters paper are right on planted sweeps, cosines, tasks and benchmarks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
+import numpy as np
 import pytest
 
+from layerwise.measure.activations.similarity import Cosines, middle_states, same_space
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan.painters import PAINTERS_RANKING
-from layerwise.results.rows import PlanRecord
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.studies.sweep.order_contrasts import order_by_task, order_of_sweep
+from page.claims.benchmarked import DEPTH as BENCHMARK_DEPTH
+from page.claims.benchmarked import Planted, benchmarked, straight
 from page.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, simulated
+from page.synthetic import plan_records
 
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}  # few documents, and a few of those carry most
 MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
@@ -15,17 +23,6 @@ MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
 
 def curved(power: float, scale: float = 1.0) -> Cost:
     return lambda record: scale * (record.affected / WIDEST) ** power * (record.strategy == "skip")
-
-
-def looped(best: Callable[[int], float], gain_at_best: float, floor: float = 0.5) -> Cost:
-    def cost(record: PlanRecord) -> float:
-        name, _, number = record.strategy.partition("=")
-        if name not in ("loops", "gain"):
-            return 0.0
-        least = floor if name == "loops" else gain_at_best
-        return least * (1 + 0.05 * (float(number) - best(record.affected)) ** 2)
-
-    return cost
 
 
 def three_passes(one: float, three: float, gain: float) -> Cost:
@@ -37,8 +34,6 @@ def ranked(*order: str, step: float = 0.3) -> Cost:
     return by_strategy(**{name: 1 + step * index for index, name in enumerate(order)})
 
 
-MILD = {"random": 0.5, "looped_parallel": 0.4}
-FIVE = PAINTERS_RANKING[:-1]
 PLANTED: Mapping[str, Mapping[str, tuple[Cost, ...]]] = {
     "all_needed": {SUPPORTED: (curved(2.5),), NULL: (curved(1.0),), CONTRADICTED: (curved(0.4), curved(0.0))},
     "same_function": {
@@ -61,24 +56,13 @@ PLANTED: Mapping[str, Mapping[str, tuple[Cost, ...]]] = {
         NULL: (three_passes(1, 0.6, 0.6), three_passes(1, 0.6, 0.4)),
         CONTRADICTED: (three_passes(1, 1, 0.6), three_passes(1, 1.3, 1)),
     },
-    "loop_count": {
-        SUPPORTED: (looped(lambda affected: affected - 1, 0.8),),
-        NULL: (looped(lambda affected: affected - 1, 0.5),),
-        CONTRADICTED: (looped(lambda affected: 3, 0.8), looped(lambda affected: 8 - affected, 0.8)),
-    },
     "ranking": {
         SUPPORTED: (ranked(*PAINTERS_RANKING), ranked(*PAINTERS_RANKING[::-1][-2:], *PAINTERS_RANKING[2:])),
         NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
-        CONTRADICTED: (ranked(*PAINTERS_RANKING[::-1]), ranked("middle_repeat", *FIVE)),
-    },
-    "shallowest": {
-        SUPPORTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | MILD),),
-        NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
-        CONTRADICTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | {"random": 1.5}),),
+        CONTRADICTED: (ranked(*PAINTERS_RANKING[::-1]), ranked("middle_repeat", *PAINTERS_RANKING[:-1])),
     },
 }
-FAMILIES = {"looping": ("painters", "gain_sweep"), "loop_count": ("looped", "gain_sweep")}
-"""Plans of claims that do not read the paper's."""
+FAMILIES = {"looping": ("painters", "gain_sweep")}
 
 
 def run(rule: str, cost: Cost, families: tuple[str, ...] | None = None, **settings: float) -> Truth:
@@ -92,28 +76,171 @@ def worlds(*settings: Mapping[str, float]) -> Table:
     }
 
 
-test_what_was_planted_is_found = found(worlds(MUCH), depth=DEPTH)
-test_what_was_planted_is_told = simulated(worlds(MUCH), depth=DEPTH, nightly=True)
+test_a_planted_cost_is_found = found(worlds(MUCH), depth=DEPTH)
+test_a_planted_cost_is_found_in_most_runs = simulated(worlds(MUCH), depth=DEPTH, nightly=True)
 test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs = simulated(
     worlds({}, LITTLE), depth=DEPTH, least=0.0, nightly=True
 )
 
 
 @pytest.mark.parametrize("rule", PLANTED)
-def test_rows_without_intervals_decide_nothing(rule: str) -> None:
+def test_rows_without_intervals_are_inconclusive(rule: str) -> None:
     claim = claim_of(rule, run(rule, PLANTED[rule][SUPPORTED][0], documents=7)(0), DEPTH)
     assert claim.verdict == "inconclusive"
-    assert "fewer than 8 documents" in claim.answer or "loops" in claim.answer
+    assert "fewer than 8 documents" in claim.answer
 
 
-@pytest.mark.parametrize("rule", FAMILIES)
-def test_without_gains_loops_are_told_without_their_null(rule: str) -> None:
-    claim = claim_of(rule, run(rule, PLANTED[rule][NULL][0], FAMILIES[rule][:1], **MUCH)(0), DEPTH)
+def test_looping_without_its_null_names_the_missing_families() -> None:
+    claim = claim_of("looping", run("looping", PLANTED["looping"][NULL][0], ("painters",), **MUCH)(0), DEPTH)
     assert claim.verdict == SUPPORTED
     assert "the null needs --families painters,looped,gain_sweep" in claim.answer
 
 
-def test_a_best_count_at_the_end_contradicts_nothing() -> None:
-    claim = claim_of("loop_count", run("loop_count", looped(lambda affected: 12, 0.8), ("looped",), **MUCH)(0), DEPTH)
+STATED = 16
+STATES = np.arange(STATED + 1)
+DISTANCE = np.abs(STATES[:, None] - STATES)
+INSIDE = np.isin(STATES, middle_states(STATED))
+ZONE = np.outer(INSIDE, INSIDE).astype(float)
+LATE = (STATES[:, None] + STATES) / (2 * STATED)
+
+
+def cosines(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 24, spread: float = 0.2) -> Truth:
+    def truth(run: int) -> list[Score]:
+        draw = np.random.default_rng(run)
+        tokens = np.round(draw.lognormal(4.0, 0.7, documents)) + 1
+        tail = draw.standard_t(4, documents)[:, None, None]
+        error = 0.02 * draw.standard_normal((documents, STATED + 1, STATED + 1))
+        own = cosine + spread * tail * (ZONE - 0.5) + error
+        other = np.broadcast_to(elsewhere, own.shape)
+        weights = tokens[:, None, None]
+        rows = Cosines(weights * own, weights * other, tokens)
+        return same_space(rows, rows, seed=run, resamples=200)
+
+    return truth
+
+
+SPACES = {
+    SUPPORTED: ((0.3 + 0.5 * ZONE,), (0.9**DISTANCE * (0.5 + 0.5 * ZONE),)),  # zones, and distance too
+    # Distance, a trend too, or what other documents share.
+    NULL: ((0.9**DISTANCE,), (0.9**DISTANCE - 0.4 * LATE,), (0.3 + 0.5 * ZONE, 0.5 * ZONE)),
+    CONTRADICTED: ((np.full_like(ZONE, 0.8),), (0.8 - 0.3 * ZONE,)),  # all alike, the middle less alike
+}
+
+
+def spaces(spread: float) -> Table:
+    return {
+        "same_space": {
+            kind: [cosines(*world, documents=200, spread=spread) for world in planted]
+            for kind, planted in SPACES.items()
+        }
+    }
+
+
+test_planted_cosines_are_found = found(spaces(0.02), depth=STATED)
+test_planted_cosines_are_found_in_most_runs = simulated(spaces(0.05), depth=STATED, nightly=True)
+
+
+def test_cosines_of_few_documents_are_inconclusive() -> None:
+    claim = claim_of("same_space", cosines(0.3 + 0.5 * ZONE, documents=7)(0), STATED)
     assert claim.verdict == "inconclusive"
-    assert claim.answer.startswith("More loops than were run may be best.")
+    assert "fewer than 8 documents" in claim.answer
+
+
+BASELINE, ABSENT = "0-7", "0-2 6 7"
+MOVED = {"reverse": ["0-2 5-3 6 7"], "random": ["0-2 4 3 5-7", "0-3 5 4 6 7"], "parallel": ["0-2 (3|4|5) 6 7"]}
+TASKS = ("stdlib", "arithmetic", "copy")
+
+
+def effects(
+    run: int,
+    text: tuple[float, float],
+    reasoning: tuple[float, float],
+    *,
+    documents: int = 32,
+    answers: tuple[str, ...] = ("arithmetic", "copy"),
+) -> Iterator[Score]:
+    generator, noise = np.random.default_rng([run, 41]), 0.3
+    costs = {"stdlib": text, "arithmetic": reasoning, "copy": (50.0, 1.0)}
+    losses = []
+    for task in TASKS:
+        moved, absent = costs[task]
+        for document in range(documents):
+            tokens = int(generator.integers(5, 60))
+            shared = generator.standard_t(4) * noise
+            values = {BASELINE: 0.0, ABSENT: absent * (1 + shared) + generator.normal() * noise * absent}
+            for plan in (plan for plans in MOVED.values() for plan in plans):
+                values[plan] = moved * (1 + shared) + generator.normal() * noise * moved
+            for plan, value in values.items():
+                losses.append(Loss(plan, task, f"{document:03}", 0, (3.0 + value) * tokens, tokens, 0))
+    yield from order_by_task(losses, BASELINE, MOVED, ABSENT, answers, seed=run)
+
+
+ordered = partial(effects, text=(0.5, 0.5))
+test_planted_costs_of_order_are_found_in_most_runs = simulated(
+    {
+        "order_by_task": {
+            SUPPORTED: (partial(ordered, reasoning=(2.0, 0.5)),),
+            CONTRADICTED: (partial(effects, text=(2.0, 0.5), reasoning=(0.5, 0.5)),),
+            NULL: (partial(ordered, reasoning=(2.0, 2.0), documents=200),),
+        },
+    },
+    together=True,
+    nightly=True,
+)
+
+
+def test_the_copy_task_does_not_count_as_reasoning() -> None:
+    claim = claim_of("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
+    assert claim.verdict == SUPPORTED
+    assert "Compared: arithmetic with stdlib." in claim.answer
+    only_copying = ordered(0, reasoning=(2.0, 0.5), answers=("copy",))
+    assert claim_of("order_by_task", only_copying, 8).verdict == "not measured"
+
+
+def test_order_is_compared_at_the_window_nearest_to_half_of_the_depth() -> None:
+    """Windows of 8 layers are 7, 5, 3 and 1 wide; of the equally near 3 and 5, the narrower one counts."""
+    records = plan_records(8, ("painters",))
+    own = {name: [row.plan for row in records if (row.strategy, row.affected) == (name, 3)] for name in MOVED}
+    (absent,) = (row.plan for row in records if (row.strategy, row.affected) == ("skip", 3))
+    seen = {BASELINE, *own["reverse"]}
+    own["random"] = [plan for plan in dict.fromkeys(own["random"]) if plan not in seen]
+    draw = np.random.default_rng(0)
+    losses = [
+        Loss(plan, task, f"{document:02}", 0, float(draw.gamma(9.0)), 3, 0)
+        for plan in dict.fromkeys([BASELINE, *(row.plan for row in records)])
+        for task in TASKS
+        for document in range(9)
+    ]
+    rows = order_of_sweep(losses, records, 8, ("arithmetic", "copy"), seed=3)
+    expected = order_by_task(losses, BASELINE, own, absent, ("arithmetic", "copy"), seed=3)
+    assert len(own["random"]) > 1
+    assert {row.metric: row.value for row in rows} == pytest.approx({row.metric: row.value for row in expected})
+    assert len(rows) == 2
+    assert order_of_sweep([row for row in losses if row.plan != BASELINE], records, 8, ("arithmetic",)) == []
+
+
+def kinds(order: float, absence: float, reasoning_order: float, reasoning_absence: float) -> Planted:
+    def score(record: PlanRecord, name: str) -> float:
+        is_reasoning = name.startswith(("arc", "gsm8k"))
+        moved, absent = (reasoning_order, reasoning_absence) if is_reasoning else (order, absence)
+        return straight(record, absent if record.strategy == "skip" else moved)
+
+    return score
+
+
+BENCHMARKED: Mapping[str, tuple[Planted, ...]] = {
+    SUPPORTED: (kinds(0.3, 0.6, 0.6, 0.6),),
+    NULL: (kinds(0.3, 0.4, 0.52, 0.69),),
+    CONTRADICTED: (kinds(0.6, 0.6, 0.3, 0.6), kinds(0.4, 0.6, 0.4, 0.6)),
+}
+
+
+def benchmarks(*verdicts: str) -> Table:
+    of = partial(benchmarked, documents=2_500, draws=0.01, shared=0.98, resamples=300)
+    return {"order_by_task": {kind: map(of, BENCHMARKED[kind]) for kind in verdicts}}
+
+
+test_a_planted_order_of_benchmarks_is_found = found(benchmarks(SUPPORTED), depth=BENCHMARK_DEPTH)
+test_the_null_and_the_opposite_on_benchmarks_are_found = found(
+    benchmarks(NULL, CONTRADICTED), depth=BENCHMARK_DEPTH, nightly=True
+)
