@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from layerwise.measure.interventions.worth_by_position import PositionTables
 
+from layerwise.measure.activations.by_position import PositionTables
 from layerwise.measure.interventions.survey import Survey
 from layerwise.studies.robustness.switching_off import jackknife, position_worth, relation, shuffled_positions
 from tier import by_tier

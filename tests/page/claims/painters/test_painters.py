@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from layerwise.measure.activations.similarity import Cosines, middle_states, same_space
+from layerwise.measure.activations.similarity import DocumentCosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
@@ -113,7 +113,7 @@ def cosines(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 
         own = cosine + spread * tail * (ZONE - 0.5) + error
         other = np.broadcast_to(elsewhere, own.shape)
         weights = tokens[:, None, None]
-        rows = Cosines(weights * own, weights * other, tokens)
+        rows = DocumentCosines(weights * own, weights * other, tokens)
         return same_space(rows, rows, seed=run, resamples=200)
 
     return truth
