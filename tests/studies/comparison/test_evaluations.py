@@ -195,7 +195,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     result = layerwise.compare(*runs)
     assert tuple(result.data.runs) == MODELS
     assert {row.arm for row in result.rows if row.measure == "curve"} == set(MODELS)
-    own = [row for row in result.claims if row.claim == "Do the middle layers all do the same?"]
+    own = [row for row in result.claims if row.claim == "Do the middle layers all do the same thing?"]
     assert [(row.arm, row.against, row.metric, row.value) for row in own] == [
         ("small", None, "supported", 1.0),
         ("medium", None, "supported", 1.0),
