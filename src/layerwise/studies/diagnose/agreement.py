@@ -53,7 +53,7 @@ def skip_agreement(metrics: Metrics, *, seed: int = 0) -> Iterator[Score]:
         pair = [[each[layer] for layer in shared] for each in (skips, values)]
         correlation = None if name == vocab.SKIPPING else rank_correlation(*pair, seed=seed, shuffles=SHUFFLES)
         if correlation is not None:
-            found = (correlation.value, correlation.low, correlation.high, correlation.p)
-            yield Score(vocab.AGREEMENT, "spearman", *found, condition=name)
+            numbers = (correlation.value, correlation.low, correlation.high, correlation.p)
+            yield Score(vocab.AGREEMENT, "spearman", *numbers, condition=name)
             band = (0.0, correlation.null_low, correlation.null_high)
             yield Score(vocab.AGREEMENT, "spearman", *band, condition=name, against=vocab.SHUFFLED_LAYERS)
