@@ -44,7 +44,7 @@ def with_tables(page: str, answers: Iterable[Finding]) -> str:
 def row(one: Specimen, answers: dict[Way, Answer], halves: Halves) -> str:
     decoding = [answers[way] for way in WAYS] if one.kind == "decoder" else []
     cells = [f"`{one.model_type}`", one.model_class, f"`{one.layers}`", ", ".join(one.tags)]
-    return _row([*cells, "yes", "yes", "yes", halves, *decoding])
+    return _row([*cells, halves, *decoding])
 
 
 def popular_rows(halves: Mapping[str, Halves]) -> list[str]:

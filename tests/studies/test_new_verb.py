@@ -53,5 +53,5 @@ def test_a_verb_of_one_folder_and_one_line_runs_everywhere(tmp_path: Path) -> No
         text=True,
     )
     assert ended.returncode == 0, ended.stderr
-    assert re.search(r"layer \d+ adds 0\.\d+ \[0\.\d+, 0\.\d+\] of the length of its input", ended.stdout)
+    assert re.search(r"layer \d+ has the smallest relative update, 0\.\d+ \[0\.\d+, 0\.\d+\]", ended.stdout)
     assert "updates of every layer" not in ended.stderr  # the rows of the first call are not computed again
