@@ -28,7 +28,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.runner.summary import report_data, summary
 from layerwise.runner.terminal import Terminal
-from layerwise.runner.training_runs import finished_models, training_rows
+from layerwise.runner.training_runs import finished_models, make_training_rows
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.studies.robustness.surveys import SurveysUnit
 from layerwise.train.load_trained import open_trained
@@ -171,7 +171,7 @@ def report(out: Path, base: Base, splits: object, preset: Preset) -> None:
     models = [model for model in finished_models(out) if model.arm != "base"]
     with Run.resume_or_create(out, manifest) as run, Terminal() as reporter:
         records = {each.label: TrainingRecord.read(each.folder) for each in models}
-        run.store.replace_scores("training", training_rows({k: v for k, v in records.items() if v is not None}))
+        run.store.replace_scores("training", make_training_rows({k: v for k, v in records.items() if v is not None}))
         SurveysUnit(lambda _: models, stack, splits, preset.grid, open_trained, "").assess(models, run, reporter)
         data = report_data(run)
         print(summary(data))

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from layerwise.bounded import Unreadable, decoded, kind_of, parse_json, read_bytes
+from layerwise.bounded import UnreadableError, decoded, kind_of, parse_json, read_bytes
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"12345")
     assert read_bytes(file, 5) == b"12345"
-    with pytest.raises(Unreadable, match="has 0 kB, and at most 0 kB are read"):
+    with pytest.raises(UnreadableError, match="has 0 kB, and at most 0 kB are read"):
         read_bytes(file, 4)
 
 
 def test_a_file_that_is_longer_than_the_disk_says_is_bounded_too() -> None:
     longer = Path("/proc/self/status")  # which has no bytes by its size
     assert longer.stat().st_size == 0
-    with pytest.raises(Unreadable, match="at most"):
+    with pytest.raises(UnreadableError, match="at most"):
         read_bytes(longer, 10)
 
 
@@ -28,17 +28,17 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for name, kind in (("pipe", "pipe"), (".", "folder")):
         assert kind_of(tmp_path / name) == kind
-        with pytest.raises(Unreadable, match=f"is a {kind}, not a file"):
+        with pytest.raises(UnreadableError, match=f"is a {kind}, not a file"):
             read_bytes(tmp_path / name, 10)
     assert {kind_of(tmp_path / name) for name in ("loop", "nowhere", "a\0b", "a" * 5_000)} == {"nothing"}
     for name in ("loop", "nowhere", "a\0b", "a" * 5_000):
-        with pytest.raises(Unreadable, match="cannot be read: "):
+        with pytest.raises(UnreadableError, match="cannot be read: "):
             read_bytes(tmp_path / name, 10)
 
 
 def test_text_loses_its_byte_order_mark_and_nothing_else() -> None:
     assert decoded("\ufeffa\ufeff".encode()) == "a\ufeff"
-    with pytest.raises(Unreadable, match="byte 2 is 0xff"):
+    with pytest.raises(UnreadableError, match="byte 2 is 0xff"):
         decoded(b"ab\xff")
 
 
@@ -53,5 +53,5 @@ def test_text_loses_its_byte_order_mark_and_nothing_else() -> None:
 )
 def test_json_that_is_none_or_has_no_end(text: str, message: str) -> None:
     assert parse_json('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
-    with pytest.raises(Unreadable, match=message):
+    with pytest.raises(UnreadableError, match=message):
         parse_json(text)

@@ -4,8 +4,8 @@
     What the reader should see in it.
     ```
 
-The picture is the wiring of the plan (`layerwise.page.wiring`); beside it stand the plan, what it does in words and
-what it costs, all three computed by layerwise when the page is built.
+The picture is the wiring of the plan (`layerwise.page.draw_wiring`); beside it stand the plan, what it does in words
+and what it costs, all three computed by layerwise when the page is built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from layerwise.page import wiring
+from layerwise.page import draw_wiring
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
 
@@ -35,7 +35,7 @@ class PlanPicture(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         plan = Plan.parse(self.arguments[0])
         depth = self.options.get("depth", DEPTH)
-        drawn = nodes.raw("", wiring(plan, depth, title=f"The wiring of {plan}"), format="html")
+        drawn = nodes.raw("", draw_wiring(plan, depth, title=f"The wiring of {plan}"), format="html")
         words = nodes.container(
             "", nodes.paragraph("", "", nodes.literal(str(plan), str(plan))), classes=["plan-words"]
         )

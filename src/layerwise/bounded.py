@@ -3,7 +3,7 @@
 A few kilobytes can ask for gigabytes (what a gzip file unpacks to), for a stack without end (brackets in brackets), or
 for hours (a number of a million digits). Whatever reads a file that layerwise has not written itself reads it through
 these functions; `layerwise.data.plain_yaml` adds YAML. They know no more of a file than its form, so their error,
-`Unreadable`, is a clause without a subject (`is a pipe, not a file`), which the reader puts behind the name of the
+`UnreadableError`, is a clause without a subject (`is a pipe, not a file`), which the reader puts behind the name of the
 file, in an error of its own.
 """
 
@@ -15,18 +15,18 @@ import stat
 from pathlib import Path
 from typing import Any
 
-TEXT_SIZE = 2**30
+MAX_TEXT_SIZE = 2**30
 """Bytes of the largest file of text that is read, unpacked: it is held in memory whole."""
 
-SETTINGS_SIZE = 2**25
+MAX_SETTINGS_SIZE = 2**25
 
-RATIO = 100
+MAX_UNPACK_RATIO = 100
 """Text packs to a tenth or a twentieth of its size, and a bomb to a thousandth: what unpacks to more is refused."""
 
-UNPACKED = 2**26
+MAX_UNPACKED_SIZE = 2**26
 """Bytes to which any file may unpack, however small it is."""
 
-DIGITS = 4_300
+MAX_DIGITS = 4_300
 """Digits of the longest number: Python's own limit, beyond which reading a number takes quadratic time."""
 
 _NAMED = 200  # characters of a path in an error
@@ -42,7 +42,7 @@ _KINDS = (
 )
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """Why a file cannot be read, as a clause whose subject is the file."""
 
 
@@ -67,10 +67,10 @@ def shortened(text: str, most: int = _SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def reason_of(error: BaseException, lines: int = 1) -> str:
+def describe_error(error: BaseException, lines: int = 1) -> str:
     """The class of an error, and the first lines of what it says.
 
-    >>> reason_of(ValueError("one\\n  two\\nthree"), lines=2), reason_of(ValueError())
+    >>> describe_error(ValueError("one\\n  two\\nthree"), lines=2), describe_error(ValueError())
     ('ValueError: one two', 'ValueError: ')
     """
     return f"{type(error).__name__}: {' '.join(map(str.strip, str(error).strip().splitlines()[:lines]))}"
@@ -88,10 +88,10 @@ def shown(value: object) -> str:
         return "a number without end"
 
 
-def size_in_words(size: int) -> str:
+def format_bytes(size: int) -> str:
     """A number of bytes in the unit that suits it.
 
-    >>> size_in_words(2**18), size_in_words(3 * 2**30)
+    >>> format_bytes(2**18), format_bytes(3 * 2**30)
     ('262 kB', '3.2 GB')
     """
     for unit, name in ((10**9, "GB"), (10**6, "MB")):
@@ -101,37 +101,37 @@ def size_in_words(size: int) -> str:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """The content of a file. Raises `Unreadable` for what is no file, is not there, or has more than `most` bytes."""
+    """Read a regular file of at most `most` bytes; raise `UnreadableError` for anything else."""
     check_file(path, most)
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
     except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror or type(error).__name__}") from error
+        raise UnreadableError(f"cannot be read: {error.strerror or type(error).__name__}") from error
     check_size(len(content), most)  # some files are longer than the disk says, and some grow
     return content
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raise `Unreadable` for what is no file, or has more than `most` bytes; nothing is opened."""
+    """Raise `UnreadableError` for what is no file, or has more than `most` bytes; nothing is opened."""
     try:
         result = path.stat()
     except (OSError, ValueError) as error:
-        raise Unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise UnreadableError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     kind = next((name for name, is_kind in _KINDS if is_kind(result.st_mode)), "thing without a name")
     if kind != "file":
-        raise Unreadable(f"is a {kind}, not a file")
+        raise UnreadableError(f"is a {kind}, not a file")
     if most is not None:
         check_size(result.st_size, most)
 
 
 def check_size(size: int, most: int) -> None:
     if size > most:
-        raise Unreadable(f"has {size_in_words(size)}, and at most {size_in_words(most)} are read")
+        raise UnreadableError(f"has {format_bytes(size)}, and at most {format_bytes(most)} are read")
 
 
 def check_archive(path: Path) -> None:
-    """Raise `Unreadable` for a zip archive that is damaged, and for one whose members say that they are a bomb.
+    """Raise `UnreadableError` for a zip archive that is damaged, and for one whose members say that they are a bomb.
 
     `zipfile`, and so numpy, reads no more of a member than it says.
     """
@@ -143,32 +143,32 @@ def check_archive(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             whole = sum(member.file_size for member in archive.infolist())
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise Unreadable(f"is not a whole archive ({error})") from error
-    if whole > (most := max(UNPACKED, RATIO * size)):
-        raise Unreadable(f"has {size_in_words(size)} and unpacks to more than {size_in_words(most)}")
+        raise UnreadableError(f"is not a whole archive ({error})") from error
+    if whole > (most := max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * size)):
+        raise UnreadableError(f"has {format_bytes(size)} and unpacks to more than {format_bytes(most)}")
 
 
 def decoded(content: bytes) -> str:
-    """The text in `content`. Raises `Unreadable` with the first byte that is not UTF-8."""
+    """The text in `content`. Raises `UnreadableError` with the first byte that is not UTF-8."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}") from error
+        raise UnreadableError(f"is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}") from error
 
 
-def read_json(path: Path, most: int = SETTINGS_SIZE) -> Any:
-    """The value in a JSON file. Raises `Unreadable`."""
+def read_json(path: Path, most: int = MAX_SETTINGS_SIZE) -> Any:
+    """The value in a JSON file. Raises `UnreadableError`."""
     return parse_json(decoded(read_bytes(path, most)))
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text. Raises `Unreadable` for another text, deep nesting, and numbers without end."""
+    """The value of a JSON text. Raises `UnreadableError` for another text, deep nesting, and numbers without end."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if "\n" in text.strip() else ""
-        raise Unreadable(f"is not JSON ({error.msg} at {line}column {error.colno})") from error
+        raise UnreadableError(f"is not JSON ({error.msg} at {line}column {error.colno})") from error
     except RecursionError as error:
-        raise Unreadable("is nested too deeply: write it flatter") from error
+        raise UnreadableError("is nested too deeply: write it flatter") from error
     except ValueError as error:
-        raise Unreadable(f"holds a number of more than {DIGITS:,} digits") from error
+        raise UnreadableError(f"holds a number of more than {MAX_DIGITS:,} digits") from error

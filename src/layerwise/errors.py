@@ -4,7 +4,7 @@
     ├── PlanError              a plan's text or an edit of it; points at the character
     ├── ModelError             a model that cannot be loaded, or cannot be studied
     │   ├── CheckpointError    files that are missing, truncated, or pickled
-    │   └── UnsupportedModel   a model whose layers cannot be re-planned, with the reason
+    │   └── UnsupportedModelError  a model whose layers cannot be re-planned, with the reason
     ├── DataError              texts that are missing, empty, binary, or too short
     ├── RunError               a run folder that is locked, read-only, full, or of another run
     ├── MeasureError           a measurement that has no honest answer: non-finite values, unknown tasks
@@ -53,7 +53,7 @@ class CheckpointError(ModelError):
     """Model files that are missing, truncated, or pickled."""
 
 
-class UnsupportedModel(ModelError):
+class UnsupportedModelError(ModelError):
     """A model whose layers cannot be re-planned; the message names the reason."""
 
 
@@ -73,11 +73,11 @@ class SwarmError(LayerwiseError):
     """A swarm that cannot be gathered, or a request that it cannot answer."""
 
 
-class BelowQuorum(SwarmError):
+class BelowQuorumError(SwarmError):
     """Fewer layers are left than the quorum asks for, so that a request is refused rather than answered badly."""
 
 
-class Overloaded(SwarmError):
+class OverloadedError(SwarmError):
     """More requests than the swarm may hold at a time; a client tries again after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: float = 1.0) -> None:

@@ -16,7 +16,7 @@ from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import compact, remote_code, save
 from layerwise.checkpoint.remote_code import automatic_classes, joined_modules
 from layerwise.data.model_location import location_of
-from layerwise.errors import CheckpointError, ModelError, OptionError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, OptionError, UnsupportedModelError
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
@@ -112,7 +112,7 @@ def test_a_wrong_visit_in_the_code_is_noticed(home: Path, tmp_path: Path, monkey
         return written
 
     monkeypatch.setattr(remote_code, "plan_record", wrong)
-    with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
+    with pytest.raises(UnsupportedModelError, match="and the plan's are apart by"):
         save(home, "0 1 2*2", tmp_path / "m", compact=True, remote_code=True)
     assert not (tmp_path / "m").exists()
 

@@ -17,7 +17,7 @@ from contracts.specimen import build
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import save
 from layerwise.checkpoint.card import write_card
-from layerwise.errors import CheckpointError, LayerwiseError, UnsupportedModel
+from layerwise.errors import CheckpointError, LayerwiseError, UnsupportedModelError
 from layerwise.gguf import GGUFFile
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
@@ -110,9 +110,10 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     wide = load(file)
     wide.model.resize_token_embeddings(200)
     wider = folder_of(wide, "0-2", tmp_path / "d")
-    _refused(r"b has no model\.layers\.2\.\S+, of which", UnsupportedModel, {"a": file, "b": folder}, "b:0-2", tmp_path)
-    _refused("has no model.layers.0.", UnsupportedModel, {"a": file, "b": other}, "b:0", tmp_path)
-    _refused(r"d has \S+ of shape \(200, 64\), and", UnsupportedModel, {"a": file, "b": wider}, "b:0-2", tmp_path)
+    models = {"a": file, "b": folder}
+    _refused(r"b has no model\.layers\.2\.\S+, of which", UnsupportedModelError, models, "b:0-2", tmp_path)
+    _refused("has no model.layers.0.", UnsupportedModelError, {"a": file, "b": other}, "b:0", tmp_path)
+    _refused(r"d has \S+ of shape \(200, 64\), and", UnsupportedModelError, {"a": file, "b": wider}, "b:0-2", tmp_path)
 
 
 def test_types_that_the_package_gguf_does_not_write_are_refused(
@@ -137,7 +138,7 @@ def test_metadata_that_cannot_be_undone_is_refused(tmp_path: Path, monkeypatch: 
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained="layers")
     made_of = GGUFWeight.made_of
     monkeypatch.setattr(GGUFWeight, "made_of", lambda weight, arrays: made_of(weight, arrays) ** 2)
-    _refused("cannot be undone; convert the folder", UnsupportedModel, {"a": file, "b": folder}, "b:0", tmp_path)
+    _refused("cannot be undone; convert the folder", UnsupportedModelError, {"a": file, "b": folder}, "b:0", tmp_path)
 
 
 gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")

@@ -23,7 +23,7 @@ from checkpoint.gguf_bytes import ARRAY, STRING, U32, Entry, Header, Spec, array
 from checkpoint.gguf_models import VOCABULARY, write_causal, write_llama
 from layerwise.checkpoint import gguf_file, save
 from layerwise.checkpoint.gguf_file import save_gguf
-from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModelError
 from layerwise.gguf import GGUFFile, depth_of, layer_bytes, planned_file
 from layerwise.gguf.layers import BY_DEPTH, FIRST_OF_EACH, ONE_WINDOW, ONLY_WITH_WINDOW, PERIODS
 from layerwise.plan import Plan
@@ -247,7 +247,7 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
 ) -> None:
     made, name = spec("x", entry), entry.key.decode().removeprefix("x.")
     if value is None:
-        with pytest.raises(UnsupportedModel, match=f"x.{name} = .*run the plan on the model from which"):
+        with pytest.raises(UnsupportedModelError, match=f"x.{name} = .*run the plan on the model from which"):
             written(tmp_path, made, plan)
     else:
         assert written(tmp_path, made, plan)[1].setting(name) == value
@@ -287,7 +287,7 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
     ],
 )
 def test_what_the_metadata_cannot_say_is_refused(tmp_path: Path, made: Spec, plan: str, reason: str) -> None:
-    with pytest.raises(UnsupportedModel, match=reason):
+    with pytest.raises(UnsupportedModelError, match=reason):
         written(tmp_path, made, plan)
     assert not (tmp_path / "out.gguf").exists()
 
@@ -372,7 +372,7 @@ def test_llama_cpp_computes_by_depth_what_the_table_says(
         ("0-3 4.mlp 5-11", PlanError, ("runs 4.mlp", "leave the halves out")),
         ("a:0-3 b:4-11", PlanError, ("several models", "merge the models")),
         ("0-12", PlanError, ("visits layer 12", "has 12 layers")),
-        ("0-3 Q4_0-noise1:4 5", UnsupportedModel, ("blk.4.", "no file is of noise")),
+        ("0-3 Q4_0-noise1:4 5", UnsupportedModelError, ("blk.4.", "no file is of noise")),
     ],
 )
 def test_plans_that_are_no_sequence_of_its_layers_are_refused(
@@ -491,7 +491,7 @@ def test_a_file_becomes_a_folder_and_new_files_are_compared(tmp_path: Path, monk
     origin = save(source, "0 2 1", tmp_path / "out.gguf", prove=True)
     assert (origin.gap, origin.proof, origin.weights) == (0.0, "logits", {})
     monkeypatch.setattr(gguf_file, "planned_file", lambda file, order: planned_file(file, order[::-1]))
-    with pytest.raises(UnsupportedModel, match="of the new file and of the plan are apart by"):
+    with pytest.raises(UnsupportedModelError, match="of the new file and of the plan are apart by"):
         save(source, "0 2 1", tmp_path / "wrong.gguf", prove=True)
     assert not (tmp_path / "wrong.gguf").exists()
 
@@ -505,7 +505,7 @@ def test_what_cannot_be_at_a_type_is_refused_by_its_name(
 ) -> None:
     made = spec(depth=2)
     headers = [*made.headers, Header(f"blk.1.{name}".encode(), shape, 0, 4 * prod(shape))]
-    with pytest.raises(UnsupportedModel, match=words) as refused:
+    with pytest.raises(UnsupportedModelError, match=words) as refused:
         written(tmp_path, replace(made, headers=headers), "0 Q4_0:1")
     assert f"blk.1.{name} cannot be written at Q4_0" in str(refused.value)
 

@@ -15,7 +15,7 @@ from layerwise.checkpoint.layer_names import (
     stack_prefix,
     unlike_layers,
 )
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 
 DEPTH = 12
 MODULES = ("self_attn.q_proj", "self_attn.o_proj", "mlp.experts.2.up_proj", "mlp.gate")
@@ -105,7 +105,7 @@ def test_names_of_another_stack_stay_and_names_of_both_are_written_in_full() -> 
 
 def test_one_text_for_several_layers_is_refused() -> None:
     patterns = LayerPatterns(names(), "model.layers.", (2, 2), DEPTH)
-    with pytest.raises(UnsupportedModel, match=r"layers\.2'? \(skip in the quantization"):
+    with pytest.raises(UnsupportedModelError, match=r"layers\.2'? \(skip in the quantization"):
         patterns.rewrite({"quantization_config": {"skip": "model.layers.2"}})
 
 

@@ -22,7 +22,7 @@ from layerwise.checkpoint.folder import Writing
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_config import visit_config
 from layerwise.checkpoint.stored_model import StoredModel
-from layerwise.errors import ModelError, PlanError, UnsupportedModel
+from layerwise.errors import ModelError, PlanError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from tier import first_fast
@@ -38,8 +38,8 @@ def test_streamed_files_are_those_of_the_way_through_memory(one: Specimen, text:
     batch = inputs(one, model)
     try:
         save(load(model), text, tmp_path / "memory", inputs=batch)
-    except UnsupportedModel as refusal:
-        with pytest.raises(UnsupportedModel):
+    except UnsupportedModelError as refusal:
+        with pytest.raises(UnsupportedModelError):
             save(tmp_path / "home", text, tmp_path / "streamed", inputs=batch)
         pytest.skip(str(refusal))
     origin = save(tmp_path / "home", text, tmp_path / "streamed", inputs=batch, prove=False)
@@ -152,7 +152,7 @@ def test_a_wrong_layer_is_noticed_by_logits_and_a_missing_one_by_keys(
     monkeypatch.setattr(
         stream, "planned_tensors", lambda models, names, plan: planned(models, names, Plan.parse("1 0 2"))
     )
-    with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
+    with pytest.raises(UnsupportedModelError, match="and the plan's are apart by"):
         save(home, "0-2", tmp_path / "m")
     monkeypatch.setattr(stream, "planned_tensors", lambda *task: dict(list(planned(*task).items())[:-2]))
     origin = save(home, "0-2", tmp_path / "m")
@@ -274,7 +274,7 @@ def test_a_position_that_settings_do_not_say_is_refused_by_keys(
 ) -> None:
     monkeypatch.setattr(stream, "PROVED_SIZE", 0)
     build(next(one for one in SUPPORTED if one.model_type == "diffllama")).save_pretrained(tmp_path / "home")
-    with pytest.raises(UnsupportedModel, match=r"in slot 1, .*lambda_init would be"):
+    with pytest.raises(UnsupportedModelError, match=r"in slot 1, .*lambda_init would be"):
         save(tmp_path / "home", "0 2 4", tmp_path / "m")
     assert save(tmp_path / "home", "0-3", tmp_path / "m").proof == "keys"
 

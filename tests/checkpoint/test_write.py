@@ -19,7 +19,7 @@ from layerwise.checkpoint import Origin, proof, save, write
 from layerwise.checkpoint.folder import FILE
 from layerwise.checkpoint.proof import parts_behind, with_head
 from layerwise.data.auto_classes import on_meta
-from layerwise.errors import CheckpointError, ModelError, OptionError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, OptionError, PlanError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.inputs import main_tensor
@@ -116,10 +116,10 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     """Planted error: two exchanged blocks are detected, and no folder is left."""
     weights = write._weights
     monkeypatch.setattr(write, "_weights", lambda stack, _, *rest: weights(stack, Plan.parse("1 0 2"), *rest))
-    with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
+    with pytest.raises(UnsupportedModelError, match="and the plan's are apart by"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     monkeypatch.setattr(write, "_weights", lambda stack, _, *rest: weights(stack, Plan.parse("0 1"), *rest))
-    with pytest.raises(UnsupportedModel, match=r"cannot say what 0-2 does.*in place"):
+    with pytest.raises(UnsupportedModelError, match=r"cannot say what 0-2 does.*in place"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
@@ -142,7 +142,7 @@ def test_only_a_model_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
 def test_other_modules_have_no_checkpoint_and_other_inputs_are_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UnsupportedModel, match="not a transformers model"):
+    with pytest.raises(UnsupportedModelError, match="not a transformers model"):
         save(load(Mixer(), layers="encoder.blocks"), Plan.parse("0"), tmp_path / "m")
     stack = load(tiny_llama())
     monkeypatch.setattr(proof, "example_inputs", lambda model: None)
@@ -155,7 +155,7 @@ def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Pa
     """GPT-2's configuration cannot express the scale of each layer's original position."""
     scaled = {"scale_attn_by_inverse_layer_idx": True, "initializer_range": 0.5}
     stack = load(gpt2(**scaled, bos_token_id=0, eos_token_id=0).to(dtype).eval())
-    with pytest.raises(UnsupportedModel, match=r"apart by 0\.\d+ of their size, rounding may leave 4"):
+    with pytest.raises(UnsupportedModelError, match=r"apart by 0\.\d+ of their size, rounding may leave 4"):
         save(stack, Plan.parse("0 2 4"), tmp_path / "m")
     assert save(stack, Plan.parse("0-5"), tmp_path / "m").gap < 4.7e-6
 
@@ -178,7 +178,7 @@ def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path)
 )
 def test_what_the_written_model_cannot_do_is_refused_in_a_sentence(kind: str, reason: str, tmp_path: Path) -> None:
     model = build(next(one for one in SUPPORTED if one.model_type == kind))
-    with pytest.raises(UnsupportedModel, match=f"{reason}.*in place with stack.under"):
+    with pytest.raises(UnsupportedModelError, match=f"{reason}.*in place with stack.under"):
         save(load(model), Plan.parse("0 2 4"), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
@@ -213,7 +213,7 @@ def test_the_settings_of_the_plan(case: tuple[str, str, dict[str, object]], tmp_
 def test_no_values_fit(tmp_path: Path) -> None:
     build(next(one for one in SUPPORTED if one.model_type == "deepseek_v3")).save_pretrained(tmp_path / "home")
     with pytest.raises(
-        UnsupportedModel, match=r"in slot 1, mlp would be DeepseekV3MLP instead of DeepseekV3MoE|no values"
+        UnsupportedModelError, match=r"in slot 1, mlp would be DeepseekV3MLP instead of DeepseekV3MoE|no values"
     ):
         save(tmp_path / "home", "1 0 2", tmp_path / "m")
     assert not (tmp_path / "m").exists()

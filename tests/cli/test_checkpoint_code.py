@@ -19,7 +19,7 @@ from layerwise.data.suites.classification import ClassificationTask, Labelled
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import LayerwiseError
-from layerwise.runner.foreign_plans import depth_of
+from layerwise.runner.foreign_plans import read_depth
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.train.fine_tuning import _with_head
 from layerwise.train.new_head import with_new_head
@@ -125,7 +125,7 @@ FUNCTIONS: dict[str, Callable[[Path], object]] = {
     "random_model": lambda store: random_model(
         open_config(str(store / "head")), character_tokenizer(), "the model"
     ).open(),
-    "depth_of": lambda store: depth_of(str(store / "config")),
+    "depth_of": lambda store: read_depth(str(store / "config")),
     "from_config": lambda store: from_config("AutoModel", from_pretrained("AutoConfig", store / "head")),
     "from_pretrained": lambda store: from_pretrained("AutoProcessor", store / "model"),
 }

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertModel, ViTConfig, ViTForImageClassifica
 
 from cli.command import layerwise, refused
 from cli.conftest import DEPTH
-from layerwise.results import Run, database
+from layerwise.results import Run, store
 from threads import thread_count
 from tier import first_fast
 from tiny_tokenizers import character_tokenizer, word_tokenizer
@@ -245,7 +245,7 @@ def test_a_folder_that_is_no_run(form: str, tmp_path: Path) -> None:
 def test_a_full_disk_keeps_what_was_written(
     model: Path, texts: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect = database.connect_for_writing
+    connect = store.connect_for_writing
 
     def small(path: Path) -> sqlite3.Connection:
         connection = connect(path)

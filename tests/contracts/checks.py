@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from contracts import naive, specimen
 from contracts.specimen import DEPTH, Specimen
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.plan import SUBLAYERS, Plan
 from layerwise.stack import Capture, Stack, load
 from layerwise.stack.max_length import longest_input
@@ -114,9 +114,9 @@ def _allowed(subject: Subject, sketches: Mapping[str, naive.Sketch]) -> dict[str
     for sketch in sketches.values():
         plan = plan_of(sketch)
         if naive.breaks(sketch, reads):
-            with pytest.raises(UnsupportedModel, match=f"{subject.specimen.model_class} layer . must run before"):
+            with pytest.raises(UnsupportedModelError, match=f"{subject.specimen.model_class} layer . must run before"):
                 subject.stack.check(plan)
-            with pytest.raises(UnsupportedModel, match="must run before"), subject.stack.under(plan):
+            with pytest.raises(UnsupportedModelError, match="must run before"), subject.stack.under(plan):
                 pass
         else:
             subject.stack.check(plan)
@@ -174,7 +174,7 @@ def check_halves(subject: Subject) -> Halves:
     captured = stack.capture(**subject.batch)
     try:
         stack.branches(captured)
-    except UnsupportedModel:
+    except UnsupportedModelError:
         _check_halves_are_refused(subject, captured)
         return "no"
     ways = {_check_halves_of_a_layer(stack, captured, layer) for layer in range(DEPTH)}
@@ -193,9 +193,9 @@ def check_halves(subject: Subject) -> Halves:
 def _check_halves_are_refused(subject: Subject, captured: Capture) -> None:
     reason = f"{subject.specimen.model_class} cannot be split into attn and mlp"
     plan = Plan.parse("0 1 2.attn 3.mlp") if subject.specimen.reads else HALVES
-    with pytest.raises(UnsupportedModel, match=reason):
+    with pytest.raises(UnsupportedModelError, match=reason):
         subject.stack.run(plan, captured)
-    with pytest.raises(UnsupportedModel, match=reason), subject.stack.under(plan):
+    with pytest.raises(UnsupportedModelError, match=reason), subject.stack.under(plan):
         pass
 
 

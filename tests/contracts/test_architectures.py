@@ -10,7 +10,7 @@ from contracts import checks, specimen, support
 from contracts.specimen import Refusal, Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import POPULAR, REFUSED, SUPPORTED, named
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.stack import Stack, load
 from layerwise.stack.executors import clone
 
@@ -34,7 +34,7 @@ def test_every_promise_is_kept(one: Specimen) -> None:
 @pytest.mark.parametrize("refusal", REFUSED, ids=str)
 def test_refused_with_the_reason(refusal: Refusal) -> None:
     model = specimen.build(refusal.specimen)
-    with pytest.raises(UnsupportedModel, match=refusal.reason) as caught:
+    with pytest.raises(UnsupportedModelError, match=refusal.reason) as caught:
         load(model).inspect(**specimen.inputs(refusal.specimen, model))
     assert refusal.specimen.model_class in str(caught.value)
 

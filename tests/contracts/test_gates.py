@@ -13,7 +13,7 @@ from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from layerwise.data.batches import LabelledBatch, item
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.measure.gradients.proxies import differentiable, run_backward
 from layerwise.plan import SUBLAYERS
 from layerwise.stack import Stack, load
@@ -97,7 +97,7 @@ def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
     batch = LabelledBatch(inputs, targets, tuple(item(f"d{number}") for number in range(len(targets))))
     try:
         return stack, batch, stack.branches(stack.capture(**inputs))
-    except UnsupportedModel:
+    except UnsupportedModelError:
         return stack, batch, None
 
 

@@ -16,7 +16,7 @@ from contracts.specimen import Specimen
 from contracts.tiers import NIGHTLY, every_type
 from contracts.zoo import REFUSED
 from layerwise.checkpoint import proof, save, write
-from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.errors import LayerwiseError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, branches, load, verify
 from layerwise.stack.checks import compatibility
@@ -114,7 +114,7 @@ def loaded(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Any, ...]:
     try:
         with torch.no_grad():
             paths = [dict(pair) for pair in stack.branches(stack.capture(**batch)).paths]
-    except UnsupportedModel as refused:
+    except UnsupportedModelError as refused:
         paths = str(refused)
     after = [*model.parameters(), *model.buffers()]
     assert [number for number, _ in before] == [id(tensor) for tensor in after]
@@ -128,7 +128,7 @@ def verified(model: nn.Module, batch: dict[str, Tensor]) -> list[tuple[str, bool
     try:
         stack.branches(stack.capture(**inputs))
         plan = HALVED
-    except UnsupportedModel:
+    except UnsupportedModelError:
         plan = GROUPED if stack.sharing is None else READERS_GROUPED
     return [(law.name, law.holds) for law in verify(stack, plan, inputs)]
 

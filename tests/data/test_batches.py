@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from layerwise.bounded import RATIO, Unreadable
+from layerwise.bounded import MAX_UNPACK_RATIO, UnreadableError
 from layerwise.data import records
 from layerwise.data.batches import IGNORED, Batch, batches, padded, regrouped
 from layerwise.data.plain_yaml import DEPTH, SIZE, parse_yaml
@@ -209,10 +209,10 @@ def rows(file: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
 def test_a_bomb_is_refused_before_it_is_unpacked(
     values: Any, written: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "UNPACKED", 2**20)
+    monkeypatch.setattr(records, "MAX_UNPACKED_SIZE", 2**20)
     file = tmp_path / "bomb.parquet"
     parquet.write_table(pyarrow.table({"text": values}), file, write_statistics=False, **written)
-    assert RATIO * file.stat().st_size < 2**20
+    assert MAX_UNPACK_RATIO * file.stat().st_size < 2**20
     with pytest.raises(DataError, match="unpacks to"):
         rows(file)
 
@@ -237,10 +237,10 @@ def test_plain_values_are_read() -> None:
 
 def test_depth_and_size_are_read_to_their_bounds() -> None:
     assert parse_yaml("[" * (DEPTH - 1) + "1" + "]" * (DEPTH - 1)) is not None
-    with pytest.raises(Unreadable, match="nested too deeply in line 1: at most 50 levels"):
+    with pytest.raises(UnreadableError, match="nested too deeply in line 1: at most 50 levels"):
         parse_yaml("[" * DEPTH + "1" + "]" * DEPTH)
     assert parse_yaml("a" * SIZE) == "a" * SIZE
-    with pytest.raises(Unreadable, match="at most 262 kB"):
+    with pytest.raises(UnreadableError, match="at most 262 kB"):
         parse_yaml("a" * (SIZE + 1))
 
 
@@ -257,5 +257,5 @@ def test_depth_and_size_are_read_to_their_bounds() -> None:
     ],
 )
 def test_what_is_more_than_plain_values(text: str, message: str) -> None:
-    with pytest.raises(Unreadable, match=message):
+    with pytest.raises(UnreadableError, match=message):
         parse_yaml(text)

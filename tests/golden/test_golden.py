@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.published import load_judges
+from layerwise.page.kinds import load_judges
 from layerwise.results.rows import Score
 from tools.golden import outputs
 from tools.golden.commands import COMMANDS, differences

@@ -9,7 +9,7 @@ from pathlib import Path
 from hostile.material import Content, put
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import leave_one_out
-from layerwise.results import Loss, Manifest, PlanRecord, Run, Score, database
+from layerwise.results import Loss, Manifest, PlanRecord, Run, Score, store
 from layerwise.results.training_record import TrainingRecord
 
 Make = Callable[[Path], None]
@@ -38,7 +38,7 @@ def run(folder: Path) -> Path:
     """Leave-one-out on four layers and ten documents, in tables without constraints."""
     path = folder / "run"
     path.mkdir(parents=True)
-    loose = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
+    loose = store.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
     with closing(sqlite3.connect(path / "run.sqlite")) as made:
         made.executescript(loose)
     (path / "manifest.json").write_text(MANIFEST.to_json())

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import layerwise
-from layerwise.errors import ModelError, PlanError, UnsupportedModel
+from layerwise.errors import ModelError, PlanError, UnsupportedModelError
 from layerwise.measure.interventions.sweep import filter_runnable
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcForSequenceClassification
 from layerwise.models.elc.wiring import ElcWiring, rewired
@@ -63,7 +63,7 @@ def test_the_class_of_a_folder_is_the_one_it_was_saved_as(tmp_path: Path) -> Non
 
 def test_parallel_branches_are_refused_where_layers_mix() -> None:
     with (
-        pytest.raises(UnsupportedModel, match="parallel branches"),
+        pytest.raises(UnsupportedModelError, match="parallel branches"),
         load(random_model("elc")).under(Plan.parse("0 (1|2)")),
     ):
         raise AssertionError("it was not refused")
@@ -79,7 +79,7 @@ def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     assert len(left_out) == 1
     assert left_out[0].startswith(f"{len(parallel)} plans of painters left out: the layers of ElcForMaskedLM read")
     assert filter_runnable(load(random_model("ltg")), members) == (members, ())
-    with pytest.raises(UnsupportedModel, match=r"\(1\|2\)"):
+    with pytest.raises(UnsupportedModelError, match=r"\(1\|2\)"):
         filter_runnable(stack, PlanChoice.check((), ("0 (1|2)",), (), None, "2").list_members(stack.depth))
 
 
@@ -87,7 +87,9 @@ def test_families_of_which_nothing_is_left_are_refused() -> None:
     stack = load(random_model("elc"))
     members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
     parallel = [member for member in members if "|" in str(member.plan) or member.family == "identity"]
-    with pytest.raises(UnsupportedModel, match=r"^the model can run none of these plans: \d+ plans of painters left"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"^the model can run none of these plans: \d+ plans of painters left"
+    ):
         filter_runnable(stack, parallel)
     kept, left_out = filter_runnable(stack, parallel[1:])  # nothing is compared with the model as trained
     assert (kept, len(left_out)) == ((), 1)

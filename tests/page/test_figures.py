@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.figures.frame import level_line, upright_band, upright_line
-from layerwise.page.render import PLOTLY, written
+from layerwise.page.figures.frame import horizontal_line, vertical_band, vertical_line
+from layerwise.page.render import PLOTLY, build_chapters
 from page import synthetic
 from page.planted import without_intervals
 from tools.golden import outputs
@@ -31,7 +31,7 @@ BUNDLE = files("layerwise.page").joinpath(PLOTLY).read_text(encoding="utf-8")
 
 
 def figures(data: ReportData) -> list[dict[str, Any]]:
-    pictures = [picture for chapter in written(data) for picture in chapter.pictures]
+    pictures = [picture for chapter in build_chapters(data) for picture in chapter.pictures]
     texts = dict.fromkeys(json.dumps(figure.payload()) for picture in pictures for figure in picture.variants.values())
     return [json.loads(text) for text in texts]
 
@@ -56,7 +56,11 @@ def test_lines_and_bands_across_the_figure_are_those_that_plotly_would_add() -> 
     figure.add_hline(y=2.0, opacity=0.6)
     figure.add_vline(x=3.0, line={"dash": "dot"})
     figure.add_vrect(x0=-1.0, x1=1.0, fillcolor="#0072b2", line_width=0, layer="below")
-    drawn = [level_line(2.0, opacity=0.6), upright_line(3.0, line={"dash": "dot"}), upright_band(-1.0, 1.0, "#0072b2")]
+    drawn = [
+        horizontal_line(2.0, opacity=0.6),
+        vertical_line(3.0, line={"dash": "dot"}),
+        vertical_band(-1.0, 1.0, "#0072b2"),
+    ]
     assert json.loads(figure.to_json())["layout"]["shapes"] == drawn
 
 

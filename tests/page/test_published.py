@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.published import judge_published
+from layerwise.page.kinds import judge_published
 from page import planted
 from page.planted import of, row
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from layerwise.page.figures.palette import EMBEDDING, depth_colour
-from layerwise.page.writers.plans import FAINTEST, wiring
+from layerwise.page.figures.palette import EMBEDDING, depth_color
+from layerwise.page.writers.plans import FAINTEST, draw_wiring
 from layerwise.plan import Plan
 
 DEPTH = 6
@@ -35,22 +35,22 @@ def cells(drawing: str) -> Iterator[tuple[int, int, str, float]]:
 def test_every_cell_of_the_matrix_is_painted_once(text: str) -> None:
     plan = Plan.parse(text)
     rows = plan.matrix()
-    writers = [EMBEDDING, *(depth_colour(layer, DEPTH) for layer in plan.order())]
+    writers = [EMBEDDING, *(depth_color(layer, DEPTH) for layer in plan.order())]
     expected = {
         (row, column): (writers[column], min(1.0, round(FAINTEST + (1 - FAINTEST) * weight, 2)))
         for row, weights in enumerate(rows)
         for column, weight in enumerate(weights)
         if weight
     }
-    painted = list(cells(wiring(plan, DEPTH)))
+    painted = list(cells(draw_wiring(plan, DEPTH)))
     assert len(painted) == len(expected)
     assert {(row, column): (colour, opacity) for row, column, colour, opacity in painted} == expected
 
 
 def test_a_titled_drawing_can_be_read_aloud() -> None:
-    assert "<title>a &lt; b</title>" in wiring(Plan.identity(3), 3, title="a < b")
-    assert 'aria-hidden="true"' in wiring(Plan.identity(3), 3)
+    assert "<title>a &lt; b</title>" in draw_wiring(Plan.identity(3), 3, title="a < b")
+    assert 'aria-hidden="true"' in draw_wiring(Plan.identity(3), 3)
 
 
 def test_thirty_layers_take_kilobytes_not_more() -> None:
-    assert len(wiring(Plan.identity(30), 30)) < 2_500
+    assert len(draw_wiring(Plan.identity(30), 30)) < 2_500

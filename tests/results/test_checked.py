@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import RunError
-from layerwise.results.checked import value_of
+from layerwise.results.checked import to_dataclass
 from layerwise.results.manifest import Manifest
-from layerwise.results.training_record import FILE, LogEntry, TrainingRecord, refined_at, trained_models
+from layerwise.results.training_record import FILE, LogEntry, TrainingRecord, find_trained_models, parse_refined_depth
 from layerwise.train.methods import LayerMixingOptions
 from results.samples import MANIFEST
 
@@ -145,7 +145,7 @@ def test_a_number_without_end_is_not_read(tmp_path: Path) -> None:
 
 def test_a_choice_is_refused_with_what_there_is() -> None:
     with pytest.raises(RunError, match='kind in the options is "hard", which is none of softmax, free'):
-        value_of(LayerMixingOptions, {"kind": "hard"}, "the options")
+        to_dataclass(LayerMixingOptions, {"kind": "hard"}, "the options")
 
 
 def test_folders_that_no_training_has_written_are_no_models(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_folders_that_no_training_has_written_are_no_models(tmp_path: Path) -> N
         path = tmp_path / "baseline" / seed / "model"
         path.mkdir(parents=True)
         replace(RECORD, seed=1).write(path)
-    assert [model.parts[-2] for model in trained_models(tmp_path)] == ["seed-2", "seed-10"]
+    assert [model.parts[-2] for model in find_trained_models(tmp_path)] == ["seed-2", "seed-10"]
 
 
 @pytest.mark.parametrize(("digits", "layers"), [("12", 12), ("9" * 5000, None)])
 def test_a_number_of_layers_has_few_digits(digits: str, layers: int | None) -> None:
-    assert refined_at(f"retrained-{digits}") == layers
+    assert parse_refined_depth(f"retrained-{digits}") == layers

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from layerwise.errors import RunError
 from layerwise.results import export as export_run
-from layerwise.results.exports import perplexity
+from layerwise.results.exports import compute_perplexity
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss, Score
 from layerwise.results.run import Run
@@ -55,7 +55,7 @@ def whole(row: Any) -> dict[str, Any]:
 def test_a_loss_is_given_as_perplexity_and_a_difference_as_its_change(
     measure: str, metric: str, nats: float, expected: tuple[Any, Any]
 ) -> None:
-    assert perplexity(Score(measure, metric, nats, claim="3")) == expected
+    assert compute_perplexity(Score(measure, metric, nats, claim="3")) == expected
 
 
 def test_parquet_gives_the_rows_back_with_their_provenance(folder: Path) -> None:

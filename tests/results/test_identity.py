@@ -5,8 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from layerwise.errors import RunError
-from layerwise.results.identity import MEASURED, changes, check_same_run, version_changes
-from layerwise.results.manifest import Manifest
+from layerwise.results.manifest import MEASURED, Manifest, check_same_run, list_changes, list_version_changes
 from results import samples
 
 MANIFEST = replace(
@@ -87,16 +86,16 @@ def test_how_numbers_are_computed_does_not_name_a_run() -> None:
 
 def test_changed_versions_are_put_into_words() -> None:
     now = {"torch": "2.13.0", "python": "3.11.7"}
-    assert version_changes({"torch": "2.11.0", "python": "3.11.7"}, now) == (
+    assert list_version_changes({"torch": "2.11.0", "python": "3.11.7"}, now) == (
         "torch was 2.11.0 when this run began and is 2.13.0 now",
     )
-    assert version_changes(now, now) == ()
-    assert version_changes({}, {"torch": "1"}) == ("torch was absent when this run began and is 1 now",)
+    assert list_version_changes(now, now) == ()
+    assert list_version_changes({}, {"torch": "1"}) == ("torch was absent when this run began and is 1 now",)
 
 
 def test_another_machine_is_put_into_words() -> None:
     moved = replace(MANIFEST, hardware={**MANIFEST.hardware, "kernels": "AVX512", "platform": "another"})
-    (said,) = changes(MANIFEST, moved)
+    (said,) = list_changes(MANIFEST, moved)
     assert said.startswith("kernels was AVX2 when this run began and is AVX512 now")
     assert said.endswith("may differ in their last bits")
-    assert changes(MANIFEST, replace(MANIFEST, hardware={**MANIFEST.hardware, "processors": "96"})) == ()
+    assert list_changes(MANIFEST, replace(MANIFEST, hardware={**MANIFEST.hardware, "processors": "96"})) == ()

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, RunError
-from layerwise.results import database
+from layerwise.results import store as database
 from layerwise.results.rows import Loss, Note, Score
 from layerwise.results.store import Store
 from results.samples import LOSS, RECORD, SCORE

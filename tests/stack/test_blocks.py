@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from conftest import tiny_llama
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.stack import Stack, load
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.branches import edited, find_branches
@@ -65,12 +65,14 @@ def test_an_unmarked_module_is_found_by_its_largest_list_and_the_user_may_name_a
     ],
 )
 def test_what_is_no_list_of_blocks_is_refused(model: nn.Module, path: str | None, reason: str) -> None:
-    with pytest.raises(UnsupportedModel, match=reason):
+    with pytest.raises(UnsupportedModelError, match=reason):
         find_blocks(model, path)
 
 
 def test_two_stacks_ask_for_a_choice() -> None:
-    with pytest.raises(UnsupportedModel, match=r"2 stacks: .*encoder\.layers \(3 blocks\).*choose one with layers="):
+    with pytest.raises(
+        UnsupportedModelError, match=r"2 stacks: .*encoder\.layers \(3 blocks\).*choose one with layers="
+    ):
         find_blocks(bart())
 
 
@@ -125,7 +127,7 @@ def test_parallel_branches_are_two(ids: torch.Tensor) -> None:
     ids=["normalises after adding", "one branch"],
 )
 def test_what_cannot_be_split_is_refused_with_the_layer(model: torch.nn.Module, ids: torch.Tensor) -> None:
-    with pytest.raises(UnsupportedModel, match=r"cannot be split into attn and mlp: in layer 0"):
+    with pytest.raises(UnsupportedModelError, match=r"cannot be split into attn and mlp: in layer 0"):
         branches_of(load(model), ids)
 
 
@@ -138,7 +140,7 @@ def test_an_idle_layer_takes_the_pair_of_the_others(ids: torch.Tensor, idle: tup
             model.model.layers[layer].self_attn.o_proj.weight.zero_()
             model.model.layers[layer].mlp.down_proj.weight.zero_()
     if len(idle) == 4:
-        with pytest.raises(UnsupportedModel, match="cannot be split"):
+        with pytest.raises(UnsupportedModelError, match="cannot be split"):
             branches_of(load(model), ids)
     else:
         assert branches_of(load(model), ids) == ({"attn": "self_attn", "mlp": "mlp"},) * 4

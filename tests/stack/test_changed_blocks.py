@@ -15,7 +15,7 @@ from transformers import DynamicCache, LlamaForCausalLM, StaticCache
 import layerwise
 from conftest import tiny_llama
 from layerwise.checkpoint import save
-from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import adapters, load
 from stack.makers import IDS, gemma
@@ -122,7 +122,7 @@ def test_a_list_put_together_by_hand_runs_plans_whatever_the_configuration_count
 def test_a_list_of_other_kinds_than_the_configuration_describes_is_refused_with_the_numbers_of_its_blocks() -> None:
     model = gemma().eval()
     model.model.layers = nn.ModuleList(model.model.layers[layer] for layer in (0, 2, 3, 5))
-    with pytest.raises(UnsupportedModel, match=r"number themselves 0, 2, 3, 5 \(layer_idx\)"):
+    with pytest.raises(UnsupportedModelError, match=r"number themselves 0, 2, 3, 5 \(layer_idx\)"):
         load(model)
 
 
@@ -130,7 +130,7 @@ def test_blocks_that_cannot_run_plans_are_refused_at_the_next_plan() -> None:
     model = tiny_llama()
     stack = load(model)
     model.model.layers[2] = model.model.layers[1]
-    with pytest.raises(UnsupportedModel, match="blocks 1 and 2 share parameters"), stack.under("0-3"):
+    with pytest.raises(UnsupportedModelError, match="blocks 1 and 2 share parameters"), stack.under("0-3"):
         pass
 
 
@@ -185,7 +185,7 @@ def test_an_adapter_runs_plans_attached_and_from_its_folder_and_is_saved_merged(
     saved = LlamaForCausalLM.from_pretrained(tmp_path / "saved").eval()
     torch.testing.assert_close(saved(IDS).logits, expected, rtol=1e-4, atol=1e-4)
     for stack in (attached, load(model.base_model.model)):
-        with pytest.raises(UnsupportedModel, match=r"has adapters of peft.*merge_and_unload"):
+        with pytest.raises(UnsupportedModelError, match=r"has adapters of peft.*merge_and_unload"):
             save(stack, "0 3", tmp_path / "refused")
 
 
@@ -201,7 +201,7 @@ def test_an_adapter_that_cannot_be_opened_says_what_is_missing(tmp_path: Path, m
         with pytest.raises(CheckpointError, match=r"is an adapter, and its base model .* cannot be found"):
             layerwise.load(folder)
     describe(base_model_name_or_path="demo")
-    with pytest.raises(UnsupportedModel, match="is an adapter that cannot be merged into its base model"):
+    with pytest.raises(UnsupportedModelError, match="is an adapter that cannot be merged into its base model"):
         load(folder)
     describe()
     monkeypatch.setattr(adapters, "find_spec", lambda name: None)
@@ -218,5 +218,5 @@ def test_prompts_are_not_merged(tmp_path: Path) -> None:
     base = LlamaForCausalLM.from_pretrained(tmp_path / "base")
     prompts = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     peft.get_peft_model(base, prompts).save_pretrained(tmp_path / "adapter")
-    with pytest.raises(UnsupportedModel, match=r"cannot be merged.*Attach it to the model"):
+    with pytest.raises(UnsupportedModelError, match=r"cannot be merged.*Attach it to the model"):
         load(tmp_path / "adapter")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
@@ -185,10 +185,10 @@ def test_a_part_of_the_rows_and_tokens_can_be_finished(output: bool) -> None:
 
 def test_branches_and_halves_are_refused_with_the_reason() -> None:
     stack = stack_of("renormalise", False)
-    with pytest.raises(UnsupportedModel, match="merge of parallel branches"), stack.under(Plan.parse("0 (1|2) 3")):
+    with pytest.raises(UnsupportedModelError, match="merge of parallel branches"), stack.under(Plan.parse("0 (1|2) 3")):
         pass
     for text, reason in (("0 (1|2) 3", "merge of parallel branches"), ("0 1.attn 2", "weighted sum of all earlier")):
-        with pytest.raises(UnsupportedModel, match=reason):
+        with pytest.raises(UnsupportedModelError, match=reason):
             stack.logits(Plan.parse(text), **inputs())
 
 
@@ -198,9 +198,9 @@ def test_a_state_from_elsewhere_is_refused_until_it_is_noted() -> None:
         captured = stack.capture(**batch)
         before = stack.apply(0, captured.state, captured)
         elsewhere = stack.apply(1, before, captured) + 1
-        with pytest.raises(UnsupportedModel, match=r"stack\.note"):
+        with pytest.raises(UnsupportedModelError, match=r"stack\.note"):
             stack.apply(2, elsewhere, captured)
-        with pytest.raises(UnsupportedModel, match=r"stack\.note"):
+        with pytest.raises(UnsupportedModelError, match=r"stack\.note"):
             stack.finish(elsewhere, batch)
         stack.apply(2, stack.note(1, before, elsewhere), captured)
 

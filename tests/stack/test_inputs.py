@@ -30,7 +30,7 @@ from conftest import tiny_llama
 from layerwise.data.suites.classification import Labelled
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.errors import DataError, MeasureError, UnsupportedModel
+from layerwise.errors import DataError, MeasureError, UnsupportedModelError
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
@@ -163,9 +163,9 @@ def test_a_vision_tower_is_reached_by_images_and_equals_surgery(feature_layer: i
         with stack.under(plan):
             torch.testing.assert_close(model(**inputs).logits, rebuilt(**inputs).logits, rtol=1e-4, atol=1e-5)
         if feature_layer == -2:  # the step before the last visit is read, which no single state tells
-            with pytest.raises(UnsupportedModel, match="run one by one"):
+            with pytest.raises(UnsupportedModelError, match="run one by one"):
                 stack.logits(plan, **inputs)
-    with pytest.raises(UnsupportedModel, match="such as pixel_values"):
+    with pytest.raises(UnsupportedModelError, match="such as pixel_values"):
         stack.inspect(input_ids=inputs["input_ids"][:, -3:])
 
 
@@ -173,7 +173,9 @@ def test_a_model_whose_inputs_cannot_be_made_up_is_opened_and_asks_for_them() ->
     model = model_of("LayoutLMv3Model", {"input_size": 16})  # its boxes have another width than its states
     stack = load(model)
     assert example_inputs(model) is None
-    with pytest.raises(UnsupportedModel, match=r"fails by itself on the inputs input_ids .*Pass inputs that it takes"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"fails by itself on the inputs input_ids .*Pass inputs that it takes"
+    ):
         stack.inspect(input_ids=torch.ones(1, 4, dtype=torch.long))
     with pytest.raises(MeasureError, match="pass a batch"):
         verify(stack, "0")

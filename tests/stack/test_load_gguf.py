@@ -12,7 +12,7 @@ import torch
 from checkpoint.gguf_bytes import U32, Entry, Header, Spec
 from checkpoint.gguf_models import CAUSAL, TEMPLATE, write_causal, write_llama
 from cli.command import layerwise
-from layerwise.errors import CheckpointError, LayerwiseError, ModelError, UnsupportedModel
+from layerwise.errors import CheckpointError, LayerwiseError, ModelError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.checks import checkpoint_files
@@ -93,8 +93,12 @@ def _larger() -> Spec:
 @pytest.mark.parametrize(
     ("content", "kind", "words"),
     [
-        (_with_type(24, 256).bytes(), UnsupportedModel, "tensors of type I8, which transformers does not read; give"),
-        (_with_type(27, 2048).bytes(), UnsupportedModel, "tensors of type I64"),
+        (
+            _with_type(24, 256).bytes(),
+            UnsupportedModelError,
+            "tensors of type I8, which transformers does not read; give",
+        ),
+        (_with_type(27, 2048).bytes(), UnsupportedModelError, "tensors of type I64"),
         (Spec(magic=b"GGML").bytes(), CheckpointError, "is no GGUF file"),
         (Spec(headers=Spec().headers[:-3]).bytes(), CheckpointError, "counts 3 layers, .* of 2; fetch it again"),
         (Spec().bytes(), CheckpointError, "give the folder of the model from which it was converted"),
@@ -140,7 +144,7 @@ def test_a_number_that_makes_every_state_wrong_is_refused(tmp_path: Path, name: 
 def test_tensors_for_which_the_model_has_no_place_are_refused(tmp_path: Path) -> None:
     content = write_causal(tmp_path / "m.gguf", "qwen2", "F32").read_bytes()
     (tmp_path / "m.gguf").write_bytes(content.replace(b"qwen2", b"llama"))  # whose projections have no bias
-    with pytest.raises(UnsupportedModel, match=r"no place: blk\.0-2\.\{.*attn_q\.bias.*\}; the model would"):
+    with pytest.raises(UnsupportedModelError, match=r"no place: blk\.0-2\.\{.*attn_q\.bias.*\}; the model would"):
         load(tmp_path / "m.gguf")
 
 
@@ -171,7 +175,7 @@ def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path:
 
 
 def test_a_device_map_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match="give --resident-layers instead of --device-map"):
+    with pytest.raises(UnsupportedModelError, match="give --resident-layers instead of --device-map"):
         load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
 
 

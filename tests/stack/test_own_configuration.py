@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import EsmForMaskedLM
 
 from layerwise.checkpoint import save
-from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.errors import ModelError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify, weight_hash
 from layerwise.stack.blocks import find_blocks
@@ -270,5 +270,5 @@ def test_weights_of_layers_are_trained_in_place_and_named_where_a_plan_cannot_ru
     with stack.under("2 0"):
         outputs(model).sum().backward()
     assert (model.layer_weights.grad != 0).tolist() == [True, True, False, True]
-    with pytest.raises(UnsupportedModel, match="layer_weights may weigh what every layer returns"):
+    with pytest.raises(UnsupportedModelError, match="layer_weights may weigh what every layer returns"):
         stack.logits("2 0", **(example_inputs(model) or {}))

@@ -12,7 +12,7 @@ from torch import nn
 from checkpoint.gguf_models import CAUSAL, write_causal
 from conftest import tiny_llama
 from layerwise.checkpoint import save
-from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedModel
+from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.plan.checks import TYPES, weight_type
 from layerwise.stack import Stack, load, quantization
@@ -144,7 +144,7 @@ def enter(stack: Stack) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] = {
-    "other": (lambda _: with_extra().check("Q4_0:1"), UnsupportedModel, r"its extra of shape \(2, 32\) does not"),
+    "other": (lambda _: with_extra().check("Q4_0:1"), UnsupportedModelError, r"its extra of shape \(2, 32\) does not"),
     "training": (lambda _: enter(load(tiny_llama().train())), PlanError, "cannot train .* with Q4_0:1"),
     "name": (lambda _: Stack.with_sources({"Q4_0": stack_of("llama")}), PlanError, "Q4_0 is a type of GGUF and names"),
     "save": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m"), PlanError, "cannot save a model under"),
@@ -164,12 +164,12 @@ def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setattr(quantization, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"requires the package gguf: pip install 'layerwise\[gguf\]'") as caught:
         stack_of("llama").check("0 Q4_0:1")
-    assert not isinstance(caught.value, UnsupportedModel), "which would leave plans of a sweep out"
+    assert not isinstance(caught.value, UnsupportedModelError), "which would leave plans of a sweep out"
 
 
 def test_a_layer_on_the_disk_cannot_run_at_a_type(tmp_path: Path) -> None:
     path = write_causal(tmp_path / "m.gguf", "llama", "F32")
-    with pytest.raises(UnsupportedModel, match=r"cannot run layer 1 at Q4_0: .* without --resident-layers"):
+    with pytest.raises(UnsupportedModelError, match=r"cannot run layer 1 at Q4_0: .* without --resident-layers"):
         load(path, resident_layers=2).check("0 Q4_0:1")
 
 

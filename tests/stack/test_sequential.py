@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from transformers import PretrainedConfig, PreTrainedModel
 
 from layerwise.checkpoint import save
-from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.errors import ModelError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build
@@ -241,7 +241,7 @@ def test_changes_to_the_tree_reach_the_blocks_and_not_the_visits() -> None:
 
 
 def test_stages_that_change_the_shape_name_the_blocks_of_a_stage() -> None:
-    with pytest.raises(UnsupportedModel, match=r"layers='stages\.1\.blocks'"):
+    with pytest.raises(UnsupportedModelError, match=r"layers='stages\.1\.blocks'"):
         load(made("stages")).inspect(x=X)
 
 

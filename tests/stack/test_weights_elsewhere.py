@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
 from conftest import tiny_llama
-from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.errors import ModelError, UnsupportedModelError
 from layerwise.measure.gradients.proxies import differentiable
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.weights.deltas import deltas
@@ -169,7 +169,7 @@ def test_what_needs_the_weights_themselves_is_refused(stack: Stack) -> None:
         else "needs all of them in memory; load the model without --resident-layers, and without a device map that off"
     )
     for asks in (*NEED_ALL, *NEED_NUMBERS) if is_quantized else NEED_ALL:
-        with pytest.raises(UnsupportedModel, match=reason):
+        with pytest.raises(UnsupportedModelError, match=reason):
             asks(stack)
 
 
@@ -177,7 +177,7 @@ def test_a_spread_layer_is_read_where_it_is_in_memory_and_one_way_is_enough(fold
     spread = load(folder, device_map=MAP)
     assert sum(each.is_meta for each in spread.model.parameters()) == 4 * 9
     assert len(layer_weights(spread, 1)) == 9
-    with pytest.raises(UnsupportedModel, match="without a device map that offloads"):
+    with pytest.raises(UnsupportedModelError, match="without a device map that offloads"):
         layer_weights(spread, 0)
     with pytest.raises(ModelError, match="give --resident-layers or --device-map"):
         load(folder, device_map=MAP, resident_layers=2)
@@ -191,7 +191,9 @@ def test_a_quantized_checkpoint_opens_as_it_was_saved(tmp_path: Path, folder: Pa
     assert quantization_method(tiny_llama()) is None
     with torch.no_grad():
         assert torch.equal(main_tensor(opened.model(input_ids=IDS)), main_tensor(model(input_ids=IDS)))
-    with pytest.raises(UnsupportedModel, match="is quantized, and the layers of such a model cannot be read one by on"):
+    with pytest.raises(
+        UnsupportedModelError, match="is quantized, and the layers of such a model cannot be read one by on"
+    ):
         load(tmp_path, resident_layers=2)
 
 
@@ -254,7 +256,7 @@ def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM, monke
 
 
 def test_a_bare_module_has_no_twin() -> None:
-    with pytest.raises(UnsupportedModel, match="Mixer is not a transformers model"):
+    with pytest.raises(UnsupportedModelError, match="Mixer is not a transformers model"):
         random_twin(load(Mixer(), layers="encoder.blocks"), 0)
 
 
@@ -262,5 +264,5 @@ def test_a_pruned_model_has_no_twin(llama: LlamaForCausalLM) -> None:
     llama.model.layers[2].mlp.gate_proj = nn.Linear(32, 96, bias=False)
     llama.model.layers[2].mlp.up_proj = nn.Linear(32, 96, bias=False)
     llama.model.layers[2].mlp.down_proj = nn.Linear(96, 32, bias=False)
-    with pytest.raises(UnsupportedModel, match="other shapes than its configuration describes"):
+    with pytest.raises(UnsupportedModelError, match="other shapes than its configuration describes"):
         random_twin(load(llama), 0)

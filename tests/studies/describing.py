@@ -9,7 +9,7 @@ import pytest
 from layerwise.runner import study
 from layerwise.runner.reporter import Silent
 from layerwise.runner.study import RunDescription
-from layerwise.runner.verb import StudyFinished, from_command_line
+from layerwise.runner.verb import StudyFinishedError, from_command_line
 from layerwise.studies.robustness import steps as robustness
 
 
@@ -18,7 +18,7 @@ def describe_call(function: Callable[..., object], *arguments: Any, **options: A
 
     def describe(description: RunDescription) -> None:
         described.append(description)
-        raise StudyFinished(Path())
+        raise StudyFinishedError(Path())
 
     with pytest.MonkeyPatch.context() as patched, from_command_line():
         for module in (study, robustness):

@@ -15,7 +15,7 @@ from layerwise.measure.language.benchmarks import find_benchmarks, silence_harne
 from layerwise.plan import Plan
 from layerwise.results import Manifest
 from layerwise.results.rows import Loss
-from layerwise.runner.opening import described
+from layerwise.runner.opening import make_manifest
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -30,7 +30,7 @@ def tiny_stack() -> Stack:
 
 def manifest_of(stack: Stack) -> Manifest:
     counts = {"documents": 1, "tokens": 1, "window": 1, "seed": 0}
-    return described(stack, "w", corpus="c", corpus_hash="h", families=(), tasks=(), **counts)
+    return make_manifest(stack, "w", corpus="c", corpus_hash="h", families=(), tasks=(), **counts)
 
 
 def write_theirs(stack: Stack, plan: Plan, tasks: Path, limit: int, folder: Path, bootstrap: int = 0) -> None:

@@ -12,9 +12,9 @@ from layerwise.runner.minimal_pairs import (
     EvaluatedModel,
     Opened,
     ScoringOptions,
-    discard,
+    describe_setting,
+    discard_rows,
     evaluate_models,
-    setting,
 )
 from row_names import named
 from tiny_tokenizers import character_tokenizer
@@ -76,7 +76,7 @@ def test_a_stopped_evaluation_goes_on_with_the_next_paradigm(run: Run) -> None:
     )
     assert {label.rpartition(": ")[2] for label in told} == {"b"}
     resumed = run.store.scores("pairs")
-    discard([PAIRS], run)
+    discard_rows([PAIRS], run)
     evaluate_models([openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(), run)
     assert run.store.scores("pairs") == resumed
     before = openings.count
@@ -90,9 +90,11 @@ def test_rows_that_were_made_in_another_way_do_not_stay(run: Run) -> None:
     evaluate_models([openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(temperature=2.0), run)
     assert {named(row) for row in run.store.scores("pairs")} == {"elc/0", "elc"}
     assert [row.value for row in run.store.scores("pairs", metric="temperature")] == [2.0, 2.0]
-    assert setting(PAIRS, ScoringOptions()) != setting(PAIRS.first(1), ScoringOptions())
-    assert "float32 on cpu, 2 threads" in setting(PAIRS, ScoringOptions(how="float32 on cpu, 2 threads"))
-    assert "have one text twice" in setting(replace(OTHER, pairs=(MinimalPair("a", "a", "u"),)), ScoringOptions())
+    assert describe_setting(PAIRS, ScoringOptions()) != describe_setting(PAIRS.first(1), ScoringOptions())
+    assert "float32 on cpu, 2 threads" in describe_setting(PAIRS, ScoringOptions(how="float32 on cpu, 2 threads"))
+    assert "have one text twice" in describe_setting(
+        replace(OTHER, pairs=(MinimalPair("a", "a", "u"),)), ScoringOptions()
+    )
 
 
 def test_two_suites_of_one_name_are_refused(run: Run) -> None:

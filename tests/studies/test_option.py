@@ -8,8 +8,8 @@ import pytest
 
 from layerwise.data.text.sources import HubText
 from layerwise.errors import LayerwiseError, OptionError
-from layerwise.runner.argument import Metavar, Range, Trait
-from layerwise.runner.plan_choice import whole_numbers
+from layerwise.runner.arguments import Metavar, Range, Trait
+from layerwise.runner.plan_choice import parse_numbers
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import Verb, verb
 from layerwise.search.budget import Budget
@@ -92,7 +92,7 @@ def test_a_file_is_refused_with_the_option_and_what_to_write(content: dict[str, 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda three: whole_numbers("--loops", f"1-{three}"),
+        lambda three: parse_numbers("--loops", f"1-{three}"),
         lambda three: parse_size(f"{three}GB"),
         lambda three: Budget.parse(f"layers={three}"),
         lambda three: HubText.parse(f"hf:wikitext:a:train[:{three}]"),

@@ -10,26 +10,26 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import CHOSEN, SEARCH
-from layerwise.runner.opening import in_words, numerics, task_digest
-from layerwise.runner.plan_choice import chosen_plan
+from layerwise.runner.opening import describe_numerics, hash_tasks, read_numerics
+from layerwise.runner.plan_choice import resolve_plan
 from layerwise.stack.precision import matmul_precision
 
 
 def test_threads_count_on_a_processor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    assert numerics("cpu", batch_tokens=9)["threads"] == "7"
-    assert numerics("cpu", batch_tokens=9)["batch_tokens"] == "9"
-    assert "threads" not in numerics("meta")
+    assert read_numerics("cpu", batch_tokens=9)["threads"] == "7"
+    assert read_numerics("cpu", batch_tokens=9)["batch_tokens"] == "9"
+    assert "threads" not in read_numerics("meta")
 
 
 def test_how_a_model_is_asked_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert in_words("cpu", "auto") == "float32 on cpu, 1 thread"
+    assert describe_numerics("cpu", "auto") == "float32 on cpu, 1 thread"
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert in_words("cpu", "bfloat16") == "bfloat16 on cpu, 2 threads"
-    assert in_words("meta", "auto") == "auto on meta"
+    assert describe_numerics("cpu", "bfloat16") == "bfloat16 on cpu, 2 threads"
+    assert describe_numerics("meta", "auto") == "auto on meta"
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
-    assert in_words("meta", "auto") == "auto on meta, matmul_precision medium"
+    assert describe_numerics("meta", "auto") == "auto on meta, matmul_precision medium"
 
 
 @pytest.mark.parametrize(("asked", "word"), [("tf32", "high"), ("ieee", "highest")])
@@ -37,7 +37,7 @@ def test_the_precision_of_products_is_known_by_either_way_of_setting_it(asked: s
     cuda, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.fp32_precision
     try:
         cuda.fp32_precision = asked
-        assert matmul_precision() == numerics("meta")["matmul_precision"] == word
+        assert matmul_precision() == read_numerics("meta")["matmul_precision"] == word
     finally:
         cuda.fp32_precision = before
     assert matmul_precision() == "highest"
@@ -48,7 +48,7 @@ def test_task_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        return task_digest(tmp_path)
+        return hash_tasks(tmp_path)
 
     first = written("task.yaml", "task: a")
     assert written("task.yaml", "task: b") != first
@@ -77,11 +77,11 @@ def test_the_folder_of_a_search_stands_for_the_plan_that_it_chose(tmp_path: Path
             Score(SEARCH, CHOSEN, 1.5, plan="0-2", condition="layers", against="layers=3"),
         ]
         run.store.replace_scores(SEARCH, rows)
-    assert chosen_plan(str(tmp_path / "run")) == Plan.parse("0-2")
+    assert resolve_plan(str(tmp_path / "run")) == Plan.parse("0-2")
 
 
 def test_a_run_that_chose_none_is_refused(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", MANIFEST):
         pass
     with pytest.raises(PlanError, match="has chosen no plan"):
-        chosen_plan(str(tmp_path / "run"))
+        resolve_plan(str(tmp_path / "run"))

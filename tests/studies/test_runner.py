@@ -15,12 +15,11 @@ from layerwise.errors import MeasureError, RunError
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.runner import terminal
-from layerwise.runner.argument import Range
-from layerwise.runner.arguments import PathLike
-from layerwise.runner.reporter import Reporter, Silent, duration
+from layerwise.runner.arguments import PathLike, Range
+from layerwise.runner.reporter import Reporter, Silent, format_duration
 from layerwise.runner.result import Result
 from layerwise.runner.study import RunDescription, start_run
-from layerwise.runner.tasks import Task, TaskSession
+from layerwise.runner.tasks import Study, Task
 from layerwise.runner.verb import from_command_line, verb
 
 
@@ -45,8 +44,8 @@ class Step(Task[None]):
     interrupted: bool
     refused: bool
 
-    def carry_out(self, session: TaskSession) -> None:
-        stored = session.store.scores("effect")
+    def execute(self, study: Study) -> None:
+        stored = study.store.scores("effect")
         if any(score.claim == str(self.number) for score in stored):
             return
         computed.append(self.number)
@@ -54,7 +53,7 @@ class Step(Task[None]):
             raise KeyboardInterrupt
         if self.refused:
             raise MeasureError("the last step is not finite")
-        session.store.replace_scores("effect", [*stored, Score("effect", "x", 1.0, claim=str(self.number))])
+        study.store.replace_scores("effect", [*stored, Score("effect", "x", 1.0, claim=str(self.number))])
 
 
 @verb("counting")
@@ -168,7 +167,7 @@ def test_a_complete_run_begins_no_unit_again_and_other_options_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting(run=tmp_path / "run", steps=2, reporter=Silent())
-    monkeypatch.setattr(Step, "carry_out", lambda *_: pytest.fail("a task was begun again"))
+    monkeypatch.setattr(Step, "execute", lambda *_: pytest.fail("a task was begun again"))
     counting(run=tmp_path / "run", steps=2, reporter=(told := Recorder()))
     assert any(text.startswith("report: ") for text in told.results)
     monkeypatch.undo()
@@ -259,7 +258,7 @@ def test_a_notebook_draws_a_bar_where_it_has_widgets(monkeypatch: pytest.MonkeyP
     [(0, "0.0 s"), (9.94, "9.9 s"), (59.4, "59 s"), (60, "1 min 0 s"), (3599, "59 min 59 s"), (7260, "2 h 1 min")],
 )
 def test_durations_in_the_unit_a_person_would_use(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(("quiet", "is_terminal", "count"), [(False, False, 3), (True, False, 0), (False, True, 0)])

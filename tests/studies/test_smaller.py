@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 import layerwise
 from cli.conftest import save_llama, save_texts
-from layerwise.runner.plan_choice import chosen_plan
+from layerwise.runner.plan_choice import resolve_plan
 from layerwise.runner.reporter import Silent
 from layerwise.studies.save.verb import save
 
@@ -34,7 +34,7 @@ def test_a_search_is_healed_and_saved(model: Path, tmp_path: Path) -> None:
         run=tmp_path / "found",
         reporter=Silent(),
     )
-    plan = chosen_plan(str(tmp_path / "found"))
+    plan = resolve_plan(str(tmp_path / "found"))
     assert plan == found.best
     assert len(plan.steps()) == 4
     layerwise.heal(

@@ -25,10 +25,10 @@ from layerwise.runner.reporter import Silent
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     TEXT_LENGTH,
-    divided_documents,
+    describe_split_limits,
+    make_training_manifest,
     read_splits,
-    split_notes,
-    training_manifest,
+    split_documents,
 )
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.max_length import keeps_texts_apart
@@ -80,8 +80,8 @@ def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path:
     (tmp_path / "opened").mkdir()
     for document in OPENED.documents:
         (tmp_path / "opened" / f"{int(document.id):02}.txt").write_text(document.text)
-    opened = divided_documents(TrainingData(), 3, OPENED)
-    read = divided_documents(TrainingData(text=tmp_path / "opened"), 3)
+    opened = split_documents(TrainingData(), 3, OPENED)
+    read = split_documents(TrainingData(text=tmp_path / "opened"), 3)
     assert read.name.endswith("opened")
     assert [len(part) for part in opened.parts.values()] == [len(part) for part in read.parts.values()]
     splits = read_splits(TrainingData(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
@@ -91,12 +91,12 @@ def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path:
 
 def test_held_out_texts_need_a_text() -> None:
     with pytest.raises(DataError, match="held out of the training of a text: give it, --text PATH"):
-        divided_documents(TrainingData(validation=Path("x.txt")), 0)
+        split_documents(TrainingData(validation=Path("x.txt")), 0)
 
 
 @pytest.mark.slow
 def test_without_a_text_the_standard_library_is_divided() -> None:
-    division = divided_documents(TrainingData(), 0)
+    division = split_documents(TrainingData(), 0)
     assert division.name == "standard library"
     assert all(division.parts[part] for part in ("train", "validation", "test"))
 
@@ -110,12 +110,12 @@ def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: S
     for splits in (text, pictures):
         assert splits.validation is splits.test
         assert splits.train is not splits.test
-        (note,) = split_notes(splits)
+        (note,) = describe_split_limits(splits)
         assert note.startswith("Checkpoints were selected on the examples that are reported (--select-on reported)")
     apart = read_splits(TrainingData(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
-    assert split_notes(apart) == ()
+    assert describe_split_limits(apart) == ()
     assert apart.digest != text.digest
-    told = split_notes(replace(pictures, origin="reported on all of its validation split"))
+    told = describe_split_limits(replace(pictures, origin="reported on all of its validation split"))
     assert told[0] == (
         f"digits is reported on all of its validation split: {len(pictures.test)} images, none of which any model was "
         "trained on."
@@ -167,7 +167,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
     given = {"images": str(save_images(home / "images")), "limit": 30}
     stack = load(model)
     splits = read_splits(TrainingData(**given), stack, str(model), Silent(), seed=3)
-    manifest = training_manifest(stack, "weights", splits)
+    manifest = make_training_manifest(stack, "weights", splits)
     with Run.create(run, replace(manifest, experiment={"experiment": "train robust", **given, "seed": 3})):
         pass
     for seed in range(2):

@@ -18,12 +18,12 @@ from layerwise.errors import OptionError
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.stats.statistics import minimum_detectable_effect
-from layerwise.page.text.number_format import tidy
+from layerwise.page.formatting import format_number
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST
 from layerwise.runner import text_length as module
 from layerwise.runner.reporter import Reporter, Silent
-from layerwise.runner.text_length import MINUTES, USED, TextRequest, TimedText, choose_text, tokens_within
+from layerwise.runner.text_length import MINUTES, USED, TextRequest, TimedText, choose_text, fit_tokens
 from layerwise.runner.verb import current_call, verb
 from layerwise.stack import Stack
 from layerwise.studies.sweep.steps import DEFAULT_FAMILIES, FEWER_FAMILIES
@@ -48,7 +48,7 @@ def test_what_is_chosen_fits_and_leaves_little(
     def takes(tokens: int) -> float:
         return fixed + a_token * (tokens + short * min(tokens, 1_000))
 
-    chosen = tokens_within(budget, lambda tokens: (Read(tokens), takes(tokens)), least, most)  # type: ignore[arg-type, return-value]
+    chosen = fit_tokens(budget, lambda tokens: (Read(tokens), takes(tokens)), least, most)  # type: ignore[arg-type, return-value]
     if chosen is None:
         assert takes(min(least, most)) > budget
         return
@@ -135,7 +135,7 @@ def test_minutes_say_which_effect_the_text_can_resolve(
     units = int(share * own.data.units)
     error = 2.0 / (share * own.data.tokens) ** 0.5
     least = float(minimum_detectable_effect(error, units, comparisons=compared))
-    assert f"this text can resolve an effect of about {tidy(least)} nats/token" in own.says[-1]
+    assert f"this text can resolve an effect of about {format_number(least)} nats/token" in own.says[-1]
     monkeypatch.setattr(module, "measure_spread", lambda *_: None)
     assert not any("resolve" in text for text in choose(stack, of, minutes=2.0).says)
 
@@ -219,7 +219,7 @@ def test_where_time_is_short_the_first_smaller_question_that_fits_is_answered_an
 
 def test_a_short_text_is_read_whole_without_a_clock(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "time_passes", None)
-    monkeypatch.setattr(module, "is_within", lambda stack, cost, data, allowed: allowed == USED * 600)
+    monkeypatch.setattr(module, "fits_in", lambda stack, cost, data, allowed: allowed == USED * 600)
     assert choose(stack, timed(stack, 1e3)).options == {}
 
 
@@ -236,7 +236,7 @@ def test_the_same_command_reads_the_same_text_again(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     every = cut(layerwise.load(own_model), read_corpus(texts))(None, None).tokens
-    monkeypatch.setattr(module, "is_within", lambda *_: False)
+    monkeypatch.setattr(module, "fits_in", lambda *_: False)
     monkeypatch.setattr(module, "count_tokens", lambda stack, cost: 300.0 * cost.head_tokens / (7 * every))
     options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "reporter": Silent()}
     first = layerwise.sweep(own_model, texts, minutes=4.0, **options)

@@ -79,7 +79,7 @@ def test_a_result_draws_the_figures_of_its_report(result: layerwise.Result) -> N
     assert "http" not in drawn_html.partition("srcdoc=")[0]
     assert repr(Corpus.of(["a text"] * 3)) == "Corpus('texts', 3 documents, 18 characters)"
     assert {"train", "swarm"} <= set(dir(layerwise))
-    assert "budget: What a plan may cost" in pydoc.render_doc(layerwise.search)
+    assert "budget: Maximum cost of a plan" in pydoc.render_doc(layerwise.search)
     assert "budget" in inspect.signature(layerwise.search).parameters
     assert result.plot().name in (result.folder / "report.html").read_text()
     with pytest.raises(LayerwiseError, match="has no figure 'layers'; did you mean layers-0"):
@@ -198,7 +198,7 @@ def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., VerbC
         calls.append(call)
         return 0
 
-    monkeypatch.setattr(cli, "carry_out", keep)
+    monkeypatch.setattr(cli, "run_call", keep)
 
     def read_words(*words: str) -> VerbCall:
         calls.clear()

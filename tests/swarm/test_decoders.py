@@ -10,7 +10,7 @@ from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import DECODERS, named
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.swarm.answer import Answer
 from layerwise.swarm.nodes import node
 from layerwise.swarm.nodes.local import Fault, Schedule
@@ -30,7 +30,9 @@ EVERY_DECODER = every_type(
 
 def test_layers_that_read_keys_and_values_of_others_are_refused() -> None:
     ids, _ = prompts(1)
-    with pytest.raises(UnsupportedModel, match=r"^cannot capture a pass of Gemma4ForCausalLM: its layers read what"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"^cannot capture a pass of Gemma4ForCausalLM: its layers read what"
+    ):
         gather(inspected(specimen.build(named("gemma4_text")), ids), 5, 1, schedule=Schedule())
     gc.collect()
 
@@ -38,7 +40,7 @@ def test_layers_that_read_keys_and_values_of_others_are_refused() -> None:
 @pytest.mark.parametrize("name", sorted(UNLIKE))
 def test_texts_that_are_read_otherwise_in_two_passes_are_refused(name: str) -> None:
     ids, _ = prompts(1)
-    with pytest.raises(UnsupportedModel, match=r"^\w+ reads a text otherwise in one pass than in two with"):
+    with pytest.raises(UnsupportedModelError, match=r"^\w+ reads a text otherwise in one pass than in two with"):
         gather(inspected(specimen.build(named(name)), ids), 5, 1, schedule=Schedule())
 
 

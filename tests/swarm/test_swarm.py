@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from conftest import tiny_llama
-from layerwise.errors import BelowQuorum, SwarmError, UnsupportedModel
+from layerwise.errors import BelowQuorumError, SwarmError, UnsupportedModelError
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
@@ -130,7 +130,7 @@ def test_a_lost_layer_is_missing_logged_and_comes_back(demo: Stack, monkeypatch:
 def test_below_the_quorum_is_a_refusal_with_the_reason(demo: Stack) -> None:
     deaths = tuple(Fault(f"node-{number}", "die", 0.0) for number in range(3))
     with gather(demo, 4, 1, schedule=Schedule(deaths), settings=SwarmSettings(quorum=Quorum(layers=4))) as swarm:
-        with pytest.raises(BelowQuorum, match="3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"):
+        with pytest.raises(BelowQuorumError, match="3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"):
             swarm.generate(IDS, max_new_tokens=4)
         assert swarm.overview().refused == 1
         assert swarm.run(swarm.ready()) == (False, "3 of 12 layers are live and the quorum is 4 layers; missing: 0-8")
@@ -219,7 +219,7 @@ def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_star
     model = ElcForMaskedLM(ElcConfig(vocab_size=60, hidden_size=16, num_hidden_layers=3, num_attention_heads=2))
     monkeypatch.delattr("layerwise.swarm.gathering.RayTransport")
     for address in (None, "local"):
-        with pytest.raises(UnsupportedModel, match="layers read what each of the earlier ones left"):
+        with pytest.raises(UnsupportedModelError, match="layers read what each of the earlier ones left"):
             gather(load(model.eval()), 2, 1, address=address)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
-from layerwise.errors import PlanError, TrainError, UnsupportedModel
+from layerwise.errors import PlanError, TrainError, UnsupportedModelError
 from layerwise.plan import Edge, LayerWeights, Plan
 from layerwise.plan.samplers import Fixed
 from layerwise.stack import Stack, load
@@ -205,7 +205,7 @@ def test_a_trained_wiring_is_saved_and_opened_again(method: str, tmp_path: Path)
     assert wired is opened.added
     assert (wired.raw != LayerMixing(3, chosen.variant).raw).any()
     assert saved_edges(model) == wired.edges()
-    with pytest.raises(UnsupportedModel, match="learned weights of what each layer reads"):
+    with pytest.raises(UnsupportedModelError, match="learned weights of what each layer reads"):
         load(model)
     again = open_trained(model)
     pixels = inputs_of(opened.stack.model)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm
 
-from layerwise.errors import TrainError, UnsupportedModel
+from layerwise.errors import TrainError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Fixed
 from layerwise.stack import Stack, load
@@ -130,7 +130,7 @@ def test_a_checkpoint_is_not_run_without_the_encoding_it_was_trained_with(tmp_pa
     stack = load(tiny_vit())
     position.attach_encoding(stack, PositionOptions(features=FEATURES))
     stack.model.save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedModel, match=r"trained with an encoding of their positions \(layer_positions\)"):
+    with pytest.raises(UnsupportedModelError, match=r"trained with an encoding of their positions \(layer_positions\)"):
         load(tmp_path)
     assert load(tmp_path, adding=("layer_positions",)).depth == stack.depth
 

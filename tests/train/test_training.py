@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, ViTForImageClass
 from layerwise.data.splits import Splits
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.plan import Plan
-from layerwise.results.training_record import FILE, MODEL, TrainingRecord, trained_models
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord, find_trained_models
 from layerwise.stack import load
 from layerwise.train import training
 from layerwise.train.checkpoint_dir import CONFIG
@@ -224,7 +224,7 @@ def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
         (tmp_path / arm / f"seed-{seed}" / MODEL).mkdir(parents=True)
         (tmp_path / arm / f"seed-{seed}" / MODEL / FILE).write_text("{}")
     (tmp_path / "c" / "seed-0" / MODEL).mkdir(parents=True)
-    found = [path.relative_to(tmp_path).parts[:2] for path in trained_models(tmp_path)]
+    found = [path.relative_to(tmp_path).parts[:2] for path in find_trained_models(tmp_path)]
     assert found == [("a", "seed-0"), ("b", "seed-2"), ("b", "seed-10")]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerwise import __version__
-from layerwise.bounded import Unreadable, decoded, read_bytes, read_json
+from layerwise.bounded import UnreadableError, decoded, read_bytes, read_json
 from layerwise.checkpoint.folder import FILE, Origin
 from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
 from layerwise.errors import CheckpointError
@@ -94,7 +94,7 @@ def write_card(
 def _read_record(folder: Path) -> Mapping[str, Any]:
     try:
         record = read_json(folder / FILE)
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise CheckpointError(f"{folder / FILE} {fault}; write it with layerwise save") from None
     if not isinstance(record, dict) or not {"plan", "models", "gap"} <= record.keys():
         raise CheckpointError(f"{folder / FILE} is not the record of a checkpoint; write it with layerwise save")
@@ -168,7 +168,15 @@ def _read_card_metadata(location: str) -> Mapping[str, Any]:
             return ModelCard.load(location, ignore_metadata_errors=True).data.to_dict()
         text = decoded(read_bytes(Path(location_of(location)) / CARD, MAX_CARD_BYTES))
         return ModelCard(text, ignore_metadata_errors=True).data.to_dict()  # type: ignore[no-untyped-call]
-    except (Unreadable, ValueError, TypeError, OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError):
+    except (
+        UnreadableError,
+        ValueError,
+        TypeError,
+        OSError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    ):
         return {}
 
 

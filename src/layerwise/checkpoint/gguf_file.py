@@ -23,7 +23,7 @@ from layerwise.checkpoint.compact import refuse_inexpressible
 from layerwise.checkpoint.folder import Origin, draft_of_file
 from layerwise.checkpoint.tensor_files import Range, joined, write_pieces
 from layerwise.data.model_location import location_of
-from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, PlanError, UnsupportedModelError
 from layerwise.gguf import GGUFFile, GGUFTensor, MetadataEntry, PlannedFile, depth_of, planned_file
 from layerwise.gguf.file import MAGIC, TENSOR_TYPES, GGMLType, padded
 from layerwise.plan import Plan
@@ -59,8 +59,8 @@ def save_gguf(
     than `source` is replaced, with `overwrite`. With `prove` both files are loaded, and the logits of the new one are
     compared with those of the plan, unless its layers are those of folders, which are rounded.
 
-    Raises `PlanError` for a plan that is not a sequence of layers, `UnsupportedModel` where the metadata cannot express
-    the plan, and `CheckpointError` for files that are malformed or in the way.
+    Raises `PlanError` for a plan that is not a sequence of layers, `UnsupportedModelError` where the metadata cannot
+    express the plan, and `CheckpointError` for files that are malformed or in the way.
     """
     source, target, plan = Path(location_of(str(source))), Path(target).expanduser(), Plan.parse(plan)
     refuse_inexpressible(plan, compact="", types=True)
@@ -99,7 +99,9 @@ def _compared(source: Path, plan: Plan, draft: Path) -> float:
         logits = copy.logits(Plan.identity(copy.depth), **inputs), stack.logits(plan, **inputs)
         agreement = compare(*logits, stack.capture(**inputs).state.shape[-1], copy.depth)
     if not agreement.holds:
-        raise UnsupportedModel(f"the logits of the new file and of the plan are {agreement}; run the plan in place")
+        raise UnsupportedModelError(
+            f"the logits of the new file and of the plan are {agreement}; run the plan in place"
+        )
     return agreement.gap
 
 
@@ -133,7 +135,9 @@ def _at_types(
             continue
         reason = _unquantizable(tensor, wanted)
         if reason:
-            raise UnsupportedModel(f"{tensor.name} cannot be written at {wanted}: {reason}; write the layer without it")
+            raise UnsupportedModelError(
+                f"{tensor.name} cannot be written at {wanted}: {reason}; write the layer without it"
+            )
         kind = GGML_TYPES[wanted.type]
         if tensor.shape[0] % kind.values:  # in which llama.cpp stores rows that are no whole number of blocks
             kind = GGML_TYPES["F16"]

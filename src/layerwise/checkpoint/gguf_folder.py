@@ -16,7 +16,7 @@ from layerwise.bounded import named
 from layerwise.checkpoint.gguf_file import Rewritten, need_gguf
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.auto_classes import from_config
-from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.errors import CheckpointError, UnsupportedModelError
 from layerwise.gguf import GGUFFile, GGUFTensor, PlannedFile
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def of_folders(
 ) -> dict[str, Rewritten]:
     """The tensors made of `folders`, by their new names; of one folder for all steps also those around the layers.
 
-    Raises `UnsupportedModel` if the parameters differ from the file's, `CheckpointError` without the package gguf.
+    Raises `UnsupportedModelError` if the parameters differ from the file's, `CheckpointError` without the package gguf.
     """
     need_gguf("folders are quantized")
     weights = _weights(file)
@@ -52,7 +52,7 @@ def of_folders(
         if model is None or (weight is None and match is None):
             continue
         if weight is None or len(weight.tensors) > 1:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{tensor.name} is one of several tensors of which a parameter is made, or of none; "
                 f"take its layer from {named(file.path)}"
             )
@@ -69,7 +69,7 @@ def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
     from layerwise.stack.streaming.files import gguf_config, gguf_weights, is_read_by_tensor
 
     if not is_read_by_tensor(file):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"transformers reads all tensors of {file.architecture} at once; convert the folder "
             "with convert_hf_to_gguf.py of llama.cpp"
         )
@@ -86,7 +86,7 @@ def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterato
     values = _stored(model, weight.name).numpy()
     begin = _read_as(weight, np.zeros(shape))
     if begin.shape != values.shape:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{model.name} has {weight.name} of shape {values.shape}, and the file of shape {begin.shape}; give the "
             "file of the model from which the folder was made"
         )
@@ -95,7 +95,7 @@ def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterato
     numbers[positions.astype(np.int64).ravel().clip(0, count - 1)] = (values - begin).ravel()
     numbers = numbers.reshape(shape)
     if not np.allclose(_read_as(weight, numbers), values, rtol=1e-5, atol=1e-6):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"what transformers makes of {tensor.name} cannot be undone; convert the folder with "
             "convert_hf_to_gguf.py of llama.cpp"
         )
@@ -111,7 +111,7 @@ def _stored(model: StoredModel, name: str) -> Tensor:
 
     where = model.tensors.get(name)
     if where is None:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{model.name} has no {name}, of which the plan asks for the layer; it has {len(model.tensors)} tensors"
         )
     with safe_open(where.file, framework="pt", device="cpu") as tensors:

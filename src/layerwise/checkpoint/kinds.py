@@ -14,13 +14,13 @@ import torch
 from torch import nn
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from layerwise.bounded import reason_of
+from layerwise.bounded import describe_error
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.proof import quiet_transformers
 from layerwise.checkpoint.stored_config import INDEX_CODED, config_text, drop_predicting_layers, remade
 from layerwise.data.auto_classes import from_pretrained, on_meta
 from layerwise.data.stored_files import Tensors
-from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.errors import LayerwiseError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack.blocks import block_list, find_blocks
 from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
@@ -180,8 +180,8 @@ class Expectation:
         """Return what transformers expects of the model of `settings`, and of that of the visits `order` of its layers.
 
         Unless the checkpoint `predicts` further tokens, its configuration counts no layers that do. Raises
-        `UnsupportedModel` if no values of the configuration give the layers their kinds, and `UnresolvedNames` if the
-        model cannot be built on `meta`.
+        `UnsupportedModelError` if no values of the configuration give the layers their kinds, and `UnresolvedNames` if
+        the model cannot be built on `meta`.
         """
         plain = {name: value for name, value in settings.items() if name != "quantization_config"}
         try:
@@ -197,10 +197,10 @@ class Expectation:
         except (LayerwiseError, UnresolvedNames):
             raise
         except Exception as error:
-            raise UnresolvedNames(reason_of(error)) from error
+            raise UnresolvedNames(describe_error(error)) from error
         unlike = difference(wanted, kinds) if len(wanted) == len(kinds) else f"it would have {len(kinds)} layers"
         if unlike is not None:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"the configuration of {kind.__name__} cannot say what the plan does ({unlike}): no values of its "
                 "settings give every layer its kind; run the plan in place with stack.under"
             )

@@ -11,7 +11,7 @@ from itertools import chain, product
 from typing import Any, Literal, NamedTuple
 
 from layerwise.bounded import shown
-from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.errors import CheckpointError, UnsupportedModelError
 
 _NUMBERED = re.compile(r"(?P<prefix>(?:[^.]*\.)*?)(?P<number>\d+)(?P<rest>\..*)?")
 
@@ -152,7 +152,7 @@ class LayerPatterns:
         """Return the settings `value`, which `key` names, as the model of the visits has them.
 
         Numbers of layers and entries per layer are rewritten in the settings of a quantizer alone. Raises
-        `UnsupportedModel` for a pattern that cannot be rewritten.
+        `UnsupportedModelError` for a pattern that cannot be rewritten.
         """
         quantization |= key in _QUANTIZATION
         of_layers = quantization and "layer" in key
@@ -164,7 +164,7 @@ class LayerPatterns:
         if isinstance(value, str) and quantization:
             texts = self.rewrite_text(value)
             if len(texts) != 1:
-                raise UnsupportedModel(
+                raise UnsupportedModelError(
                     f"{shown(value)} ({key} in the quantization of config.json) treats layers differently, and one "
                     "pattern cannot say it of the plan's layers; write a list of names"
                 )

@@ -19,13 +19,13 @@ from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
 
-from layerwise.bounded import reason_of
+from layerwise.bounded import describe_error
 from layerwise.checkpoint.compact import over_stored, written_layers
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.remote_code import MODULE
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.auto_classes import from_pretrained, on_meta
-from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
+from layerwise.errors import LayerwiseError, ModelError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list, find_blocks
@@ -67,7 +67,7 @@ def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *
             agreements.append(_agreement(stack, plan, _loaded(stack, stored, draft, own_code), inputs))
     worst = max(agreements, key=lambda each: each.gap)
     if loaded.num_parameters() != parameters_of(stack, stored) or not worst.holds:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{kind} was written and loaded again, and its logits and the plan's are {worst}: its configuration cannot "
             "say what the plan does; run it in place with stack.under"
         )
@@ -120,8 +120,8 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
     except LayerwiseError:
         raise
     except Exception as error:  # a model may fail in any way under a configuration that nobody had in mind
-        raise UnsupportedModel(
-            f"{kind} was written, and does not run when it is loaded again ({reason_of(error, lines=2)}): its "
+        raise UnsupportedModelError(
+            f"{kind} was written, and does not run when it is loaded again ({describe_error(error, lines=2)}): its "
             f"configuration cannot say what {plan} does; run it in place with stack.under"
         ) from error
 
@@ -170,7 +170,7 @@ def quiet_transformers() -> Iterator[None]:
 def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | None = None) -> frozenset[str]:
     """The parameters and buffers of `model` used only after the last block at `path`; nothing is computed on `meta`.
 
-    Raises `UnsupportedModel` for a model that does not run.
+    Raises `UnsupportedModelError` for a model that does not run.
     """
     batch = example_inputs(model) if inputs is None else dict(inputs)
     blocks = block_list(model, path)
@@ -186,7 +186,7 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
         passed = True
 
     if batch is None:
-        raise UnsupportedModel(f"{type(model).__name__} takes inputs that layerwise cannot make up")
+        raise UnsupportedModelError(f"{type(model).__name__} takes inputs that layerwise cannot make up")
     with ExitStack() as hooks:
         for name, module in model.named_modules():
             if id(module) not in inside:
@@ -198,7 +198,7 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
         except LayerwiseError:
             raise
         except Exception as error:  # a model may fail in any way where nothing is computed
-            raise UnsupportedModel(f"{type(model).__name__} does not run ({type(error).__name__})") from error
+            raise UnsupportedModelError(f"{type(model).__name__} does not run ({type(error).__name__})") from error
     before = {id(tensor) for _, module in called[False] for tensor in _own(module).values()}
     return frozenset(
         f"{name}.{leaf}" if name else leaf

@@ -28,7 +28,7 @@ OWN = "layerwise."
 def add_plan(
     draft: Path, plan: Plan, kind: Any, config: Any, path: str, stack: Stack | None, remote_code: bool
 ) -> None:
-    """Add `plan` to a draft of its stored layers. Raises `UnsupportedModel` for sublayers that the model lacks."""
+    """Add `plan` to a draft of its stored layers. Raises `UnsupportedModelError` for sublayers that the model lacks."""
     halves = stack.branches().paths if stack is not None and plan.has_sublayers() else []
     if not remote_code:
         write_record(draft, over_stored(plan))

@@ -57,8 +57,8 @@ def save(
     "smaller.gguf")`, with layers of folders too: `save({"a": "model.gguf", "b": folder}, "b:0-27", "healed.gguf")`. Of
     the options only `overwrite` and `prove` are read then (see `layerwise.checkpoint.gguf_file`).
 
-    Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model whose configuration cannot say
-    what the plan does, and `CheckpointError` for a folder that is in the way.
+    Raises `PlanError` for a plan with groups or halves, `UnsupportedModelError` for a model whose configuration cannot
+    say what the plan does, and `CheckpointError` for a folder that is in the way.
     """
     plan = Plan.parse(plan)
     if isinstance(model, str | Path | Mapping):

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from layerwise.bounded import reason_of
+from layerwise.bounded import describe_error
 from layerwise.checkpoint.layer_names import UnresolvedNames, stack_prefix
 from layerwise.plan.config_order import (
     COUNTS,
@@ -88,7 +88,7 @@ def visit_config(
     except UnresolvedNames:
         raise
     except Exception as error:  # a class of configurations may fail in any way on values that nobody had in mind
-        raise UnresolvedNames(reason_of(error)) from error
+        raise UnresolvedNames(describe_error(error)) from error
     coded += tuple(name for name, value in wanted.items() if getattr(again, name) != value)
     listed = any(isinstance(value, list | tuple) for value in wanted.values())
     return VisitConfig(prefix, depth, config_text(made), coded, listed)

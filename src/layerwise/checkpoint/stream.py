@@ -39,8 +39,8 @@ def save_stored(
 ) -> Origin:
     """Write the plan over the layers of `models` (the first is the model at hand), and return the record.
 
-    Raises `UnresolvedNames` if it needs memory, `PlanError` and `UnsupportedModel` if no checkpoint can hold the plan,
-    and `CheckpointError` for files in the way.
+    Raises `UnresolvedNames` if it needs memory, `PlanError` and `UnsupportedModelError` if no checkpoint can hold the
+    plan, and `CheckpointError` for files in the way.
     """
     stored = written_layers(plan, writing.compact)
     refuse_inexpressible(stored)

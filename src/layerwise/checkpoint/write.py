@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
-from layerwise.bounded import reason_of
+from layerwise.bounded import describe_error
 from layerwise.checkpoint.compact import refuse_inexpressible, written_layers
 from layerwise.checkpoint.folder import Origin, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.kinds import planned_config
@@ -26,7 +26,7 @@ from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove, quiet
 from layerwise.checkpoint.remote_code import add_own_code, add_plan
 from layerwise.checkpoint.stored_config import PREDICTING, drop_predicting_layers
 from layerwise.data.stored_files import stored_tensors
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.plan.config_order import generation_in_order
 from layerwise.plan.dialects.sequence import Gains, join_sublayers
@@ -53,7 +53,7 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
 
     The folder appears whole or not at all, with the tokenizer and the image processor's configuration if there are any.
     The record (`Origin`) has the `note`, and those of the stored tensors `names` that the model's class ignores. Raises
-    `PlanError` for groups or sublayers, `UnsupportedModel` where transformers cannot express the plan, and
+    `PlanError` for groups or sublayers, `UnsupportedModelError` where transformers cannot express the plan, and
     `CheckpointError` for a folder in the way.
     """
     stack.check(plan)
@@ -63,7 +63,7 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
     model = stack.model
     refuse_adapters(model)
     if not isinstance(model, PreTrainedModel):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} is not a transformers model, so there is no checkpoint that could hold it"
         )
     batch = proof_inputs(stack, writing.inputs)
@@ -104,9 +104,9 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[
             made = type(model)(config)
         made.to(stack.dtype).load_state_dict(_weights(stack, plan, made, gains), assign=True)
     except Exception as error:  # a model may refuse a configuration in any way
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
-            f"({reason_of(error, lines=2)}); run the plan in place with stack.under"
+            f"({describe_error(error, lines=2)}); run the plan in place with stack.under"
         ) from error
     made.tie_weights()
     if model.can_generate():

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from layerwise.errors import OptionError
-from layerwise.page.text.wording import counted
-from layerwise.runner.argument import Argument, Trait, check_location, choices_of
+from layerwise.page.formatting import format_count
+from layerwise.runner.arguments import Argument, Trait, check_location, list_choices
 from layerwise.runner.terminal import Terminal
 from layerwise.runner.verb import Verb, VerbCall, from_command_line
 
@@ -55,7 +55,11 @@ def describe_verb(verb: Verb, everything: bool = False) -> str:
     paragraphs = [" ".join(text.split()) for text in verb.help.split("\n\n")]
     examples = [f"layerwise {verb.name} {text}".rstrip() for text in verb.examples]
     rare = sum(Trait.RARE in each.marks for each in verb.listed.values())
-    rest = [f"For {counted(rare, 'more option')}: layerwise {verb.name} --help-all"] if rare and not everything else []
+    rest = (
+        [f"For {format_count(rare, 'more option')}: layerwise {verb.name} --help-all"]
+        if rare and not everything
+        else []
+    )
     return "\n\n".join(filter(None, [*paragraphs, "\n".join(examples), *rest]))
 
 
@@ -84,7 +88,7 @@ def _list_parameters(verb: Verb, everything: bool) -> Iterator[inspect.Parameter
 
 
 def _describe_parameter(argument: Argument, everything: bool) -> Parameter:
-    choices = choices_of(argument.hint)
+    choices = list_choices(argument.hint)
     lists_choices = bool(choices) and all(each in argument.help for each in choices)
     is_rare = Trait.RARE in argument.marks
     heading: dict[str, Any] = {} if argument.is_positional else {"group": MORE_OPTIONS if is_rare else OPTIONS}

@@ -59,12 +59,12 @@ def plan(
     if source is not None and text:
         raise OptionError("PLAN and --from cannot be combined. Pass one of them.")
     from layerwise.plan.dialects import MergeRecipe  # slow to import: YAML
-    from layerwise.runner.foreign_plans import depth_of, read_recipe, with_models, write_recipe
+    from layerwise.runner.foreign_plans import add_models, read_depth, read_recipe, write_recipe
 
     if depth is None and model:
-        depth = min(map(depth_of, model))
+        depth = min(map(read_depth, model))
     recipe = MergeRecipe(Plan.parse(" ".join(text))) if source is None else read_recipe(source)
-    recipe = with_models(recipe, model)
+    recipe = add_models(recipe, model)
     if depth is not None:
         recipe.plan.check(depth)
     for note in recipe.notes:

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from layerwise.cli.command import DRY_RUN, QUIET, run_call
 from layerwise.errors import LayerwiseError, OptionError
-from layerwise.runner.argument import check_location
+from layerwise.runner.arguments import check_location
 from layerwise.runner.files import RECIPES, ExperimentFile, FileStage
 from layerwise.runner.terminal import errors, output, write
 from layerwise.runner.verb import write_command

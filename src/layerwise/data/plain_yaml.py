@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import yaml
 
-from layerwise.bounded import DIGITS, Unreadable, check_size
+from layerwise.bounded import MAX_DIGITS, UnreadableError, check_size
 
 SIZE = 2**18
 """Bytes of the largest YAML file: the parser is slow, and keeps a kilobyte for every word."""
@@ -22,8 +22,8 @@ DEPTH = 50
 def parse_yaml(text: str) -> Any:
     """The plain values of a YAML text.
 
-    Raises `Unreadable` for a text of another form, for what is no plain value, for a key that stands twice, for lists
-    and mappings deeper than `DEPTH`, and for a number or a text without end.
+    Raises `UnreadableError` for a text of another form, for what is no plain value, for a key that stands twice, for
+    lists and mappings deeper than `DEPTH`, and for a number or a text without end.
 
     >>> parse_yaml("name: 2024-01-01\\nlayers: [1, 2]")
     {'name': '2024-01-01', 'layers': [1, 2]}
@@ -32,11 +32,11 @@ def parse_yaml(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise Unreadable(f"is not YAML: {' '.join(str(error).split())}") from error
-    except Unreadable:
+        raise UnreadableError(f"is not YAML: {' '.join(str(error).split())}") from error
+    except UnreadableError:
         raise
     except ValueError as error:
-        raise Unreadable(f"holds a value that cannot be read ({error})") from error
+        raise UnreadableError(f"holds a value that cannot be read ({error})") from error
 
 
 def write_yaml(value: Any) -> str:
@@ -56,11 +56,11 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast(Any, self).peek_event()
         if isinstance(event, yaml.AliasEvent):
-            raise Unreadable(f"uses the alias *{event.anchor} in {_line(event)}: write out what it stands for")
+            raise UnreadableError(f"uses the alias *{event.anchor} in {_line(event)}: write out what it stands for")
         if getattr(event, "tag", None) is not None:
-            raise Unreadable(f"uses the tag {event.tag} in {_line(event)}: write plain values")
+            raise UnreadableError(f"uses the tag {event.tag} in {_line(event)}: write plain values")
         if self._depth == DEPTH:
-            raise Unreadable(f"is nested too deeply in {_line(event)}: at most {DEPTH} levels are read")
+            raise UnreadableError(f"is nested too deeply in {_line(event)}: at most {DEPTH} levels are read")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -71,13 +71,13 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             word = (key.tag, str(key.value))
             if word in seen:
-                raise Unreadable(f"has the key {key.value} twice, the second time in {_line(key)}: write it once")
+                raise UnreadableError(f"has the key {key.value} twice, the second time in {_line(key)}: write it once")
             seen.add(word)
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        if len(node.value) > DIGITS:
-            raise Unreadable(f"has a number of more than {DIGITS:,} digits in {_line(node)}")
+        if len(node.value) > MAX_DIGITS:
+            raise UnreadableError(f"has a number of more than {MAX_DIGITS:,} digits in {_line(node)}")
         return int(super().construct_yaml_int(node))
 
 

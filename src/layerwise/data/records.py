@@ -21,16 +21,16 @@ import pyarrow
 from pyarrow import parquet, types
 
 from layerwise.bounded import (
-    RATIO,
-    TEXT_SIZE,
-    UNPACKED,
-    Unreadable,
+    MAX_TEXT_SIZE,
+    MAX_UNPACK_RATIO,
+    MAX_UNPACKED_SIZE,
+    UnreadableError,
     check_file,
     check_size,
+    format_bytes,
     parse_json,
     shortened,
     shown,
-    size_in_words,
 )
 from layerwise.errors import DataError, near_matches
 
@@ -116,11 +116,11 @@ def read_text(path: Path) -> str:
     """
     content = bytearray()
     try:
-        check_file(path, TEXT_SIZE)
+        check_file(path, MAX_TEXT_SIZE)
         for block in _blocks(path):
             content += block
-            check_size(len(content), TEXT_SIZE)
-    except Unreadable as fault:
+            check_size(len(content), MAX_TEXT_SIZE)
+    except UnreadableError as fault:
         raise _refusal(path, fault) from fault
     return _decoded(bytes(content), 0, str(path)).removeprefix("\ufeff").replace("\r\n", "\n")
 
@@ -134,7 +134,7 @@ def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
     if kind is None:
         known = ", ".join(KINDS)
         raise DataError(f"{path} is not a readable table; give a file that ends in one of {known} (or .gz of it)")
-    return tuple(parquet_rows(path) if kind == ".parquet" else _table(_lines(path, TEXT_SIZE), str(path), kind))
+    return tuple(parquet_rows(path) if kind == ".parquet" else _table(_lines(path, MAX_TEXT_SIZE), str(path), kind))
 
 
 def json_rows(path: Path) -> Iterator[FileRecord]:
@@ -149,7 +149,7 @@ def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, 
     if not zipfile.is_zipfile(path):
         yield path.name, read_records(path)
         return
-    left = min(TEXT_SIZE, max(UNPACKED, RATIO * path.stat().st_size))
+    left = min(MAX_TEXT_SIZE, max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * path.stat().st_size))
     with _opened(path) as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(KINDS))
         if not names:
@@ -167,8 +167,8 @@ def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, 
 def parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[FileRecord]:
     """Yield the rows of a Parquet file, with those of the `columns` that hold texts or numbers.
 
-    Raises `DataError` for another file, for one without rows, and for one that unpacks to more than `RATIO` times its
-    bytes.
+    Raises `DataError` for another file, for one without rows, and for one that unpacks to more than `MAX_UNPACK_RATIO`
+    times its bytes.
     """
     number = 0
     try:
@@ -176,7 +176,7 @@ def parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator
             for row in batch.to_pylist():
                 number += 1
                 yield FileRecord(row, str(path), number, "row")
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise DataError(f"{path} {fault}; fetch it again") from fault
     if not number:
         raise DataError(f"{path} holds no row; fetch it again")
@@ -187,28 +187,30 @@ def _parquet_batches(path: Path, columns: Collection[str] | None) -> Iterator[py
         check_file(path)
         with parquet.ParquetFile(path) as table:
             size, taken = path.stat().st_size, 0
-            bound = max(UNPACKED, RATIO * size)
+            bound = max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * size)
             kinds = {each.name: each.type for each in table.schema_arrow if columns is None or each.name in columns}
             chosen = [name for name, kind in kinds.items() if _is_plain(kind)]
             if not chosen:
                 names = shortened(", ".join(table.schema_arrow.names))
                 wanted = "texts or numbers" if columns is None else " or ".join(columns)
-                raise Unreadable(f"has no column of {wanted} (its columns are {names})")
+                raise UnreadableError(f"has no column of {wanted} (its columns are {names})")
             groups = map(table.metadata.row_group, range(table.metadata.num_row_groups))
             chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
             sizes = [each.total_uncompressed_size for each in chunks if each.path_in_schema in chosen]
             if sum(sizes) > bound:
-                raise Unreadable(f"unpacks to {size_in_words(sum(sizes))}, and at most {size_in_words(bound)} are read")
+                raise UnreadableError(
+                    f"unpacks to {format_bytes(sum(sizes))}, and at most {format_bytes(bound)} are read"
+                )
             # No value is larger than the column that holds it, so no batch is larger than the bound.
             rows = max(1, min(_MAX_ROWS, bound // max([1, *sizes])))
             for batch in map(_decode_dictionaries, table.iter_batches(rows, columns=chosen)):
                 taken += max(_ROW_SIZE * batch.num_rows, batch.nbytes)
                 if taken > bound:
-                    raise Unreadable(f"has {size_in_words(size)} and unpacks to more than {size_in_words(bound)}")
+                    raise UnreadableError(f"has {format_bytes(size)} and unpacks to more than {format_bytes(bound)}")
                 yield batch
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as fault:
         reason = shortened(str(fault).split("\n")[0]) or type(fault).__name__
-        raise Unreadable(f"is not a readable parquet file ({reason})") from fault
+        raise UnreadableError(f"is not a readable parquet file ({reason})") from fault
 
 
 def _decode_dictionaries(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
@@ -226,17 +228,17 @@ def _blocks(path: Path) -> Iterator[bytes]:
     check_file(path)
     size, read = path.stat().st_size, 0
     kind = PACKED.get(path.suffix.lower())
-    bound = None if kind is None else max(UNPACKED, RATIO * size)
+    bound = None if kind is None else max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * size)
     try:
         with path.open("rb") as packed, pyarrow.input_stream(packed, compression=kind) as file:
             while block := file.read(_BLOCK):
                 read += len(block)
                 if bound is not None and read > bound:
-                    raise Unreadable(f"has {size_in_words(size)} and unpacks to more than {size_in_words(bound)}")
+                    raise UnreadableError(f"has {format_bytes(size)} and unpacks to more than {format_bytes(bound)}")
                 yield block
     except OSError as error:
         reason = getattr(error, "strerror", None) or error
-        raise Unreadable(
+        raise UnreadableError(
             f"cannot be read: {reason}" if kind is None else f"is not a whole {kind} file ({error})"
         ) from error
 
@@ -245,7 +247,7 @@ def _lines(path: Path, most: int | None = None) -> Iterator[str]:
     try:
         check_file(path, most)
         yield from _text_lines(_blocks(path), str(path))
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise _refusal(path, fault) from fault
 
 
@@ -253,7 +255,7 @@ def _text_lines(blocks: Iterable[bytes], name: str) -> Iterator[str]:
     start, rest = 0, b""
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")
-        check_size(len(rest), TEXT_SIZE)
+        check_size(len(rest), MAX_TEXT_SIZE)
         for line in whole:
             text = _decoded(line + b"\n", start, name)
             yield text if start else text.removeprefix("\ufeff")
@@ -278,7 +280,7 @@ def _decoded(content: bytes, start: int, name: str) -> str:
     return text
 
 
-def _refusal(path: Path, fault: Unreadable) -> DataError:
+def _refusal(path: Path, fault: UnreadableError) -> DataError:
     return DataError(f"{path} {fault}: copy it again, or name a file or a folder that can be read")
 
 
@@ -297,7 +299,7 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[FileRecord]:
             continue
         try:
             value = parse_json(text)
-        except Unreadable as fault:
+        except UnreadableError as fault:
             raise DataError(f"{name}, line {line}: it {fault}; write one object a line") from fault
         if not isinstance(value, dict):
             raise DataError(f"{name}, line {line}: a {type(value).__name__}, not an object; write one object a line")
@@ -345,7 +347,7 @@ def _unlocked(archive: zipfile.ZipFile, name: str, path: Path, password: str | N
         raise DataError(f"{name} in {path} cannot be read ({_reason(error)}); fetch the archive again") from error
     if len(content) > most:
         raise DataError(
-            f"{name} in {path} unpacks to more than {size_in_words(most)}, and the archive is far smaller: unpack it "
+            f"{name} in {path} unpacks to more than {format_bytes(most)}, and the archive is far smaller: unpack it "
             "yourself, and give its tables"
         )
     return content

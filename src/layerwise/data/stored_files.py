@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerwise.bounded import Unreadable, check_file, named, read_json, shortened, shown
+from layerwise.bounded import UnreadableError, check_file, named, read_json, shortened, shown
 from layerwise.errors import CheckpointError
 
 ADAPTER = "adapter_config.json"
@@ -97,7 +97,7 @@ def read_settings(file: Path) -> dict[str, Any]:
         return {}
     try:
         content = read_json(file)
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise CheckpointError(f"{file} {fault}; restore the file, or save the model again") from fault
     if not isinstance(content, dict):
         raise CheckpointError(
@@ -182,7 +182,7 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
         ranges = sorted((each.begin, each.end) for each in tensors.values())
         if [begin for begin, _ in ranges] + [size] != [8 + length, *(end for _, end in ranges)]:
             raise ValueError("its tensors do not lie one behind the other up to its end")
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise CheckpointError(f"{named(file)} {fault}; fetch or save it again") from fault
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CheckpointError(

@@ -18,7 +18,7 @@ from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from layerwise.bounded import Unreadable, check_file, named, shown, size_in_words
+from layerwise.bounded import UnreadableError, check_file, format_bytes, named, shown
 from layerwise.errors import CheckpointError
 
 ARCHITECTURE, TYPE = "general.architecture", "general.type"
@@ -95,7 +95,7 @@ class GGUFFile:
             check_file(path)
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _read(path, content)
-        except Unreadable as fault:
+        except UnreadableError as fault:
             advice = fault.advice if isinstance(fault, _Malformed) else "give a file of one model"
             raise CheckpointError(f"{named(path)} {fault}; {advice}") from None
         except (OSError, ValueError) as error:  # an empty file cannot be mapped
@@ -114,7 +114,7 @@ class GGUFFile:
         return None if entry is None else entry.value
 
 
-class _Malformed(Unreadable):
+class _Malformed(UnreadableError):
     def __init__(self, clause: str, advice: str = CONVERT_AGAIN) -> None:
         self.advice = advice
         super().__init__(clause)
@@ -130,7 +130,7 @@ class _Cursor:
         before = self.at
         if size > self.size - before:
             raise _Malformed(
-                f"is cut short: {what} needs {size_in_words(size) if size > 10**6 else f'{size} bytes'} from byte "
+                f"is cut short: {what} needs {format_bytes(size) if size > 10**6 else f'{size} bytes'} from byte "
                 f"{before} on, and the file ends at byte {self.size}"
             )
         self.at = before + size

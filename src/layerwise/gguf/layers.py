@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from layerwise.bounded import named, shown
-from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, PlanError, UnsupportedModelError
 from layerwise.gguf.file import ARRAY, CONVERT_AGAIN, LONGEST_NAME, SCALARS, STRING, GGUFFile, GGUFTensor, MetadataEntry
 
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
@@ -126,11 +126,11 @@ class PlannedFile:
 def depth_of(file: GGUFFile) -> int:
     """Return the number of layers without those that predict further tokens.
 
-    Raises `UnsupportedModel` for a file that has no stack of layers, or more than one.
+    Raises `UnsupportedModelError` for a file that has no stack of layers, or more than one.
     """
     depth, split = file.setting(COUNT), file.entries.get("split.count")
     if split is not None and split.value not in (0, 1):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{named(file.path)} is one of {shown(split.value)} files of a model; join them first, with "
             "llama-gguf-split --merge FIRST_FILE JOINED_FILE"
         )
@@ -142,7 +142,7 @@ def depth_of(file: GGUFFile) -> int:
     elif not 0 <= _predicting(file) < depth:
         reason = f"counts {_predicting(file):,} of its {depth:,} layers as {PREDICTING}"
     if reason:
-        raise UnsupportedModel(f"{named(file.path)} {reason}; give the model from which it was converted")
+        raise UnsupportedModelError(f"{named(file.path)} {reason}; give the model from which it was converted")
     numbers = {int(match[1]) for match in map(_BLOCK.fullmatch, file.tensors) if match}
     if len(numbers) != depth or max(numbers) != depth - 1:
         raise CheckpointError(
@@ -169,8 +169,8 @@ def layer_bytes(file: GGUFFile) -> list[int]:
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
     """Plan the file for the visits `order` of its layers, all below `depth_of`.
 
-    Layers that predict further tokens follow the last visit. Raises `UnsupportedModel` if the metadata cannot express
-    the plan.
+    Layers that predict further tokens follow the last visit. Raises `UnsupportedModelError` if the metadata cannot
+    express the plan.
     """
     depth = depth_of(file)
     if list(order) == list(range(depth)):  # the file itself, whichever order its tensors have
@@ -180,8 +180,8 @@ def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
     return PlannedFile(tuple(_tensors(file, whole)), dict(_changed(file, order, depth, whole)))
 
 
-def _unsupported(file: GGUFFile, reason: str) -> UnsupportedModel:
-    return UnsupportedModel(
+def _unsupported(file: GGUFFile, reason: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
         f"{named(file.path)} cannot be written in another order of its layers: {reason}; run the plan on the model "
         "from which it was converted"
     )

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding, Verdict
-from layerwise.page.published import judge_published
+from layerwise.page.kinds import judge_published
 from layerwise.page.render import render, write
 from layerwise.page.writers import terminal_lines
 from layerwise.page.writers.findings_page import findings_page
-from layerwise.page.writers.plans import wiring
+from layerwise.page.writers.plans import draw_wiring
 from layerwise.page.writers.text import markdown
 
 __all__ = [
     "Finding",
     "ReportData",
     "Verdict",
+    "draw_wiring",
     "findings_page",
     "judge_published",
     "markdown",
     "render",
     "terminal_lines",
-    "wiring",
     "write",
 ]

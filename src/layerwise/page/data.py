@@ -10,12 +10,11 @@ from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from layerwise.errors import PlanError, RunError
-from layerwise.page.text.number_format import verdict
-from layerwise.page.text.wording import listed
+from layerwise.page.formatting import describe_verdict, join_words
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.results import vocabulary as vocab
-from layerwise.results.identity import model_title
+from layerwise.results.manifest import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 
@@ -46,7 +45,7 @@ class ReportData:
     def title(self) -> str:
         """What the page calls what was measured: the model, or the models that stand side by side; empty if unnamed."""
         names = (str(self.manifest.get(key) or "") for key in ("model", "structure"))
-        return listed(list(self.runs)) or model_title(*names)
+        return join_words(list(self.runs)) or model_title(*names)
 
     @cached_property
     def rows(self) -> Rows:
@@ -144,18 +143,18 @@ class ReportData:
         score = self.effect(plan, self.tasks[0]) if self.tasks else None
         if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
             return "the baseline"
-        return verdict(score, self.level)
+        return describe_verdict(score, self.level)
 
     def effect(self, plan: str, task: str, metric: str = vocab.DELTA) -> Score | None:
         """The effect of one plan on one task, which may not be finite; `None` where it was not measured."""
         return self._effects.get((plan, task, metric))
 
 
-def skipped(rows: Rows) -> dict[int, Score]:
+def read_skip_effects(rows: Rows) -> dict[int, Score]:
     return _by_layer(rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None, against=None))
 
 
-def concluded(rows: Rows) -> dict[int, Score]:
+def read_layer_verdicts(rows: Rows) -> dict[int, Score]:
     return _by_layer(
         row for measure in (vocab.RACING, vocab.VERDICT) for row in rows.where(measure=measure, metric=vocab.DECISIONS)
     )
@@ -174,7 +173,7 @@ def _bounded(score: Score) -> Score:
     return replace(score, low=None, high=None)
 
 
-def computed_once(function: Callable[Concatenate[ReportData, P], T]) -> Callable[Concatenate[ReportData, P], T]:
+def cached_per_run(function: Callable[Concatenate[ReportData, P], T]) -> Callable[Concatenate[ReportData, P], T]:
     @wraps(function)
     def look_up(data: ReportData, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (function, args, tuple(kwargs.items()))

@@ -1,15 +1,21 @@
-"""A finding: a question, its answer, the number behind it, and the verdict. Nothing else concludes."""
+"""Questions, answers, verdicts and published statements.
+
+Only findings draw conclusions. Helpers read the rows that decide and describe what an inconclusive run would need.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from layerwise.page.text.number_format import between, excludes_zero, is_resolved
+from layerwise.page.data import ReportData
+from layerwise.page.formatting import excludes_zero, format_interval, format_number, is_resolved
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import EQUAL_NATS
+from layerwise.results.selection import PRESENT
+from layerwise.results.vocabulary import CONTRAST, EQUAL_NATS, TRAINING, VALIDATION_LOSS
 
 
 class Verdict(StrEnum):
@@ -97,24 +103,24 @@ def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:
     ('+0.200 [+0.100, +0.300]', '0.200')
     """
     if not estimate.has_interval:
-        return between(estimate.value, None, None, signed=signed)
-    return between(estimate.value, estimate.low, estimate.high, signed=signed)
+        return format_interval(estimate.value, None, None, signed=signed)
+    return format_interval(estimate.value, estimate.low, estimate.high, signed=signed)
 
 
-def settle(known: bool | None) -> Verdict | None:
+def to_verdict(known: bool | None) -> Verdict | None:
     """Return how firm an answer is, by whether its intervals decide it; None if there are none.
 
-    >>> settle(True), settle(False), settle(None)
+    >>> to_verdict(True), to_verdict(False), to_verdict(None)
     (<Verdict.SUPPORTED: 'supported'>, <Verdict.INCONCLUSIVE: 'inconclusive'>, None)
     """
     return None if known is None else Verdict.SUPPORTED if known else Verdict.INCONCLUSIVE
 
 
-def judged(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
+def judge_effect(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
     """What the interval of a difference says: by default less is better, as of a loss.
 
     >>> row = Score("healing_contrast", "difference", -0.2, -0.3, -0.1)
-    >>> judged(row, 0.05), judged(row, 0.05, more_is_better=True)
+    >>> judge_effect(row, 0.05), judge_effect(row, 0.05, more_is_better=True)
     ('better', 'worse')
     """
     if row.p is None and row.p_adjusted is None and row.low is None:
@@ -132,9 +138,9 @@ def describe_loss_change(row: Score) -> str:
     ['costs +0.200 [+0.100, +0.300]', 'gains 0.200 [0.100, 0.300]', 'changes the loss by 0.000 [−0.100, +0.100]']
     """
     if excludes_zero(row) and row.value < 0.0:
-        return f"gains {between(-row.value, -(row.high or 0.0), -(row.low or 0.0))}"
+        return f"gains {format_interval(-row.value, -(row.high or 0.0), -(row.low or 0.0))}"
     does = "costs" if excludes_zero(row) else "changes the loss by"
-    return f"{does} {between(row.value, row.low, row.high, signed=True)}"
+    return f"{does} {format_interval(row.value, row.low, row.high, signed=True)}"
 
 
 def is_equal(row: Score) -> bool:
@@ -146,5 +152,98 @@ def is_equal(row: Score) -> bool:
     return row.low is not None and row.high is not None and max(-row.low, row.high) <= EQUAL_NATS
 
 
-def firmness(effect: Effect) -> Verdict | None:
-    return settle(None if effect == "bare" else effect != "open")
+def effect_to_verdict(effect: Effect) -> Verdict | None:
+    return to_verdict(None if effect == "bare" else effect != "open")
+
+
+EQUIVALENCE = 1.16
+"""(z[.975] + z[.9]) / (z[.975] + z[.8]): how much finer an interval must be to lie inside the margin (80 % power)."""
+
+MAX_TEXT, MAX_SEEDS = 1_000, 100
+"""From how many times the present text, or seeds, on the amount needed is no useful answer."""
+
+NULLS = {"baseline": "the baseline", "sequential": "the variant trained as long in order"}
+"""The training variants in order that are nulls, and their names in a sentence."""
+
+MAX_LATE_FALL = 0.02
+"""A training is finished if at most this share of the fall of its validation loss came in its last quarter."""
+
+NO_INTERVALS = "The contrasts have no intervals: there are fewer than 8 documents."
+
+
+def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
+    """Return the contrasts of a whole model by metric; `columns` choose those of a layer, a change or a null."""
+    of_whole_model = dict.fromkeys(("layer", "condition", "strategy", "affected", "strength", "against"))
+    rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, **{**of_whole_model, **columns})
+    return {row.metric: row for row in rows}
+
+
+def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimate, ...] | None:
+    """Return the contrasts of a whole model in the order of `metrics`; None if one was not measured."""
+    rows = read_contrasts(data, claim)
+    if not set(metrics) <= set(rows):
+        return None
+    return tuple(Estimate.read(rows[metric]) for metric in metrics)
+
+
+def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
+    """Return the same metric of the variants trained in order, by name, where it has an interval."""
+    read = {name: Estimate.read_bounded(rows.get(f"{metric}@{arm}")) for arm, name in NULLS.items()}
+    return {name: estimate for name, estimate in read.items() if estimate is not None}
+
+
+def find_unfinished(data: ReportData, *arms: str) -> list[str]:
+    """Return the training variants whose validation loss was still falling in some seed; none if it was not noted."""
+    return [arm for arm in arms if _is_falling(data, arm)]
+
+
+def _is_falling(data: ReportData, arm: str) -> bool:
+    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, step=PRESENT, share=None, kept=None)
+    for own in rows.by("seed").values():
+        losses = {row.step or 0: row.value for row in own}
+        early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]
+        fall = losses[min(losses)] - min(losses.values())
+        if not early or min(early) - min(losses.values()) > MAX_LATE_FALL * fall:
+            return True
+    return False
+
+
+def describe_undecided(estimate: Estimate, margin: float) -> str:
+    """Say why an interval decides nothing, and how much text would."""
+    if not estimate.has_interval:
+        return NO_INTERVALS
+    return f"Its interval allows both answers{describe_text_needed(estimate, margin)}."
+
+
+def describe_text_needed(estimate: Estimate, margin: float) -> str:
+    """Return the amount of text that would decide, as the end of a sentence; empty if it is unknown.
+
+    >>> describe_text_needed(Estimate(0.0, mde=0.1, tokens=1000), 0.05)
+    '; about 5,400 tokens would decide'
+    """
+    if estimate.mde is None or estimate.tokens is None or margin <= 0.0:
+        return ""
+    times = (EQUIVALENCE * estimate.mde / margin) ** 2
+    if times > MAX_TEXT:
+        return f"; no text of {MAX_TEXT:,} times this length would decide"
+    # Two digits: it is an estimate.
+    tokens = float(f"{max(times * estimate.tokens, estimate.tokens + 1):.2g}")
+    return f"; about {format_number(tokens)} tokens would decide"
+
+
+def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
+    """Return how many times the seeds, images or questions would decide, as a sentence; empty if more would not.
+
+    >>> describe_data_needed(Estimate(0.0, mde=0.2), 0.1, "the questions")
+    ' About 5 times the questions would decide.'
+    """
+    if estimate.mde is None:
+        return ""
+    times = (EQUIVALENCE * estimate.mde / margin) ** 2
+    if times > MAX_SEEDS:
+        return f" Not even {MAX_SEEDS} times {what} would decide."
+    return f" About {format_number(max(2, round(times)))} times {what} would decide." if times > 1.0 else ""
+
+
+def select_widest(estimates: Iterable[Estimate]) -> Estimate:
+    return max(estimates, key=lambda estimate: estimate.mde or 0.0)

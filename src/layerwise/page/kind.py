@@ -20,20 +20,20 @@ from markupsafe import Markup
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
+from layerwise.page.formatting import ABSENT, NUMBER, Format
 from layerwise.page.marks.mark import Mark
-from layerwise.page.show import ABSENT, NUMBER, Show
-from layerwise.page.text.table import Table
+from layerwise.page.table import Table
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 
 @cache
-def prose(kind: str) -> dict[str, str]:
+def load_texts(kind: str) -> dict[str, str]:
     return {key: " ".join(lines) for key, (_, lines) in _read(kind).items() if lines}
 
 
 @cache
-def titles(kind: str) -> dict[str, tuple[str, ...]]:
+def load_titles(kind: str) -> dict[str, tuple[str, ...]]:
     return {key: named for key, (named, _) in _read(kind).items() if named}
 
 
@@ -61,7 +61,7 @@ Derive = Callable[[ReportData], Iterable[Score]]
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class Text:
     """Findings, or plain sentences, that a function reads from the rows.
 
     `terminal` also prints the findings, `folded` hides them behind their title on the page, `note` is small print under
@@ -86,7 +86,7 @@ class Column:
 
     head: str
     metric: str | tuple[str, ...] = ()
-    show: Show | Callable[[Score], str] = NUMBER
+    show: Format | Callable[[Score], str] = NUMBER
     where: Mapping[str, Any] = field(default_factory=dict)
     text: Callable[[Rows], str] | None = None
 
@@ -98,7 +98,7 @@ class Column:
             (rows.one(metric=metric, **self.where) for metric in metrics) if metrics else rows.where(**self.where)
         )
         row = next((row for row in matching if row is not None), None)
-        if isinstance(self.show, Show):
+        if isinstance(self.show, Format):
             return self.show.text(row)
         return ABSENT if row is None else self.show(row)
 
@@ -118,7 +118,7 @@ class Pivot:
     rows: Mapping[str, str]
     columns: Sequence[Column] = ()
     across: str | None = None
-    show: Show | Callable[[Score], str] = NUMBER
+    show: Format | Callable[[Score], str] = NUMBER
     where: Mapping[str, Any] = field(default_factory=dict)
     derive: Derive | None = None
     split: str | None = None
@@ -167,7 +167,7 @@ class Pivot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tabled:
+class CustomTable:
     """A table that a function makes of the run, where lines and cells are not those of single rows."""
 
     name: str = ""
@@ -184,14 +184,14 @@ class Tabled:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SideBySide:
     """Marks side by side; where they share choices, the first has the controls and the others follow it."""
 
     marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class CustomHtml:
     """HTML that a function makes of the run, for the page alone."""
 
     draw: Callable[[ReportData], Markup]
@@ -200,7 +200,7 @@ class Drawn:
     note: str = ""
 
 
-Part = Mark | Beside | Says | Pivot | Tabled | Drawn
+Part = Mark | SideBySide | Text | Pivot | CustomTable | CustomHtml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class Section:
     """A section of the page: its anchor, title, menu name, and parts in reading order (or a function of the run).
 
     It is written if rows match `needs` (a filter or function; default: the measure is the anchor), otherwise the line
-    `missing` is. `prose` is the kind whose file has the text; text given here comes first.
+    `missing` is. `load_texts` is the kind whose file has the text; text given here comes first.
     """
 
     anchor: str
@@ -232,38 +232,38 @@ class Section:
 
     def of(self, kind: Kind) -> Section:
         source = self.prose or kind.name
-        title, short = titles(source).get(self.anchor, (self.title, self.short))
-        missing = self.missing or prose(source).get(f"{self.anchor}/missing", "")
+        title, short = load_titles(source).get(self.anchor, (self.title, self.short))
+        missing = self.missing or load_texts(source).get(f"{self.anchor}/missing", "")
         return replace(self, prose=source, title=self.title or title, short=self.short or short, missing=missing)
 
     def _in_words(self, part: Part) -> Part:
-        if isinstance(part, Beside):
-            return Beside(tuple(_titled(mark, self.prose, self.anchor) for mark in part.marks))
+        if isinstance(part, SideBySide):
+            return SideBySide(tuple(_titled(mark, self.prose, self.anchor) for mark in part.marks))
         return _titled(part, self.prose, self.anchor)
 
 
-Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | Drawn)
+Named = TypeVar("Named", bound=Mark | Text | Pivot | CustomTable | CustomHtml)
 
 
 def _titled(part: Named, source: str, anchor: str) -> Named:
     if not (source and part.name):
         return part
     key = f"{anchor}/{part.name}"
-    title = "".join(titles(source).get(key, ()))
-    return replace(part, title=part.title or title, note=part.note or prose(source).get(key, ""))
+    title = "".join(load_titles(source).get(key, ()))
+    return replace(part, title=part.title or title, note=part.note or load_texts(source).get(key, ""))
 
 
-def noted(*measures: str) -> Facts:
+def list_notes(*measures: str) -> Facts:
     return lambda data: (note.text for note in data.notes if note.measure in measures)
 
 
-def in_text(statement: Finding | str) -> str:
+def format_statement(statement: Finding | str) -> str:
     return f"{statement.question} {statement.answer}" if isinstance(statement, Finding) else statement
 
 
-def opening(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:
+def join_statements(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:
     """The first of the findings or sentences, as the answer of a kind; with `None` all of them."""
-    return lambda data: " ".join(map(in_text, islice(facts(data), count)))
+    return lambda data: " ".join(map(format_statement, islice(facts(data), count)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

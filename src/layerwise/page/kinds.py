@@ -1,11 +1,13 @@
-"""The kinds of run, loaded from `layerwise.catalogue.PAGES` when the first page is made."""
+"""The kinds of run and the findings on published statements, loaded from `layerwise.catalogue` when first needed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 
-from layerwise.page.data import ReportData
+from layerwise.page.data import ReportData, cached_per_run
+from layerwise.page.finding import Finding, Paper
 from layerwise.page.kind import Kind
 
 
@@ -22,3 +24,29 @@ def present_kinds(data: ReportData) -> tuple[Kind, ...]:
     """The kinds of run that this one is; a run without any rows is shown as the sweep it may become."""
     kinds = load_kinds()
     return tuple(kind for kind in kinds if kind.is_of(data)) or kinds[:1]
+
+
+Judge = Callable[[ReportData], Finding | None]
+"""Answer one question from the rows of a run; None if they were not measured."""
+
+
+@cache
+def load_judges() -> tuple[Judge, ...]:
+    from layerwise.catalogue import FINDINGS  # which imports the verbs
+
+    parts = (path.partition(":") for path in FINDINGS)
+    return tuple(judge for module, _, name in parts for judge in getattr(import_module(module), name))
+
+
+@cached_per_run
+def judge_published(data: ReportData) -> tuple[Finding, ...]:
+    """Return the findings on published statements that the rows of a run allow."""
+    return tuple(finding for judge in load_judges() if (finding := judge(data)) is not None)
+
+
+def group_by_paper(findings: Sequence[Finding]) -> Mapping[Paper, list[Finding]]:
+    groups: dict[Paper, list[Finding]] = {}
+    for finding in findings:
+        if finding.published is not None:
+            groups.setdefault(finding.published.paper, []).append(finding)
+    return groups

@@ -18,20 +18,18 @@ from markupsafe import Markup
 from layerwise.errors import RunError
 from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.derived.power import amount_of_text
-from layerwise.page.figures.palette import ROLES, SERIES, swaps
+from layerwise.page.derived.power import describe_text
+from layerwise.page.figures.palette import ROLES, SERIES, list_dark_colors
+from layerwise.page.formatting import format_number, format_percent, label
 from layerwise.page.kind import Kind
 from layerwise.page.kinds import present_kinds
-from layerwise.page.sections.training import seeds_of
-from layerwise.page.text.markup import embedded_json, html_page, html_part
-from layerwise.page.text.number_format import percent, tidy
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import label
-from layerwise.page.trained import arms
-from layerwise.page.writers.chapter import Chapter
+from layerwise.page.markup import embedded_json, html_page, html_part
+from layerwise.page.sections.training import read_seeds
+from layerwise.page.table import Table
+from layerwise.page.trained import list_variants
 from layerwise.page.writers.findings_page import published_chapter
-from layerwise.page.writers.html import chapters
-from layerwise.page.writers.plans import wiring
+from layerwise.page.writers.html import Chapter, write_chapters
+from layerwise.page.writers.plans import draw_wiring
 from layerwise.plan import Plan
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import MIN_UNITS
@@ -46,7 +44,7 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
-    manifest, kinds, chapters = data.manifest, present_kinds(data), written(data)
+    manifest, kinds, chapters = data.manifest, present_kinds(data), build_chapters(data)
     pictures = [picture for chapter in chapters for picture in chapter.pictures]
     figures = {picture.name: picture.payload() for picture in pictures}
     return html_page(
@@ -54,13 +52,13 @@ def render(data: ReportData) -> str:
         colours=dict(zip(("light", "dark"), _colours(), strict=True)),
         style=Markup(_asset("style.css")),
         chapters=chapters,
-        emblem=wiring(Plan.identity(data.depth), data.depth, title=EMBLEM) if data.depth else "",
+        emblem=draw_wiring(Plan.identity(data.depth), data.depth, title=EMBLEM) if data.depth else "",
         structure=str(manifest.get("structure") or ""),
         corpus=str(manifest.get("corpus") or "an unnamed corpus"),
         opening=next((text for kind in kinds if (text := kind.answer(data))), ""),
         facts=_facts(data),
         banners=[sentence for kind in kinds if (sentence := kind.unfinished(data))],
-        payload=embedded_json({"figures": figures, "swaps": swaps()}),
+        payload=embedded_json({"figures": figures, "swaps": list_dark_colors()}),
         plotly=Markup(_asset(PLOTLY)),
         script=Markup(_asset("script.js")),
     )
@@ -103,7 +101,7 @@ def _asset(name: str) -> str:
     return files("layerwise.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def written(data: ReportData) -> list[Chapter]:
+def build_chapters(data: ReportData) -> list[Chapter]:
     """Return all chapters with content, each anchor once, then the provenance; an empty run keeps its first chapter."""
     by_anchor: dict[str, Chapter] = {}
     for kind in present_kinds(data):
@@ -117,7 +115,7 @@ def written(data: ReportData) -> list[Chapter]:
 
 
 def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
-    first, *rest = chapters(kind, data)
+    first, *rest = write_chapters(kind, data)
     yield first
     if kind.has_published:
         yield published_chapter(data)
@@ -136,15 +134,15 @@ def _words(about: str) -> tuple[str, ...]:
 
 def provenance(data: ReportData) -> Chapter:
     run = data.rows.where(measure="run")
-    measured = Table(("quantity", "value"), tuple((label(s.metric), tidy(s.value)) for s in run))
+    measured = Table(("quantity", "value"), tuple((label(s.metric), format_number(s.value)) for s in run))
     method, words = _explained(data)
     body = html_part(
         "provenance",
-        sentences=list(amount_of_text(data)),
+        sentences=list(describe_text(data)),
         manifest=list(_flattened(data.manifest)),
         measured=measured.html() if run else "",
         method=method,
-        level=percent(data.level),
+        level=format_percent(data.level),
         glossary=words,
     )
     return Chapter("provenance", "Provenance", "Provenance", (body,))
@@ -157,8 +155,8 @@ def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
     elif "paired" in (kinds := {kind.name for kind in present_kinds(data)}):
         about = "paired"
     elif PRETRAINED & kinds:
-        about, named = "pretraining", arms(data)
-    elif trained := seeds_of(data):
+        about, named = "pretraining", list_variants(data)
+    elif trained := read_seeds(data):
         about, named = "robustness", trained
     else:
         about = "sweep"

@@ -16,14 +16,14 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from layerwise.bounded import Unreadable, named, parse_json, read_json
+from layerwise.bounded import UnreadableError, named, parse_json, read_json
 from layerwise.errors import RunError
-from layerwise.results.rows import Loss, Note, PlanRecord, Score, row_name
+from layerwise.results.rows import Loss, Note, PlanRecord, Score, describe_row
 
 Value = TypeVar("Value")
 Row = TypeVar("Row", Loss, Score, PlanRecord, Note)
 
-DEEPEST = 32
+MAX_DEPTH = 32
 """Levels of the deepest nesting that is read; a recipe with its schedule has 7."""
 
 _COLUMNS: Mapping[type, tuple[str, ...]] = {
@@ -46,7 +46,7 @@ _TYPE = re.compile(r"Expected `(\w+)((?: \| \w+)*)`, got `(\w+)`")
 _BOUND = re.compile(r"Expected `(\w+)(?: \| null)?` (>=|<=) (\S+)")
 
 
-def read(path: Path) -> Any:
+def read_json_file(path: Path) -> Any:
     """Read the JSON file at `path`; `FileNotFoundError` and `NotADirectoryError` are left to the caller.
 
     Raises `RunError` for a path that is not a file, cannot be read, is too large, or is not JSON.
@@ -59,19 +59,19 @@ def read(path: Path) -> Any:
         pass  # what else is wrong with it is said below
     try:
         return read_json(path)
-    except Unreadable as error:
+    except UnreadableError as error:
         raise RunError(f"{named(path)} {error}. {_RESTORE}") from error
 
 
-def parse(text: str, what: str) -> Any:
+def parse_json_text(text: str, what: str) -> Any:
     """The JSON `text`; `what` is what a refusal calls it. Raises `RunError` for what is not JSON."""
     try:
         return parse_json(text)
-    except Unreadable as error:
+    except UnreadableError as error:
         raise RunError(f"{what} {error}. {_RESTORE}") from error
 
 
-def value_of(kind: type[Value], content: object, what: str, *, whole: bool = False) -> Value:
+def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool = False) -> Value:
     """Return the frozen dataclass `kind` with the fields of `content`, called `what` in errors.
 
     Lists become tuples and objects the annotated classes. Fields with a default are optional unless `whole`. Raises
@@ -92,25 +92,25 @@ def value_of(kind: type[Value], content: object, what: str, *, whole: bool = Fal
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
         raise RunError(f"{_explained(error, kind, content, f'in {what}')}. {_RESTORE}") from error
-    except Unreadable as error:
+    except UnreadableError as error:
         raise RunError(f"{error}. {_RESTORE}") from error
 
 
-def row_of(kind: type[Row], cells: Sequence[object]) -> Row:
+def to_row(kind: type[Row], cells: Sequence[object]) -> Row:
     """The row of `cells`, as a table holds them. Raises `ValueError` that says which cell cannot be what it is."""
     content = dict(zip(_COLUMNS[kind], cells, strict=True))
     try:
         row = msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(_explained(error, kind, content, f"of {row_name(kind, content)}")) from error
+        raise ValueError(_explained(error, kind, content, f"of {describe_row(kind, content)}")) from error
     if isinstance(row, Loss) and row.hits > row.tokens:
-        raise ValueError(f"{row_name(kind, content)} has {row.hits} hits among {row.tokens} tokens")
+        raise ValueError(f"{describe_row(kind, content)} has {row.hits} hits among {row.tokens} tokens")
     return row
 
 
 def _check_usable(value: object, where: str, depth: int = 1) -> None:
-    if depth > DEEPEST:
-        raise Unreadable(f"{where} is nested too deeply: write it flatter")
+    if depth > MAX_DEPTH:
+        raise UnreadableError(f"{where} is nested too deeply: write it flatter")
     match value:
         case dict():
             for name, each in value.items():
@@ -123,11 +123,11 @@ def _check_usable(value: object, where: str, depth: int = 1) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                raise Unreadable(f"{where} is a text that is not Unicode") from error
+                raise UnreadableError(f"{where} is a text that is not Unicode") from error
         case int() if not -(2**63) <= value < 2**63:
-            raise Unreadable(f"{where} is a number of more than 64 bits")
+            raise UnreadableError(f"{where} is a number of more than 64 bits")
         case float() if not math.isfinite(value):
-            raise Unreadable(f"{where} is not a finite number")
+            raise UnreadableError(f"{where} is not a finite number")
 
 
 def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, object], of: str) -> str:

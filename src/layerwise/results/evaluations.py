@@ -22,7 +22,17 @@ from typing import Any
 
 import msgspec
 
-from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, kind_of, named, parse_json, read_bytes, read_json, shown
+from layerwise.bounded import (
+    MAX_TEXT_SIZE,
+    UnreadableError,
+    decoded,
+    kind_of,
+    named,
+    parse_json,
+    read_bytes,
+    read_json,
+    shown,
+)
 from layerwise.errors import RunError
 from layerwise.results.rows import BENCHMARK_TASK
 from layerwise.results.run import Run, is_run
@@ -135,12 +145,12 @@ def _name(path: Path) -> str:
 def _results(path: Path) -> _Results:
     try:
         return msgspec.convert(read_json(path), _Results)
-    except (Unreadable, msgspec.ValidationError) as error:
+    except (UnreadableError, msgspec.ValidationError) as error:
         raise _refusal(named(path), error) from error
 
 
 def _refusal(where: str, error: Exception) -> RunError:
-    why = error if isinstance(error, Unreadable) else f"is not what lm-eval writes ({error})"
+    why = error if isinstance(error, UnreadableError) else f"is not what lm-eval writes ({error})"
     return RunError(f"{where} {why}; {_AGAIN}")
 
 
@@ -178,7 +188,7 @@ def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
     where, order, lines = named(path), list(dict.fromkeys(filtered for _, filtered in stated)), Counter[int]()
     try:
         # Not `splitlines`: the texts of documents hold other ends of lines.
-        for number, line in enumerate(decoded(read_bytes(path, TEXT_SIZE)).removesuffix("\n").split("\n"), start=1):
+        for number, line in enumerate(decoded(read_bytes(path, MAX_TEXT_SIZE)).removesuffix("\n").split("\n"), start=1):
             where = f"line {number} of {named(path)}"
             content = parse_json(line)
             document = msgspec.convert(content, LoggedDocument)
@@ -190,14 +200,14 @@ def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
                 document.metrics = tuple(name for name, each in stated if each == document.filter and name in content)
             own = filters.setdefault(document.filter, {})
             if document.doc_id in own:
-                raise Unreadable(f"is document {document.doc_id} again")
+                raise UnreadableError(f"is document {document.doc_id} again")
             values = {name: _numbers(content.get(name)) for name in document.metrics}
             if wrong := [name for name, value in values.items() if not all(map(math.isfinite, value or ()))]:
-                raise Unreadable(f"has a value of {wrong[0]} that is not finite")
+                raise UnreadableError(f"has a value of {wrong[0]} that is not finite")
             requests = json.dumps([document.prompt_hash, document.arguments], sort_keys=True)
             document.arguments, document.doc = sha256(requests.encode()).hexdigest(), shown(document.doc)
             own[document.doc_id] = document, values
-    except (Unreadable, msgspec.ValidationError, RecursionError) as error:
+    except (UnreadableError, msgspec.ValidationError, RecursionError) as error:
         raise _refusal(where, error) from error
     first = next(iter(filters.values()))
     if short := [name for name, own in filters.items() if own.keys() != first.keys()]:

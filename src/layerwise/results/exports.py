@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from layerwise.errors import RunError, near_matches
-from layerwise.results.database import explained
-from layerwise.results.rows import Loss, PlanRecord, Score, columns_of
+from layerwise.results.rows import Loss, PlanRecord, Score, list_columns
 from layerwise.results.run import MANIFEST, Run, write_whole
+from layerwise.results.store import explain_errors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -59,7 +59,7 @@ def export(run: Run, folder: Path | str | None = None, format: Format = "parquet
         ("plans", PlanRecord, run.store.plans()),
     )
     written = []
-    with explained(folder):
+    with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, kind, rows in tables:
             path = folder / f"{name}.{format}"
@@ -80,12 +80,12 @@ def _build_frame(kind: type[Row], rows: Iterable[Row]) -> DataFrame:
     from pandas import DataFrame
 
     types = {name: _DTYPES[base] for name, (base, _) in _list_columns(kind).items()}
-    records = [(*astuple(row), *(perplexity(row) if isinstance(row, Score) else ())) for row in rows]
+    records = [(*astuple(row), *(compute_perplexity(row) if isinstance(row, Score) else ())) for row in rows]
     return DataFrame(records, columns=list(types), dtype=object).astype(types)
 
 
 def _list_columns(kind: type[Row]) -> dict[str, tuple[type, bool]]:
-    return columns_of(kind) | (dict.fromkeys(PERPLEXITIES, (float, True)) if kind is Score else {})
+    return list_columns(kind) | (dict.fromkeys(PERPLEXITIES, (float, True)) if kind is Score else {})
 
 
 def _write_parquet(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) -> None:
@@ -110,12 +110,12 @@ def _escape_formula(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
-def perplexity(score: Score) -> tuple[float | None, float | None]:
+def compute_perplexity(score: Score) -> tuple[float | None, float | None]:
     """Return the perplexity of a loss, or the percentage by which a loss difference changes it.
 
-    >>> perplexity(Score("effect", "nll", 0.0, plan="0-3"))
+    >>> compute_perplexity(Score("effect", "nll", 0.0, plan="0-3"))
     (1.0, None)
-    >>> perplexity(Score("effect", "delta_nll", 0.0, plan="0 2"))
+    >>> compute_perplexity(Score("effect", "delta_nll", 0.0, plan="0 2"))
     (None, 0.0)
     """
     if score.value > MAX_EXPONENT:

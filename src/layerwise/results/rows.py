@@ -177,10 +177,10 @@ KEY = ("metric", *(item.name for item in fields(Score) if item.kw_only))
 """The columns that tell one number of a measure from another."""
 
 
-def columns_of(kind: type) -> dict[str, tuple[type, bool]]:
+def list_columns(kind: type) -> dict[str, tuple[type, bool]]:
     """Return the type of each column of a kind of row, and whether it may be empty.
 
-    >>> columns_of(Score)["step"], columns_of(Loss)["nll"]
+    >>> list_columns(Score)["step"], list_columns(Loss)["nll"]
     ((<class 'int'>, True), (<class 'float'>, False))
     """
     hints = get_type_hints(kind)
@@ -192,10 +192,10 @@ def columns_of(kind: type) -> dict[str, tuple[type, bool]]:
     return columns
 
 
-def row_name(kind: type, cells: Mapping[str, object]) -> str:
+def describe_row(kind: type, cells: Mapping[str, object]) -> str:
     """What an error calls the row of a kind with these cells: by the columns that are not empty.
 
-    >>> row_name(Score, {"metric": "nll", "arm": "lora", "seed": 1, "task": "all"})
+    >>> describe_row(Score, {"metric": "nll", "arm": "lora", "seed": 1, "task": "all"})
     "the score 'nll' of arm 'lora', seed 1 (task 'all')"
     """
     short = {name: repr(cell if not isinstance(cell, str) else cell[:60]) for name, cell in cells.items()}
@@ -265,13 +265,13 @@ class PlanRecord:
     slots: Count
 
 
-def main_metric(metrics: Iterable[str]) -> str | None:
+def select_main_metric(metrics: Iterable[str]) -> str | None:
     """Return the one of `metrics`, in lm-eval's order, that the benchmark is judged by; `None` without any accuracy.
 
-    >>> main_metric(["acc", "acc_norm"]), main_metric(["exact_match/strict-match", "exact_match/flexible-extract"])
-    ('acc_norm', 'exact_match/strict-match')
-    >>> main_metric(["perplexity"]) is None
-    True
+    >>> select_main_metric(["acc", "acc_norm"]), select_main_metric(["perplexity"])
+    ('acc_norm', None)
+    >>> select_main_metric(["exact_match/strict-match", "exact_match/flexible-extract"])
+    'exact_match/strict-match'
     """
     present = tuple(metrics)
     return next((metric for name in MAIN for metric in present if metric.split("/")[0] == name), None)

@@ -20,11 +20,9 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from layerwise.errors import RunError
-from layerwise.results.checked import read
-from layerwise.results.database import explained
-from layerwise.results.identity import changes, check_same_run
-from layerwise.results.manifest import Manifest
-from layerwise.results.store import Store
+from layerwise.results.checked import read_json_file
+from layerwise.results.manifest import Manifest, check_same_run, list_changes
+from layerwise.results.store import Store, explain_errors
 
 MANIFEST = "manifest.json"
 DATABASE = "run.sqlite"
@@ -36,7 +34,7 @@ PROVENANCE = "provenance"
 class Run:
     """An open run directory; a context manager that releases the lock and closes the database.
 
-    `changes` lists, in sentences, the versions and hardware that changed since a resumed run began.
+    `list_changes` lists, in sentences, the versions and hardware that changed since a resumed run began.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class Run:
             recorded = _read_manifest(folder)
             check_same_run(recorded, manifest)
             store = Store.writing(folder / DATABASE, command=manifest.command, versions=manifest.versions)
-            return cls(folder, recorded, store, lock, _noted(changes(recorded, manifest), store))
+            return cls(folder, recorded, store, lock, _noted(list_changes(recorded, manifest), store))
         except BaseException:
             lock.release()
             raise
@@ -103,7 +101,7 @@ class Run:
     @classmethod
     def _begin(cls, folder: Path, manifest: Manifest, lock: FileLock) -> Run:
         # The manifest comes first: killed in between, the folder is a run without rows, which can be resumed.
-        with explained(folder / MANIFEST):
+        with explain_errors(folder / MANIFEST):
             write_whole(folder / MANIFEST, manifest.to_json().encode())
         store = Store.writing(folder / DATABASE, command=manifest.command, versions=manifest.versions)
         return cls(folder, manifest, store, lock)
@@ -191,7 +189,7 @@ def _name_writer(folder: Path) -> str:
 
 def _discard_rows(folder: Path) -> None:
     # The old manifest goes last: killed before it is replaced, the folder is the old run without rows.
-    with explained(folder / DATABASE):
+    with explain_errors(folder / DATABASE):
         for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"):
             (folder / name).unlink(missing_ok=True)
 
@@ -199,7 +197,7 @@ def _discard_rows(folder: Path) -> None:
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
-        content = read(path)
+        content = read_json_file(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"{folder} is not a run: it has no {MANIFEST}. {_runs_nearby(folder)}") from error
     return Manifest.of(content, str(path))

@@ -1,27 +1,198 @@
-"""The rows of a run on disk.
+"""The rows of a run in SQLite.
 
-Losses are only ever added, one transaction per call; duplicate cells are refused. A measurement replaces its own
-scores. Rows are returned in an order that depends on the rows alone, so resumed runs compare equal.
+Losses are only added; a measurement replaces its own scores. The order of rows depends only on their content, so
+resumed runs compare equal. With the write-ahead log, transactions survive `kill -9`, and readers see a consistent
+state.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
 
 from layerwise.errors import MeasureError, RunError
-from layerwise.results.checked import Row, parse, row_of, value_of
-from layerwise.results.database import connect_for_reading, connect_for_writing, explained
+from layerwise.results.checked import Row, parse_json_text, to_dataclass, to_row
 from layerwise.results.manifest import installed_versions, utc_now
-from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, columns_of, row_name
+from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, describe_row, list_columns
 
-_REAL = {name for kind in (Loss, Score) for name, (base, _) in columns_of(kind).items() if base is float}
+_TYPES = {str: "TEXT", int: "INTEGER", float: "REAL"}
+
+
+def _declare(kind: type) -> str:
+    columns = list_columns(kind).items()
+    return ", ".join(f'"{name}" {_TYPES[base]}{"" if empty else " NOT NULL"}' for name, (base, empty) in columns)
+
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS sessions (
+    id INTEGER PRIMARY KEY, started TEXT NOT NULL, ended TEXT, pid INTEGER NOT NULL,
+    command TEXT NOT NULL, versions TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS losses (
+    {_declare(Loss)}, session INTEGER NOT NULL REFERENCES sessions, PRIMARY KEY (task, document, "window", plan)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS scores (
+    id INTEGER PRIMARY KEY, {_declare(Score)}, session INTEGER NOT NULL REFERENCES sessions
+) STRICT;
+CREATE TABLE IF NOT EXISTS plans (id INTEGER PRIMARY KEY, {_declare(PlanRecord)}) STRICT;
+CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, {_declare(Note)}, UNIQUE (measure, text)) STRICT;
+"""
+
+STRICT_SINCE = (3, 37, 0)
+
+_ANOTHER = "Check that it is a layerwise run, or choose another folder."
+
+_PATIENCE_SECONDS = 30.0
+
+
+def connect_for_writing(path: Path) -> sqlite3.Connection:
+    _check_library()
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is not a file, so it can hold no rows. Choose another run folder.")
+    with explain_errors(path):
+        connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS)
+        try:
+            _distrust(connection)
+            if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
+                _check_tables(connection, path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    """Open the database at `path` without changing it, possibly while it is being written.
+
+    On a read-only medium it is opened as immutable, which is sound only with an empty log; otherwise the error advises
+    copying the directory.
+    """
+    _check_library()
+    if not path.is_file():
+        raise RunError(f"There is no database at {path}: this run holds no rows. Resume it, or name another folder.")
+    log = path.with_name(f"{path.name}-wal")
+    with explain_errors(path):
+        try:
+            return _probed(path, "mode=ro")
+        except sqlite3.OperationalError as error:
+            if _kind(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+                raise
+            if log.exists() and log.stat().st_size:
+                raise RunError(
+                    f"{path} was not closed, and its last rows in {log.name} cannot be read from a "
+                    "read-only folder. "
+                    "Copy the run folder to a disk that can be written and read it there."
+                ) from error
+            return _probed(path, "immutable=1")
+
+
+def _probed(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?{mode}"
+    connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE_SECONDS)
+    try:
+        _distrust(connection)
+        _check_tables(connection, path)
+        connection.execute("SELECT count(*) FROM sessions").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_library() -> None:
+    if sqlite3.sqlite_version_info < STRICT_SINCE:
+        raise RunError(
+            f"This Python has SQLite {sqlite3.sqlite_version}, and runs are kept by {'.'.join(map(str, STRICT_SINCE))} "
+            "or later. Use a newer Python, such as one from python.org or conda."
+        )
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    kinds = dict(connection.execute("SELECT name, type FROM sqlite_schema"))
+    for name, columns in _expected_columns().items():
+        if kinds.get(name) != "table":
+            raise RunError(f"{path} is not the database of a run: it has no table {name}. {_ANOTHER}")
+        present = {column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")}
+        missing = [column for column in columns if column not in present]
+        if missing:
+            raise RunError(
+                f"{path} was written by another version of layerwise: its table {name} has no column {missing[0]}. "
+                "Read it with that version, or repeat the run in another folder."
+            )
+    active = sorted(name for name, kind in kinds.items() if kind in ("trigger", "view"))
+    if active:
+        raise RunError(f"{path} holds the {kinds[active[0]]} {active[0]!r}, which layerwise does not write. {_ANOTHER}")
+
+
+@cache
+def _expected_columns() -> dict[str, tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.executescript(SCHEMA)
+        names = [name for (name,) in made.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: tuple(row[1] for row in made.execute(f"PRAGMA table_info({name})")) for name in names}
+
+
+@contextmanager
+def explain_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise RunError(_explanation(path, error)) from error
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise RunError(_full(path) if full else f"Cannot use {path}: {error}. Choose another run folder.") from error
+    except UnicodeEncodeError as error:
+        raise RunError(
+            f"{error.object!r} cannot be stored as Unicode text. Rename the document or the task."
+        ) from error
+
+
+def _kind(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _full(path: Path) -> str:
+    return (
+        f"The disk that holds {path.parent} is full. All rows up to the last finished batch are safe. "
+        "Free some space, or move the folder to a larger disk, then run the same command again: it resumes "
+        "there."
+    )
+
+
+def _explanation(path: Path, error: sqlite3.Error) -> str:
+    kind = _kind(error)
+    if kind == sqlite3.SQLITE_FULL:
+        return _full(path)
+    if kind in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
+        return f"Cannot write {path} ({error}). Choose a run folder on a disk that can be written."
+    if kind in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return (
+            f"{path} is damaged ({error}). Restore the folder from a copy, or start again in another folder; "
+            "the damaged file has been left as it is."
+        )
+    if kind == sqlite3.SQLITE_BUSY:
+        return f"{path} is locked by another program ({error}). Close it there and run the command again."
+    return f"{path} cannot be used: {error}. {_ANOTHER}"
+
+
+_REAL = {name for kind in (Loss, Score) for name, (base, _) in list_columns(kind).items() if base is float}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +224,7 @@ class Store:
         used = installed_versions() if versions is None else dict(versions)
         values = (utc_now(), os.getpid(), json.dumps(list(command)), json.dumps(used))
         try:
-            with explained(path), connection:
+            with explain_errors(path), connection:
                 cursor = connection.execute(
                     "INSERT INTO sessions (started, pid, command, versions) VALUES (?, ?, ?, ?)", values
                 )
@@ -71,7 +242,7 @@ class Store:
         """Note the end of the session and let the file go. Closing twice does nothing."""
         try:
             if self._session is not None:
-                with explained(self.path), self._connection:
+                with explain_errors(self.path), self._connection:
                     self._connection.execute("UPDATE sessions SET ended = ? WHERE id = ?", (utc_now(), self._session))
         finally:
             self._session = None
@@ -85,7 +256,7 @@ class Store:
         """
         rows = [_checked_loss(row) for row in rows]
         session = self._writable()
-        with explained(self.path), self._connection as connection:
+        with explain_errors(self.path), self._connection as connection:
             for row in rows:
                 self._add_loss(connection, row, session)
 
@@ -101,13 +272,13 @@ class Store:
     def finished(self, task: str, document: str, window: int) -> frozenset[str]:
         """The plans whose loss on this window is already there: what a resumed run leaves out."""
         query = 'SELECT plan FROM losses WHERE task = ? AND document = ? AND "window" = ?'
-        with explained(self.path):
+        with explain_errors(self.path):
             rows = self._connection.execute(query, (task, document, int(window)))
             return frozenset(text for (text,) in rows)
 
     def count_losses(self) -> int:
         """How many losses the run holds."""
-        with explained(self.path):
+        with explain_errors(self.path):
             (count,) = self._connection.execute("SELECT count(*) FROM losses").fetchone()
             return int(count)
 
@@ -115,7 +286,7 @@ class Store:
         """Iterate over all losses, or those of one task, ordered by task, document, window and plan."""
         chosen, values = ("", ()) if task is None else ("WHERE task = ?", (task,))
         query = f'SELECT {_columns(Loss)} FROM losses {chosen} ORDER BY task, document, "window", plan'
-        with explained(self.path):
+        with explain_errors(self.path):
             for row in self._connection.execute(query, values):
                 yield self._row(Loss, row)
 
@@ -133,7 +304,7 @@ class Store:
         seen: set[tuple[object, ...]] = set()
         rows = [_checked_score(row, names, seen) for row in rows if not math.isnan(row.value)]
         session = self._writable()
-        with explained(self.path), self._connection as connection:
+        with explain_errors(self.path), self._connection as connection:
             connection.executemany("DELETE FROM scores WHERE measure = ?", [(name,) for name in names])
             rows_of_session = [(*astuple(row), session) for row in rows]
             connection.executemany(_insert("scores", Score, "session"), rows_of_session)
@@ -143,14 +314,14 @@ class Store:
         wanted = {"measure": measure, "task": task, "metric": metric}
         given = {name: value for name, value in wanted.items() if value is not None}
         condition = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
-        with explained(self.path):
+        with explain_errors(self.path):
             query = f"SELECT {_columns(Score)} FROM scores WHERE {condition} ORDER BY measure, id"
             return [self._row(Score, row) for row in self._connection.execute(query, given)]
 
     def replace_notes(self, measure: str, texts: Iterable[str]) -> None:
         """Put `texts`, without repetition, in the place of what `measure` had noted before."""
         self._writable()
-        with explained(self.path), self._connection as connection:
+        with explain_errors(self.path), self._connection as connection:
             connection.execute("DELETE FROM notes WHERE measure = ?", (measure,))
             connection.executemany(
                 "INSERT INTO notes (measure, text) VALUES (?, ?)", [(measure, text) for text in dict.fromkeys(texts)]
@@ -160,7 +331,7 @@ class Store:
         """What was left out and why: measures alphabetically, each in the order it was noted."""
         condition = "TRUE" if measure is None else "measure = :measure"
         query = f"SELECT measure, text FROM notes WHERE {condition} ORDER BY measure, id"
-        with explained(self.path):
+        with explain_errors(self.path):
             return [self._row(Note, row) for row in self._connection.execute(query, {"measure": measure})]
 
     def add_plans(self, records: Iterable[PlanRecord]) -> None:
@@ -168,31 +339,31 @@ class Store:
         known = set(self.plans())
         new = [record for record in dict.fromkeys(records) if record not in known]
         self._writable()
-        with explained(self.path), self._connection as connection:
+        with explain_errors(self.path), self._connection as connection:
             connection.executemany(_insert("plans", PlanRecord), map(astuple, new))
 
     def plans(self) -> list[PlanRecord]:
         """Why each plan is in the run, in the order the records were added."""
-        with explained(self.path):
+        with explain_errors(self.path):
             rows = self._connection.execute(f"SELECT {_columns(PlanRecord)} FROM plans ORDER BY id")
             return [self._row(PlanRecord, row) for row in rows]
 
     def sessions(self) -> list[Session]:
         """Every process that wrote to the run, the first one first."""
         query = "SELECT started, ended, pid, command, versions FROM sessions ORDER BY id"
-        with explained(self.path):
+        with explain_errors(self.path):
             return [self._session_of(row) for row in self._connection.execute(query)]
 
     def _session_of(self, cells: Sequence[object]) -> Session:
         names = [item.name for item in fields(Session)]
         content = dict(zip(names, cells, strict=True))
         for name in ("command", "versions"):
-            content[name] = parse(str(content[name]), f"{name} of a session in {self.path}")
-        return value_of(Session, content, f"a session in {self.path}")
+            content[name] = parse_json_text(str(content[name]), f"{name} of a session in {self.path}")
+        return to_dataclass(Session, content, f"a session in {self.path}")
 
     def _row(self, kind: type[Row], cells: Sequence[object]) -> Row:
         try:
-            return row_of(kind, cells)
+            return to_row(kind, cells)
         except ValueError as error:
             raise RunError(
                 f"{self.path} is damaged: {error}. Restore the folder from a copy, or start again in another folder."
@@ -206,18 +377,18 @@ class Store:
 
 @cache
 def _columns(kind: type) -> str:
-    return ", ".join(f'"{name}"' for name in columns_of(kind))
+    return ", ".join(f'"{name}"' for name in list_columns(kind))
 
 
 @cache
 def _insert(table: str, kind: type, *more: str) -> str:
-    marks = ", ".join("?" for _ in (*columns_of(kind), *more))
+    marks = ", ".join("?" for _ in (*list_columns(kind), *more))
     return f"INSERT INTO {table} ({', '.join((_columns(kind), *more))}) VALUES ({marks})"
 
 
 def _checked_loss(row: Loss) -> Loss:
     try:
-        return row_of(Loss, _plain(row))
+        return to_row(Loss, _plain(row))
     except ValueError as error:
         advice = (
             "A window scores at least one token, and hits lie between 0 and the tokens."
@@ -228,7 +399,7 @@ def _checked_loss(row: Loss) -> Loss:
 
 
 def _checked_score(row: Score, measures: tuple[str, ...], seen: set[tuple[object, ...]]) -> Score:
-    named = _begun(row_name(Score, {name: getattr(row, name) for name in KEY}))
+    named = _begun(describe_row(Score, {name: getattr(row, name) for name in KEY}))
     if row.measure not in measures:
         raise MeasureError(
             f"{named} belongs to measure {row.measure!r}, not {' or '.join(map(repr, measures))}. "
@@ -241,7 +412,7 @@ def _checked_score(row: Score, measures: tuple[str, ...], seen: set[tuple[object
         )
     seen.add(key)
     try:
-        return row_of(Score, [None if cell != cell else cell for cell in _plain(row)])
+        return to_row(Score, [None if cell != cell else cell for cell in _plain(row)])
     except ValueError as error:
         raise MeasureError(f"{_begun(str(error))}. Leave the row out, or write None if it does not apply.") from error
 

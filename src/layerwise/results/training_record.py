@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layerwise.results.checked import read, value_of
+from layerwise.results.checked import read_json_file, to_dataclass
 from layerwise.results.run import write_whole
 
 FILE = "training.json"
@@ -69,20 +69,20 @@ class TrainingRecord:
         path = folder / FILE
         if not path.exists():
             return None
-        return value_of(cls, read(path), str(path))
+        return to_dataclass(cls, read_json_file(path), str(path))
 
 
-def refined_at(arm: str) -> int | None:
+def parse_refined_depth(arm: str) -> int | None:
     """The number of layers that the models of an arm were refined for, or `None` for those that have all.
 
-    >>> refined_at("retrained-6"), refined_at("layershuffle")
+    >>> parse_refined_depth("retrained-6"), parse_refined_depth("layershuffle")
     (6, None)
     """
     match = re.fullmatch(rf"{RETRAINED}-(\d{{1,9}})", arm, re.ASCII)
     return None if match is None else int(match[1])
 
 
-def trained_models(run: Path) -> tuple[Path, ...]:
+def find_trained_models(run: Path) -> tuple[Path, ...]:
     models = [path.parent for path in run.glob(f"*/seed-*/{MODEL}/{FILE}") if _seed(path.parent) is not None]
     return tuple(sorted(models, key=lambda model: (model.parts[-3], _seed(model) or 0)))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from layerwise.bounded import Unreadable, decoded, read_bytes
+from layerwise.bounded import UnreadableError, decoded, read_bytes
 from layerwise.errors import LayerwiseError, OptionError, near_matches
 from layerwise.results import Run
 from layerwise.results.run import is_run
@@ -290,5 +290,5 @@ def _read_yaml(path: Path) -> Any:
 
     try:
         return parse_yaml(decoded(read_bytes(path, SIZE)))
-    except Unreadable as error:
+    except UnreadableError as error:
         raise OptionError(f"{path} {error}") from error

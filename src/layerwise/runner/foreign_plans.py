@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from layerwise import gguf
-from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
+from layerwise.bounded import UnreadableError, decoded, kind_of, named, read_bytes
 from layerwise.data.model_location import is_gguf, location_of
 from layerwise.errors import ModelError, OptionError, PlanError
 from layerwise.plan.checks import source_name
@@ -34,7 +34,7 @@ def _content(given: str) -> str:
 def _of_file(given: str) -> Iterator[None]:
     try:
         yield
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise PlanError(f"{named(given)} {fault}; give mergekit's YAML or a plan") from None
     except PlanError as refused:
         if kind_of(given) != "file":
@@ -42,7 +42,7 @@ def _of_file(given: str) -> Iterator[None]:
         raise PlanError(f"{named(given)}, {refused.reason}", text=refused.text, position=refused.position) from None
 
 
-def with_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
+def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
     """Return the recipe over `models`, if any: one, or several called a, b, c, ...
 
     Raises `OptionError` if the recipe names its models itself.
@@ -73,7 +73,7 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
     return write_mergekit(recipe.plan, recipe.models, recipe.dtype, recipe.head).rstrip("\n")
 
 
-def depth_of(model: str) -> int:
+def read_depth(model: str) -> int:
     """Return the number of layers by a model's configuration or GGUF header, without reading weights.
 
     Raises `ModelError` for an unknown model, and for one with several stacks of layers.

@@ -83,7 +83,7 @@ def evaluate_models(
         run.store.replace_scores(pairs.suite, [*own, *variant_rows(pairs.suite, own)])
 
 
-def setting(pairs: PairSet, options: ScoringOptions) -> str:
+def describe_setting(pairs: PairSet, options: ScoringOptions) -> str:
     """In a sentence what the rows of a suite were measured on, and how; it is the suite's note in the run."""
     text = (
         f"{pairs.origin}: {len(pairs.pairs):,} pairs (digest {pairs.digest[:8]}), temperature {options.temperature:g}"
@@ -95,13 +95,13 @@ def setting(pairs: PairSet, options: ScoringOptions) -> str:
     return f"{text}. Sentences too long for a model are {'left out' if options.too_long == 'skip' else 'refused'}."
 
 
-def discard(suites: Sequence[PairSet], run: Run) -> None:
+def discard_rows(suites: Sequence[PairSet], run: Run) -> None:
     for pairs in suites:
         run.store.replace_scores(pairs.suite, [])
 
 
 def _begin(pairs: PairSet, options: ScoringOptions, run: Run) -> None:
-    text = setting(pairs, options)
+    text = describe_setting(pairs, options)
     if text not in [note.text for note in run.store.notes(pairs.suite)]:
         run.store.replace_scores(pairs.suite, [])
         run.store.replace_notes(pairs.suite, [text])
@@ -140,7 +140,7 @@ def _evaluate_model(
     run.store.replace_scores(pairs.suite, [*others, *mean_accuracies(pairs.pairs, rows), *rows, *whole])
 
 
-def pairs_table(run: Run, pairs: PairSet) -> str:
+def format_pairs(run: Run, pairs: PairSet) -> str:
     lines = [f"{pairs.suite} ({pairs.origin}; chance {CHANCE}):"]
     rows = Rows(run.store.scores(pairs.suite, task=ALL)).where(seed=None)
     known, whole = (rows.where(metric=metric).along("arm") for metric in ("coverage", "whole_words"))

@@ -26,12 +26,11 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError, ModelError, TrainError
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest, Score
-from layerwise.results.identity import model_name
-from layerwise.results.manifest import this_hardware
+from layerwise.results.manifest import model_name, this_hardware
 from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
 from layerwise.runner.arguments import ModelLike, TextLike
-from layerwise.runner.reporter import Reporter, Silent, waiting
+from layerwise.runner.reporter import Reporter, Silent, report_waiting
 from layerwise.search.rungs import share_no_document
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
@@ -76,7 +75,7 @@ def open_stack(
             f"model must be a name, a folder, a torch module or a stack (layerwise.load), got {type(model).__name__}."
         )
     quiet_transformers()
-    with waiting(reporter, f"loading {model}"):
+    with report_waiting(reporter, f"loading {model}"):
         return load(
             str(model),
             layers=layers,
@@ -124,7 +123,7 @@ def open_corpus(text: TextLike, model: ModelLike) -> Corpus:
     )
 
 
-def divided_sentence(parts: Mapping[str, EvalData]) -> str:
+def describe_parts(parts: Mapping[str, EvalData]) -> str:
     what = "document" if share_no_document(parts.values()) else "window"
     counted = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
     return f"texts, disjoint by {what}, in scored tokens: {counted}"
@@ -211,7 +210,7 @@ UNITS = {"B": 10**9, "M": 10**6, "k": 10**3}
 _OF_CACHE = "dataset_info.json"
 
 
-def provenance(
+def make_text_manifest(
     stack: Stack,
     reading: EvalData,
     *,
@@ -222,7 +221,7 @@ def provenance(
 ) -> Manifest:
     """The manifest of a measurement of `stack` on `reading`; `families` and `tasks` decide what a row means, `settings`
     its last bits."""
-    return described(
+    return make_manifest(
         stack,
         weight_hash(stack.model),
         corpus=reading.name,
@@ -237,15 +236,15 @@ def provenance(
     )
 
 
-def size_row(stack: Stack) -> Score:
+def make_size_row(stack: Stack) -> Score:
     return Score("run", "parameters", float(numbers_of(stack.model)), section="model")
 
 
-def uniform_row(stack: Stack) -> Score:
+def make_uniform_row(stack: Stack) -> Score:
     return Score("run", UNIFORM, math.log(int(stack.text_config.vocab_size)), section="model")
 
 
-def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
+def make_manifest(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
     """Return the manifest of results from `stack`, whose weights have the hash `weights`.
 
     `settings` change the last bits of a number, by option; `more` are other fields of the manifest.
@@ -257,14 +256,14 @@ def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | No
         dtype=str(stack.dtype).removeprefix("torch."),
         device=stack.device.type,
         layers=stack.path,
-        numerics=numerics(stack.device, stack.model, **(settings or {})),
-        hardware=hardware(stack.device),
-        structure=structure(stack),
+        numerics=read_numerics(stack.device, stack.model, **(settings or {})),
+        hardware=read_hardware(stack.device),
+        structure=describe_structure(stack),
         **more,
     )
 
 
-def structure(stack: Stack) -> str:
+def describe_structure(stack: Stack) -> str:
     """The architecture, the layers and the parameters in words: `Llama, 30 layers, 135 M`."""
     architecture = re.sub(r"(For[A-Z]|LMHead|Model$).*", "", type(stack.model).__name__)
     numbers = numbers_of(stack.model)
@@ -274,10 +273,10 @@ def structure(stack: Stack) -> str:
     return f"{architecture}, {stack.depth} layer{'s' * (stack.depth != 1)}, {text} {unit}".rstrip()
 
 
-def numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:
+def read_numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:
     """Return what decides the bits of a number: `settings` and torch's environment (threads on a CPU only).
 
-    >>> numerics("meta", batch_tokens=100)["batch_tokens"]
+    >>> read_numerics("meta", batch_tokens=100)["batch_tokens"]
     '100'
     """
     texts = {name: str(value) for name, value in settings.items()}
@@ -291,14 +290,14 @@ def numerics(device: torch.device | str, model: nn.Module | None = None, **setti
     return texts
 
 
-def in_words(device: torch.device | str, dtype: str) -> str:
+def describe_numerics(device: torch.device | str, dtype: str) -> str:
     """How a model is asked, as far as that decides the bits of the answer; `dtype` as it was asked for.
 
-    >>> in_words("meta", "auto")
+    >>> describe_numerics("meta", "auto")
     'auto on meta'
     """
     kind = torch.device(device).type
-    result = numerics(device)
+    result = read_numerics(device)
     threads = result.pop("threads", None)
     words = [f"{'float32' if dtype == 'auto' and kind == 'cpu' else dtype} on {kind}"]
     if threads is not None:
@@ -308,14 +307,14 @@ def in_words(device: torch.device | str, dtype: str) -> str:
     return ", ".join(words)
 
 
-def hardware(device: torch.device | str) -> dict[str, str]:
+def read_hardware(device: torch.device | str) -> dict[str, str]:
     texts = {**this_hardware(), "kernels": torch.backends.cpu.get_cpu_capability()}
     if torch.device(device).type == "cuda":
         texts["accelerator"] = torch.cuda.get_device_name(torch.device(device))
     return texts
 
 
-def task_digest(folder: Path) -> str:
+def hash_tasks(folder: Path) -> str:
     """Return a short SHA-256 of a folder's task files, data and paths, without hidden files, runs and caches."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
@@ -331,7 +330,7 @@ def task_digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def folder_of(manifest: Manifest, recipe: object = None) -> Path:
+def default_folder(manifest: Manifest, recipe: object = None) -> Path:
     """Return the default folder of a run, named by what it measures and the trainings' `recipe` (plain values).
 
     The name leaves out how it is computed: another way of computing finds the run and is refused.

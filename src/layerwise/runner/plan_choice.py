@@ -17,7 +17,7 @@ from layerwise.results.run import is_run
 from layerwise.results.vocabulary import CHOSEN, SEARCH
 from layerwise.runner.verb import spell
 
-MOST = 10_000
+MAX_NUMBER = 10_000
 """The largest number of a range, `1-28`, `2,3` or `1-4,8`: one digit too many would otherwise fill the memory."""
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -51,19 +51,19 @@ class PlanChoice:
         for name in families:
             if name not in FAMILIES:
                 raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")
-        windows = tuple(whole_range(spell("window"), text) for text in window)
-        choice = cls(tuple(families), tuple(given_plan(str(plan)) for plan in plans), windows, loops, times)
+        windows = tuple(parse_range(spell("window"), text) for text in window)
+        choice = cls(tuple(families), tuple(parse_plan(str(plan)) for plan in plans), windows, loops, times)
         choice.count_loops()
         choice.count_repeats()
         return choice
 
     def count_loops(self) -> tuple[int, ...] | None:
         """Return the loop counts, or None if each family has its own."""
-        return None if self.loops is None else whole_numbers(spell("loops"), self.loops)
+        return None if self.loops is None else parse_numbers(spell("loops"), self.loops)
 
     def count_repeats(self) -> tuple[int, ...]:
         """Return how often `repeat_blocks` runs a block."""
-        return whole_numbers(spell("times"), self.times, least=TWICE)
+        return parse_numbers(spell("times"), self.times, least=TWICE)
 
     def list_members(self, depth: int) -> tuple[Member, ...]:
         """Return the plans for a model of `depth` layers, the identity plan first, each with its family.
@@ -117,25 +117,25 @@ def _has_plans(name: str, depth: int) -> bool:
         return False
 
 
-def whole_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
+def parse_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
     """The numbers that `text` names, ascending and without repetition; `flag` is named in refusals.
 
-    Raises `OptionError` for a text of another form, and for a number below `least` or above `MOST`.
+    Raises `OptionError` for a text of another form, and for a number below `least` or above `MAX_NUMBER`.
 
-    >>> whole_numbers("--loops", "1-4,8"), whole_numbers("--times", "3,2")
+    >>> parse_numbers("--loops", "1-4,8"), parse_numbers("--times", "3,2")
     ((1, 2, 3, 4, 8), (2, 3))
     """
     numbers: set[int] = set()
     for part in text.split(","):
-        first, last = whole_range(flag, part, least)
+        first, last = parse_range(flag, part, least)
         numbers.update(range(first, last + 1))
     return tuple(sorted(numbers))
 
 
-def whole_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
-    """The first and the last number of one range, or a single number twice; raises as `whole_numbers` does.
+def parse_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
+    """The first and the last number of one range, or a single number twice; raises as `parse_numbers` does.
 
-    >>> whole_range("--window", "4-8"), whole_range("--window", "5")
+    >>> parse_range("--window", "4-8"), parse_range("--window", "5")
     ((4, 8), (5, 5))
     """
     match = _PART.fullmatch(text.strip())
@@ -143,15 +143,16 @@ def whole_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
         raise OptionError(f"{flag} takes whole numbers such as 4 or 1-28; found {named(repr(text))}")
     first = int(match[1])
     last = int(match[2] or first)
-    if not least <= first <= last <= MOST:
+    if not least <= first <= last <= MAX_NUMBER:
         raise OptionError(
-            f"{flag} takes ascending numbers from {least} to {MOST:,}, and {named(repr(text.strip()))} was given; "
+            f"{flag} takes ascending numbers from {least} to {MAX_NUMBER:,}, and {named(repr(text.strip()))} was "
+            "given; "
             f"write a range such as {least}-{least + 4}"
         )
     return first, last
 
 
-def given_plan(text: str) -> Plan:
+def parse_plan(text: str) -> Plan:
     """The plan whose text is `text`. Raises `PlanError`, which tells the name of a run from a plan with a mistake."""
     try:
         return Plan.parse(text)
@@ -165,17 +166,17 @@ def given_plan(text: str) -> Plan:
         ) from error
 
 
-def chosen_plan(text: str) -> Plan:
+def resolve_plan(text: str) -> Plan:
     """Return the plan of `text`, or the plan that the `layerwise search` run in that folder chose.
 
     Raises `PlanError` for an invalid plan, and for a run that has not chosen one.
 
-    >>> chosen_plan("0-3 6-11")
+    >>> resolve_plan("0-3 6-11")
     Plan('0-3 6-11')
     """
     folder = Path(text).expanduser()
     if not is_run(folder):
-        return given_plan(text)
+        return parse_plan(text)
     with Run.open(folder) as run:
         chosen = run.store.scores(SEARCH, metric=CHOSEN)
     if not chosen:

@@ -20,7 +20,7 @@ from layerwise.measure.interventions.sweep import CostEstimate, head_cost_in_lay
 from layerwise.measure.language.evaluation_data import EvalData, minibatches
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan
-from layerwise.runner.reporter import duration, size
+from layerwise.runner.reporter import format_duration, format_size
 from layerwise.runner.tasks import Remaining
 from layerwise.stack import Stack
 from layerwise.stack.checks.checkpoint_files import numbers_of
@@ -52,19 +52,19 @@ def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
     if not seconds:
         return left
     memory = peak_bytes() + max(each.memory_bytes for each in remaining)
-    return f"{left}; about {duration(seconds)} in all, at most {size(memory)} of memory"
+    return f"{left}; about {format_duration(seconds)} in all, at most {format_size(memory)} of memory"
 
 
 def time_passes(stack: Stack, data: EvalData) -> float:
     small = minibatches(data, TIMED_TOKENS)[0]
-    seconds = timed_twice(lambda: _run_batch(stack, small))
+    seconds = time_second_call(lambda: _run_batch(stack, small))
     if seconds > LONG:
         return seconds / small.size
-    batch = typical_batch(data)
-    return timed_twice(lambda: _run_batch(stack, batch)) / batch.size
+    batch = select_typical_batch(data)
+    return time_second_call(lambda: _run_batch(stack, batch)) / batch.size
 
 
-def timed_twice(run: Callable[[], object]) -> float:
+def time_second_call(run: Callable[[], object]) -> float:
     """Return the seconds of the second call of `run`; the first one warms up."""
     run()
     begun = time.perf_counter()
@@ -84,7 +84,7 @@ def remaining_passes(
 
     `pace` is the number of seconds per token, if it has been timed.
     """
-    batch = typical_batch(data)
+    batch = select_typical_batch(data)
     beyond = most_live(build(plans)) - 1 if plans else 0
     width = int(getattr(stack.text_config, "hidden_size", 0) or 0) if plans else 0
     largest = max(each.size for each in data.batches)
@@ -96,13 +96,13 @@ def remaining_passes(
     )
 
 
-def is_within(stack: Stack, due: CostEstimate, data: EvalData, seconds: float) -> bool:
+def fits_in(stack: Stack, due: CostEstimate, data: EvalData, seconds: float) -> bool:
     largest = max(batch.size for batch in data.batches)
     operations = 2.0 * numbers_of(stack.model) * count_tokens(stack, due)
     return operations / SLOW_OPERATIONS + due.head_tokens / largest * SLOW_CALL < seconds
 
 
-def typical_batch(data: EvalData) -> AnyBatch:
+def select_typical_batch(data: EvalData) -> AnyBatch:
     sized = sorted(data.batches, key=lambda batch: batch.size)
     behind = list(accumulate(batch.size for batch in sized))
     return sized[bisect_left(behind, behind[-1] / 2)]

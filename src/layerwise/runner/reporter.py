@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from layerwise.results.identity import model_name
+from layerwise.results.manifest import model_name
 
 if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData
@@ -42,7 +42,7 @@ class Silent:
 
 
 @contextmanager
-def waiting(reporter: Reporter, what: str) -> Iterator[None]:
+def report_waiting(reporter: Reporter, what: str) -> Iterator[None]:
     reporter.log(what)
     reporter.progress(what, 0.0)
     try:
@@ -69,8 +69,9 @@ def describe_data(text: EvalData) -> str:
 def describe_streaming(estimate: StreamingEstimate) -> str:
     return (
         f"layers on the disk: {estimate.readings:,} readings ({estimate.bound:,} at least), "
-        f"{size(estimate.bytes_read)} in {len(estimate.rounds):,} round{'s' * (len(estimate.rounds) != 1)} of "
-        f"batches; at most {size(estimate.resident_bytes)} of layers and {size(estimate.state_bytes)} of hidden "
+        f"{format_size(estimate.bytes_read)} in {len(estimate.rounds):,} round{'s' * (len(estimate.rounds) != 1)} of "
+        f"batches; at most {format_size(estimate.resident_bytes)} of layers and {format_size(estimate.state_bytes)} "
+        "of hidden "
         "states in memory at once"
     )
 
@@ -79,15 +80,16 @@ def describe_readings(cost: ReadingCost) -> str:
     from layerwise.measure.cost.memory import peak_bytes  # with torch
 
     return (
-        f"layers on the disk: {cost.readings:,} readings, {size(cost.bytes)}; at most {cost.most_layers} layers, "
-        f"{size(cost.most_bytes)}, in memory at once; the process took {size(peak_bytes())} at most"
+        f"layers on the disk: {cost.readings:,} readings, {format_size(cost.bytes)}; at most {cost.most_layers} "
+        "layers, "
+        f"{format_size(cost.most_bytes)}, in memory at once; the process took {format_size(peak_bytes())} at most"
     )
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A span of time in the unit a person would use.
 
-    >>> duration(75)
+    >>> format_duration(75)
     '1 min 15 s'
     """
     if seconds < 10:
@@ -99,10 +101,10 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """A number of bytes in the unit a person would use.
 
-    >>> size(340_000_000), size(2_100_000_000)
+    >>> format_size(340_000_000), format_size(2_100_000_000)
     ('340 MB', '2.1 GB')
     """
     unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))

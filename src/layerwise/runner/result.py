@@ -19,7 +19,7 @@ from layerwise.errors import MeasureError, near_matches
 from layerwise.plan import Plan, edits
 from layerwise.results import Loss, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.runner.plan_choice import chosen_plan
+from layerwise.runner.plan_choice import resolve_plan
 from layerwise.search.budget import FrontPoint
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ class Reported(ABC):
 
         Raises `MeasureError`, which names the figures there are, for one that there is not.
         """
-        from layerwise.page.render import written
+        from layerwise.page.render import build_chapters
 
-        chapters = written(self.data)
+        chapters = build_chapters(self.data)
         pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}
         if not pictures or (name is not None and name not in pictures):
             raise MeasureError(f"{self.name} has no figure {name or ''!r}; {near_matches(name or '', pictures)}")
@@ -234,7 +234,7 @@ class SearchResult(Result):
 
     @property
     def best(self) -> Plan:
-        return chosen_plan(str(self.folder))
+        return resolve_plan(str(self.folder))
 
     @property
     def front(self) -> list[FrontPoint]:

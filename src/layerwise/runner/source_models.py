@@ -10,14 +10,14 @@ from layerwise.data.model_location import location_of
 from layerwise.errors import ModelError, RunError, near_matches
 from layerwise.plan.checks import source_name
 from layerwise.results.run import MANIFEST
-from layerwise.results.training_record import TrainingRecord, refined_at, trained_models
+from layerwise.results.training_record import TrainingRecord, find_trained_models, parse_refined_depth
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_runs import (
     UNFINISHED,
 )
 from layerwise.train.methods import added_by
 
-Arms = Mapping[str, Mapping[str, "SourceModel"]]
+Variants = Mapping[str, Mapping[str, "SourceModel"]]
 """From the name of an arm to its models, by their names in plans."""
 
 
@@ -39,7 +39,7 @@ class SourceModel:
         return None if self.record is None else added_by(self.record.recipe.get("variant"))
 
 
-def source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
+def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
     """Return the models at `locations` in order: each a model, or a run with all its finished models.
 
     Raises `RunError` for a run without a finished model, `ModelError` for a repeated model.
@@ -51,17 +51,17 @@ def source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
     return models
 
 
-def by_arm(models: Sequence[SourceModel]) -> dict[str, dict[str, SourceModel]]:
+def group_by_variant(models: Sequence[SourceModel]) -> dict[str, dict[str, SourceModel]]:
     arms: dict[str, list[SourceModel]] = {}
     for source in models:
         arms.setdefault(source.arm, []).append(source)
-    return {arm: named(members) for arm, members in arms.items()}
+    return {arm: name_models(members) for arm, members in arms.items()}
 
 
-def named(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
+def name_models(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
     """The models by the names a to z, then a1 to z1, and so on.
 
-    >>> list(named([SourceModel("arm", str(number), None) for number in range(28)]))[24:]
+    >>> list(name_models([SourceModel("arm", str(number), None) for number in range(28)]))[24:]
     ['y', 'z', 'a1', 'b1']
     """
     return {source_name(number): source for number, source in enumerate(models)}
@@ -97,12 +97,12 @@ def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
 def _at(location: str) -> Iterator[SourceModel]:
     folder = Path(location).expanduser()
     if (folder / MANIFEST).is_file():
-        trained = trained_models(folder)
+        trained = find_trained_models(folder)
         if not trained:
             raise RunError(f"{location} {UNFINISHED}")
         for model in trained:
             source = _source(str(model), TrainingRecord.read(model))
-            if refined_at(source.arm) is None:
+            if parse_refined_depth(source.arm) is None:
                 yield source
     else:
         yield _source(location, TrainingRecord.read(Path(location_of(location))))
@@ -112,12 +112,12 @@ def _source(location: str, record: TrainingRecord | None) -> SourceModel:
     return SourceModel(UNTRAINED if record is None else record.arm, location, record)
 
 
-def arms_of(locations: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
+def read_variants(locations: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
     """Return the models at `locations`, of one `arm` or all, by arm and name.
 
     Raises `ModelError` for an unknown arm, and for different bases in an arm.
     """
-    arms = by_arm(source_models(locations))
+    arms = group_by_variant(read_source_models(locations))
     if arm is not None and arm not in arms:
         raise ModelError(f"no model was trained as {arm!r}; {near_matches(arm, arms)}")
     chosen = {name: models for name, models in arms.items() if arm in (None, name)}

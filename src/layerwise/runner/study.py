@@ -10,29 +10,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from layerwise import __version__
 from layerwise import page as pages
 from layerwise.errors import LayerwiseError, MeasureError, TrainError
-from layerwise.results import Manifest, Run, Score
+from layerwise.results import Manifest, Run
 from layerwise.results.run import is_run, write_whole
-from layerwise.runner.opening import folder_of
+from layerwise.runner.opening import default_folder
 from layerwise.runner.price import describe_remaining
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.summary import report_data, summary
-from layerwise.runner.tasks import Remaining, Task, TaskSession
+from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.runner.trained_models import TrainedModels
-from layerwise.runner.verb import Invocation, StudyFinished, current_call
+from layerwise.runner.verb import Invocation, StudyFinishedError, current_call
 from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
 
 COMPLETE = "complete"
 """The file in a run directory that holds the digest of the options of which it is complete."""
 
-HOW = ("run", "overwrite", "ray", "workers")
+UNMEASURED_OPTIONS = ("run", "overwrite", "ray", "workers")
 """Options that do not decide what is computed."""
-
-T = TypeVar("T")
 
 
 def has_no_rows(run: Run) -> bool:
@@ -76,27 +74,6 @@ class RunDescription:
     on_several_processes: bool = False
 
 
-@dataclass
-class Study(TaskSession):
-    """One process at work on a run; only the first one has rows, others help to train."""
-
-    def execute(self, task: Task[T]) -> T:
-        """Do what is missing of a task, store it as soon as it is there, and return all of it.
-
-        Raises:
-            StudyFinished: In a process that only helps to train, before the first task that is not collective.
-        """
-        if self.opened is None and not task.collective:
-            raise StudyFinished(self.folder)
-        return task.carry_out(self)
-
-    def write(self, scores: Sequence[Score] = (), notes: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Replace the scores of the measures of `scores`, and the notes by subject."""
-        for subject, texts in (notes or {}).items():
-            self.store.replace_notes(subject, texts)
-        self.store.replace_scores({score.measure for score in scores}, scores)
-
-
 @contextmanager
 def start_run(described: RunDescription) -> Iterator[Study]:
     """Open or resume the run of the verb that is running; on leaving, write its report.
@@ -114,10 +91,10 @@ def start_run(described: RunDescription) -> Iterator[Study]:
             raise TrainError(f"{call.verb.name} runs on one process. Start it without torchrun.")
         use_own_accelerator()
     given: Path | None = call.options.get("run")
-    folder = described.folder or given or folder_of(described.manifest, described.recipe)
+    folder = described.folder or given or default_folder(described.manifest, described.recipe)
     if call.dry_run:
         _describe(call, described, folder)
-        raise StudyFinished(folder)
+        raise StudyFinishedError(folder)
     if not is_first_process():
         yield Study(folder, Silent())
         return
@@ -152,7 +129,7 @@ def start_run(described: RunDescription) -> Iterator[Study]:
     if refusal is not None:
         raise refusal
     if is_done:
-        raise StudyFinished(folder)
+        raise StudyFinishedError(folder)
 
 
 def write_report(run: Run, reporter: Reporter) -> None:
@@ -205,7 +182,7 @@ def _announce(described: RunDescription, run: Run, reporter: Reporter) -> None:
 
 
 def _digest(call: Invocation, described: RunDescription) -> bytes:
-    options = {name: value for name, value in call.verb.given(call.options).items() if name not in HOW}
+    options = {name: value for name, value in call.verb.given(call.options).items() if name not in UNMEASURED_OPTIONS}
     content = [call.verb.name, options, described.recipe, described.manifest.measured(), __version__]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest().encode()
 

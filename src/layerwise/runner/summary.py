@@ -9,7 +9,7 @@ from layerwise import page as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import compute_effects
 from layerwise.measure.stats.grid import complete
-from layerwise.page.derived.power import amount_of_text
+from layerwise.page.derived.power import describe_text
 from layerwise.page.kinds import present_kinds
 from layerwise.results import Loss, PlanRecord, Run, Score
 from layerwise.results.vocabulary import EFFECT
@@ -31,7 +31,7 @@ def summary(data: pages.ReportData) -> str:
     written: list[str] = []
     for kind in present_kinds(data):  # an answer that another kind has given already is not repeated
         written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
-    amount = (f"- {line}" for line in amount_of_text(data))
+    amount = (f"- {line}" for line in describe_text(data))
     published = (f"- {each.question} {each.verdict}: {each.summary}" for each in pages.judge_published(data))
     return "\n".join([*written, *published, *amount])
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from layerwise.runner.reporter import duration
+from layerwise.runner.reporter import format_duration
 
 output = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -113,4 +113,4 @@ class _TimeLeft(ProgressColumn):
 
 
 def _time_left(seconds: float | None) -> str:
-    return "" if seconds is None else f", {duration(seconds)} left"
+    return "" if seconds is None else f", {format_duration(seconds)} left"

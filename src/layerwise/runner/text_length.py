@@ -20,18 +20,17 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.errors import LayerwiseError, MeasureError, OptionError, UnsupportedModel
+from layerwise.errors import LayerwiseError, MeasureError, OptionError, UnsupportedModelError
 from layerwise.measure.interventions.sweep import CostEstimate, sweep
 from layerwise.measure.language.evaluation_data import CONTEXT, WINDOW, EvalData, sample
 from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import ALPHA, minimum_detectable_effect
-from layerwise.page.text.number_format import tidy
-from layerwise.page.text.wording import counted
+from layerwise.page.formatting import format_count, format_number
 from layerwise.plan import Plan, edits
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
-from layerwise.runner.price import count_tokens, is_within, time_passes
-from layerwise.runner.reporter import duration
+from layerwise.runner.price import count_tokens, fits_in, time_passes
+from layerwise.runner.reporter import format_duration
 from layerwise.runner.verb import current_call
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.max_length import longest_input
@@ -173,7 +172,7 @@ def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: C
     minutes, most = request.minutes or MINUTES, sum(len(each.text) for each in corpus.documents)
     if most <= SMALL_TEXT:
         whole = timed.cut(None, request.max_length)
-        if is_within(timed.stack, timed.cost(whole), whole, 60 * USED * minutes):
+        if fits_in(timed.stack, timed.cost(whole), whole, 60 * USED * minutes):
             if request.minutes is None:
                 return ChosenText(whole, {})
             spread = measure_spread(timed.stack, whole)
@@ -193,7 +192,7 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
     for changed, smaller in candidates:  # noqa: B007  (the last one is used)
         cut = cut if smaller is timed else _Cut.of(request, smaller, corpus, most)
         allowed = 60 * minutes * USED - (time.monotonic() - request.began)
-        tokens = tokens_within(allowed, partial(cut.read, pace), cut.least, most)
+        tokens = fit_tokens(allowed, partial(cut.read, pace), cut.least, most)
         if tokens is not None:
             break
     taken = cut.read(pace, cut.least)[1] if tokens is None else 0.0
@@ -208,7 +207,8 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
     says = [_sentence(request, own), *_describe_resolution(cut.timed, own.data, spread)]
     if tokens is None:
         says.append(
-            f"this takes about {duration(taken)}: less text could not decide; fewer plans or parts take less time"
+            f"this takes about {format_duration(taken)}: less text could not decide; fewer plans or parts take less "
+            "time"
         )
     if changed:
         says.append(_describe_smaller(request, changed, _minutes(needed, request)))
@@ -274,7 +274,7 @@ def measure_spread(stack: Stack, data: EvalData) -> float | None:
     skipped = edits.skip(Plan.identity(stack.depth), stack.depth // 2)
     try:
         losses = sweep(stack, [skipped], sample(data, SAMPLED_TOKENS, 0))
-    except (MeasureError, UnsupportedModel):
+    except (MeasureError, UnsupportedModelError):
         return None
     changes: defaultdict[tuple[str, str, int], float] = defaultdict(float)
     for row in losses:
@@ -289,8 +289,8 @@ def _describe_resolution(timed: TimedText, data: EvalData, spread: float | None)
         error = spread / math.sqrt(timed.share * data.tokens)
         effect = float(minimum_detectable_effect(error, units, comparisons=timed.compared))
         yield (
-            f"this text can resolve an effect of about {tidy(effect)} nats/token (80 % power, "
-            f"{counted(timed.compared, 'comparison')}; from layer {timed.stack.depth // 2} on a sample)"
+            f"this text can resolve an effect of about {format_number(effect)} nats/token (80 % power, "
+            f"{format_count(timed.compared, 'comparison')}; from layer {timed.stack.depth // 2} on a sample)"
         )
 
 
@@ -309,7 +309,7 @@ def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes:
     return f"{' and '.join(clauses)}, to save time: all of it takes --minutes {minutes}"
 
 
-def tokens_within(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
+def fit_tokens(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
     """Return the tokens, `least` to `most`, that fit so many seconds, or None; `read(tokens)` returns text and time."""
     tokens = min(least, most)
     data, taken = read(tokens)

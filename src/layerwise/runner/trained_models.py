@@ -47,7 +47,7 @@ class TrainedModels:
             CheckpointError: If the hub would refuse one of the models.
         """
         overwrite = bool(options.get("overwrite"))
-        folders = {repository_of(options["push"], label, len(models)): path for label, path in models.items()}
+        folders = {name_repository(options["push"], label, len(models)): path for label, path in models.items()}
         made = cls(folders, options.get("model"), bool(options.get("private")), overwrite)
         for name in made.due():
             hub.check_push(name, overwrite=overwrite)
@@ -64,17 +64,17 @@ class TrainedModels:
                 reporter.log(f"note: there is no {folder}, so nothing is pushed to {name}")
                 continue
             if (folder / ORIGIN).is_file():
-                write_card(folder, name=title, command=command_line())
+                write_card(folder, name=title, command=format_command())
             else:
                 write_trained_card(folder, name=title, base=self.base)
             push_folder(folder, name, self.private, self.overwrite, reporter)
             (folder.parent / _PUSHED).write_text(name, encoding="utf-8")
 
 
-def repository_of(name: str, label: str, count: int) -> str:
+def name_repository(name: str, label: str, count: int) -> str:
     """The repository of one of `count` models: `name` for one alone, else with what tells the models apart.
 
-    >>> repository_of("org/shuffled", "layershuffle/0", 1), repository_of("org/shuffled", "stacking@2/1", 2)
+    >>> name_repository("org/shuffled", "layershuffle/0", 1), name_repository("org/shuffled", "stacking@2/1", 2)
     ('org/shuffled', 'org/shuffled-stacking-2-1')
     """
     return name if count == 1 else f"{name}-{re.sub(r'[^A-Za-z0-9._]+', '-', label).strip('-')}"
@@ -112,7 +112,7 @@ def write_trained_card(folder: Path, *, name: str, base: str | None) -> str:
         origin="random weights" if base is None else escape(base),
         record={key: escape(value) if isinstance(value, str) else value for key, value in asdict(record).items()},
         losses=markdown_table(("step", "loss"), losses[-MAX_LOSSES:]) if losses else "",
-        command=command_line(),
+        command=format_command(),
         version=__version__,
         recipe=json.dumps(record.recipe, indent=1),
     )
@@ -120,7 +120,7 @@ def write_trained_card(folder: Path, *, name: str, base: str | None) -> str:
     return f"{card}\n"
 
 
-def command_line() -> str:
+def format_command() -> str:
     """Return the command of this process, as it could be typed; in a notebook or a script it is what runs that."""
     program, *arguments = sys.argv or ["python"]
     return shlex.join([Path(program).name.replace("__main__.py", "layerwise"), *arguments])

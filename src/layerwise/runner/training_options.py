@@ -90,11 +90,11 @@ def resolve_precision(
     return (run and recorded_precision(run)) or default_precision(device)
 
 
-def changed(**values: Any) -> dict[str, Any]:
+def drop_none(**values: Any) -> dict[str, Any]:
     """Return the values that are not None, by name: those that replace a recipe's.
 
     Example:
-        >>> changed(batch_size=8, learning_rate=None)
+        >>> drop_none(batch_size=8, learning_rate=None)
         {'batch_size': 8}
     """
     return {name: value for name, value in values.items() if value is not None}

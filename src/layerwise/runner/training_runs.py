@@ -29,7 +29,7 @@ from layerwise.measure.contrasts.variants import bias_rows, difference_rows, sha
 from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.measure.stats.seeds import average_rows
 from layerwise.results import Manifest, Run, Score
-from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
+from layerwise.results.training_record import RETRAINED, TrainingRecord, find_trained_models, parse_refined_depth
 from layerwise.results.vocabulary import (
     CONVERGENCE,
     DATA_SHARE,
@@ -41,7 +41,7 @@ from layerwise.results.vocabulary import (
     TRAINING,
     TUNING_CONVERGENCE,
 )
-from layerwise.runner.opening import described
+from layerwise.runner.opening import make_manifest
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_options import TrainingData
 from layerwise.stack import Stack
@@ -138,7 +138,7 @@ def _windows(
         length = length or TEXT_LENGTH
         return demo_text_splits(stack.tokenizer, seed=seed, length=length), length
     positions = longest_input(stack.model)
-    division = divided_documents(options, seed, corpus)
+    division = split_documents(options, seed, corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
@@ -150,7 +150,7 @@ def _wanted(images: bool) -> str:
     return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"
 
 
-def divided_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> Division:
+def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> Division:
     """Return the documents, in three parts, of the text (default: the standard library's).
 
     `seed` draws held-out text if none was given; `corpus` replaces `--text`. Raises `DataError` for held-out text
@@ -168,8 +168,8 @@ def divided_documents(options: TrainingData, seed: int, corpus: Corpus | None = 
     return parts
 
 
-def text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
-    """Return what `divided_documents` reads and, for the token cache, its files; other text is read at every start."""
+def make_text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
+    """Return what `split_documents` reads and, for the token cache, its files; other text is read at every start."""
     paths = (options.text, options.validation, options.test)
     settings = {
         "paths": [None if path is None else str(path.absolute()) for path in paths],
@@ -177,7 +177,7 @@ def text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) 
         "versions": [HubText.parse(str(path)).version() for path in paths if path is not None and is_hub_text(path)],
         "program": code_digest(Path(__file__)),
     }
-    read = partial(divided_documents, options, seed, corpus)
+    read = partial(split_documents, options, seed, corpus)
     if options.text is None or corpus is not None:
         return TextSource(read, settings)
     given = [path for path in paths if path is not None]
@@ -210,7 +210,7 @@ FAMILY = "robustness"
 UNFINISHED = "holds no finished model yet: run its `layerwise train robust` again to resume"
 
 
-def training_manifest(
+def make_training_manifest(
     stack: Stack,
     weights: str,
     splits: Splits,
@@ -220,7 +220,7 @@ def training_manifest(
     seed: int = 0,
     settings: Mapping[str, object] | None = None,
 ) -> Manifest:
-    return described(
+    return make_manifest(
         stack,
         weights,
         corpus=splits.name,
@@ -235,7 +235,7 @@ def training_manifest(
     )
 
 
-def manifest_of_trainings(folder: Path) -> Manifest:
+def read_training_manifest(folder: Path) -> Manifest:
     with Run.open(folder) as run:
         manifest = run.manifest
     if FAMILY not in manifest.families:
@@ -246,7 +246,7 @@ def manifest_of_trainings(folder: Path) -> Manifest:
     return manifest
 
 
-def check_enough(splits: Splits) -> None:
+def check_test_size(splits: Splits) -> None:
     count = len(splits.test)
     if count < MIN_UNITS:
         raise DataError(
@@ -264,7 +264,7 @@ def describe_splits(splits: Splits) -> str:
     )
 
 
-def split_notes(splits: Splits) -> tuple[str, ...]:
+def describe_split_limits(splits: Splits) -> tuple[str, ...]:
     notes = []
     if splits.origin:
         reported = len(splits.test)
@@ -285,14 +285,14 @@ def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequ
     )
 
 
-def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
+def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
     """Return rows of measure `training` by arm and seed: noted losses by step, and costs.
 
     Models refined for fewer layers are one arm, `RETRAINED`, with their number of layers as `kept`.
     """
     rows = []
     for (arm, seed), record in records.items():
-        layers = refined_at(arm)
+        layers = parse_refined_depth(arm)
         of: dict[str, Any] = (
             {"arm": arm, "seed": seed} if layers is None else {"arm": RETRAINED, "seed": seed, "kept": layers}
         )
@@ -310,7 +310,7 @@ def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Sco
     return rows
 
 
-def mean_over_seeds(rows: Iterable[Score]) -> list[Score]:
+def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
     """Return the mean of every arm, and share of a budget, with its interval over seeds and over documents."""
 
     def group_of(row: Score) -> tuple[str, float]:
@@ -342,7 +342,7 @@ class TrainedModel:
 def finished_models(run: Path) -> tuple[TrainedModel, ...]:
     return tuple(
         TrainedModel(model.parts[-3], int(model.parts[-2].removeprefix("seed-")), model, model.parent)
-        for model in trained_models(run)
+        for model in find_trained_models(run)
     )
 
 
@@ -367,7 +367,7 @@ def discard_trainings(run: Path) -> None:
         shutil.rmtree(folder)
 
 
-def training_progress(reporter: Reporter, label: str) -> Callable[[int, int, float | None], None]:
+def report_training(reporter: Reporter, label: str) -> Callable[[int, int, float | None], None]:
     def progress(step: int, steps: int, loss: float | None) -> None:
         reporter.progress(label if loss is None else f"{label}  loss {loss:.3f}", step / steps)
 

@@ -17,9 +17,9 @@ from layerwise.data.splits import Splits
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
-from layerwise.runner.reporter import Reporter, duration
-from layerwise.runner.tasks import Remaining, Task, TaskSession
-from layerwise.runner.training_runs import PILOT, training_progress
+from layerwise.runner.reporter import Reporter, format_duration
+from layerwise.runner.tasks import Remaining, Study, Task
+from layerwise.runner.training_runs import PILOT, report_training
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.recipe import GrowthVariant, Recipe
 from layerwise.train.training import Base, train, trainer_of, training_config
@@ -84,13 +84,13 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
     def due(self, folder: Path) -> list[FolderTraining[R]]:
         return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
 
-    def carry_out(self, session: TaskSession) -> list[TrainingRecord]:
-        self.refuse(session.folder)
-        for training in self.due(session.folder):
-            record = self._trained(training, session.folder, session.reporter)
+    def execute(self, study: Study) -> list[TrainingRecord]:
+        self.refuse(study.folder)
+        for training in self.due(study.folder):
+            record = self._trained(training, study.folder, study.reporter)
             steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
-            session.reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{self.outcome(record)}")
-        return [self._trained(each, session.folder, session.reporter) for each in self.trainings]
+            study.reporter.log(f"{training.label}: {steps} in {format_duration(record.seconds)}{self.outcome(record)}")
+        return [self._trained(each, study.folder, study.reporter) for each in self.trainings]
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         due = self.due(folder)
@@ -104,11 +104,11 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
         return self.length(training.recipe) - (0 if last is None else steps_of(last))
 
     def _trained(self, training: FolderTraining[R], folder: Path, reporter: Reporter) -> TrainingRecord:
-        return self.train(training, folder / training.folder, training_progress(reporter, training.label))
+        return self.train(training, folder / training.folder, report_training(reporter, training.label))
 
 
 @dataclass(frozen=True)
-class TrainingsUnit(FolderTrainings[Recipe]):
+class TrainingsTask(FolderTrainings[Recipe]):
     """Trainings of a base model on splits."""
 
     base: Base
@@ -141,7 +141,7 @@ class TrainingsUnit(FolderTrainings[Recipe]):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptEvaluation:
+class StoredEvaluation:
     """What a model does, by name: kept in the file `path` of the run folder, made by `make(folder)`."""
 
     name: str
@@ -150,17 +150,17 @@ class KeptEvaluation:
 
 
 @dataclass(frozen=True)
-class EvaluationsUnit(Task[dict[str, Survey]]):
-    evaluations: Sequence[KeptEvaluation]
+class EvaluationsTask(Task[dict[str, Survey]]):
+    evaluations: Sequence[StoredEvaluation]
 
-    def carry_out(self, session: TaskSession) -> dict[str, Survey]:
+    def execute(self, study: Study) -> dict[str, Survey]:
         made = {}
         for number, each in enumerate(self.evaluations):
-            path = session.folder / each.path
+            path = study.folder / each.path
             if not path.is_file():
-                session.reporter.progress(f"evaluating {each.name}", number / len(self.evaluations))
+                study.reporter.progress(f"evaluating {each.name}", number / len(self.evaluations))
                 path.parent.mkdir(parents=True, exist_ok=True)
-                each.make(session.folder).save(path)
+                each.make(study.folder).save(path)
             made[each.name] = Survey.read(path)
         return made
 
@@ -171,20 +171,20 @@ class EvaluationsUnit(Task[dict[str, Survey]]):
 
 FIRST_SWEEP_SEED = 1_000
 """The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""
-BEYOND = 4
+MAX_EXTRA_RATES = 4
 """Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
 
 
-def best_rate(losses: Mapping[float, float]) -> float:
+def select_rate(losses: Mapping[float, float]) -> float:
     """Return the rate with the least validation loss; of two the lower."""
     return min(sorted(losses), key=losses.__getitem__)
 
 
-def beyond(losses: Mapping[float, float]) -> float | None:
+def find_next_rate(losses: Mapping[float, float]) -> float | None:
     """Return the rate to try next if the best is at an end, by its neighbor's ratio; otherwise None.
 
-    >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
-    (0.008, None, None)
+    >>> find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5})
+    (0.008, None)
     """
     rates = sorted(losses)
     best = min(rates, key=losses.__getitem__)
@@ -200,28 +200,28 @@ def sweep_rates(first: Sequence[float], loss_at: Callable[[float], float]) -> di
     A single rate is not extended.
     """
     losses: dict[float, float] = {}
-    due, most = list(first), len(first) + (BEYOND if len(first) > 1 else 0)
+    due, most = list(first), len(first) + (MAX_EXTRA_RATES if len(first) > 1 else 0)
     while due:
         rate = due.pop(0)
         losses[rate] = loss_at(rate)
-        if not due and len(losses) < most and (further := beyond(losses)) is not None:
+        if not due and len(losses) < most and (further := find_next_rate(losses)) is not None:
             due.append(further)
     return losses
 
 
-def trial(recipe: Recipe, *settings: float) -> RecipeTraining:
+def make_trial(recipe: Recipe, *settings: float) -> RecipeTraining:
     label = f"{recipe.arm}@{','.join(f'{each:g}' for each in settings)}"
     return replace(
         RecipeTraining.of(recipe, FIRST_SWEEP_SEED), folder=f"{PILOT}/{label}/seed-{FIRST_SWEEP_SEED}", label=label
     )
 
 
-def tried_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
+def make_trial_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
     for rate, loss in sorted(losses.items()):
         yield Score(measure, "validation_nll", loss, arm=arm, learning_rate=rate, batch_size=batch)
 
 
-def chosen_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
-    best = best_rate(losses)
+def make_choice_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
+    best = select_rate(losses)
     at_end = best in (min(losses), max(losses))
     return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, learning_rate=best, batch_size=batch)

@@ -26,7 +26,7 @@ from docstring_parser import parse as parse_docstring
 
 from layerwise.bounded import named
 from layerwise.errors import LayerwiseError, OptionError, RunError, near_matches
-from layerwise.runner.argument import (
+from layerwise.runner.arguments import (
     Argument,
     Flag,
     Metavar,
@@ -170,7 +170,7 @@ class Caller:
     arguments: Mapping[str, Argument] | None = None
 
 
-class StudyFinished(Exception):
+class StudyFinishedError(Exception):
     """Nothing is left to do: a dry run, a complete run, or a process that only helps to train."""
 
     def __init__(self, folder: Path) -> None:
@@ -268,7 +268,7 @@ def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, An
     token = _CALL.set(Invocation(described, values, reporter, time.monotonic(), caller.dry_run))
     try:
         return function(*values.pop(described.variadic, ()), **values, reporter=reporter)
-    except StudyFinished as finished:
+    except StudyFinishedError as finished:
         result: R = get_type_hints(function)["return"](finished.folder)
         return result
     finally:
@@ -294,7 +294,7 @@ def _spelled(arguments: Mapping[str, Argument]) -> Iterator[None]:
         yield
     except LayerwiseError as error:
         if not _CALLER.get().in_flags:
-            error.args = (in_python(str(error)),)
+            error.args = (write_in_python(str(error)),)
         raise
     finally:
         _CALLER.reset(token)
@@ -329,12 +329,12 @@ def check_push(push: str | None, *, private: bool) -> None:
         check_repository(push)
 
 
-def in_python(text: str) -> str:
+def write_in_python(text: str) -> str:
     """Write the flags of a message as Python names; commands between backticks stay.
 
     Example:
-        >>> in_python("--max-length is too small. Pass --no-similarity, or run `layerwise sweep demo --tokens 9`.")
-        'max_length is too small. Pass similarity=False, or run `layerwise sweep demo --tokens 9`.'
+        >>> write_in_python("Pass --max-length 9 or --no-similarity, or run `layerwise sweep demo --tokens 9`.")
+        'Pass max_length 9 or similarity=False, or run `layerwise sweep demo --tokens 9`.'
     """
 
     def rename(match: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, run_in_turns
 from layerwise.plan import Plan
 from layerwise.plan.checks import SUBLAYERS, TYPES, other_sublayer, weight_type
@@ -121,7 +121,7 @@ def measured(
 ) -> tuple[PriceTable, dict[Plan, float]]:
     """Return the table of a model, and the median milliseconds of a pass under each of `plans`, timed in turns.
 
-    Raises `UnsupportedModel` for decoding without a cache.
+    Raises `UnsupportedModelError` for decoding without a cache.
     """
     blocks, branches, whole_model = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
 
@@ -180,7 +180,7 @@ def _blocks(stack: Stack) -> dict[Piece, Any]:
 def _branches(stack: Stack) -> dict[Piece, Any]:
     try:
         paths = stack.branches().paths
-    except UnsupportedModel:
+    except UnsupportedModelError:
         return {}
     return {
         (layer, name): stack.block(layer).get_submodule(path)

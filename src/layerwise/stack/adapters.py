@@ -11,7 +11,7 @@ from torch import nn
 
 from layerwise.data.model_location import EMBEDDED
 from layerwise.data.stored_files import ADAPTER, CONFIG, read_settings
-from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, UnsupportedModelError
 from layerwise.stack.streaming.resident import refuse_on_disk
 
 _WEIGHTS = "adapter_model.safetensors"
@@ -51,7 +51,7 @@ def merge_adapter(base: nn.Module, folder: str) -> Any:
             warnings.filterwarnings("error", message=".*(missing|unexpected).*adapter keys", category=UserWarning)
             return PeftModel.from_pretrained(base, folder).merge_and_unload()
     except Exception as error:  # peft raises many kinds for its files and its kinds of adapters
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{folder} is an adapter that cannot be merged into its base model ({type(error).__name__}: {error}). "
             "Attach it to the model with peft and pass that model."
         ) from error
@@ -59,7 +59,7 @@ def merge_adapter(base: nn.Module, folder: str) -> Any:
 
 def refuse_adapters(model: nn.Module) -> None:
     if any(type(module).__module__.startswith("peft.") for module in model.modules()):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} has adapters of peft, which a checkpoint of a plan does not hold. Merge them "
             "first: save(layerwise.load(peft_model.merge_and_unload()), plan, folder)."
         )

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from layerwise.errors import UnsupportedModel, near_matches
+from layerwise.errors import UnsupportedModelError, near_matches
 from layerwise.plan.config_order import COUNTS
 from layerwise.stack.configuration import is_of_transformers, setting
 
@@ -22,7 +22,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     An `nn.Sequential` counts as a list if it holds several modules of one class that are not single operations. It is
     the outermost list whose items are all `GradientCheckpointingLayer` (of several, the decoder's of a generative
     model, else the one with the configured depth), or else the list of like modules with the most weights. Raises
-    `UnsupportedModel` if there is none, or several to choose from.
+    `UnsupportedModelError` if there is none, or several to choose from.
     """
     if path is not None:
         return _named(model, path)
@@ -35,7 +35,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
         sizes = {name: _size(model.get_submodule(name)) for name in unlike}
         stacks = [max(sizes, key=lambda name: sizes[name])] if sizes else []
     if not stacks:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} has no nn.ModuleList or nn.Sequential of repeated blocks; "
             "name the list with layers='path.to.blocks' if it has one"
         )
@@ -43,7 +43,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
         stacks = _of_the_text(model, stacks) or _as_deep_as_configured(model, stacks) or stacks
     if len(stacks) > 1:
         listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in stacks)
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} has {len(stacks)} stacks: {listing}; choose one with layers='{stacks[-1]}'"
         )
     return stacks[0]
@@ -52,7 +52,9 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
 def block_list(model: nn.Module, path: str) -> BlockList:
     blocks = model.get_submodule(path)
     if not isinstance(blocks, BlockList):
-        raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList or nn.Sequential of blocks")
+        raise UnsupportedModelError(
+            f"{path} is a {type(blocks).__name__}, not an nn.ModuleList or nn.Sequential of blocks"
+        )
     return blocks
 
 
@@ -84,11 +86,11 @@ def _named(model: nn.Module, path: str) -> str:
     try:
         blocks = block_list(model, path)
     except AttributeError as error:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} has nothing at layers={path!r}; {near_matches(path, names)}"
         ) from error
     if len(blocks) == 0:
-        raise UnsupportedModel(f"the list at layers={path!r} is empty; {near_matches(path, names)}")
+        raise UnsupportedModelError(f"the list at layers={path!r} is empty; {near_matches(path, names)}")
     return path
 
 

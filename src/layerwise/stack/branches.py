@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.plan.checks import SUBLAYERS, Sublayer, other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.capture import returned_state, with_returned_state
@@ -45,11 +45,11 @@ class Branches:
 def find_branches(stack: Stack, captured: Capture) -> Branches:
     """The branches of every layer of `stack`, proved on the clean states of `captured`, in float32 or wider.
 
-    Raises `UnsupportedModel`, naming the layer and the reason, where a block cannot be split in two.
+    Raises `UnsupportedModelError`, naming the layer and the reason, where a block cannot be split in two.
     """
     name = type(stack.model).__name__
     if captured.state.ndim < 3:
-        raise UnsupportedModel(f"{name} cannot be split into attn and mlp: its hidden state has no axis of tokens")
+        raise UnsupportedModelError(f"{name} cannot be split into attn and mlp: its hidden state has no axis of tokens")
 
     def find(inputs: Mapping[str, Any]) -> list[Pair | None]:
         return _find(stack, captured if inputs is captured.inputs else stack.capture(**inputs))
@@ -58,7 +58,7 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
         pairs = in_float32(stack, captured.inputs, find)
     if None in pairs:
         layer = pairs.index(None)
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{name} cannot be split into attn and mlp: in layer {layer} ({type(stack.block(layer)).__name__}) no two "
             "submodules were found that add all of its update, one mixing tokens and one not; blocks that "
             "normalise after the addition, or have one branch, cannot be split. Use whole layers"

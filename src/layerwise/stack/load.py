@@ -27,7 +27,7 @@ from layerwise.data.auto_classes import (
 from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
 from layerwise.data.stored_files import Tensors
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
+from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModelError, near_matches
 from layerwise.gguf import GGUFFile
 from layerwise.plan import Plan
 from layerwise.stack.adapters import base_of, merge_adapter
@@ -105,7 +105,7 @@ def load(
 
     A compact checkpoint (`layerwise save --compact`) opens running its plan: `stack.plan`, until `stack.leave()`.
 
-    Raises `CheckpointError` for files that cannot be read, `UnsupportedModel` (with the reason) for a model whose
+    Raises `CheckpointError` for files that cannot be read, `UnsupportedModelError` (with the reason) for a model whose
     layers cannot be re-planned.
 
     >>> stack = load("demo")
@@ -249,7 +249,7 @@ class _Opening:
         file = check_gguf(Path(self.location)) if is_gguf(self.location) else None
         saved = _stored(self.location) if file is None else stored_in(file)
         if file is not None and self.device_map is not None:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{named(self.location)} is a GGUF file, of which transformers can spread no weights over devices and "
                 "disk; give --resident-layers instead of --device-map"
             )
@@ -301,7 +301,7 @@ class _Opening:
 
     def _refuse_streaming(self, quantized: bool) -> None:
         if quantized:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{self.location} is quantized, and the layers of such a model cannot be read one by one yet; load "
                 "it without --resident-layers"
             )
@@ -415,7 +415,7 @@ def _explained(location: str, error: Exception) -> ModelError:
 def _refuse_lost_parts(location: str, report: Any, adding: tuple[str, ...]) -> None:
     for name, what in ADDED_PARTS.items():
         if name not in adding and any(key.startswith(f"{name}.") for key in report["unexpected_keys"]):
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"the layers of {location} were trained with {what} ({name}), which plain transformers leaves out; "
                 "open it with layerwise.train.load_trained.open_trained, or evaluate it with `layerwise robustness`"
             )
@@ -425,4 +425,4 @@ def _refuse_by_name(module: nn.Module) -> None:
     kind = setting(getattr(module, "config", None), "model_type")
     reason = REFUSED_TYPES.get(kind) if isinstance(kind, str) else None
     if reason is not None:
-        raise UnsupportedModel(f"{type(module).__name__} cannot be re-planned: {reason}")
+        raise UnsupportedModelError(f"{type(module).__name__} cannot be re-planned: {reason}")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from layerwise.data.model_location import is_gguf
-from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.errors import ModelError, UnsupportedModelError
 from layerwise.gguf import GGUFFile, layer_bytes
 from layerwise.gguf.file import TENSOR_TYPES
 from layerwise.plan.checks import LAYER_LIMIT, TYPES, WeightType, quantized_layers
@@ -65,7 +65,7 @@ def _weight_types(model: nn.Module) -> Iterator[type]:
 def refuse_quantized(model: nn.Module, action: str) -> None:
     method = quantization_method(model)
     if method is not None:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"cannot {action}: this {type(model).__name__} is quantized ({method}), so it stores codes and scales "
             "instead of weights; use the checkpoint before quantization"
         )
@@ -116,7 +116,7 @@ def _refuse_block(block: nn.Module, layer: int, kind: WeightType) -> None:
     linear = {f"{path}.weight" for path, _ in _matrices(block)}
     for name, weight in block.named_parameters(remove_duplicate=False):
         if weight.ndim >= 2 and name not in linear:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"layer {layer} cannot run at {kind}: its {name} of shape {tuple(weight.shape)} does not belong to a "
                 f"linear layer, and GGUF has no standard way to store it; write {layer} without {kind}"
             )

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.errors import ModelError, UnsupportedModelError
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.checks import weight_type
 from layerwise.stack.blocks import BlockList, block_list
@@ -160,7 +160,7 @@ class Stack:
         return config
 
     def inspect(self, **inputs: Any) -> BlockTrace:
-        """Prove on `inputs` that the model can be re-planned, or raise `UnsupportedModel` with the reason.
+        """Prove on `inputs` that the model can be re-planned, or raise `UnsupportedModelError` with the reason.
 
         The blocks run once each in order and pass on only the hidden state (`forward_trace.trace_blocks`); the identity
         plan is bit-identical; and another order gives the same in place and step by step.
@@ -233,7 +233,7 @@ class Stack:
         if self._trace is None:
             raise ModelError(f"cannot {wish} of {self.source.name} yet: call stack.inspect(**inputs) first")
         if self._tracker is not None or self._trace.streams_first:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"cannot {wish} of {type(self.model).__name__}: its layers read what each of the earlier ones left "
                 "behind, which passes of single layers do not carry; use stack.capture and stack.run"
             )
@@ -242,8 +242,8 @@ class Stack:
     def check(self, plan: Plan | str) -> None:
         """Raise `PlanError` unless this Stack has the layers and sources that `plan` names.
 
-        Raises `UnsupportedModel` for a layer that runs before the one whose keys and values it reads, for groups of
-        layers that read all earlier states, and for a type (GGUF) that a layer cannot have.
+        Raises `UnsupportedModelError` for a layer that runs before the one whose keys and values it reads, for groups
+        of layers that read all earlier states, and for a type (GGUF) that a layer cannot have.
         """
         plan = Plan.parse(plan)
         for stack in (self, *self.sources.values()):
@@ -266,7 +266,7 @@ class Stack:
         """Run one layer, of the named source if there is one, on `state`; same shape out as in.
 
         It is called with its captured arguments. With a `sublayer` only that half of the layer runs (`x + branch(x)`).
-        Raises `UnsupportedModel` if the model cannot be split.
+        Raises `UnsupportedModelError` if the model cannot be split.
         """
         block = self.block(layer, source)
         args, kwargs = self.call(layer, state, captured)
@@ -285,7 +285,7 @@ class Stack:
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with which a layer is called on `state`: those captured for it, and the record if it reads one.
 
-        Raises `UnsupportedModel` where a record is needed and nothing is known of what led to `state`; see `note`.
+        Raises `UnsupportedModelError` where a record is needed and nothing is known of what led to `state`; see `note`.
         """
         handed = streams_first(state) if self._trace is not None and self._trace.streams_first else state
         args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, handed)
@@ -305,7 +305,7 @@ class Stack:
     def branches(self, captured: Capture | None = None) -> Branches:
         """The two branches of every layer, found on first use on example inputs or else on `captured`.
 
-        Raises `UnsupportedModel` if a layer cannot be split, and `ModelError` without a batch.
+        Raises `UnsupportedModelError` if a layer cannot be split, and `ModelError` without a batch.
         """
         if isinstance(self._tracker, HistoryTracker):
             self._unsplit = (
@@ -313,11 +313,11 @@ class Stack:
                 "before them, they start from a weighted sum of all earlier ones. Use whole layers"
             )
         if self._unsplit is not None:
-            raise UnsupportedModel(self._unsplit)
+            raise UnsupportedModelError(self._unsplit)
         if self._branches is None:
             try:
                 self._branches = find_branches(self, self._small_batch(captured))
-            except UnsupportedModel as refused:
+            except UnsupportedModelError as refused:
                 self._unsplit = str(refused)
                 raise
         return self._branches

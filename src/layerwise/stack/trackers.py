@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack.history import DepthHistory
 
@@ -63,10 +63,10 @@ class HistoryTracker:
         return after
 
     def way(self, state: Tensor) -> HistoryStep:
-        """How `state` came about; raises `UnsupportedModel` for one that no layer of this model returned."""
+        """How `state` came about; raises `UnsupportedModelError` for one that no layer of this model returned."""
         way: HistoryStep | None = self._ways.get(state)
         if way is None:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"the layers of {self._model} read what all earlier ones left behind, and nothing is known of what led "
                 "to this hidden state: it was not returned by stack.capture or stack.apply. Where it takes the place "
                 "of what a layer returned, say so: stack.note(layer, state_before_it, state)"
@@ -81,7 +81,7 @@ class HistoryTracker:
 
     def refuse(self, plan: Plan) -> None:
         if any(step.opens for step in plan.steps()):
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"the layers of {self._model} read what earlier layers left behind, each under a weight for that "
                 f"layer; the merge of parallel branches is the output of none, so there is no weight for it: {plan} "
                 "cannot be run. Write its layers one after another"
@@ -106,22 +106,22 @@ class KeyValueSharing:
     reads: Mapping[int, tuple[Hashable, ...]]
 
     def refuse(self, plan: Plan, model: str) -> None:
-        """Raise `UnsupportedModel` for a plan in which a layer runs before the one whose keys and values it reads, or
-        in which one that writes them is a branch of a parallel group."""
+        """Raise `UnsupportedModelError` for a plan in which a layer runs before the one whose keys and values it reads,
+        or in which one that writes them is a branch of a parallel group."""
         written: set[int] = set()
         depth = 0
         for step in plan.steps():
             depth += step.opens
             for name in self.reads.get(step.layer, ()):
                 if self.writers[name] not in written:
-                    raise UnsupportedModel(
+                    raise UnsupportedModelError(
                         f"{plan} cannot be run: {self._constraint(self.writers[name], model)}. It runs layer "
                         f"{step.layer} before layer {self.writers[name]}: write {self.writers[name]} in front of it, "
                         f"or leave {step.layer} out"
                     )
             if step.layer in self.writers.values():
                 if depth:
-                    raise UnsupportedModel(
+                    raise UnsupportedModelError(
                         f"{plan} cannot be run: {self._constraint(step.layer, model)}. In a parallel group its keys "
                         f"and values would be those of one branch: write {step.layer} before or behind the group"
                     )
@@ -152,11 +152,11 @@ class KeyValueTracker:
         """Nothing is written before the first layer."""
 
     def keywords(self, layer: int, state: Tensor, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a layer's keys and values for `state`. Raises `UnsupportedModel` if nothing wrote them."""
+        """Return a layer's keys and values for `state`. Raises `UnsupportedModelError` if nothing wrote them."""
         written = _WRITTEN.get(state, {})
         for name in self.sharing.reads.get(layer, ()):
             if name not in written:
-                raise UnsupportedModel(
+                raise UnsupportedModelError(
                     f"layer {layer} of {self._model} reads the keys and values of layer {self.sharing.writers[name]}, "
                     "and nothing is known of any on the way to this hidden state: run both from one stack.capture, by "
                     "stack.run or stack.apply"

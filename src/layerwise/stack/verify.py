@@ -54,7 +54,8 @@ def verify(
     The laws: the identity plan is bit-identical to the original model; the plan in place equals the plan step by step;
     no weight is copied; the model is unchanged afterwards; layers are the sum of their sublayers; and cached decoding
     equals recomputation, greedy, left-padded, with a static cache and with beams. Rounding is judged in float32.
-    `progress` receives the share of tested laws. Raises `UnsupportedModel` if a layer cannot be split as the plan asks.
+    `progress` receives the share of tested laws. Raises `UnsupportedModelError` if a layer cannot be split as the plan
+    asks.
     """
     if not isinstance(stack, Stack):
         raise MeasureError(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 from transformers import PreTrainedModel
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantization import refuse_quantized
@@ -56,13 +56,14 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
 def random_twin(stack: Stack, seed: int) -> Stack:
     """Return a randomly initialized model with the same configuration, fixed by `seed`; the null for trained models.
 
-    Raises `UnsupportedModel` for other than transformers models, and for shapes that differ from the configuration.
+    Raises `UnsupportedModelError` for other than transformers models, and for shapes that differ from the
+    configuration.
     """
     model = stack.model
     refuse_on_disk(model, "draw a randomly initialised twin")
     refuse_quantized(model, "draw a randomly initialised twin")
     if not isinstance(model, PreTrainedModel):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} is not a transformers model, so its initialisation is not known and it has no "
             "randomly initialised twin"
         )
@@ -73,7 +74,7 @@ def random_twin(stack: Stack, seed: int) -> Stack:
         fresh = type(model)(copy.deepcopy(model.config)).to(device=stack.device, dtype=stack.dtype).eval()
     own, drawn = ([tuple(weight.shape) for weight in each.parameters()] for each in (model, fresh))
     if own != drawn:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} has weights of other shapes than its configuration describes (it was pruned or "
             "edited), so a model drawn from the configuration is not its twin"
         )

@@ -34,7 +34,7 @@ def gather(
     `estimate` is the cost of missing layers (`layerwise.swarm.estimate.estimate_of_run`). Layers of other models in
     `Stack.with_sources` that the plan does not name are held as replacements (`SwarmSettings.replacements`).
 
-    Raises `SwarmError` if the cluster has no room, and `UnsupportedModel` for layers that cannot run elsewhere.
+    Raises `SwarmError` if the cluster has no room, and `UnsupportedModelError` for layers that cannot run elsewhere.
     """
     wanted = Plan.identity(stack.depth) if plan is None else Plan.parse(plan)
     stack.check(wanted)

@@ -72,7 +72,7 @@ def smallest_inputs(stack: Stack) -> dict[str, Any]:
 
 
 def sample_pass(stack: Stack, layers: Sequence[int]) -> Capture:
-    """A small pass, with which nodes show that they compute. Raises `UnsupportedModel` for what cannot be sent."""
+    """A small pass, with which nodes show that they compute. Raises `UnsupportedModelError` for what cannot be sent."""
     with torch.inference_mode():
         inputs = smallest_inputs(stack)
         stack.capture(**inputs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from layerwise.errors import BelowQuorum, SwarmError
+from layerwise.errors import BelowQuorumError, SwarmError
 from layerwise.plan import Plan
 from layerwise.stack import Capture
 from layerwise.swarm.answer import UNKNOWN, Expected, TokenSpan
@@ -71,10 +71,10 @@ class SwarmRequest:
         return self.recapture()
 
     def lose(self, missing: Collection[RemoteLayer]) -> None:
-        """Continue without the `missing` layers and with all others. Raises `BelowQuorum` if none is left."""
+        """Continue without the `missing` layers and with all others. Raises `BelowQuorumError` if none is left."""
         live = LivePlan.of(self.requested, missing, self.replaced)
         if live is None:
-            raise BelowQuorum(f"request {self.request} cannot be answered: no layer of {self.requested} is left")
+            raise BelowQuorumError(f"request {self.request} cannot be answered: no layer of {self.requested} is left")
         kept = frozenset(live.visits)
         legs = (Leg(leg.node, tuple(visit for visit in leg.visits if visit in kept)) for leg in self.legs)
         self.live, self.legs = live, tuple(leg for leg in legs if leg.visits)

@@ -13,7 +13,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from layerwise.errors import BelowQuorum
+from layerwise.errors import BelowQuorumError
 from layerwise.plan import Step
 from layerwise.stack import Capture
 from layerwise.stack.executors.capture import Merger, follow
@@ -53,7 +53,7 @@ class Router:
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
 
     async def forward(self, session: SwarmRequest, captured: Capture) -> Tensor:
-        """Run one more pass, and return its state. Raises `BelowQuorum` if too few layers are left."""
+        """Run one more pass, and return its state. Raises `BelowQuorumError` if too few layers are left."""
         self.sessions.add(session)
         tokens = captured.state.shape[1] if captured.state.ndim > 2 else None
         self._rejoin(session)
@@ -191,7 +191,7 @@ class Router:
         verdict = self.quorum.verdict(left, numbers, expected)
         if verdict is not None:
             self.members.note("refused", verdict, request=session.request)
-            raise BelowQuorum(verdict)
+            raise BelowQuorumError(verdict)
         session.lose(missing)
         if missing:
             names = ", ".join(layer.name for layer in sorted(missing))

@@ -22,7 +22,7 @@ from torch import Tensor
 from layerwise.bounded import kind_of
 from layerwise.data.model_location import location_of
 from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
-from layerwise.errors import BelowQuorum, SwarmError
+from layerwise.errors import BelowQuorumError, SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs, main_tensor
 from layerwise.stack.max_length import longest_input
@@ -175,7 +175,7 @@ class Swarm:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def generate(self, ids: Tensor | Sequence[int], *, request: str | None = None, **options: Any) -> Answer:
-        """Answer a prompt; `options` are those of `generate`. Raises `BelowQuorum` if too few layers are left."""
+        """Answer a prompt; `options` are those of `generate`. Raises `BelowQuorumError` if too few layers are left."""
         return self.run(self.answer(ids, request=request, **options))
 
     def outputs(self, **inputs: Any) -> tuple[Tensor, Answer]:
@@ -205,7 +205,7 @@ class Swarm:
     ) -> AsyncGenerator[int | Answer, None]:
         """Yield the new tokens, then the `Answer`. Closing the generator cancels the request.
 
-        `made` tokens of another swarm are continued exactly. Raises `BelowQuorum`, also after the first token.
+        `made` tokens of another swarm are continued exactly. Raises `BelowQuorumError`, also after the first token.
         """
         draws = None if decoding.seed is None else partial(_draws, decoding.seed, len(made))
         text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None
@@ -325,7 +325,7 @@ class Swarm:
         self._running[name] = session
         try:
             yield session
-        except BelowQuorum:
+        except BelowQuorumError:
             self._refused += 1
             raise
         finally:

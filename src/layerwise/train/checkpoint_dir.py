@@ -20,7 +20,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.utils import cached_file
 
 from layerwise.errors import RunError, TrainError
-from layerwise.results.checked import read
+from layerwise.results.checked import read_json_file
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.train.measured import MeasuredTrainer
@@ -122,7 +122,7 @@ def _differences(name: str, before: object, now: object) -> Iterator[tuple[str, 
 
 
 def _stored_config(path: Path) -> dict[str, Any]:
-    values = read(path)
+    values = read_json_file(path)
     if not isinstance(values, dict):
         raise RunError(f"{path} does not say what is trained there; choose another run folder, or --overwrite")
     return values

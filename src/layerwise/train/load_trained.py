@@ -11,9 +11,9 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 import layerwise.models  # noqa: F401  (registers the architectures that trainings leave)
-from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.errors import CheckpointError, UnsupportedModelError
 from layerwise.plan import LayerWeights
-from layerwise.results.checked import value_of
+from layerwise.results.checked import to_dataclass
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.stack import Stack, load
 from layerwise.train import layer_mixing
@@ -51,7 +51,7 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
     if record is None or kind is None or module is None:
         # Pretraining names variants of an architecture, which its own class brings with it.
         return Trained(stack, record)
-    with suppress(UnsupportedModel):
+    with suppress(UnsupportedModelError):
         # The branches are proved on the plain blocks, before any module is attached in between.
         stack.branches()
     added = _options(kind, record, folder).attach(stack)
@@ -76,7 +76,7 @@ def _kind(record: TrainingRecord | None) -> type[Variant] | None:
 
 
 def _options(kind: type[Options], record: TrainingRecord, folder: Path) -> Options:
-    return value_of(kind, record.recipe.get("options"), f"options in the recipe of {folder / FILE}")
+    return to_dataclass(kind, record.recipe.get("options"), f"options in the recipe of {folder / FILE}")
 
 
 def _added(folder: Path, name: str) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
 
-from layerwise.bounded import Unreadable, read_json
+from layerwise.bounded import UnreadableError, read_json
 from layerwise.errors import TrainError
 from layerwise.results.run import write_whole
 from layerwise.stack.compilation import compiled_blocks
@@ -209,7 +209,7 @@ class MeasuredTrainer(Trainer):
             noted = read_json(Path(self._resumes) / RUNNING_LOSS)
             sums = [float(each) for each in noted["sums"]]
             step = int(noted["step"])
-        except (Unreadable, KeyError, TypeError, ValueError):
+        except (UnreadableError, KeyError, TypeError, ValueError):
             return  # damaged: the next note is then about the steps since the checkpoint
         own = sums[self.args.process_index] if len(sums) == self.args.world_size else sum(sums) / len(sums)
         self._tr_loss = torch.tensor(own, device=self._tr_loss.device)

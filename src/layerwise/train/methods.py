@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan.samplers import Drop, Failout, SeededSampler, Shuffle, layer_subset, node_layout
-from layerwise.results.training_record import RETRAINED, refined_at
+from layerwise.results.training_record import RETRAINED, parse_refined_depth
 from layerwise.train.recipe import VARIANTS, Recipe, Settings, Variant, retrained
 
 DropSync = Literal["shared", "per-rank", "masked"]
@@ -218,7 +218,7 @@ def recipe(name: str, options: Options, depth: int) -> Recipe:
     >>> recipe("layershuffle", Options(), depth=12).settings.learning_rate
     0.0001
     """
-    reduced = refined_at(name)
+    reduced = parse_refined_depth(name)
     if reduced is not None:
         made = retrained(options.settings, layer_subset(depth, reduced, "even"))
     elif name in METHODS:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from layerwise.results.checked import read
+from layerwise.results.checked import read_json_file
 from layerwise.results.training_record import FILE, MODEL
 
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -40,7 +40,7 @@ def recorded_precision(run: Path) -> Precision | None:
 
     patterns = (f"*/seed-*/{CONFIG}", f"*/seed-*/{MODEL}/{FILE}")
     for path in (path for pattern in patterns for path in sorted(run.glob(pattern))):
-        content: Any = read(path)
+        content: Any = read_json_file(path)
         recipe = content.get("recipe") if isinstance(content, dict) else None
         for part in ("settings", "pretraining"):
             settings = recipe.get(part) if isinstance(recipe, dict) else None

@@ -146,7 +146,7 @@ def test_what_is_no_text_is_refused_by_name(tmp_path: Path, written: Callable[[P
 def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused(
     tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "UNPACKED", 2**16)
+    monkeypatch.setattr(records, "MAX_UNPACKED_SIZE", 2**16)
     ending = "gz" if pack is gzip.compress else "zst"
     (tmp_path / f"rows.jsonl.{ending}").write_bytes(pack(b" " * 2**22))
     with pytest.raises(DataError, match="unpacks to more than"):

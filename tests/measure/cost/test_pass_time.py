@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from conftest import tiny_llama
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import MeasureError, UnsupportedModelError
 from layerwise.measure.cost import pass_time
 from layerwise.measure.cost.pass_time import (
     CACHE_SLOTS,
@@ -86,7 +86,7 @@ def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> Non
 
 
 def test_a_model_without_a_cache_has_no_decoding() -> None:
-    with pytest.raises(UnsupportedModel, match="time its prefill"):
+    with pytest.raises(UnsupportedModelError, match="time its prefill"):
         time_rows(load(bert().eval()), Setting("decode", 1, 4), PLANS[:1])
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from layerwise.data.batches import AnyBatch
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.measure.interventions import ablation as module
 from layerwise.measure.interventions import intervention
 from layerwise.measure.interventions.ablation import ablation, ablation_losses
@@ -150,7 +150,7 @@ def test_random_weights_have_the_norms_of_the_layer(monkeypatch: pytest.MonkeyPa
 def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def refuses(*_: object) -> None:
-        raise UnsupportedModel("cannot be split")
+        raise UnsupportedModelError("cannot be split")
 
     monkeypatch.setattr(Stack, "branches", refuses)
     stack = load(planted(depth=4))

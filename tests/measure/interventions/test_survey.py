@@ -157,7 +157,7 @@ def test_some_conditions_alone() -> None:
 
 
 def test_a_file_of_zeros_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layerwise.bounded.UNPACKED", 2**20)
+    monkeypatch.setattr("layerwise.bounded.MAX_UNPACKED_SIZE", 2**20)
     np.savez_compressed(tmp_path / "s.npz", **{"sequential|hits": np.zeros(2**18)})
     monkeypatch.setattr(np, "load", None)
     with pytest.raises(RunError, match=r"has 2 kB and unpacks to more than 1\.0 MB"):

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import MeasureError, UnsupportedModelError
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import split
 from layerwise.measure.recovery import recovery as module
@@ -223,7 +223,7 @@ def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all
 
 def test_without_a_written_initialisation_the_other_damages_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(stack: Stack, seed: int) -> Stack:
-        raise UnsupportedModel("nobody wrote it down")
+        raise UnsupportedModelError("nobody wrote it down")
 
     monkeypatch.setattr(module, "random_twin", refuse)
     said: list[str] = []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from scipy.stats import norm
 
-from layerwise.page.evidence import EQUIVALENCE, describe_text_needed
+from layerwise.page.finding import EQUIVALENCE, describe_text_needed
 from layerwise.results.estimate import Estimate
 from layerwise.studies.train_elc.findings import POWER as DETECTABLE
 

@@ -8,7 +8,7 @@ import pytest
 
 from layerwise.page import ReportData
 from layerwise.page.finding import Finding, Verdict
-from layerwise.page.published import Judge
+from layerwise.page.kinds import Judge
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose import findings as diagnosis
 from layerwise.studies.robustness import findings as layershuffle

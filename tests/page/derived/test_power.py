@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.page import ReportData
-from layerwise.page.derived.power import amount_of_text, needed_in_words, tokens_needed
+from layerwise.page.derived.power import describe_text, describe_tokens_needed, estimate_tokens_needed
 from layerwise.results.rows import Score
 
 nats = st.floats(1e-3, 10.0)
@@ -16,16 +16,16 @@ nats = st.floats(1e-3, 10.0)
 @given(nats, nats, st.integers(1_000, 10**7))
 def test_half_of_an_effect_takes_four_times_the_text(mde: float, wanted: float, tokens: int) -> None:
     row = Score("effect", "delta_nll", 0.0, mde=mde, tokens=tokens)
-    needed, more = (tokens_needed(row, each) for each in (wanted, wanted / 2))
+    needed, more = (estimate_tokens_needed(row, each) for each in (wanted, wanted / 2))
     assert (needed is None) == (round(tokens * (mde / wanted) ** 2, -2) <= tokens)
     if needed is not None:
         assert more == pytest.approx(4 * needed, abs=300)
 
 
 def test_what_is_known_already_takes_no_more_text() -> None:
-    assert tokens_needed(Score("effect", "delta_nll", 0.0, mde=0.01, tokens=500), 0.01) is None
-    assert needed_in_words([Score("effect", "delta_nll", 0.5, mde=0.1, tokens=500)]) == ""
-    assert needed_in_words([Score("effect", "delta_nll", 0.0, tokens=500)], 0.01) == ""
+    assert estimate_tokens_needed(Score("effect", "delta_nll", 0.0, mde=0.01, tokens=500), 0.01) is None
+    assert describe_tokens_needed([Score("effect", "delta_nll", 0.5, mde=0.1, tokens=500)]) == ""
+    assert describe_tokens_needed([Score("effect", "delta_nll", 0.0, tokens=500)], 0.01) == ""
 
 
 def data(experiment: dict[str, object], *scores: Score) -> ReportData:
@@ -39,18 +39,18 @@ EFFECTS = [
 
 
 def test_the_text_is_said_with_its_windows_and_what_reads_it_again_where_minutes_chose_it() -> None:
-    first, again, _ = amount_of_text(data({"minutes": 3.0, "tokens": 1_010, "max_length": 256}, EFFECTS[0]))
+    first, again, _ = describe_text(data({"minutes": 3.0, "tokens": 1_010, "max_length": 256}, EFFECTS[0]))
     assert first == "Text: 12 documents, 1,000 scored tokens in windows of at most 256 tokens."
     assert again == "This is what 3 minutes allow; --tokens 1010 --max-length 256 reads the same text again."
-    assert list(amount_of_text(data({"tokens": 1_010}, EFFECTS[0]))) == [first]
-    assert list(amount_of_text(data({"tokens": 1_010}))) == [], "its rows are not of the text"
+    assert list(describe_text(data({"tokens": 1_010}, EFFECTS[0]))) == [first]
+    assert list(describe_text(data({"tokens": 1_010}))) == [], "its rows are not of the text"
 
 
 def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_run() -> None:
     chosen: dict[str, object] = {"minutes": 5.0, "tokens": 1_010}
 
     def resolution(*more: Score) -> str:
-        *_, line = amount_of_text(data(chosen, *EFFECTS, *more))
+        *_, line = describe_text(data(chosen, *EFFECTS, *more))
         return line
 
     assert resolution() == (
@@ -65,5 +65,5 @@ def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_
     skips = [Score("ablation", "skip", 0.1, mde=mde, tokens=1_000, layer=layer) for layer, mde in enumerate((3, 4, 5))]
     of_skips = resolution(*skips, replace(skips[0], part="mlp", mde=0.01))
     assert of_skips.startswith("Half of the effects would be seen from 4 nats on;")
-    assert len(list(amount_of_text(data({}, *EFFECTS)))) == 1
-    assert len(list(amount_of_text(data({**chosen, "tokens": "all"}, *EFFECTS)))) == 2, "all there is was read"
+    assert len(list(describe_text(data({}, *EFFECTS)))) == 1
+    assert len(list(describe_text(data({**chosen, "tokens": "all"}, *EFFECTS)))) == 2, "all there is was read"

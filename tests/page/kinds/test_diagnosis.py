@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from layerwise.page import ReportData, render
-from layerwise.page.data import concluded
-from layerwise.page.show import SIGNED
+from layerwise.page.data import read_layer_verdicts
+from layerwise.page.formatting import SIGNED
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose.page import DIAGNOSIS
 from layerwise.studies.diagnose.page_layers import VERDICT_SLOTS, describe_verdict, layer_effects, recommendation
@@ -79,7 +79,7 @@ def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() 
         row("racing", "matters", float("inf"), layer=2),
     )
     rows = ReportData({}, (), given).rows
-    assert {layer: each.metric for layer, each in concluded(rows).items()} == {0: "matters", 1: "no_effect"}
+    assert {layer: each.metric for layer, each in read_layer_verdicts(rows).items()} == {0: "matters", 1: "no_effect"}
     assert describe_verdict(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
 
 

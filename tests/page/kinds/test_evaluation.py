@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layerwise.page import ReportData, markdown, render
-from layerwise.page.render import written
+from layerwise.page.render import build_chapters
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import leave_one_out
 from layerwise.results.rows import PlanRecord, Score
@@ -59,7 +59,7 @@ def test_the_page_has_one_section_of_plans_and_no_sweep() -> None:
     data = tuned()
     second = (replace(row, arm="elc") for row in data.scores)
     data = replace(data, scores=(*data.scores, *second))
-    chapters = {chapter.anchor: chapter for chapter in written(data)}
+    chapters = {chapter.anchor: chapter for chapter in build_chapters(data)}
     assert list(chapters) == [PLANS, "glue", "provenance"]
     (main,) = chapters[PLANS].pictures
     assert [choice.question for choice in main.choices] == ["Arm", "Family", "Score"]
@@ -88,5 +88,5 @@ def test_plans_of_one_size_have_a_curve_too() -> None:
 def test_a_run_without_plans_has_no_such_section() -> None:
     data = replace(tuned(), plans=(), notes=(), scores=tuple(row for row in tuned().scores if row.plan is None))
     assert not list(Taught.every(data))
-    assert PLANS not in {chapter.anchor for chapter in written(data)}
+    assert PLANS not in {chapter.anchor for chapter in build_chapters(data)}
     assert page.EVALUATION.answer(data).startswith("GLUE, ")

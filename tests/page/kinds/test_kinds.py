@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from layerwise.page import ReportData, markdown, render
-from layerwise.page.kind import Kind, Says
+from layerwise.page.kind import Kind, Text
 from layerwise.page.kinds import load_kinds
 from layerwise.page.writers import markdown_parts
-from layerwise.page.writers.html import chapters
+from layerwise.page.writers.html import write_chapters
 from layerwise.results.rows import Score
 from page.page.test_render import read
 from page.planted import of
@@ -53,9 +53,9 @@ def test_the_page_begins_with_the_answer_and_what_shows_it_and_every_output_is_w
     data = stored(name)
     first = next(section for section in kind.sections if section.present(data))
     assert kind.answer(data)
-    assert not isinstance(first.of(kind).parts_of(data)[0], Says)
+    assert not isinstance(first.of(kind).parts_of(data)[0], Text)
     assert any(markdown_parts(kind, data))
-    for picture in (picture for chapter in chapters(kind, data) for picture in chapter.pictures):
+    for picture in (picture for chapter in write_chapters(kind, data) for picture in chapter.pictures):
         assert picture.alternative
         assert picture.variants
         assert all(figure.payload()["data"] for figure in picture.variants.values())
@@ -79,7 +79,7 @@ def test_every_section_is_written_or_says_in_one_line_that_it_is_not(kind: Kind,
         *((each,) for each in kind.measures if each in measures),
     ):
         data = replace(whole, scores=tuple(whole.rows.where(measure=left)), losses=())
-        for section, chapter in zip(kind.sections, chapters(kind, data), strict=True):
+        for section, chapter in zip(kind.sections, write_chapters(kind, data), strict=True):
             assert chapter.title
             assert chapter.absence == ("" if section.present(data) else section.of(kind).missing)
             assert bool(chapter.body) != bool(chapter.absence)

@@ -9,7 +9,7 @@ import pytest
 from layerwise.page import ReportData, render
 from layerwise.page.finding import Finding
 from layerwise.page.sections.layer_weights import weight_table
-from layerwise.page.trained import by_arm
+from layerwise.page.trained import average_by_variant
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import ALPHA, MASKED_LM, TRAINING, UNIFORMITY
@@ -39,17 +39,17 @@ def test_an_arm_without_a_row_is_the_mean_of_its_seeds_and_fine_tunings_are_not_
         Score("glue", "accuracy", value, value - 0.1, value + 0.1, seed=seed, tuning_seed=tuning_seed, **model)
         for value, seed, tuning_seed in ((0.6, 0, None), (0.8, 1, None), (0.0, 0, 1))
     ]
-    (mean,) = by_arm(rows)
+    (mean,) = average_by_variant(rows)
     assert (mean.value, mean.low, mean.seed) == (pytest.approx(0.7), None, None)
-    (single,) = by_arm(rows[:1])
+    (single,) = average_by_variant(rows[:1])
     assert (single.value, single.low) == (0.6, 0.5), "one seed keeps its interval"
-    (own,) = by_arm([*rows, Score("glue", "accuracy", 0.5, **model)])
+    (own,) = average_by_variant([*rows, Score("glue", "accuracy", 0.5, **model)])
     assert own.value == 0.5
 
 
 def test_what_is_not_finite_was_not_measured() -> None:
     rows = (loss(math.nan, "a"), loss(4.0, "b"), replace(loss(5.0, "c"), low=4.0, high=math.inf))
-    own = by_arm(of(*rows).rows.where(measure=MASKED_LM))
+    own = average_by_variant(of(*rows).rows.where(measure=MASKED_LM))
     assert [(row.arm, row.low) for row in own] == [("b", None), ("c", None)]
 
 

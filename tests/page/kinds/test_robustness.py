@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.page import ReportData, markdown, render
-from layerwise.page.arms import ARMS, arm_slots, in_reading_order
 from layerwise.page.derived.robustness import Cell, chance, fates, fewest_layers, node_sentences, summary, survival
+from layerwise.page.figures.palette import VARIANT_COLORS, assign_colors, sort_variants
 from layerwise.results.rows import Note, Score
 from layerwise.runner.summary import summary as run_summary
 from page.page.test_render import read
@@ -223,9 +223,9 @@ def test_what_had_to_be_left_out_stands_in_its_section() -> None:
     assert "Said of orders." in html[html.index('id="orders"') : html.index('id="inside"')]
 
 
-@given(st.lists(st.text("abc-", min_size=1) | st.sampled_from(sorted(ARMS)), max_size=9))
+@given(st.lists(st.text("abc-", min_size=1) | st.sampled_from(sorted(VARIANT_COLORS)), max_size=9))
 def test_known_arms_keep_their_colours_whoever_else_is_there(arms: list[str]) -> None:
-    slots = arm_slots(in_reading_order(arms))
+    slots = assign_colors(sort_variants(arms))
     assert set(slots) == set(arms)
-    assert all(slots[arm] == ARMS[arm] for arm in arms if arm in ARMS)
-    assert not {slots[arm] for arm in slots if arm not in ARMS} & set(ARMS.values())
+    assert all(slots[arm] == VARIANT_COLORS[arm] for arm in arms if arm in VARIANT_COLORS)
+    assert not {slots[arm] for arm in slots if arm not in VARIANT_COLORS} & set(VARIANT_COLORS.values())

@@ -3,7 +3,7 @@
 import pytest
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import DROPPED, REPEATED, SWAPPED, changed, changes, single
+from layerwise.page.derived.curves import DROPPED, REPEATED, SWAPPED, find_changes, read_changes, read_single_changes
 from layerwise.plan import Plan
 from layerwise.plan.families import repeat_blocks
 from layerwise.results.rows import PlanRecord
@@ -13,7 +13,7 @@ DEPTH = 6
 
 
 def found(done: str, *families: str) -> dict[tuple[int, int], str]:
-    of = changes(synthetic.run(DEPTH, families, tasks=("text",)))
+    of = find_changes(synthetic.run(DEPTH, families, tasks=("text",)))
     return {(first, last): plan for (what, first, last), plan in of.items() if what == done}
 
 
@@ -50,7 +50,7 @@ def test_every_repeated_window_is_found_with_its_ends_and_how_often_it_runs() ->
     twice = found(REPEATED[2], "repeat_blocks")
     assert len(twice) == DEPTH * (DEPTH + 1) // 2
     assert (twice[2, 2], twice[1, 3]) == ("0 1 2*2 3-5", "0 [1-3]*2 4 5")
-    both = changes(alone(*(member.plan for member in repeat_blocks(DEPTH, times=(2, 3)))))
+    both = find_changes(alone(*(member.plan for member in repeat_blocks(DEPTH, times=(2, 3)))))
     thrice = {(first, last): plan for (done, first, last), plan in both.items() if done == REPEATED[3]}
     assert thrice.keys() == twice.keys()
     assert thrice[1, 3] == "0 [1-3]*3 4 5"
@@ -63,11 +63,11 @@ def test_parallel_groups_are_not_mistaken_for_windows() -> None:
 
 @pytest.mark.parametrize("text", ["0 2 4 5", "1 0 3-5", "0-5", "5-0", "0 1 3 2 5 4", "0 1*4 2-5", "0 2 1 1 2-5"])
 def test_other_plans_are_none_of_these(text: str) -> None:
-    assert changes(alone(Plan.parse(text))) == {}
+    assert find_changes(alone(Plan.parse(text))) == {}
 
 
 def test_what_a_change_costs_stands_by_its_layers_and_tasks() -> None:
     run = synthetic.run(DEPTH, ("leave_one_out", "every_window"))
-    assert len(changed(run)) == len(found(DROPPED, "every_window")) * len(run.tasks)
-    (row,) = single(run).where(layer=2, task="sorting")
+    assert len(read_changes(run)) == len(found(DROPPED, "every_window")) * len(run.tasks)
+    (row,) = read_single_changes(run).where(layer=2, task="sorting")
     assert (row.plan, row.to_layer, row.condition) == ("0 1 3-5", 2, DROPPED)

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import curves
+from layerwise.page.derived.curves import compute_curves
 from layerwise.plan.painters import GIVEN, curve_families, half_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
@@ -24,7 +24,7 @@ def test_the_interval_of_a_mean_over_draws_is_a_row_and_nothing_that_the_page_ma
     )
 
     def mean(*rows: Score) -> Score:
-        drawn = Rows(curves(ReportData({"depth": 4}, plans, (*draws, *rows))))
+        drawn = Rows(compute_curves(ReportData({"depth": 4}, plans, (*draws, *rows))))
         assert [row.seed for row in drawn[:-1]] == [0, 1]  # what is not finite is left out
         (found,) = drawn.where(seed=None, strategy="random", family="painters", affected=2)
         return found

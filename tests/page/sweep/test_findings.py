@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from layerwise.page import ReportData
-from layerwise.page.derived.curves import single
+from layerwise.page.derived.curves import read_single_changes
 from layerwise.studies.sweep.findings import BARE, findings
 from page import synthetic
 from page.planted import without_intervals
@@ -36,7 +36,7 @@ def widened(data: ReportData, times: float) -> ReportData:
 
 def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
     run = synthetic.run(6, ("leave_one_out",))
-    plans = {row.plan for row in single(run) if row.layer in shown}
+    plans = {row.plan for row in read_single_changes(run) if row.layer in shown}
     scores = [
         replace(score, value=7.6, low=low, high=8.5, p=adjusted / 6, p_adjusted=adjusted, mde=2.29)
         for score in run.scores

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.render import written
+from layerwise.page.render import build_chapters
 from layerwise.plan.painters import half_window
 from layerwise.results.selection import Rows
 from layerwise.studies.sweep.findings import findings
@@ -52,5 +52,5 @@ def test_numbers_of_loops_are_no_strategies_to_be_ranked() -> None:
 
 
 def test_windows_best_at_the_end_are_counted() -> None:
-    (chapter,) = [each for each in written(changed("at_end", value=2.0)) if each.anchor == "loops"]
+    (chapter,) = [each for each in build_chapters(changed("at_end", value=2.0)) if each.anchor == "loops"]
     assert "In 2 windows the largest number of loops that ran is best." in "".join(chapter.body)

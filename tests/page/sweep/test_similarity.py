@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.zones import bound_contrast, contrast, find_clearest_zone, matrix
+from layerwise.page.derived.zones import bound_contrast, compute_contrast, find_clearest_zone, read_similarities
 from layerwise.results.rows import Score
 from layerwise.studies.sweep.findings import findings
 
@@ -14,16 +14,16 @@ def rows(*pairs: tuple[int, int, float]) -> ReportData:
 
 
 def test_one_order_of_a_pair_fills_both() -> None:
-    found = matrix(rows((0, 0, 1.0), (0, 2, 0.5)), "cosine")
+    found = read_similarities(rows((0, 0, 1.0), (0, 2, 0.5)), "cosine")
     expected = np.array([[1.0, np.nan, 0.5], [np.nan, np.nan, np.nan], [0.5, np.nan, np.nan]])
     assert np.array_equal(found, expected, equal_nan=True)
-    assert matrix(rows((0, 2, 0.5)), "cosine") is None, "fewer pairs than states are no matrix"
-    assert matrix(rows(), "cosine") is None
+    assert read_similarities(rows((0, 2, 0.5)), "cosine") is None, "fewer pairs than states are no matrix"
+    assert read_similarities(rows(), "cosine") is None
     chain = rows(*((state, state + 1, 0.5) for state in range(3000)))
-    assert matrix(chain, "cosine") is None, "a few pairs of thousands of states are not a matrix"
+    assert read_similarities(chain, "cosine") is None, "a few pairs of thousands of states are not a matrix"
     assert findings(chain) is findings(chain), "computed once, not once for each section"
     unbounded = np.array([[np.nan, np.nan], [np.nan, 1.0]])
-    assert np.array_equal(matrix(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low"), unbounded, equal_nan=True)
+    assert np.array_equal(read_similarities(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low"), unbounded, equal_nan=True)
 
 
 def test_the_clearest_zone_is_the_planted_one_and_the_first_of_equal_ones() -> None:
@@ -32,7 +32,7 @@ def test_the_clearest_zone_is_the_planted_one_and_the_first_of_equal_ones() -> N
     assert find_clearest_zone(planted) == (4, 8)
     assert find_clearest_zone(np.full((13, 13), 0.3)) == (1, 3)
     assert find_clearest_zone(planted[:4, :4]) is None
-    assert contrast(planted, 4, 8) == pytest.approx(0.4)
+    assert compute_contrast(planted, 4, 8) == pytest.approx(0.4)
 
 
 def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.derived.zones import plan_zones
-from layerwise.page.render import written
+from layerwise.page.derived.zones import read_zones
+from layerwise.page.render import build_chapters
 from layerwise.results.rows import Score
 from layerwise.studies.sweep.page import zone_table
 from page import synthetic
@@ -37,14 +37,14 @@ def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> Report
 
 
 def test_zones_are_read_with_their_ranges_and_few_states_have_none() -> None:
-    trained, short = plan_zones(zoned())
+    trained, short = read_zones(zoned())
     assert (trained.plan, trained.states, trained.ranges) == (TRAINED, DEPTH, ((1, 3), (4, 9), (10, 12)))
     assert (trained.beginning, trained.middle, trained.ending) == (3, 6, 3)
     assert (short.plan, short.states, short.ranges, short.p) == ("0-3", 4, (), None)
 
 
 def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
-    (chapter,) = [each for each in written(zoned()) if each.anchor == "zones"]
+    (chapter,) = [each for each in build_chapters(zoned()) if each.anchor == "zones"]
     trained, short, variance = (picture.variants[()] for picture in chapter.pictures)
     assert [frame["x0"] for frame in trained.layout["shapes"]] == [-0.5, 2.5, 8.5]
     assert trained.traces[0]["z"][0][2] == trained.traces[0]["z"][2][0] == 0.9

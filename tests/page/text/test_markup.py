@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.page.text.markup import embedded_json
+from layerwise.page.markup import embedded_json
 
 
 @given(st.recursive(st.text() | st.floats(allow_nan=False) | st.none(), st.lists, max_leaves=8))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.page.text.number_format import between, is_resolved, tidy, verdict
+from layerwise.page.formatting import describe_verdict, format_interval, format_number, is_resolved
 from layerwise.results.rows import Score
 
 EFFECT = Score("effect", "delta_nll", 0.5, 0.4, 0.6, 0.001, plan="0 2", p_adjusted=0.01, mde=0.14)
@@ -15,7 +15,7 @@ EFFECT = Score("effect", "delta_nll", 0.5, 0.4, 0.6, 0.001, plan="0 2", p_adjust
 
 @given(st.floats(min_value=1e-4, max_value=1e9) | st.floats(min_value=-1e9, max_value=-1e-4))
 def test_tidy_keeps_three_significant_digits(value: float) -> None:
-    shown = float(tidy(value).replace(",", "").replace("−", "-"))
+    shown = float(format_number(value).replace(",", "").replace("−", "-"))
     assert shown == pytest.approx(value, rel=0.0051)
 
 
@@ -31,7 +31,7 @@ def read(text: str) -> float:
 def test_what_is_printed_keeps_what_the_interval_says(numbers: list[float], signed: bool) -> None:
     """An interval with a width is printed with one, one that excludes zero excludes it, and all three stay in order."""
     low, value, high = numbers
-    text = between(value, low, high, signed=signed)
+    text = format_interval(value, low, high, signed=signed)
     shown_value, shown = text[:-1].split(" [")
     shown_low, shown_high = shown.split(", ")
     below, middle, above = map(read, (shown_low, shown_value, shown_high))
@@ -47,9 +47,9 @@ def test_what_is_printed_keeps_what_the_interval_says(numbers: list[float], sign
 
 
 def test_the_value_and_its_interval_share_their_decimals() -> None:
-    assert between(0.4, 0.1234, 12.3456, signed=True) == "+0.4 [+0.1, +12.3]"
-    assert between(-0.0001, None, None) == "−0.000100"
-    assert between(0.0, 0.0, 0.0) == "0.00 [0.00, 0.00]"
+    assert format_interval(0.4, 0.1234, 12.3456, signed=True) == "+0.4 [+0.1, +12.3]"
+    assert format_interval(-0.0001, None, None) == "−0.000100"
+    assert format_interval(0.0, 0.0, 0.0) == "0.00 [0.00, 0.00]"
 
 
 def test_an_effect_is_judged_by_the_corrected_p_before_its_interval() -> None:
@@ -75,4 +75,4 @@ def test_an_effect_is_judged_by_the_corrected_p_before_its_interval() -> None:
     ],
 )
 def test_verdicts(score: Score | None, words: str) -> None:
-    assert verdict(score, 0.05) == words
+    assert describe_verdict(score, 0.05) == words

@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from conftest import tiny_llama
-from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
 from layerwise.stack.checks.checkpoint_files import check_complete, listed
@@ -229,7 +229,7 @@ class Adders(nn.Module):
 def test_a_block_that_changes_what_it_is_handed_is_refused(
     way: str, reason: str, mode: type[AbstractContextManager[None]]
 ) -> None:
-    with mode(), pytest.raises(UnsupportedModel, match=f"Adders: {reason}"):
+    with mode(), pytest.raises(UnsupportedModelError, match=f"Adders: {reason}"):
         load(Adders(way)).capture(x=torch.randn(2, 3, 4))
 
 

@@ -16,11 +16,11 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS
 from layerwise.page import ReportData
-from layerwise.page.published import judge_published
+from layerwise.page.kinds import judge_published
 from layerwise.results import Run, Score
 from layerwise.results.run import MANIFEST
 from layerwise.runner.reporter import Silent
-from layerwise.runner.tasks import TaskSession
+from layerwise.runner.tasks import Study
 from layerwise.stack import Stack, load
 from layerwise.studies.diagnose import parts as module
 from layerwise.studies.diagnose.context import TIMES, PartSettings
@@ -72,7 +72,7 @@ def carried_out(
     manifest = describe_run(settings, None, all_layers=False, recovery_layers=())
     with Run.resume_or_create(folder, manifest) as run:
         for task in (PartTask(part, settings) for part in settings.parts):
-            task.carry_out(TaskSession(folder, reporter or Silent(), run))
+            task.execute(Study(folder, reporter or Silent(), run))
         notes: dict[str, list[str]] = {}
         for note in run.store.notes():
             notes.setdefault(note.measure, []).append(note.text)
@@ -195,7 +195,7 @@ def test_a_finished_part_is_not_carried_out_again(stack: Stack, reading: EvalDat
     with Run.open(tmp_path / "run") as run:
         assert ablation.remaining(tmp_path / "run", run) is None
         recorder = Recorder()
-        ablation.carry_out(TaskSession(tmp_path / "run", recorder, run))
+        ablation.execute(Study(tmp_path / "run", recorder, run))
     assert recorder.logs == []
 
 

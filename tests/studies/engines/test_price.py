@@ -19,11 +19,11 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.runner import price
 from layerwise.runner.arguments import PathLike
-from layerwise.runner.price import count_tokens, describe_remaining, is_within, time_passes
-from layerwise.runner.reporter import Reporter, size
+from layerwise.runner.price import count_tokens, describe_remaining, fits_in, time_passes
+from layerwise.runner.reporter import Reporter, format_size
 from layerwise.runner.result import Result
 from layerwise.runner.study import RunDescription, start_run
-from layerwise.runner.tasks import Remaining, Task, TaskSession
+from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.runner.verb import from_command_line, verb
 from layerwise.stack import Stack, load
 from studies.describing import describe_call
@@ -74,7 +74,7 @@ def test_memory_that_loading_took_is_part_of_what_is_needed() -> None:
     torch.ones(50_000_000, dtype=torch.float32, device="cpu")
     peak = peak_bytes()
     said = describe_remaining([Remaining(2, "batches", lambda: 1.0)], timed=True)
-    assert said.endswith(f"at most {size(peak)} of memory")
+    assert said.endswith(f"at most {format_size(peak)} of memory")
 
 
 def test_a_warm_batch_of_median_size_is_timed(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,8 @@ def test_plans_by_themselves_count_as_passes_of_their_layers(stack: Stack) -> No
 
 def test_what_a_slow_processor_does_in_time_is_not_timed(stack: Stack) -> None:
     passes = CostEstimate(0, 0, 1, DEPTH * 1000 * LARGE, 1000 * LARGE)
-    assert is_within(stack, passes, text(), 12.0)
-    assert not is_within(stack, passes, text(), 9.0), "a call takes 10 ms"
+    assert fits_in(stack, passes, text(), 12.0)
+    assert not fits_in(stack, passes, text(), 9.0), "a call takes 10 ms"
 
 
 class Step(Task[None]):
@@ -113,8 +113,8 @@ class Step(Task[None]):
     def timed(self) -> float:
         return 0.5
 
-    def carry_out(self, session: TaskSession) -> None:
-        session.store.replace_scores("effect", [Score("effect", "x", 1.0, claim="0")])
+    def execute(self, study: Study) -> None:
+        study.store.replace_scores("effect", [Score("effect", "x", 1.0, claim="0")])
 
 
 @verb("expected")

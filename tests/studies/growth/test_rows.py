@@ -15,7 +15,7 @@ from layerwise.measure.language.bigram import BigramModel
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
-from layerwise.runner.training_runs import mean_over_seeds
+from layerwise.runner.training_runs import average_over_seeds
 from layerwise.studies.train_growth.held_out import held_out_row, null_rows
 from layerwise.studies.train_growth.rows import FinishedArm, accounting_rows, compare_variants, schedule_rows
 from layerwise.train.cost.frontier import CostPoint
@@ -148,7 +148,7 @@ def test_arms_are_told_by_the_mean_over_their_seeds() -> None:
         return Score("held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed)
 
     rows = [row("a", 0, 1.0), row("b", 0, 5.0), row("a", 1, 3.0)]
-    mean, single = mean_over_seeds([*rows, Score("held_out", "nll", 9.0, arm="a")])
+    mean, single = average_over_seeds([*rows, Score("held_out", "nll", 9.0, arm="a")])
     assert (mean.arm, mean.seed, mean.value, mean.documents) == ("a", None, 2.0, 5)
     assert mean.low == pytest.approx(2 - (12.7062**2 + 1) ** 0.5, abs=1e-3)  # over two seeds, and over documents
     assert (single.arm, single.value, single.low) == ("b", 5.0, 4.0)

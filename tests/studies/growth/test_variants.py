@@ -15,7 +15,7 @@ from layerwise.plan.schedule.allocation import Importance, allocation
 from layerwise.results import Run
 from layerwise.results.training_record import FILE
 from layerwise.runner.reporter import Silent
-from layerwise.runner.trainings import beyond
+from layerwise.runner.trainings import find_next_rate
 from layerwise.studies.train_growth import steps as module
 from layerwise.studies.train_growth.design import (
     check_epochs,
@@ -156,7 +156,7 @@ def test_variants_take_the_rate_of_those_like_them() -> None:
     ],
 )
 def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float], further: float | None) -> None:
-    assert beyond(losses) == further
+    assert find_next_rate(losses) == further
 
 
 def test_a_text_that_would_be_read_too_often_is_refused_with_figures() -> None:

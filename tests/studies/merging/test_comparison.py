@@ -18,7 +18,13 @@ from layerwise.plan.families import assignments
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.training_record import TrainingRecord
-from layerwise.runner.source_models import SourceModel, by_arm, check_one_base, named, source_models
+from layerwise.runner.source_models import (
+    SourceModel,
+    check_one_base,
+    group_by_variant,
+    name_models,
+    read_source_models,
+)
 from layerwise.stack import Stack, load
 from layerwise.studies.robustness.merging import (
     NODES,
@@ -224,7 +230,7 @@ def run_of(folder: Path, *arms: str, seeds: int = 2) -> Path:
 
 def test_every_finished_model_of_a_run_is_a_source_arm_by_arm(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", "layershuffle", "baseline", "retrained-6", seeds=3)
-    arms = by_arm(source_models([str(run)]))
+    arms = group_by_variant(read_source_models([str(run)]))
     assert {arm: list(found) for arm, found in arms.items()} == {
         "baseline": ["a", "b", "c"],
         "layershuffle": ["a", "b", "c"],
@@ -234,7 +240,7 @@ def test_every_finished_model_of_a_run_is_a_source_arm_by_arm(tmp_path: Path) ->
 
 def test_models_keep_the_order_they_were_given_in(tmp_path: Path) -> None:
     one, two = (str(trained(tmp_path / name, pedigree("arm"))) for name in ("z", "y"))
-    (arm, found), *rest = by_arm(source_models([one, two, "owner/hub-model"])).items()
+    (arm, found), *rest = group_by_variant(read_source_models([one, two, "owner/hub-model"])).items()
     assert (arm, [source.location for source in found.values()]) == ("arm", [one, two])
     assert [(name, list(more)) for name, more in rest] == [("models", ["a"])]
 
@@ -242,9 +248,9 @@ def test_models_keep_the_order_they_were_given_in(tmp_path: Path) -> None:
 def test_a_model_named_twice_and_a_run_without_models_are_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", "arm")
     with pytest.raises(ModelError, match="named twice"):
-        source_models([str(run), str(run / "arm" / "seed-0" / "model")])
+        read_source_models([str(run), str(run / "arm" / "seed-0" / "model")])
     with pytest.raises(RunError, match="no finished model"):
-        source_models([str(run_of(tmp_path / "empty"))])
+        read_source_models([str(run_of(tmp_path / "empty"))])
 
 
 def test_models_of_different_base_are_refused_and_unknown_bases_are_said() -> None:
@@ -265,6 +271,6 @@ def test_layers_that_need_a_part_of_their_own_model_are_known() -> None:
 
 
 def test_there_are_names_for_any_number() -> None:
-    many = list(named([SourceModel("arm", str(number), None) for number in range(60)]))
+    many = list(name_models([SourceModel("arm", str(number), None) for number in range(60)]))
     assert len(set(many)) == 60
     assert many[26:28] == ["a1", "b1"]

@@ -22,7 +22,7 @@ from layerwise.measure.gradients.attribution import FeatureShares
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
-from layerwise.runner.training_runs import training_rows
+from layerwise.runner.training_runs import make_training_rows
 from layerwise.studies.evaluate import attribution
 from layerwise.studies.evaluate.attribution import add_arms, mark_words, model_rows, shuffle_labels
 from layerwise.studies.train_elc import evaluation
@@ -108,7 +108,7 @@ def test_the_losses_that_trainings_note_are_compared_by_arm_and_seed() -> None:
         for seed in range(2)
         for history in [tuple(LogEntry(slower * n, "validation", loss) for n, loss in ((5, 6.0), (50, 5.0)))]
     }
-    ratios = [row for row in pretraining_convergence(training_rows(records)) if row.metric == "ratio"]
+    ratios = [row for row in pretraining_convergence(make_training_rows(records)) if row.metric == "ratio"]
     assert {(named(row), row.unit) for row in ratios} == {("elc - ltg", cost) for cost in ("steps", "seconds")}
     assert all(row.value == pytest.approx(2) for row in ratios)
 

@@ -23,7 +23,7 @@ from layerwise.results import Manifest, Run, Score
 from layerwise.results.selection import Rows
 from layerwise.results.training_record import LogEntry, TrainingRecord
 from layerwise.runner.reporter import Silent
-from layerwise.runner.training_runs import TrainedModel, training_rows
+from layerwise.runner.training_runs import TrainedModel, make_training_rows
 from layerwise.stack import load
 from layerwise.studies.robustness.surveys import SurveysUnit, discard_surveys, position_rows
 from layerwise.train import position
@@ -302,7 +302,7 @@ def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_p
 def test_rows_of_a_training() -> None:
     history = (LogEntry(5, "train", 2.0), LogEntry(10, "train", 1.5), LogEntry(10, "validation", 1.7))
     pedigree = TrainingRecord("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
-    rows = training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})
+    rows = make_training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})
     own = [row for row in rows if (row.arm, row.seed, row.kept) == ("sequential", 1, None)]
     assert {(row.metric, row.step): row.value for row in own} == {
         ("steps", None): 10,

@@ -14,7 +14,7 @@ from cli.command import layerwise, refused
 from cli.picture_models import save_images, save_vit
 from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
-from layerwise.runner.opening import folder_of
+from layerwise.runner.opening import default_folder
 from layerwise.runner.reporter import Silent
 from layerwise.stack import weight_hash
 from layerwise.studies.robustness.training_verb import train_robust
@@ -99,7 +99,7 @@ def test_without_a_folder_a_run_is_named_by_its_recipe_too(vit: Path) -> None:
     def name(method: str, **options: Any) -> str:
         given = {"methods": (method,), "images": "digits", "limit": 20, "baseline": False, **options}
         described = describe_call(train_robust, vit, **given)
-        return str(folder_of(described.manifest, described.recipe))
+        return str(default_folder(described.manifest, described.recipe))
 
     first = name("baseline")
     assert first.startswith("runs/vit-")

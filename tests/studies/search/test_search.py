@@ -20,7 +20,7 @@ from layerwise.plan.families import INTEGER_TYPES
 from layerwise.results import Run
 from layerwise.results.rows import read_continuations
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.runner.plan_choice import chosen_plan
+from layerwise.runner.plan_choice import resolve_plan
 from layerwise.runner.reporter import Silent
 from layerwise.runner.result import SearchResult
 from layerwise.search.budget import Budget
@@ -79,7 +79,7 @@ def test_the_package_is_a_verb_and_a_package(whole: Path) -> None:
     assert all(isinstance(point, FrontPoint) for point in result.front)
     assert [point.price for point in result.front] == sorted(point.price for point in result.front)
     assert set(result.confirmed.metric) >= {"delta_nll", "again", "gap", "above_chosen", "better"}
-    assert chosen_plan(str(whole)) == result.best
+    assert resolve_plan(str(whole)) == result.best
     samples = read_continuations(result.data.notes)
     assert [each.plan for each in samples] == ["0-4", str(result.best)]
     assert all(each.text for each in samples)

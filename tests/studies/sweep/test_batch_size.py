@@ -12,7 +12,7 @@ from layerwise.data.text.documents import Document
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
-from layerwise.runner.opening import folder_of
+from layerwise.runner.opening import default_folder
 from layerwise.stack import Stack, load
 from layerwise.stack.placement import SHARE
 from layerwise.studies.sweep import steps
@@ -74,6 +74,6 @@ def test_what_was_chosen_is_recorded_and_kept(stack: Stack, tmp_path: Path, monk
     assert prepared(batch_tokens=50)[0] == 50
     assert prepared(seed=1)[0] == 700
     monkeypatch.chdir(tmp_path)
-    with Run.create(folder_of(prepared(run=None)[1]), manifest):
+    with Run.create(default_folder(prepared(run=None)[1]), manifest):
         pass
     assert prepared(run=None)[0] == 100

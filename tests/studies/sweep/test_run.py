@@ -22,7 +22,7 @@ from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
 from layerwise.results.vocabulary import CONTRAST, NORMALISED
-from layerwise.runner.opening import folder_of
+from layerwise.runner.opening import default_folder
 from layerwise.runner.study import RunDescription
 from layerwise.runner.summary import report_data, summary
 from layerwise.stack import Stack, load
@@ -275,17 +275,17 @@ def test_a_plan_with_broken_benchmarks_is_named_and_leaves_the_others_and_their_
 
 def test_the_folder_is_named_by_what_is_measured(stack: Stack, corpus: Corpus) -> None:
     manifest = described(stack, corpus).manifest
-    folder = folder_of(manifest)
+    folder = default_folder(manifest)
     assert folder.parent == Path("runs")
     renamed = replace(manifest, model="somewhere/else/LlamaForCausalLM", versions={"torch": "9"}, command=("other",))
-    assert folder_of(renamed) == folder
+    assert default_folder(renamed) == folder
     others = [{**SWEEP, "families": ("painters",)}, {**SWEEP, "plans": ()}, {**SWEEP, "seed": 1}]
-    assert len({folder, *(folder_of(described(stack, corpus, other).manifest) for other in others)}) == 4
+    assert len({folder, *(default_folder(described(stack, corpus, other).manifest) for other in others)}) == 4
 
 
 @pytest.mark.parametrize("name", ["../..", "a model: new", "", "org/name.v1"])
 def test_the_folder_has_a_name_that_every_disk_takes(stack: Stack, corpus: Corpus, name: str) -> None:
-    folder = folder_of(replace(described(stack, corpus).manifest, model=name))
+    folder = default_folder(replace(described(stack, corpus).manifest, model=name))
     assert folder.parent == Path("runs")
     assert folder.name.strip(".-") == folder.name
     assert set(folder.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")

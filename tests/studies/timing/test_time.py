@@ -96,7 +96,7 @@ def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
 def test_times_of_another_machine_are_not_added(
     command: tuple[str | Path, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "hardware", lambda device: {"processor": "another"})
+    monkeypatch.setattr(timing, "read_hardware", lambda device: {"processor": "another"})
     assert "its machine is" in refused(*command)
 
 

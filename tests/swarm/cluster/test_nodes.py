@@ -11,7 +11,7 @@ import torch
 
 from contracts import specimen
 from contracts.zoo import named
-from layerwise.errors import BelowQuorum
+from layerwise.errors import BelowQuorumError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.swarm import Answer, Quorum, Swarm, SwarmSettings
@@ -134,6 +134,6 @@ def test_processes_that_die_are_replaced_by_replicas_and_then_missed(transport: 
             assert set(answer.missing) == {layer.number for layer in held}
             assert answer.expected.basis == "unknown"
         kill(*set(transport.processes) - set(holders))
-        with pytest.raises(BelowQuorum, match="0 of 5 layers are live and the quorum is 2 layers"):
+        with pytest.raises(BelowQuorumError, match="0 of 5 layers are live and the quorum is 2 layers"):
             swarm.generate(texts[0], max_new_tokens=4)
         assert not events(swarm, ["late"]), "a process that has ended is known without its deadline"

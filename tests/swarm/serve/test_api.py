@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from layerwise.errors import BelowQuorum, Overloaded, SwarmError
+from layerwise.errors import BelowQuorumError, OverloadedError, SwarmError
 from layerwise.swarm.answer import Answer, Decoding
 from swarm.serve.fake import TEXT, FakeSwarm, byte_tokenizer
 from swarm.serve.serving import client
@@ -178,15 +178,15 @@ def test_a_prompt_that_is_too_long_is_refused() -> None:
 
 def test_refusals_have_their_statuses() -> None:
     few = "3 of 12 layers are left, and the quorum is 8"
-    assert error(FakeSwarm(failures={0: BelowQuorum(few)}), {"prompt": "a"}) == (503, "below_quorum", few)
-    assert error(FakeSwarm(failures={5: BelowQuorum(few)}), {"prompt": "a"}) == (503, "below_quorum", few)
+    assert error(FakeSwarm(failures={0: BelowQuorumError(few)}), {"prompt": "a"}) == (503, "below_quorum", few)
+    assert error(FakeSwarm(failures={5: BelowQuorumError(few)}), {"prompt": "a"}) == (503, "below_quorum", few)
     assert error(FakeSwarm(failures={0: SwarmError("no node")}), {"prompt": "a"})[:2] == (503, "swarm_error")
     assert error(FakeSwarm(), {"prompt": "a", "model": "gpt-4"})[:2] == (404, "model_not_found")
     assert error(FakeSwarm(allowed=0), {"prompt": "a"}, request_seconds=0.1)[:2] == (504, "deadline_exceeded")
     assert error(FakeSwarm(), {}, "/v1/nothing")[:2] == (404, "not_found")
     assert error(FakeSwarm(), {"image": "aaaa"}, "/v1/classify")[:2] == (400, "unsupported_model")
     assert error(FakeSwarm(tokenizer=None), {"prompt": "a"})[:2] == (400, "unsupported_model")
-    with client(FakeSwarm(failures={0: Overloaded("64 wait", retry_after=2.1)})) as http:
+    with client(FakeSwarm(failures={0: OverloadedError("64 wait", retry_after=2.1)})) as http:
         answer = http.post("/v1/completions", json={"prompt": "a"})
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
     assert answer.json()["error"]["type"] == "rate_limit_error"
@@ -200,7 +200,7 @@ def test_a_defect_shows_nothing_of_itself(logged: list[logging.LogRecord]) -> No
 
 
 def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
-    service = FakeSwarm(failures={3: BelowQuorum("too few")})
+    service = FakeSwarm(failures={3: BelowQuorumError("too few")})
     with client(service) as http:
         answer = http.post("/v1/completions", json={"prompt": "a", "stream": True})
         *texts, last = events(answer.text)
@@ -208,7 +208,7 @@ def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
         assert last["error"]["code"] == "below_quorum"
         metrics = http.get("/metrics").text
     assert 'layerwise_requests_total{endpoint="completions",outcome="refused"} 1.0' in metrics
-    with client(FakeSwarm(failures={0: BelowQuorum("too few")})) as http:
+    with client(FakeSwarm(failures={0: BelowQuorumError("too few")})) as http:
         answer = http.post("/v1/completions", json={"prompt": "a", "stream": True})
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "below_quorum")
 

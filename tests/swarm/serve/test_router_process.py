@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from layerwise.errors import BelowQuorum, SwarmError
+from layerwise.errors import BelowQuorumError, SwarmError
 from layerwise.swarm.answer import Answer, Decoding
 from layerwise.swarm.serve import router_loop, router_process
 from layerwise.swarm.serve.router_loop import until_closed
@@ -171,7 +171,7 @@ async def test_a_request_that_ends_one_router_after_another_is_ended() -> None:
 @in_event_loop
 async def test_an_answer_is_gone_on_with_where_the_cluster_has_ended_and_the_router_has_not() -> None:
     """Regression: all nodes were gone, and requests were refused below the quorum for good."""
-    first = FakeSwarm(allowed=3, failures={4: BelowQuorum("0 of 12 layers are live")})
+    first = FakeSwarm(allowed=3, failures={4: BelowQuorumError("0 of 12 layers are live")})
 
     def lose() -> None:
         first.is_over, first.allowed = True, 9
@@ -185,11 +185,11 @@ async def test_an_answer_is_gone_on_with_where_the_cluster_has_ended_and_the_rou
 
 @in_event_loop
 async def test_errors_of_the_swarm_are_its_own() -> None:
-    async with behind(FakeSwarm(failures={2: BelowQuorum("3 layers are left")}, is_ready=(False, "no"))) as (
+    async with behind(FakeSwarm(failures={2: BelowQuorumError("3 layers are left")}, is_ready=(False, "no"))) as (
         service,
         _,
     ):
-        with pytest.raises(BelowQuorum, match="3 layers are left"):
+        with pytest.raises(BelowQuorumError, match="3 layers are left"):
             await written(service, Decoding(4))
         assert await service.ready() == (False, "no")
 

@@ -18,7 +18,7 @@ from layerwise.data.text.segments import PretrainingText
 from layerwise.errors import TrainError
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
-from layerwise.runner.training_runs import mean_over_seeds, training_rows
+from layerwise.runner.training_runs import average_over_seeds, make_training_rows
 from layerwise.studies.train_elc.evaluation import pretrained_rows
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.pretrain import trainer
@@ -82,7 +82,7 @@ def test_the_model_is_an_ordinary_one(finished: tuple[Path, TrainingRecord]) -> 
 
 def test_rows_tell_what_it_took(finished: tuple[Path, TrainingRecord]) -> None:
     _, done = finished
-    rows = {(row.step, row.metric): row.value for row in training_rows({("elc", 0): done})}
+    rows = {(row.step, row.metric): row.value for row in make_training_rows({("elc", 0): done})}
     assert rows[None, "steps"] == STEPS
     assert 0 < rows[None, "tokens"] <= 4 * 8 * 16 + 2 * 2 * 48
     assert rows[None, "step_seconds"] > 0
@@ -101,10 +101,10 @@ def test_held_out_rows_and_layer_weights(finished: tuple[Path, TrainingRecord]) 
             readers.setdefault(row.layer, []).append(row.value)
     assert {reader: len(weights) for reader, weights in readers.items()} == {n: n + 1 for n in range(6)}
     assert all(sum(weights) == pytest.approx(1, abs=1e-5) for weights in readers.values())
-    (arm,) = mean_over_seeds([nll])
+    (arm,) = average_over_seeds([nll])
     assert (arm.arm, arm.seed, arm.value, arm.low) == ("elc", None, nll.value, nll.low)
     second = replace(nll, seed=1, value=nll.value + 0.2)
-    (arm,) = mean_over_seeds([nll, second])
+    (arm,) = average_over_seeds([nll, second])
     assert arm.value == pytest.approx(nll.value + 0.1)
     assert arm.low < nll.value
 

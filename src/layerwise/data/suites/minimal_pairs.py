@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
+from layerwise.bounded import MAX_TEXT_SIZE, UnreadableError, check_file
 from layerwise.data.records import FileRecord, below, kind_of, read_tables
 from layerwise.errors import DataError, near_matches
 
@@ -127,8 +127,8 @@ def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet
     tables: list[tuple[str, tuple[FileRecord, ...]]] = []
     for path in paths:
         try:
-            check_file(path, TEXT_SIZE)
-        except Unreadable as fault:
+            check_file(path, MAX_TEXT_SIZE)
+        except UnreadableError as fault:
             raise DataError(f"{path} {fault}; give a file of minimal pairs") from fault
         tables.extend(read_tables(path, password))
     return _named(tables, paths[0].name if len(paths) == 1 else paths[0].parent.name)

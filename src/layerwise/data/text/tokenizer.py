@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, processors
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from layerwise.bounded import SETTINGS_SIZE, Unreadable, kind_of, read_bytes, shortened
+from layerwise.bounded import MAX_SETTINGS_SIZE, UnreadableError, kind_of, read_bytes, shortened
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import DataError, ModelError
 
@@ -103,8 +103,8 @@ def read_llama2c(file: Path) -> PreTrainedTokenizerFast:
 
 def _read_pieces(file: Path) -> list[Piece]:
     try:
-        content = read_bytes(file, SETTINGS_SIZE)
-    except Unreadable as fault:
+        content = read_bytes(file, MAX_SETTINGS_SIZE)
+    except UnreadableError as fault:
         raise DataError(f"{file} {fault}; name another tokenizer with --tokenizer") from fault
     pieces: list[Piece] = []
     offset = struct.calcsize("<i")

@@ -15,7 +15,7 @@ from warnings import catch_warnings, simplefilter
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from layerwise.bounded import Unreadable, read_bytes
+from layerwise.bounded import UnreadableError, read_bytes
 from layerwise.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
@@ -116,7 +116,7 @@ def _check_pixels(image: Image.Image) -> None:
 def image_bytes(file: Path) -> bytes:
     try:
         return read_bytes(file, MOST_BYTES)
-    except Unreadable as error:
+    except UnreadableError as error:
         raise DataError(f"{file.name} {error}") from error
 
 

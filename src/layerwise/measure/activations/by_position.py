@@ -20,7 +20,7 @@ from torch.nn.functional import layer_norm
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.data.splits import sample
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.measure.activations.padding import token_mask, token_mean
 from layerwise.measure.interventions.accuracy import predict_batch, split_labels
 from layerwise.measure.language.loss import LanguageModelHead, find_head
@@ -73,7 +73,7 @@ def branch_norms(
         counted = token_mask(inputs, captured.state)
         try:
             stack.branches(captured)
-        except UnsupportedModel as refused:
+        except UnsupportedModelError as refused:
             has_branches, notes = False, [Note(BRANCHES, f"{arm}: {refused}")]
         for plan in rotations(stack.depth, BASES, seed):
             before = captured.state

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.data.suites.probing import ProbedFeature, ProbedText
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import MeasureError, UnsupportedModelError
 from layerwise.measure.activations.padding import pad_ids
 from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.measure.stats.statistics import Numbers, student_interval, wilson
@@ -77,7 +77,7 @@ def probing(
     Raises `MeasureError` if the tokenizer does not return the offsets of tokens.
     """
     models: dict[str | None, Stack] = {None: stack}
-    with suppress(UnsupportedModel):
+    with suppress(UnsupportedModelError):
         models[RANDOM_TWIN] = random_twin(stack, seed)
     states = {name: _States.from_stack(each, stack, text) for name, each in models.items()}
     rows: list[Score] = []

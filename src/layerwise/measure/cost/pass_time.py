@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from transformers import StaticCache
 
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import MeasureError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MILLISECONDS, RATIO, TIME
@@ -88,7 +88,7 @@ def round_times(
 ) -> dict[tuple[str, Setting], float]:
     """Time every plan in every setting once, in random order; milliseconds, the fastest of `PASSES` passes.
 
-    Raises `UnsupportedModel` for decoding without a cache.
+    Raises `UnsupportedModelError` for decoding without a cache.
     """
 
     def timed(plan: Plan, _: int) -> dict[Setting, float]:
@@ -124,7 +124,7 @@ class TimedPass:
         generator = torch.Generator().manual_seed(seed)
         vocabulary = getattr(stack.text_config, "vocab_size", None)
         if not isinstance(vocabulary, int):
-            raise UnsupportedModel(f"{stack.source.name} reads no tokens, and only passes over tokens are timed")
+            raise UnsupportedModelError(f"{stack.source.name} reads no tokens, and only passes over tokens are timed")
         ids = torch.randint(0, vocabulary, (setting.batch, setting.context + 1), generator=generator, device="cpu").to(
             stack.device
         )
@@ -141,7 +141,7 @@ class TimedPass:
         output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))
         cache = cache if cache is not None else getattr(output, "past_key_values", None)
         if cache is None:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{self.stack.source.name} keeps no cache, so it has no decode phase: time its prefill"
             )
         arguments = {"input_ids": ids[:, -1:], "past_key_values": cache, "use_cache": True}

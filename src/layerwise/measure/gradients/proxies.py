@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch, LabelledBatch
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import check_finite, split_windows, token_mask
 from layerwise.measure.language.evaluation_data import EvalData
@@ -186,7 +186,7 @@ def find_branches(stack: Stack, data: EvalData) -> Branches | None:
         captured = stack.capture(**inputs)
     try:
         return stack.branches(captured)
-    except UnsupportedModel:
+    except UnsupportedModelError:
         return None
 
 
@@ -241,7 +241,7 @@ def _gradient_rows(sums: WindowSums, gates: Sequence[Mapping[str, Any]], seed: i
 def _null_rows(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     try:
         untrained = random_twin(stack, seed)
-    except UnsupportedModel:
+    except UnsupportedModelError:
         return []
     scores = compute_proxies(untrained, data, None, seed=seed)
     return [

@@ -105,7 +105,7 @@ class InterventionContext:
         return lambda one: apply_with(self.stack, self.layer, weights, one.state, one.captured)
 
     def with_branch(self, part: Sublayer, edit: Callable[[CleanBatch], Edit]) -> Apply:
-        """Edit what one branch adds, batch by batch. Raises `UnsupportedModel` if the model cannot be split."""
+        """Edit what one branch adds, batch by batch. Raises `UnsupportedModelError` if the model cannot be split."""
         path = self.stack.branches(self.clean[0].captured).paths[self.layer][part]
         block = block_list(self.stack.model, self.stack.path)[self.layer]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import MeasureError, UnsupportedModelError
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.plan import Plan
@@ -170,14 +170,15 @@ def add_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Pl
 def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
     """Return the members whose plans the model can run, and a sentence for every family with omitted ones.
 
-    Raises the error of a `GIVEN` plan, and `UnsupportedModel` if only the original model is left of several families.
+    Raises the error of a `GIVEN` plan, and `UnsupportedModelError` if only the original model is left of several
+    families.
     """
     kept: list[Member] = []
-    reasons: dict[str, list[UnsupportedModel]] = {}
+    reasons: dict[str, list[UnsupportedModelError]] = {}
     for member in members:
         try:
             stack.check(member.plan)
-        except UnsupportedModel as refusal:
+        except UnsupportedModelError as refusal:
             if member.family == GIVEN:
                 raise
             reasons.setdefault(member.family, []).append(refusal)
@@ -188,7 +189,7 @@ def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Memb
         for family, messages in reasons.items()
     )
     if reasons and kept and all(member.plan == Plan.identity(stack.depth) for member in kept):
-        raise UnsupportedModel(f"the model can run none of these plans: {'; '.join(left_out)}")
+        raise UnsupportedModelError(f"the model can run none of these plans: {'; '.join(left_out)}")
     return tuple(kept), left_out
 
 

@@ -37,7 +37,7 @@ from layerwise.measure.language.benchmarks import (
 )
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
-from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, main_metric
+from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, select_main_metric
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
@@ -162,7 +162,7 @@ def judge_plan(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: R
     rows = [
         row
         for name in requests.names
-        if (metric := main_metric(metrics[name])) is not None
+        if (metric := select_main_metric(metrics[name])) is not None
         for row in _answer_rows(plan, name, metric, results["samples"].get(name, ()))
     ]
     return JudgedPlan(scores, rows, stored)

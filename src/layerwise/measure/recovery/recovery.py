@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from layerwise.errors import MeasureError, UnsupportedModel, near_matches
+from layerwise.errors import MeasureError, UnsupportedModelError, near_matches
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import (
@@ -174,7 +174,7 @@ class _Study:
                 fresh = random_twin(self.stack, self.seed * self.seeds + number)
                 for layer in layers:
                     self.initial[layer, number] = layer_weights(fresh, layer)
-        except UnsupportedModel as error:
+        except UnsupportedModelError as error:
             self.cache.log(f"recovery: reinitialise is left out: {error}")
             return [(damage, scope) for damage, scope in treatments if damage != "reinitialise"]
         return treatments

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import MeasureError, UnsupportedModelError
 from layerwise.measure.stats.estimate import Bounded, Numbers
 from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.measure.stats.statistics import mean_interval
@@ -66,7 +66,7 @@ class StackTensors:
 def random_tensors(stack: Stack, seed: int) -> StackTensors | None:
     try:
         return StackTensors(random_twin(stack, seed))
-    except UnsupportedModel:
+    except UnsupportedModelError:
         return None
 
 

@@ -28,11 +28,13 @@ Change = tuple[str, int, int]
 """What is done, and the first and the last layer that it is done to."""
 
 
-def change_of(order: Sequence[int], depth: int) -> Change | None:
+def classify_change(order: Sequence[int], depth: int) -> Change | None:
     """What an order of layers does to one window, all else running as trained; `None` where it is something else.
 
-    >>> change_of([0, 1, 4, 5], 6), change_of([0, 2, 1, 3], 4), change_of([0, 1, 2, 1, 2, 3], 4), change_of([2, 0], 3)
-    (('dropped', 2, 3), ('swapped', 1, 2), ('repeated', 1, 2), None)
+    >>> classify_change([0, 1, 4, 5], 6), classify_change([0, 2, 1, 3], 4)
+    (('dropped', 2, 3), ('swapped', 1, 2))
+    >>> classify_change([0, 1, 2, 1, 2, 3], 4), classify_change([2, 0], 3)
+    (('repeated', 1, 2), None)
     """
     straight, order = list(range(depth)), list(order)
     same = next((at for at, pair in enumerate(zip(order, straight, strict=False)) if pair[0] != pair[1]), None)
@@ -49,7 +51,7 @@ def change_of(order: Sequence[int], depth: int) -> Change | None:
     return None
 
 
-def changes(data: ReportData) -> dict[Change, str]:
+def find_changes(data: ReportData) -> dict[Change, str]:
     plans: dict[Change, str] = {}
     for text, record in data.records.items():
         plan = data.schedules.get(text)
@@ -58,30 +60,30 @@ def changes(data: ReportData) -> dict[Change, str]:
             and record.stages == record.evaluations
             and all(step.sublayer is None and step.source is None for step in plan.steps())
         ):
-            change = change_of(plan.order(), data.depth)
+            change = classify_change(plan.order(), data.depth)
             if change is not None:
                 plans.setdefault(change, text)
     return plans
 
 
-def changed(data: ReportData) -> Rows:
+def read_changes(data: ReportData) -> Rows:
     return Rows(
         replace(score, layer=first, to_layer=last, condition=done)
-        for (done, first, last), plan in sorted(changes(data).items(), key=lambda change: change[0][1:])
+        for (done, first, last), plan in sorted(find_changes(data).items(), key=lambda change: change[0][1:])
         for task in data.tasks
         if (score := data.effect(plan, task)) is not None
     )
 
 
-def single(data: ReportData, done: str = DROPPED) -> Rows:
-    return Rows(row for row in changed(data).where(condition=done) if done != DROPPED or row.layer == row.to_layer)
+def read_single_changes(data: ReportData, done: str = DROPPED) -> Rows:
+    return Rows(row for row in read_changes(data).where(condition=done) if done != DROPPED or row.layer == row.to_layer)
 
 
 MeanOf = Callable[[str, str, int], Score | None]
 """The measured mean over the draws of a strategy: from its family, its name and the number of affected layers."""
 
 
-def averaged(
+def average_draws(
     records: Iterable[PlanRecord], score_of: Callable[[str], Score | None], mean_of: MeanOf = lambda *_: None
 ) -> Iterator[Score]:
     """The curves of plans, whatever score each has: of every strategy the mean at every size, and its draws.
@@ -117,13 +119,13 @@ def means_over_draws(data: ReportData, claim: str, task: str, metric: str) -> Me
     return lambda family, strategy, affected: by_curve.get((family, strategy, affected))
 
 
-def curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
+def compute_curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
     for task in data.tasks:
         mean_of = means_over_draws(data, STRATEGIES, task, metric)
-        yield from averaged(data.swept, partial(data.effect, task=task, metric=metric), mean_of)
+        yield from average_draws(data.swept, partial(data.effect, task=task, metric=metric), mean_of)
 
 
-def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
+def make_level_rows(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
     for size in sorted(rows.axis("affected")):
         for name, level in named.items():
             low, high = level if isinstance(level, tuple) else (None, None)
@@ -140,16 +142,16 @@ def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iter
             )
 
 
-def at_half(data: ReportData) -> Rows:
+def read_half_depth(data: ReportData) -> Rows:
     """What every strategy does at the window of half the depth, task by task; none where there is no such window."""
     window = half_window(data.swept, data.depth)
     if window is None:
         return Rows()
-    rows = Rows(curves(data)).where(family=window.family, affected=window.affected)
-    return Rows(row for own in rows.by("task").values() for row in distinct(own))
+    rows = Rows(compute_curves(data)).where(family=window.family, affected=window.affected)
+    return Rows(row for own in rows.by("task").values() for row in drop_duplicates(own))
 
 
-def distinct(rows: Rows) -> Iterator[Score]:
+def drop_duplicates(rows: Rows) -> Iterator[Score]:
     seen: set[frozenset[str]] = set()
     for own in rows.by("strategy").values():
         plans = frozenset(own.axis("plan"))

@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from layerwise.page.arms import in_reading_order
 from layerwise.page.data import ReportData
-from layerwise.page.show import ABSENT
-from layerwise.page.text.number_format import between, tidy
-from layerwise.page.text.wording import counted
-from layerwise.page.trained import over_seeds
+from layerwise.page.figures.palette import sort_variants
+from layerwise.page.formatting import ABSENT, format_count, format_interval, format_number
+from layerwise.page.trained import average_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -23,7 +21,7 @@ from layerwise.results.selection import PRESENT, Rows
 MEASURES = (vocab.SCHEDULE, vocab.GROWTH, vocab.ACCOUNTING, vocab.RATES, vocab.HELD_OUT)
 """Measures that no other kind of run has; the training of a growth run is told with them."""
 
-TERMS: dict[str, str] = {
+COMPARED_COSTS: dict[str, str] = {
     vocab.FLOPS: "at equal FLOPs",
     vocab.SECONDS: "at equal seconds",
 }
@@ -78,7 +76,7 @@ def arms(data: ReportData) -> tuple[str, ...]:
         return ()
     trained = data.rows.where(measure=vocab.TRAINING, share=None) + data.rows.where(measure=vocab.HELD_OUT, share=None)
     planned = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING))
-    return in_reading_order(row.arm for row in trained + planned if row.arm is not None)
+    return sort_variants(row.arm for row in trained + planned if row.arm is not None)
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
@@ -99,12 +97,12 @@ def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
 def figure(data: ReportData, metric: str, training: Training) -> Score | None:
     length = {"step": None, "share": training.share, "phase": None}
     rows = data.rows.where(measure=vocab.TRAINING, metric=metric, arm=training.arm, **length)
-    return over_seeds(rows) if rows else None
+    return average_seeds(rows) if rows else None
 
 
 def held_out(data: ReportData, training: Training) -> Score | None:
     rows = data.rows.where(measure=vocab.HELD_OUT, metric="nll", arm=training.arm, share=training.share)
-    return over_seeds(rows) if rows else None
+    return average_seeds(rows) if rows else None
 
 
 def token_pairs(data: ReportData) -> Score | None:
@@ -165,13 +163,13 @@ def _savings(rows: Rows) -> tuple[Score | None, ...]:
 
 def _censored(rows: Rows, metric: str) -> str:
     count = rows.value(metric=metric)
-    return "a seed" if count is None else counted(int(count), "seed")
+    return "a seed" if count is None else format_count(int(count), "seed")
 
 
 def percents(score: Score) -> str:
     low, high = (None if bound is None else 100 * bound for bound in (score.low, score.high))
-    return between(100 * score.value, low, high)
+    return format_interval(100 * score.value, low, high)
 
 
 def hundredths(value: float) -> str:
-    return tidy(round(100 * value, 1))
+    return format_number(round(100 * value, 1))

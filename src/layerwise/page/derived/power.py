@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from layerwise.page.data import ReportData
-from layerwise.page.text.number_format import tidy
-from layerwise.page.text.wording import counted
+from layerwise.page.formatting import format_count, format_number
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 
-WANTED = 0.01
+DEFAULT_EFFECT = 0.01
 """Nats a token: the smallest effect that counts, unless a run says otherwise."""
 
 BEYOND_REASON = 1_000
@@ -25,10 +24,10 @@ MOST = 100
 """How many times the present text is proposed at most."""
 
 
-def tokens_needed(score: Score, wanted: float | None = None) -> int | None:
+def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | None:
     """Return the tokens that show `wanted` nats (default: the effect seen); `None` if already enough or unknown.
 
-    >>> tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
+    >>> estimate_tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
     4000
     """
     effect = score.value if wanted is None else wanted
@@ -38,31 +37,31 @@ def tokens_needed(score: Score, wanted: float | None = None) -> int | None:
     return int(needed) if math.isfinite(needed) and needed > score.tokens else None
 
 
-def needed_in_words(rows: Iterable[Score], wanted: float | None = None) -> str:
+def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -> str:
     """What shows each of `rows`, as the end of a sentence; empty where more text would not help or nobody knows.
 
-    >>> needed_in_words([Score("effect", "delta_nll", 0.0, mde=0.04, tokens=1000)], wanted=0.01)
+    >>> describe_tokens_needed([Score("effect", "delta_nll", 0.0, mde=0.04, tokens=1000)], wanted=0.01)
     '; about 16,000 tokens of such text would show 0.0100 nats'
-    >>> needed_in_words([Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000)])
+    >>> describe_tokens_needed([Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000)])
     '; about 4,000 tokens of such text would show a difference as large as this'
     """
-    numbers = {number: row for row in rows if (number := tokens_needed(row, wanted)) is not None}
+    numbers = {number: row for row in rows if (number := estimate_tokens_needed(row, wanted)) is not None}
     if not numbers:
         return ""
-    what = "a difference as large as this" if wanted is None else f"{tidy(wanted)} nats"
+    what = "a difference as large as this" if wanted is None else f"{format_number(wanted)} nats"
     if max(numbers) > BEYOND_REASON * (numbers[max(numbers)].tokens or 0):
         return f"; no text of {BEYOND_REASON:,} times this length would show {what}"
     return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens of such text would show {what}"
 
 
-def amount_of_text(data: ReportData) -> Iterator[str]:
+def describe_text(data: ReportData) -> Iterator[str]:
     """Say how much text was read; if minutes chose it, also what reads it again and what more text would show."""
     manifest = data.manifest
     documents, read, window = (manifest.get(key) for key in ("documents", "tokens", "window"))
     if not isinstance(read, int) or not isinstance(documents, int) or not data.rows.where(measure=ON_TEXT):
         return
     windows = f" in windows of at most {window} tokens" if isinstance(window, int) and window > 1 else ""
-    yield f"Text: {counted(documents, 'document')}, {read:,} scored tokens{windows}."
+    yield f"Text: {format_count(documents, 'document')}, {read:,} scored tokens{windows}."
     kept = manifest.get("experiment")
     options = kept if isinstance(kept, Mapping) else {}
     if "minutes" not in options or "tokens" not in options:
@@ -76,10 +75,10 @@ def amount_of_text(data: ReportData) -> Iterator[str]:
     rows = [row for row in measured if row.mde is not None and row.tokens == read]
     if not rows or options["tokens"] == "all":
         return
-    margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or WANTED
+    margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or DEFAULT_EFFECT
     seen = median(row.mde for row in rows if row.mde is not None)
-    resolved = f"Half of the effects would be seen from {tidy(seen)} nats on"
-    needed = tokens_needed(Score("run", "mde", 0.0, mde=seen, tokens=rows[0].tokens), margin)
+    resolved = f"Half of the effects would be seen from {format_number(seen)} nats on"
+    needed = estimate_tokens_needed(Score("run", "mde", 0.0, mde=seen, tokens=rows[0].tokens), margin)
     if needed is None:
         yield f"{resolved}."
         return
@@ -87,4 +86,7 @@ def amount_of_text(data: ReportData) -> Iterator[str]:
         yield f"{resolved}; half of that takes four times the text."
         return
     needed_minutes = math.ceil(minutes * needed / int(rows[0].tokens or 1))
-    yield f"{resolved}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {needed_minutes}."
+    yield (
+        f"{resolved}; {format_number(margin)} nats take about {needed:,} tokens, at this "
+        f"pace --minutes {needed_minutes}."
+    )

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from layerwise.page.arms import in_reading_order
 from layerwise.page.data import ReportData
-from layerwise.page.show import ACCURACY as SHARE_RIGHT
-from layerwise.page.show import Show
-from layerwise.page.text.wording import counted, listed
+from layerwise.page.figures.palette import sort_variants
+from layerwise.page.formatting import ACCURACY as SHARE_RIGHT
+from layerwise.page.formatting import Format, format_count, join_words
 from layerwise.plan.plan import Plan
 from layerwise.plan.samplers import layer_subset
 from layerwise.results import vocabulary as vocab
@@ -78,9 +77,9 @@ class LeadQuantity:
 
     metric: str
     name: str
-    show: Show
+    show: Format
     cost: str
-    added: Show
+    added: Format
     is_loss: bool
 
     def credit(self, value: float) -> float:
@@ -92,22 +91,22 @@ class LeadQuantity:
         return math.exp(-value) if self.is_loss else value
 
 
-POINTS = Show(axis="points of accuracy", scale=100.0, decimals=1, signed=True)
-NATS_ABOVE = Show(axis="nats per token", decimals=2, signed=True)
+POINTS = Format(axis="points of accuracy", scale=100.0, decimals=1, signed=True)
+NATS_ABOVE = Format(axis="nats per token", decimals=2, signed=True)
 ACCURACY = LeadQuantity(
     "accuracy",
     "accuracy",
     SHARE_RIGHT,
     "accuracy_lost",
-    POINTS.but(axis="points of accuracy lost", signed=False, reference=0.0),
+    POINTS.replace(axis="points of accuracy lost", signed=False, reference=0.0),
     is_loss=False,
 )
 LOSS = LeadQuantity(
     "nll",
     "nats per token",
-    Show(axis="nats per token, lower is better", decimals=2),
+    Format(axis="nats per token, lower is better", decimals=2),
     "nll_added",
-    NATS_ABOVE.but(axis="nats per token added", signed=False, reference=0.0),
+    NATS_ABOVE.replace(axis="nats per token added", signed=False, reference=0.0),
     is_loss=True,
 )
 
@@ -117,7 +116,7 @@ def quantity(data: ReportData) -> LeadQuantity:
     return LOSS if data.rows.value(measure=vocab.ROBUSTNESS, metric="leads") == 0.0 else ACCURACY
 
 
-def above(data: ReportData) -> tuple[str, Show]:
+def above(data: ReportData) -> tuple[str, Format]:
     """The paired difference to the baseline: in nats where a language model has it, else in points of accuracy."""
     nats = quantity(data).is_loss and data.rows.where(
         measure=vocab.ROBUSTNESS, metric="nll_above", against=vocab.BASELINE
@@ -132,14 +131,14 @@ def chance(data: ReportData) -> float | None:
     return None if classes is None or classes < 1.0 else math.log(classes)
 
 
-def lead_show(data: ReportData) -> Show:
+def lead_show(data: ReportData) -> Format:
     show, null = quantity(data).show, chance(data)
-    return show if null is None else show.but(reference=show.scale * null)
+    return show if null is None else show.replace(reference=show.scale * null)
 
 
 def by_arm(rows: Iterable[Score]) -> Rows:
     grouped = Rows(rows).by("arm")
-    return Rows(chain.from_iterable(grouped[arm] for arm in in_reading_order(grouped)))
+    return Rows(chain.from_iterable(grouped[arm] for arm in sort_variants(grouped)))
 
 
 def of_arms(data: ReportData, **columns: Any) -> Rows:
@@ -199,7 +198,7 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     even = data.rows.where(measure=vocab.ROBUSTNESS, metric=metric, strategy="even", seed=None, against=None)
     counts = [count for count in even.axis("kept") if count < depth]
     half = min(counts, key=lambda count: (abs(2 * count - depth), count), default=0)
-    fewer, lost = f"{half} of {depth} layers", f"the loss of {counted(depth - half, 'layer')}"
+    fewer, lost = f"{half} of {depth} layers", f"the loss of {format_count(depth - half, 'layer')}"
     every, few = (
         {"measure": vocab.ROBUSTNESS, **EVERY_LAYER},
         {"measure": vocab.ROBUSTNESS, "strategy": "even", "kept": half},
@@ -233,7 +232,7 @@ def survival(data: ReportData) -> Survival:
     ends = (0.0 if null is None else lead.credit(null), best)
     cells = {
         arm: _learned({each: _cell(rows[arm][each], lead, ends) for each in tested if each in rows[arm]})
-        for arm in in_reading_order(rows)
+        for arm in sort_variants(rows)
     }
     return Survival(tested, cells, ends)
 
@@ -276,7 +275,7 @@ def summary(data: ReportData) -> str:
             if all(shuffled)
             else "It is inconclusive which methods survive random order: the intervals allow both answers."
         )
-    parts = [f"{words} {listed(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
+    parts = [f"{words} {join_words(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
     return f"Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
 
 
@@ -306,7 +305,7 @@ def fates(data: ReportData) -> Iterator[str]:
         for condition, cell in cells.items():
             if condition.words != OWN_ORDER:
                 by_fate[cell.fate].append(condition.words)
-        clauses = [f"{verb} {listed(by_fate[fate])}" for fate, verb in VERBS.items() if by_fate[fate]]
+        clauses = [f"{verb} {join_words(by_fate[fate])}" for fate, verb in VERBS.items() if by_fate[fate]]
         if clauses:
             text = "; ".join(clauses)
             pieces.append(f"{text[0].upper()}{text[1:]}.")
@@ -328,7 +327,7 @@ def trained_for(data: ReportData) -> Iterator[str]:
     epochs = {arm: max(row.value for row in own) for arm, own in by_arm(rows).by("arm").items()}
     if len({round(each, 2) for each in epochs.values()}) > 1:
         arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]
-        yield f"The arms were not trained equally long; epochs: {listed(arms)}."
+        yield f"The arms were not trained equally long; epochs: {join_words(arms)}."
 
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:

@@ -16,10 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.page.data import ReportData, computed_once
-from layerwise.page.show import SIGNED
-from layerwise.page.text.number_format import probability
-from layerwise.page.text.wording import listed
+from layerwise.page.data import ReportData, cached_per_run
+from layerwise.page.formatting import SIGNED, format_p_value, join_words
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -65,7 +63,7 @@ class PlanZones:
         if self.p is None or self.p > LEVEL:
             return ""
         return (
-            f"More zones beat the random-walk null (p = {probability(self.p)}) but fall below the {MARGIN:g} cosine"
+            f"More zones beat the random-walk null (p = {format_p_value(self.p)}) but fall below the {MARGIN:g} cosine"
             " threshold."
         )
 
@@ -73,7 +71,7 @@ class PlanZones:
     def shown_p(self) -> str:
         """The p-value of more zones; where it is not what refused them, that the margin is."""
         by_margin = f" (below the {MARGIN:g} cosine threshold)" if self.by_margin else ""
-        return f"{probability(self.p)}{by_margin}"
+        return f"{format_p_value(self.p)}{by_margin}"
 
     @property
     def longest(self) -> tuple[int, int]:
@@ -100,18 +98,18 @@ class PlanZones:
     @property
     def borders_in_words(self) -> str:
         """What the borders are worth, in units of cosine; without any a dash."""
-        return listed([SIGNED.text(score) for score in self.contrasts]) or "–"
+        return join_words([SIGNED.text(score) for score in self.contrasts]) or "–"
 
 
-def plan_zones(data: ReportData) -> tuple[PlanZones, ...]:
+def read_zones(data: ReportData) -> tuple[PlanZones, ...]:
     rows = data.rows.where(measure=(STATES, ZONES))
     return tuple(_of_plan(plan, own) for plan, own in rows.by("plan").items())
 
 
-def trained_zones(data: ReportData) -> PlanZones | None:
+def find_original_zones(data: ReportData) -> PlanZones | None:
     """The zones of the model as trained; `None` where its states were not compared, or are too few to be cut."""
     trained = str(Plan.identity(data.depth)) if data.depth else ""
-    return next((each for each in plan_zones(data) if each.plan == trained and each.ranges), None)
+    return next((each for each in read_zones(data) if each.plan == trained and each.ranges), None)
 
 
 def _of_plan(plan: str, rows: Rows) -> PlanZones:
@@ -128,7 +126,7 @@ Matrix = NDArray[np.float64]
 SMALLEST_ZONE = 3
 
 
-def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
+def mirror_pairs(rows: Iterable[Score]) -> Iterator[Score]:
     """The similarities of pairs of states in both orders; a pair that is listed in both stays as it is."""
     listed = {(row.metric, row.state, row.to_state): row for row in rows}
     yield from listed.values()
@@ -137,8 +135,8 @@ def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
             yield replace(row, state=other, to_state=state)
 
 
-@computed_once
-def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
+@cached_per_run
+def read_similarities(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
     """Return the similarity of every pair of states, or a bound of it, or None if most pairs are missing.
 
     A pair without a row, or without the interval for a bound, is NaN; the diagonal is 1.
@@ -146,7 +144,7 @@ def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | No
     rows = data.rows.where(measure=SIMILARITY, metric=metric, state=PRESENT, to_state=PRESENT)
     values = {
         (row.state or 0, row.to_state or 0): row.value if row.state == row.to_state else getattr(row, bound)
-        for row in mirrored(rows)
+        for row in mirror_pairs(rows)
     }
     size = 1 + max((max(pair) for pair in values), default=-1)
     if len(values) < max(1, size * (size - 1) // 2):
@@ -170,7 +168,7 @@ def mean_similarities(values: Matrix, first: int, last: int) -> tuple[float, flo
     return inside, outside
 
 
-def contrast(values: Matrix, first: int, last: int) -> float:
+def compute_contrast(values: Matrix, first: int, last: int) -> float:
     """Return how much more alike the states of a run are than the run and the others; 0 if that is unknown."""
     inside, outside = mean_similarities(values, first, last)
     return 0.0 if math.isnan(inside - outside) else inside - outside
@@ -185,7 +183,7 @@ def find_clearest_zone(values: Matrix) -> tuple[int, int] | None:
         for last in range(first + SMALLEST_ZONE - 1, min(size, first + size - 2))
     ]
     # Sums of equal similarities differ in their last bits.
-    return max(ends, key=lambda run: round(contrast(values, *run), 9), default=None)
+    return max(ends, key=lambda run: round(compute_contrast(values, *run), 9), default=None)
 
 
 def bound_contrast(data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
@@ -193,7 +191,7 @@ def bound_contrast(data: ReportData, metric: str, first: int, last: int) -> tupl
 
     They hold for any correlation of errors. `None` if pairs have no intervals.
     """
-    lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
+    lows, highs = read_similarities(data, metric, "low"), read_similarities(data, metric, "high")
     if lows is None or highs is None:
         return None
     least, most = (mean_similarities(values, first, last) for values in (lows, highs))

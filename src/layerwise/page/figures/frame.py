@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from layerwise.page.figures.palette import SERIES, SYMBOLS, faded, light
-from layerwise.page.text.number_format import between
+from layerwise.page.figures.palette import SERIES, SYMBOLS, fade, light_color
+from layerwise.page.formatting import format_interval
 from layerwise.results.rows import Score
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 CLEAR = "rgba(0,0,0,0)"
-REFERENCE = {"line": {"color": light("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
+REFERENCE = {"line": {"color": light_color("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
 """How a line that values are compared with is drawn."""
 LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
 
@@ -60,20 +60,20 @@ def _hover(properties: dict[str, Any]) -> dict[str, Any]:
     return {**properties, **shown}
 
 
-def level_line(y: float, **properties: Any) -> Shape:
+def horizontal_line(y: float, **properties: Any) -> Shape:
     return {"type": "line", "x0": 0, "x1": 1, "xref": "x domain", "y0": y, "y1": y, "yref": "y", **properties}
 
 
-def upright_line(x: float, **properties: Any) -> Shape:
+def vertical_line(x: float, **properties: Any) -> Shape:
     return {"type": "line", "x0": x, "x1": x, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain", **properties}
 
 
-def upright_band(low: float, high: float, colour: str) -> Shape:
+def vertical_band(low: float, high: float, colour: str) -> Shape:
     edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
 
 
-def framed(
+def make_figure(
     height: int,
     traces: Iterable[Trace],
     *,
@@ -91,15 +91,15 @@ def framed(
             "autosize": True,
             "paper_bgcolor": CLEAR,
             "plot_bgcolor": CLEAR,
-            "font": {"family": FONT, "size": 13, "color": light("ink")},
+            "font": {"family": FONT, "size": 13, "color": light_color("ink")},
             "margin": {"l": 48, "r": 12, "t": 8, "b": 40},
             "showlegend": False,
             "hovermode": "closest",
-            "modebar": {"bgcolor": CLEAR, "color": light("quiet"), "activecolor": light("ink")},
+            "modebar": {"bgcolor": CLEAR, "color": light_color("quiet"), "activecolor": light_color("ink")},
             "hoverlabel": {
-                "bgcolor": light("card"),
-                "bordercolor": light("quiet"),
-                "font": {"family": FONT, "color": light("ink"), "size": 13},
+                "bgcolor": light_color("card"),
+                "bordercolor": light_color("quiet"),
+                "font": {"family": FONT, "color": light_color("ink"), "size": 13},
                 "align": "left",
             },
             "xaxis": _axis(x),
@@ -112,14 +112,14 @@ def framed(
 
 def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
     title = more.get("title")
-    font = {"color": light("muted"), "size": 13}
+    font = {"color": light_color("muted"), "size": 13}
     axis = {
-        "gridcolor": light("grid"),
-        "linecolor": light("quiet"),
-        "zerolinecolor": light("zero"),
+        "gridcolor": light_color("grid"),
+        "linecolor": light_color("quiet"),
+        "zerolinecolor": light_color("zero"),
         "zerolinewidth": 1.5,
         "zeroline": False,
-        "tickfont": {"color": light("muted"), "size": 12},
+        "tickfont": {"color": light_color("muted"), "size": 12},
         "automargin": True,
         "exponentformat": "power",
         **more,
@@ -128,10 +128,10 @@ def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in axis.items() if value is not None}
 
 
-def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
+def compute_limits(values: Iterable[float | None]) -> tuple[float, float] | None:
     """The range of an axis that several figures share: all the values and zero, with a little air.
 
-    >>> limits([1.0, None, 2.0])
+    >>> compute_limits([1.0, None, 2.0])
     (-0.1, 2.1)
     """
     finite = [value for value in values if value is not None and math.isfinite(value)]
@@ -143,7 +143,7 @@ def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
 
 
 def common_span(scores: Iterable[Score], *more: float | None) -> tuple[float, float] | None:
-    return limits([*more, *(bound for score in scores for bound in (score.value, score.low, score.high))])
+    return compute_limits([*more, *(bound for score in scores for bound in (score.value, score.low, score.high))])
 
 
 def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -152,13 +152,13 @@ def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
         "tickmode": "array",
         "tickvals": list(range(len(names))),
         "ticktext": [escape(name) for name in names],
-        "tickfont": {"color": light("ink"), "size": 12},
+        "tickfont": {"color": light_color("ink"), "size": 12},
         "zeroline": False,
         **more,
     }
 
 
-def whiskers(scores: Iterable[Score], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
+def error_bars(scores: Iterable[Score], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
     """Error bars from the low end of each interval to the high end; none where there is no interval."""
     ends = [(s.value, s.value if s.low is None else s.low, s.value if s.high is None else s.high) for s in scores]
     return {
@@ -172,19 +172,19 @@ def whiskers(scores: Iterable[Score], colour: str, *, thickness: float = 2, widt
     }
 
 
-def filled(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
+def fill_between(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
     edges = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
     return scatter(**edges, fill="toself", fillcolor=colour, line={"width": 0}, mode="lines", **more)
 
 
-def colour_scale(colours: Sequence[str]) -> list[list[float | str]]:
+def color_scale(colours: Sequence[str]) -> list[list[float | str]]:
     return [[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)]
 
 
 def series_style(slot: int) -> tuple[str, str, str]:
     colour = SERIES[slot % len(SERIES)][0]
-    return colour, faded(colour, 0.14), SYMBOLS[slot % len(SYMBOLS)]
+    return colour, fade(colour, 0.14), SYMBOLS[slot % len(SYMBOLS)]
 
 
 def interval(score: Score, *, signed: bool = False) -> str:
-    return between(score.value, score.low, score.high, signed=signed)
+    return format_interval(score.value, score.low, score.high, signed=signed)

@@ -1,12 +1,12 @@
-"""The colors of the report: one list for light paper, one for dark, pair by pair.
+"""The colors of the report, for light and dark paper.
 
-Figures use light colors, which the page swaps in dark mode. Series colors are distinguishable under common color
-blindness, and every series also has its own marker.
+Figures use light colors, which the page replaces in dark mode. Series differ under common color blindness, and each has
+its own marker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 ROLES: dict[str, tuple[str, str]] = {
     "ink": ("#1b1d22", "#eceae4"),
@@ -62,33 +62,33 @@ DEPTH = ("#6a3fa3", "#4c62b4", "#3280b3", "#239aa3", "#36b083", "#72c164", "#aec
 PUBLISHED = ("skip", "reverse", "looped_parallel", "random", "parallel", "middle_repeat")
 
 
-def light(role: str) -> str:
+def light_color(role: str) -> str:
     """The light colour of a role.
 
-    >>> light("ink")
+    >>> light_color("ink")
     '#1b1d22'
     """
     return ROLES[role][0]
 
 
-def faded(colour: str, opacity: float) -> str:
+def fade(colour: str, opacity: float) -> str:
     """A `#rrggbb` colour made transparent, in the one spelling the page's script can swap.
 
-    >>> faded("#0072b2", 0.2)
+    >>> fade("#0072b2", 0.2)
     'rgba(0,114,178,0.2)'
     """
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity:g})"
 
 
-def swaps() -> dict[str, str]:
+def list_dark_colors() -> dict[str, str]:
     return dict([*ROLES.values(), *SERIES, *DIVERGING])
 
 
-def depth_colour(layer: int, depth: int) -> str:
+def depth_color(layer: int, depth: int) -> str:
     """The colour of a layer: violet for the first, yellow for the last, as a `#rrggbb` text.
 
-    >>> depth_colour(0, 12), depth_colour(11, 12)
+    >>> depth_color(0, 12), depth_color(11, 12)
     ('#6a3fa3', '#dfd03c')
     """
     if depth <= 1:
@@ -122,3 +122,60 @@ def series_slots(strategies: Sequence[str]) -> dict[str, int]:
 
 
 EMBEDDING = "#8d919c"
+
+
+VARIANT_COLORS: dict[str, int] = {
+    "baseline": 5,
+    "sequential": 6,
+    "layershuffle": 0,
+    "layershuffle-position": 2,
+    "layershuffle-predict": 3,
+    "layershuffle-layerdrop": 8,
+    "layerdrop": 1,
+    "layerdrop-scratch": 7,
+    "ltg": 5,
+    "elc": 0,
+    "elc-base": 6,
+    "zero": 2,
+    "normalized": 3,
+    "weighted-output": 4,
+    "denseformer": 1,
+    "uniform": 5,
+    "published": 1,
+    "importance": 0,
+    "permuted": 2,
+    "reversed": 3,
+    "random": 4,
+    "stacking": 8,
+    "ramp": 7,
+    "freezing": 6,
+    "lisa": 3,
+    "retrained": 4,
+}
+"""Each arm with its colour among the series; what it is, the glossary says (`page/provenance.md`)."""
+SPARE = (10, 9, 11)  # colours that no known arm has
+
+
+def sort_variants(arms: Iterable[str]) -> tuple[str, ...]:
+    """Each arm once: the known ones as listed here, then the others as first met.
+
+    >>> sort_variants(["mine", "layerdrop", "baseline", "mine"])
+    ('baseline', 'layerdrop', 'mine')
+    """
+    present = dict.fromkeys(arms)
+    return (*(arm for arm in VARIANT_COLORS if arm in present), *(arm for arm in present if arm not in VARIANT_COLORS))
+
+
+def assign_colors(arms: Iterable[str]) -> dict[str, int]:
+    """The colour of each arm among the series.
+
+    >>> assign_colors(["baseline", "mine"])
+    {'baseline': 5, 'mine': 10}
+    """
+    slots: dict[str, int] = {}
+    others = 0
+    for arm in dict.fromkeys(arms):
+        known = VARIANT_COLORS.get(arm)
+        slots[arm] = SPARE[others % len(SPARE)] if known is None else known
+        others += known is None
+    return slots

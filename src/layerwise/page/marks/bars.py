@@ -11,9 +11,9 @@ from typing import Any
 from layerwise.page.data import ReportData
 from layerwise.page.figures import frame
 from layerwise.page.figures.frame import Figure, Trace
-from layerwise.page.figures.palette import faded, light
+from layerwise.page.figures.palette import fade, light_color
+from layerwise.page.formatting import describe_verdict, format_p_value, is_resolved
 from layerwise.page.marks.mark import Mark
-from layerwise.page.text.number_format import is_resolved, probability, verdict
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
@@ -41,8 +41,8 @@ class Bars(Mark):
         positions = {getattr(row, self.x) for row in rows}
         numeric = all(isinstance(value, int | float) for value in positions)
         shared = bool(self.each or self.choices) and self.of is None
-        span = frame.common_span(map(self.show.shown, all_rows)) if shared else None
-        return frame.framed(
+        span = frame.common_span(map(self.show.scale_score, all_rows)) if shared else None
+        return frame.make_figure(
             self.height or 360,
             traces,
             bargap=0.28,
@@ -53,7 +53,7 @@ class Bars(Mark):
                 "dtick": 1 if numeric and len(positions) <= MOST_TICKS else None,
             },
             y={"title": self.show.axis, "range": self.show.span or span},
-            shapes=[] if not self.show.reference else [frame.level_line(self.show.reference, **frame.REFERENCE)],
+            shapes=[] if not self.show.reference else [frame.horizontal_line(self.show.reference, **frame.REFERENCE)],
             showlegend=len(groups) > 1,
             legend=frame.LEGEND,
             margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},
@@ -61,9 +61,9 @@ class Bars(Mark):
 
     def _bars(self, name: Any, rows: Rows, level: float, slots: Mapping[str, int]) -> Trace:
         drawn = [row for row in rows if math.isfinite(row.value)]
-        shown = [self.show.shown(row) for row in drawn]
-        pale = faded(light("muted"), 0.35)
-        colour: Any = [light("accent") if is_resolved(row, level) else pale for row in drawn]
+        shown = [self.show.scale_score(row) for row in drawn]
+        pale = fade(light_color("muted"), 0.35)
+        colour: Any = [light_color("accent") if is_resolved(row, level) else pale for row in drawn]
         if self.series:
             colour = frame.series_style(slots.get(str(name), 0))[0]
         return frame.bar(
@@ -72,12 +72,12 @@ class Bars(Mark):
             marker={"color": colour, "line": {"width": 0}},
             text=[self._hover(row, level) for row in drawn],
             name=escape(self.words(name)),
-            **({} if self.of else {"error_y": frame.whiskers(shown, light("ink"), thickness=1.2, width=3)}),
+            **({} if self.of else {"error_y": frame.error_bars(shown, light_color("ink"), thickness=1.2, width=3)}),
         )
 
     def _hover(self, row: Score, level: float) -> str:
         parts = [f"<b>{escape(self.at.format(getattr(row, self.x)))}</b>", self.show.text(row)]
         if row.p_adjusted is not None:
-            parts.append(f"adjusted p {probability(row.p_adjusted)}: {verdict(row, level)}")
+            parts.append(f"adjusted p {format_p_value(row.p_adjusted)}: {describe_verdict(row, level)}")
         more = self.text(row)
         return "<br>".join([*parts, *([escape(more)] if more else [])])

@@ -12,7 +12,7 @@ from typing import Any
 from layerwise.page.data import ReportData
 from layerwise.page.figures import frame
 from layerwise.page.figures.frame import Figure, Shape, Trace
-from layerwise.page.figures.palette import faded, light
+from layerwise.page.figures.palette import fade, light_color
 from layerwise.page.marks.mark import Mark
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -51,7 +51,9 @@ class Dots(Mark):
     row_words: Callable[[Any], str] = str
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        chances = {self._row(row): self.show.shown(row).value for row in rows.where(against=self.chance) if self.chance}
+        chances = {
+            self._row(row): self.show.scale_score(row).value for row in rows.where(against=self.chance) if self.chance
+        }
         rows = rows.where(against=None) if self.chance else rows
         whole, single = rows.where(**{self.faint: None}), rows.where(**{self.faint: PRESENT})
         lanes = [self._lane(name, whole, single, slots) for name in (rows.axis(self.series) if self.series else ("",))]
@@ -62,8 +64,8 @@ class Dots(Mark):
         if chances:
             traces.append(_chance({row_of[name]: value for name, value in chances.items() if name in row_of}))
         allowed = self.allowed(rows) if callable(self.allowed) else self.allowed
-        bands = [] if allowed is None else [frame.upright_band(*allowed, faded(light("muted"), 0.16))]
-        return frame.framed(
+        bands = [] if allowed is None else [frame.vertical_band(*allowed, fade(light_color("muted"), 0.16))]
+        return frame.make_figure(
             EDGES + len(names) * height,
             traces,
             y=frame.row_axis(names, showgrid=False),
@@ -79,12 +81,12 @@ class Dots(Mark):
         own = {self.series: name} if self.series else {}
         seeds: dict[str, list[Score]] = defaultdict(list)
         for row in single.where(**own):
-            seeds[self._row(row)].append(self.show.shown(row))
-        cells = {self._row(row): self.show.shown(row) for row in whole.where(**own)}
+            seeds[self._row(row)].append(self.show.scale_score(row))
+        cells = {self._row(row): self.show.scale_score(row) for row in whole.where(**own)}
         return Lane(self.words(name) if name else self.title, slots.get(name, 0), cells, seeds)
 
     def _reference(self) -> list[Shape]:
-        return [] if self.show.reference is None else [frame.upright_line(self.show.reference, **frame.REFERENCE)]
+        return [] if self.show.reference is None else [frame.vertical_line(self.show.reference, **frame.REFERENCE)]
 
     def _span(self, lanes: Sequence[Lane], chances: list[float]) -> tuple[float, float] | None:
         scores = [
@@ -94,7 +96,7 @@ class Dots(Mark):
         bounds = [bound for score in lifted for bound in (score.value, score.low, score.high) if bound is not None]
         bounds += [*chances, *([] if self.show.reference is None else [self.show.reference])]
         if self.from_zero or not bounds:
-            return frame.limits(bounds)
+            return frame.compute_limits(bounds)
         air = 0.06 * (max(bounds) - min(bounds)) or 0.5
         return min(bounds) - air, max(bounds) + air
 
@@ -106,7 +108,7 @@ class Dots(Mark):
         seeds = frame.scatter(
             x=[score.value for _, score in faint],
             y=[heights[name] for name, _ in faint],
-            marker={"color": faded(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
+            marker={"color": fade(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
             text=[self._hover(f"{self.faint} {getattr(score, self.faint)}", name, score) for name, score in faint],
             **shared,
         )
@@ -114,7 +116,7 @@ class Dots(Mark):
             x=[score.value for score in drawn],
             y=[heights[name] for name in lane.rows],
             marker={"color": colour, "symbol": symbol, "size": SIZE},
-            error_x=frame.whiskers(drawn, colour),
+            error_x=frame.error_bars(drawn, colour),
             text=[self._hover(lane.name, name, score) for name, score in lane.rows.items()],
             **shared,
         )
@@ -141,6 +143,6 @@ def _chance(values: Mapping[int, float]) -> Trace:
         x=[part for value in values.values() for part in (value, value, None)],
         y=[part for at in values for part in (at - 0.42, at + 0.42, None)],
         mode="lines",
-        line={"color": light("ink"), "dash": "dot", "width": 1.5},
+        line={"color": light_color("ink"), "dash": "dot", "width": 1.5},
         opacity=0.6,
     )

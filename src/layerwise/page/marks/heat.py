@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from layerwise.page.data import ReportData
-from layerwise.page.figures.frame import CLEAR, Figure, Shape, colour_scale, framed, heatmap
-from layerwise.page.figures.palette import DIVERGING, VIRIDIS, light
+from layerwise.page.figures.frame import CLEAR, Figure, Shape, color_scale, heatmap, make_figure
+from layerwise.page.figures.palette import DIVERGING, VIRIDIS, light_color
 from layerwise.page.marks.mark import Mark
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -18,7 +18,7 @@ from layerwise.results.selection import Rows
 ORANGE_IS_MORE = tuple(colour for colour, _ in DIVERGING)
 CELL, HEAD = 22, 90
 MOST_ROWS = 40
-TICKS = {"color": light("muted"), "size": 11}
+TICKS = {"color": light_color("muted"), "size": 11}
 SIGNS = 5
 """Values that the key of a diverging scale names."""
 
@@ -27,8 +27,8 @@ SIGNS = 5
 class Heat(Mark):
     """A cell for each pair of the columns `x` (across) and `y` (downwards).
 
-    `diverging`: white is zero, orange more, blue less; otherwise brighter is more. `root` colors by the signed square
-    root, `least` and `most` fix the scale. Rows with the metric `framed` are frames from `x` to `y`. `square`
+    `diverging`: white is zero, orange more, blue less; otherwise brighter is more. `sqrt_colors` colors by the signed
+    square root, `least` and `most` fix the scale. Rows with the metric `framed` are frames from `x` to `y`. `square`
     maps have their own axes, `numbers` writes values into cells (by `number`), `diagonal` is a dotted line, and
     `upwards` starts at the bottom. `across` and `down` are the titles of the axes, `text` is extra hover text.
     """
@@ -38,7 +38,7 @@ class Heat(Mark):
     across: str = "layer"
     down: str = ""
     diverging: bool = False
-    root: bool = False
+    sqrt_colors: bool = False
     least: float | None = None
     most: float | None = None
     numbers: bool = False
@@ -63,14 +63,14 @@ class Heat(Mark):
             y=list(range(len(y))),
             z=[[self._colour(cells.get((left, below))) for left in across] for below in down],
             text=[[self._hover(cells.get((left, below)), left, below) for left in across] for below in down],
-            colorscale=colour_scale(ORANGE_IS_MORE if self.diverging else VIRIDIS),
+            colorscale=color_scale(ORANGE_IS_MORE if self.diverging else VIRIDIS),
             **self._scale(all_rows),
             **({"xgap": 1, "ygap": 1} if len(across) <= MOST_ROWS and not frames else {}),
         )
         traces = [grid]
         height = self.height or HEAD + (CELL if len(down) <= MOST_ROWS else 8) * len(down)
         ends = [-0.5, len(down) - 0.5]
-        return framed(
+        return make_figure(
             height,
             traces,
             x=_named(self.across, x),
@@ -88,8 +88,8 @@ class Heat(Mark):
     def _colour(self, row: Score | None) -> float | None:
         if row is None:
             return None
-        value = self.show.shown(row).value
-        return math.copysign(math.sqrt(abs(value)), value) if self.root else value
+        value = self.show.scale_score(row).value
+        return math.copysign(math.sqrt(abs(value)), value) if self.sqrt_colors else value
 
     def _scale(self, rows: Rows) -> dict[str, Any]:
         drawn = [value for row in rows if math.isfinite(row.value) and (value := self._colour(row)) is not None]
@@ -98,7 +98,7 @@ class Heat(Mark):
             most = most if most is not None else max(map(abs, drawn), default=1.0) or 1.0
             least = -most
         bar: dict[str, Any] = {"thickness": 9, "outlinewidth": 0, "tickfont": TICKS}
-        if self.root:
+        if self.sqrt_colors:
             positions = [most * (2 * at / (SIGNS - 1) - 1) for at in range(SIGNS)] if most else []
             values = [math.copysign(position * position, position) / self.show.scale for position in positions]
             bar |= {"tickmode": "array", "tickvals": positions, "ticktext": list(map(self.show.number, values))}
@@ -119,7 +119,7 @@ class Heat(Mark):
                 "y": down.index(below),
                 "text": self._number(row),
                 "showarrow": False,
-                "font": {"size": 11, "color": light("ink")},
+                "font": {"size": 11, "color": light_color("ink")},
                 "bgcolor": CLEAR,
             }
             for (left, below), row in cells.items()
@@ -129,7 +129,7 @@ class Heat(Mark):
         return self.show.number(row.value) if self.number is None else self.number(row)
 
     def _diagonal(self, columns: int, rows: int) -> list[dict[str, Any]]:
-        line = {"color": light("zero"), "dash": "dot", "width": 1.2}
+        line = {"color": light_color("zero"), "dash": "dot", "width": 1.2}
         ends = {"x0": -0.5, "y0": -0.5, "x1": columns - 0.5, "y1": rows - 0.5}
         return [{"type": "line", "xref": "x", "yref": "y", **ends, "line": line}] if self.diagonal else []
 

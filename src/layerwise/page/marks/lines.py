@@ -10,9 +10,9 @@ from typing import Any
 from layerwise.page.data import ReportData
 from layerwise.page.figures import frame
 from layerwise.page.figures.frame import Figure, Trace
-from layerwise.page.figures.palette import faded, light
+from layerwise.page.figures.palette import fade, light_color
+from layerwise.page.formatting import format_number, format_p_value, format_perplexity, is_resolved
 from layerwise.page.marks.mark import Mark
-from layerwise.page.text.number_format import in_perplexity, is_resolved, probability, tidy
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
@@ -72,25 +72,27 @@ class Lines(Mark):
         for name, points in lines.items():
             traces += self._line(name, groups[name], points, slots.get(str(name), 0), describe)
         shared = self.each or set(self.apart) & set(self.choices.values())
-        span = self.show.span or (frame.common_span(map(self.show.shown, all_rows)) if shared else None)
+        span = self.show.span or (frame.common_span(map(self.show.scale_score, all_rows)) if shared else None)
         height = self.height or 340
         small = height < SMALL
         right = 24 if self.percent else 8 if small else 12  # room for the last of the ticks
         above = 34 if self.named or (bands and not small) else 8
         xs = {x for points in (*lines.values(), *(points for _, points in bands)) for x in points}
-        return frame.framed(
+        return frame.make_figure(
             height,
             traces,
             showlegend=self.named or bool(bands and not small),
             legend=frame.LEGEND,
             x={"title": "" if small else self.across, "showgrid": False, "range": self.reach, **self._ticks(xs, small)},
             y={"title": "" if small else self.show.axis, "range": span},
-            shapes=[] if self.show.reference is None else [frame.level_line(self.show.reference, **frame.REFERENCE)],
+            shapes=[]
+            if self.show.reference is None
+            else [frame.horizontal_line(self.show.reference, **frame.REFERENCE)],
             margin={"l": 34, "r": right, "t": 6, "b": 24} if small else {"l": 48, "r": right, "t": above, "b": 40},
         )
 
     def _points(self, rows: Rows) -> Points:
-        return {at: self.show.shown(row) for row in rows if (at := getattr(row, self.x)) is not None}
+        return {at: self.show.scale_score(row) for row in rows if (at := getattr(row, self.x)) is not None}
 
     def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
         if self.sizes:
@@ -121,9 +123,9 @@ class Lines(Mark):
             [
                 frame.scatter(
                     x=[getattr(row, self.x) for row in faint],
-                    y=[self.show.shown(row).value for row in faint],
+                    y=[self.show.scale_score(row).value for row in faint],
                     mode="markers",
-                    marker={"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}},
+                    marker={"color": fade(colour, 0.4), "size": 4.5, "line": {"width": 0}},
                     legendgroup=called,
                     name=escape(called),
                     showlegend=False,
@@ -142,13 +144,13 @@ def _null(name: str, points: Points, index: int) -> list[Trace]:
         x=xs,
         y=[points[x].value for x in xs],
         mode="lines" if len(xs) > 1 else "markers",
-        line={"color": light("zero"), "width": 1.5, "dash": dash},
-        marker={"color": light("zero"), "symbol": "line-ew-open", "size": 12},
+        line={"color": light_color("zero"), "width": 1.5, "dash": dash},
+        marker={"color": light_color("zero"), "symbol": "line-ew-open", "size": 12},
         text=[f"{escape(name)}<br>{frame.interval(points[x])}" for x in xs],
         legendgroup=name,
         name=escape(name),
     )
-    return [*area(points, faded(light("muted"), opacity), name), middle]
+    return [*area(points, fade(light_color("muted"), opacity), name), middle]
 
 
 def area(points: Points, colour: str, group: str) -> list[Trace]:
@@ -159,7 +161,7 @@ def area(points: Points, colour: str, group: str) -> list[Trace]:
     if len(bounded) < 2:
         return []
     xs, low, high = zip(*bounded, strict=True)
-    return [frame.filled(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
+    return [frame.fill_between(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
 
 
 def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
@@ -178,12 +180,12 @@ def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Des
         shown = frame.interval(score, signed=nats)
         parts = [f"<b>{escape(name)}</b>, {what.replace('{}', '{:g}').format(x)}", f"{shown} {unit}".rstrip()]
         if nats:
-            parts.append(f"perplexity {in_perplexity(score.value)}")
+            parts.append(f"perplexity {format_perplexity(score.value)}")
         if score.p_adjusted is not None:
             verdict = "distinguished from zero" if is_resolved(score, level) else "not distinguishable from zero"
-            parts.append(f"adjusted p {probability(score.p_adjusted)}: {verdict}")
+            parts.append(f"adjusted p {format_p_value(score.p_adjusted)}: {verdict}")
         if score.mde is not None:
-            parts.append(f"detectable above {tidy(score.mde)}")
+            parts.append(f"detectable above {format_number(score.mde)}")
         return "<br>".join(parts)
 
     return describe

@@ -13,13 +13,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from layerwise.page.arms import arm_slots
 from layerwise.page.data import ReportData
 from layerwise.page.figures.frame import Figure
-from layerwise.page.figures.palette import SERIES
-from layerwise.page.show import NUMBER, Show
-from layerwise.page.text.markup import html_part
-from layerwise.page.text.wording import label
+from layerwise.page.figures.palette import SERIES, assign_colors
+from layerwise.page.formatting import NUMBER, Format, label
+from layerwise.page.markup import html_part
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
@@ -38,16 +36,16 @@ class Choice:
 class Picture:
     """A named figure: `variants` maps one option index per choice to the figure; a single figure has the key `()`.
 
-    `rooted` offers a square-root vertical axis, `bent` starts with it. With a `leader` it follows that figure's
-    controls.
+    `sqrt_scale` offers a square-root vertical axis, `sqrt_by_default` starts with it. With a `leader` it follows that
+    figure's controls.
     """
 
     name: str
     alternative: str
     variants: Mapping[tuple[int, ...], Figure]
     choices: tuple[Choice, ...] = ()
-    rooted: bool = False
-    bent: bool = False
+    sqrt_scale: bool = False
+    sqrt_by_default: bool = False
     leader: str | None = None
 
     @property
@@ -56,7 +54,7 @@ class Picture:
 
     @property
     def has_controls(self) -> bool:
-        return self.leader is None and (self.rooted or any(len(choice.options) > 1 for choice in self.choices))
+        return self.leader is None and (self.sqrt_scale or any(len(choice.options) > 1 for choice in self.choices))
 
     def html(self) -> Markup:
         """The place of the figure under its choices, as pills or menus; a follower has none."""
@@ -74,10 +72,10 @@ Slots = Callable[[Sequence[str]], Mapping[str, int]]
 """Which colour each series takes, by its slot in the palette."""
 
 
-def in_order(names: Sequence[str]) -> dict[str, int]:
+def number_series(names: Sequence[str]) -> dict[str, int]:
     """Colours in the order of appearance.
 
-    >>> in_order(["lora", "whole"])
+    >>> number_series(["lora", "whole"])
     {'lora': 0, 'whole': 1}
     """
     return {name: at % len(SERIES) for at, name in enumerate(names)}
@@ -98,9 +96,9 @@ class Mark(ABC):
     title: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     derive: Callable[[ReportData], Iterable[Score]] | None = None
-    show: Show = NUMBER
+    show: Format = NUMBER
     series: str | None = None
-    slots: Slots | Mapping[str, int] = in_order
+    slots: Slots | Mapping[str, int] = number_series
     arms: Callable[[ReportData], Iterable[str]] | None = None
     legend: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -109,8 +107,8 @@ class Mark(ABC):
     each: str | None = None
     words: Callable[[Any], str] = lambda value: label(str(value))
     height: int | None = None
-    rooted: bool = False
-    bent: bool = False
+    sqrt_scale: bool = False
+    sqrt_by_default: bool = False
     note: str = ""
 
     @abstractmethod
@@ -133,7 +131,7 @@ class Mark(ABC):
             return {name: self.slots[name] for name in names if name in self.slots}
         if self.arms is None:
             return self.slots(names)
-        known = arm_slots([*self.arms(data), *names])
+        known = assign_colors([*self.arms(data), *names])
         return {name: known[name] for name in names}
 
     def pictures(self, data: ReportData) -> Iterator[Picture]:
@@ -167,12 +165,14 @@ class Mark(ABC):
                 variants[key] = figure
         if variants:
             choices = tuple(Choice(question, tuple(map(self.words, values))) for question, values in axes.items())
-            yield Picture(name, title, variants, choices, rooted=self.rooted, bent=self.bent)
+            yield Picture(
+                name, title, variants, choices, sqrt_scale=self.sqrt_scale, sqrt_by_default=self.sqrt_by_default
+            )
 
     def series_of(self, row: Score) -> str:
         value = getattr(row, self.series) if self.series else None
         return "" if value is None else str(value)
 
 
-def followed(pictures: Sequence[Picture]) -> list[Picture]:
+def follow_first(pictures: Sequence[Picture]) -> list[Picture]:
     return [replace(each, leader=pictures[0].name) if at else each for at, each in enumerate(pictures)]

@@ -10,9 +10,9 @@ from typing import Any
 from layerwise.page.data import ReportData
 from layerwise.page.figures import frame
 from layerwise.page.figures.frame import Figure, Trace
-from layerwise.page.figures.palette import EMBEDDING, depth_colour, faded, light
+from layerwise.page.figures.palette import EMBEDDING, depth_color, fade, light_color
+from layerwise.page.formatting import NUMBER, Format
 from layerwise.page.marks.mark import Mark
-from layerwise.page.show import NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
@@ -43,7 +43,7 @@ class Scatter(Mark):
     point: str = "layer"
     across: Mapping[str, Any] = field(default_factory=dict)
     upwards: Mapping[str, Any] = field(default_factory=dict)
-    show_across: Show = NUMBER
+    show_across: Format = NUMBER
     equal: bool = False
     numbered: bool = False
     styles: Mapping[Any, Style] = field(default_factory=dict)
@@ -60,7 +60,9 @@ class Scatter(Mark):
         for group in groups:
             own = {self.series: group} if self.series else {}
             xs, ys = left.where(**own).along(self.point), up.where(**own).along(self.point)
-            pairs = [(key, self.show_across.shown(xs[key]), self.show.shown(ys[key])) for key in ys if key in xs]
+            pairs = [
+                (key, self.show_across.scale_score(xs[key]), self.show.scale_score(ys[key])) for key in ys if key in xs
+            ]
             style = self.styles.get(group, Style())
             if style.line:
                 pairs.sort(key=lambda pair: pair[1].value)
@@ -70,16 +72,16 @@ class Scatter(Mark):
                 traces.append(self._trace(group, style, pairs, xs, ys, data, slots))
         if len(spread) < 2:
             return None
-        ends = frame.limits(bounds) or (0.0, 1.0)
+        ends = frame.compute_limits(bounds) or (0.0, 1.0)
         whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
         reference = self.show_across.reference
         x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
-        return frame.framed(
+        return frame.make_figure(
             self.height or 380,
             [*([_equal(*ends)] if self.equal else []), *traces],
             x=x,
             y={"title": self.show.axis, "range": frame.common_span(focused) or self.show.span},
-            shapes=[frame.upright_line(reference, **frame.REFERENCE)] if reference else [],
+            shapes=[frame.vertical_line(reference, **frame.REFERENCE)] if reference else [],
             margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40},
             showlegend=self.named,
             legend=frame.LEGEND,
@@ -92,10 +94,10 @@ class Scatter(Mark):
         across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
         depths = [ys[key].layer for key in keys]
         colour, _, symbol = frame.series_style(slots.get(str(group), 0))
-        pale = faded(light("muted"), 0.45)
+        pale = fade(light_color("muted"), 0.45)
         colours: Any = pale if style.faint else colour
         if not self.series and any(depth is not None for depth in depths):
-            colours = [EMBEDDING if depth is None else depth_colour(depth, data.depth) for depth in depths]
+            colours = [EMBEDDING if depth is None else depth_color(depth, data.depth) for depth in depths]
         symbol = style.symbol or symbol
         hollow = [self.hollow(ys[key]) for key in keys]
         mode = "markers" + ("+text" if self.numbered else "") + ("+lines" if style.line else "")
@@ -107,7 +109,7 @@ class Scatter(Mark):
         ]
         reach = colour if self.series else pale
         bounds = {
-            axis: frame.whiskers(scores, reach, thickness=1.2)
+            axis: frame.error_bars(scores, reach, thickness=1.2)
             for axis, scores in (("error_x", across), ("error_y", upwards))
             if style.bounds and not style.faint and any(score.low is not None for score in scores)
         }
@@ -125,7 +127,7 @@ class Scatter(Mark):
             textposition="top center",
             text=[str(key) for key in keys] if self.numbered else hover,
             customdata=hover,
-            textfont={"size": 11, "color": light("muted")},
+            textfont={"size": 11, "color": light_color("muted")},
             hovertemplate="%{customdata}<extra></extra>",
             legendgroup=str(group or ""),
             name=escape(name),
@@ -133,5 +135,5 @@ class Scatter(Mark):
 
 
 def _equal(low: float, high: float) -> Trace:
-    line = {"color": light("zero"), "dash": "dot", "width": 1.5}
+    line = {"color": light_color("zero"), "dash": "dot", "width": 1.5}
     return frame.scatter(x=[low, high], y=[low, high], mode="lines", line=line, name="equal")

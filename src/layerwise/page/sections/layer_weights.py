@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from statistics import fmean, stdev
 
-from layerwise.page.arms import in_reading_order
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding, settle
-from layerwise.page.kind import Part, Section, Tabled
-from layerwise.page.show import ACCURACY, Show
-from layerwise.page.text.number_format import fixed, tidy
-from layerwise.page.text.table import Table, Tone
-from layerwise.page.text.wording import listed
-from layerwise.page.trained import by_arm, suite_name, suites
+from layerwise.page.figures.palette import sort_variants
+from layerwise.page.finding import Finding, to_verdict
+from layerwise.page.formatting import ACCURACY, Format, format_fixed, format_number, join_words
+from layerwise.page.kind import CustomTable, Part, Section
+from layerwise.page.table import Table, Tone
+from layerwise.page.trained import average_by_variant, format_suite, list_suites
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
@@ -24,34 +22,34 @@ CHANCE_OF_PAIRS = 50.0
 EMBEDDING = 0
 """The source of an edge that reads the embedding."""
 
-RIGHT = ACCURACY.but(span=None, reference=CHANCE_OF_PAIRS)
+RIGHT = ACCURACY.replace(span=None, reference=CHANCE_OF_PAIRS)
 
 
-def list_scores(rows: Iterable[Score], show: Show) -> str:
+def list_scores(rows: Iterable[Score], show: Format) -> str:
     return ", ".join(f"{row.arm} {show.text(row)}" for row in rows)
 
 
 def suite_findings(data: ReportData) -> Iterator[Finding]:
-    for suite in suites(data):
-        of = by_arm(data.rows.where(measure=suite, metric="accuracy", task=vocab.ALL))
+    for suite in list_suites(data):
+        of = average_by_variant(data.rows.where(measure=suite, metric="accuracy", task=vocab.ALL))
         if not of:
             continue
         chance = CHANCE_OF_PAIRS / 100
         above = [str(row.arm) for row in of if row.low is not None and row.low > chance]
         below = [str(row.arm) for row in of if row.high is not None and row.high < chance]
-        whole = "all" if len(above) == len(of) and len(of) > 1 else listed(above) or "none"
-        under = f"; below it: {listed(below)}" if below else ""
+        whole = "all" if len(above) == len(of) and len(of) > 1 else join_words(above) or "none"
+        under = f"; below it: {join_words(below)}" if below else ""
         answer = f"{list_scores(of, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {whole}{under}."
         known = None if all(row.low is None for row in of) else True
-        yield Finding(f"What is known of {suite_name(suite)}?", answer, settle(known))
+        yield Finding(f"What is known of {format_suite(suite)}?", answer, to_verdict(known))
 
 
 def weight_parts(data: ReportData) -> Iterator[Part]:
-    learned = in_reading_order(data.rows.where(measure=vocab.ALPHA).axis("arm"))
+    learned = sort_variants(data.rows.where(measure=vocab.ALPHA).axis("arm"))
     for arm in learned:
         note = "weights" if arm == learned[-1] else ""
         table = partial(weight_table, arm=arm)
-        yield Tabled(title=f"Layer weights of {arm}", table=table, terminal=False, note=note)
+        yield CustomTable(title=f"Layer weights of {arm}", table=table, terminal=False, note=note)
 
 
 def weight_table(data: ReportData, arm: str) -> Table:
@@ -75,10 +73,10 @@ def weight_table(data: ReportData, arm: str) -> Table:
                 texts.append("")
                 continue
             value, values = means[reader, source], [row.value for row in own]
-            spread = f" [±{fixed(stdev(values), 2)}]" if len(values) > 1 else ""
-            texts.append(f"{fixed(value, 2)}{spread}")
-            by_seed = "; ".join(f"{arm}/{row.seed}: {tidy(row.value)}" for row in own)
-            title = f"{texts[0]} reads {source_name(source)}: {tidy(value)} ({by_seed})"
+            spread = f" [±{format_fixed(stdev(values), 2)}]" if len(values) > 1 else ""
+            texts.append(f"{format_fixed(value, 2)}{spread}")
+            by_seed = "; ".join(f"{arm}/{row.seed}: {format_number(row.value)}" for row in own)
+            title = f"{texts[0]} reads {source_name(source)}: {format_number(value)} ({by_seed})"
             tones[line, at] = Tone("negative" if value < 0 else "weight", min(1.0, abs(value) / most), title)
         body.append(tuple(texts))
     heads = ("e" if source == EMBEDDING else str(source - 1) for source in sources)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
+from layerwise.page.formatting import DIFFERENCE, SIGNED
 from layerwise.page.kind import Part, Pivot, Section
 from layerwise.page.marks import Bars, Heat
-from layerwise.page.show import DIFFERENCE, SIGNED
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -33,7 +33,7 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
         y="condition",
         across="layer",
         diverging=True,
-        root=True,
+        sqrt_colors=True,
         show=DIFFERENCE,
     )
     yield Bars(
@@ -42,7 +42,7 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
         choices={"Quantity": "part", "Type": "condition"},
         height=240,
         show=DIFFERENCE,
-        rooted=True,
+        sqrt_scale=True,
     )
     yield Pivot(
         name="bits-table",

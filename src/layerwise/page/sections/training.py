@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 from html import escape
 from statistics import fmean
 
-from layerwise.page.arms import arm_slots, in_reading_order
 from layerwise.page.data import ReportData
 from layerwise.page.derived.growth import MEASURES as GROWTH_MEASURES
 from layerwise.page.derived.robustness import MEASURES, by_arm
-from layerwise.page.figures.frame import Figure, Trace, framed, scatter, series_style
-from layerwise.page.figures.palette import faded
-from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.page.figures.frame import Figure, Trace, make_figure, scatter, series_style
+from layerwise.page.figures.palette import assign_colors, fade, sort_variants
+from layerwise.page.formatting import (
+    ABSENT,
+    describe_incomplete,
+    format_number,
+    format_value,
+    lookup_format,
+    make_variant_tiles,
+)
+from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, Text
 from layerwise.page.marks import Mark
-from layerwise.page.show import ABSENT, named, plain
-from layerwise.page.text.number_format import tidy
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import arm_tiles, incomplete
+from layerwise.page.table import Table
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, TUNING, VALIDATION_LOSS
@@ -49,15 +53,15 @@ class LossByStep(Mark):
             if len({(row.share, row.kept) for row in own}) == 1:
                 means.append(_mean(arm, slots.get(arm, 0), named))
         y = {"title": LOSSES[rows[0].metric], "type": "log"}
-        return framed(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
+        return make_figure(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
 
 
-def losses(data: ReportData) -> Iterator[Score]:
+def read_losses(data: ReportData) -> Iterator[Score]:
     for metric in LOSSES:
         yield from by_arm(data.rows.where(measure=TRAINING, metric=metric, step=PRESENT))
 
 
-def unfinished(data: ReportData) -> list[str]:
+def find_unfinished_trainings(data: ReportData) -> list[str]:
     run = data.rows.where(measure=TRAINING, seed=PRESENT)
     begun, ended = (
         {model_name(row) for row in run.where(metric=metrics)} for metrics in ((TRAIN_LOSS, VALIDATION_LOSS), "steps")
@@ -65,18 +69,18 @@ def unfinished(data: ReportData) -> list[str]:
     return sorted(begun - ended)
 
 
-def training_stopped(data: ReportData) -> str | None:
-    return incomplete((unfinished(data), "training"))
+def describe_unfinished(data: ReportData) -> str | None:
+    return describe_incomplete((find_unfinished_trainings(data), "training"))
 
 
-def seeds_of(data: ReportData) -> dict[str, set[int]]:
+def read_seeds(data: ReportData) -> dict[str, set[int]]:
     rows = data.rows.where(measure=(*MEASURES, TRAINING))
     grouped = rows.by("arm")
-    return {arm: set(grouped[arm].axis("seed")) for arm in in_reading_order(grouped)}
+    return {arm: set(grouped[arm].axis("seed")) for arm in sort_variants(grouped)}
 
 
-def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
-    return arm_tiles(arms := seeds_of(data), arms)
+def make_training_tiles(data: ReportData) -> Iterable[tuple[str, str]]:
+    return make_variant_tiles(arms := read_seeds(data), arms)
 
 
 def _facts(data: ReportData) -> Rows:
@@ -86,31 +90,35 @@ def _facts(data: ReportData) -> Rows:
 
 
 def arm_losses(data: ReportData) -> Table:
-    rows = Rows(losses(data))
+    rows = Rows(read_losses(data))
     body = []
     for arm, own in rows.by("arm").items():
         validated = own.where(metric=VALIDATION_LOSS)
         models = {model_name(row) for row in own}
         last = max((row.step or 0 for row in own.where(metric=TRAIN_LOSS)), default=None)
         best = min((row.value for row in validated), default=None)
-        shown = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else tidy(best))
+        shown = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else format_number(best))
         body.append((arm, str(len(models)), *shown))
     return Table(("arm", "seeds", "last step", "best validation loss"), tuple(body))
 
 
 def _answer(data: ReportData) -> str:
     best = min(data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS), key=lambda row: row.value, default=None)
-    return "" if best is None else f"The least validation loss of any seed is that of {best.arm}: {tidy(best.value)}."
+    return (
+        ""
+        if best is None
+        else f"The least validation loss of any seed is that of {best.arm}: {format_number(best.value)}."
+    )
 
 
-def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
+def describe_tuning(rows: Iterable[Score]) -> Iterator[str]:
     run = Rows(rows)
     for row in run.where(metric=("chosen", "chosen_at_end")):
         tried = run.where(arm=row.arm, metric="validation_nll")
         rates, batches = tried.where(batch_size=row.batch_size).axis("learning_rate"), sorted(tried.axis("batch_size"))
         loss = tried.value(learning_rate=row.learning_rate, batch_size=row.batch_size)
         text = f"{row.arm}: validation chose the learning rate {row.learning_rate:g} and batches of {row.batch_size}"
-        text += "" if loss is None else f", with a loss of {tidy(loss)}"
+        text += "" if loss is None else f", with a loss of {format_number(loss)}"
         if len(rates) > 1 and row.metric == "chosen_at_end":
             text += "; the rate is at the end of those tried, so it is not tuned"
         if len(batches) > 1 and row.batch_size in (batches[0], batches[-1]):
@@ -122,18 +130,18 @@ def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
 PARTS: tuple[Part, ...] = (
     LossByStep(
         name="training",
-        derive=losses,
+        derive=read_losses,
         series="arm",
-        slots=arm_slots,
+        slots=assign_colors,
         legend="Arms",
         choices={"Loss": "metric"},
-        words=named(LOSSES),
+        words=lookup_format(LOSSES),
     ),
-    Says(lambda data: tuning_sentences(data.rows.where(measure=TUNING))),
+    Text(lambda data: describe_tuning(data.rows.where(measure=TUNING))),
     Pivot(
         name="tuning",
         where={"measure": TUNING, "metric": "validation_nll"},
-        words=plain,
+        words=format_value,
         folded=True,
         terminal=False,
         rows={"arm": "arm", "batch": "batch_size", "learning rate": "learning_rate"},
@@ -148,7 +156,7 @@ PARTS: tuple[Part, ...] = (
         columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
     ),
 )
-SELECTED = Says(
+SELECTED = Text(
     lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
 )
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
@@ -163,18 +171,18 @@ TRAINED = Kind(
     measures=(TRAINING,),
     present=lambda data: bool(data.rows.where(measure=TRAINING)) and not data.rows.where(measure=(*MEASURES, *OTHERS)),
     answer=_answer,
-    tiles=tiles,
-    unfinished=training_stopped,
+    tiles=make_training_tiles,
+    unfinished=describe_unfinished,
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
-    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses))),),
+    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, CustomTable(table=arm_losses))),),
 )
 """A run whose models were trained, and nothing else was measured."""
 
 
-def mean_curve(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
+def average_curves(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
     """The mean over seeds at each step.
 
-    >>> mean_curve({"a/0": {10: 1.0, 20: 0.5}, "a/1": {10: 3.0}})
+    >>> average_curves({"a/0": {10: 1.0, 20: 0.5}, "a/1": {10: 3.0}})
     {10: 2.0, 20: 0.5}
     """
     steps = sorted({step for losses in seeds.values() for step in losses})
@@ -182,7 +190,7 @@ def mean_curve(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
 
 
 def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:
-    colour = faded(series_style(slot)[0], 0.4)
+    colour = fade(series_style(slot)[0], 0.4)
     return scatter(
         x=list(losses),
         y=list(losses.values()),
@@ -199,7 +207,7 @@ def _mode(losses: Mapping[int, float]) -> str:
 
 
 def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
-    (colour, _, symbol), mean = series_style(slot), mean_curve(seeds)
+    (colour, _, symbol), mean = series_style(slot), average_curves(seeds)
     of = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     return scatter(
         x=list(mean),
@@ -209,5 +217,5 @@ def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trac
         marker={"color": colour, "symbol": symbol},
         legendgroup=arm,
         name=escape(arm),
-        text=[f"<b>{escape(arm)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
+        text=[f"<b>{escape(arm)}</b>, step {step}<br>{format_number(loss)}, {of}" for step, loss in mean.items()],
     )

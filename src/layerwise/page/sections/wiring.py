@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding, settle
-from layerwise.page.kind import Column, Kind, Pivot, Says, Section, opening
+from layerwise.page.finding import Finding, to_verdict
+from layerwise.page.formatting import SIGNED, format_adjusted_p, format_mde, format_p, is_resolved, label
+from layerwise.page.kind import Column, Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Dots
 from layerwise.page.sections.layer_weights import RIGHT, WEIGHTS
-from layerwise.page.show import SIGNED, adjusted_p, detectable, p_value
-from layerwise.page.text.number_format import is_resolved
-from layerwise.page.text.wording import label
-from layerwise.page.trained import is_pretrained, suite_name, tiles
+from layerwise.page.trained import format_suite, is_pretrained, make_tiles
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import ALL, ALPHA, EDGES, ORIGINAL, RANDOM
 
-NATS = SIGNED.but(unit=" nats")
-MARGIN = SIGNED.but(axis="change of the margin (nats)", reference=0.0)
+NATS = SIGNED.replace(unit=" nats")
+MARGIN = SIGNED.replace(axis="change of the margin (nats)", reference=0.0)
 
 
 def _edge_phenomena(rows: Rows, level: float) -> str:
@@ -39,12 +37,12 @@ def edge_findings(data: ReportData) -> Iterator[Finding]:
         edges, every = own.value(metric="edges"), own.value(metric="edges_of_model")
         left = "" if edges is None or every is None else f" ({edges:g} of {every:g} edges left)"
         words = "" if known else ", inconclusive"
-        beside = f"; equally many random edges {NATS.text(random)} (p {p_value(random)})" if random is not None else ""
+        beside = f"; equally many random edges {NATS.text(random)} (p {format_p(random)})" if random is not None else ""
         answer = f"Margin {NATS.text(change)}{words}{left}{beside}.{_edge_phenomena(own, data.level)}"
         removed = str(change.condition)
         without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
-        question = f"What does {change.arm}/{change.seed} lose on {suite_name(str(change.suite))} without {without}?"
-        yield Finding(question, answer, settle(known))
+        question = f"What does {change.arm}/{change.seed} lose on {format_suite(str(change.suite))} without {without}?"
+        yield Finding(question, answer, to_verdict(known))
 
 
 def changes(data: ReportData) -> Iterator[Score]:
@@ -65,8 +63,8 @@ WIRING = Kind(
     present=lambda data: (
         bool(data.rows.where(measure=EDGES)) or (bool(data.rows.where(measure=ALPHA)) and not is_pretrained(data))
     ),
-    tiles=tiles,
-    answer=opening(edge_findings),
+    tiles=make_tiles,
+    answer=join_statements(edge_findings),
     sections=(
         Section(
             anchor=EDGES,
@@ -78,22 +76,22 @@ WIRING = Kind(
                     series="condition",
                     legend="Without",
                     choices={"Model": "arm"},
-                    words=suite_name,
+                    words=format_suite,
                     show=MARGIN,
                 ),
-                Says(edge_findings),
+                Text(edge_findings),
                 Pivot(
                     name="edges",
                     derive=edge_rows,
                     rows={"suite": "suite", "model": "arm", "without": "condition", "phenomenon": "task"},
-                    words=suite_name,
+                    words=format_suite,
                     columns=(
                         Column("original", "accuracy", RIGHT, where={"against": ORIGINAL}),
                         Column("without", "accuracy", RIGHT, where={"against": None}),
                         Column("margin (nats)", "margin", SIGNED, where={"against": None}),
-                        Column("p, corrected", "margin", adjusted_p, where={"against": None}),
+                        Column("p, corrected", "margin", format_adjusted_p, where={"against": None}),
                         Column("random edges (nats)", "margin", SIGNED, where={"against": RANDOM}),
-                        Column("detectable", "margin", detectable, where={"against": None}),
+                        Column("detectable", "margin", format_mde, where={"against": None}),
                     ),
                     folded=True,
                     terminal=False,

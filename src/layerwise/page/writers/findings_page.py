@@ -11,14 +11,12 @@ from markupsafe import Markup
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding, Paper, Verdict
-from layerwise.page.published import group_by_paper, judge_published
-from layerwise.page.show import ABSENT
-from layerwise.page.text.markup import escaped, html_part
-from layerwise.page.text.number_format import tidy
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import counted, listed
-from layerwise.page.writers.chapter import Chapter
-from layerwise.results.identity import model_name
+from layerwise.page.formatting import ABSENT, format_count, format_number, join_words
+from layerwise.page.kinds import group_by_paper, judge_published
+from layerwise.page.markup import escape_markdown, html_part
+from layerwise.page.table import Table
+from layerwise.page.writers.html import Chapter
+from layerwise.results.manifest import model_name
 
 HEAD = ("question", "verdict", "answer", "this run", "the paper")
 
@@ -31,7 +29,7 @@ def published_chapter(data: ReportData) -> Chapter:
         return replace(chapter, absence="This run measures nothing that the founding papers state.")
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
-    tested = f"{counted(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."
+    tested = f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
     body = (html_part("lead", text=tested), *(_write_paper(paper, own) for paper, own in papers))
     return replace(chapter, body=body)
@@ -39,7 +37,7 @@ def published_chapter(data: ReportData) -> Chapter:
 
 def _count_verdicts(findings: Iterable[Finding]) -> str:
     counts = Counter(finding.verdict for finding in findings)
-    return listed([f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]])
+    return join_words([f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]])
 
 
 def _write_paper(paper: Paper, findings: Sequence[Finding]) -> Markup:
@@ -77,7 +75,11 @@ def _rule(finding: Finding) -> str:
 
 def _power(finding: Finding) -> str:
     mde = None if finding.estimate is None else finding.estimate.mde
-    return "" if mde is None else f"Minimum detectable effect (80 % power): {tidy(mde)} {finding.unit}".rstrip() + "."
+    return (
+        ""
+        if mde is None
+        else f"Minimum detectable effect (80 % power): {format_number(mde)} {finding.unit}".rstrip() + "."
+    )
 
 
 INTRODUCTION = (
@@ -95,15 +97,15 @@ def findings_page(runs: Sequence[ReportData]) -> str:
     by_run = [{finding.question: finding for finding in judge_published(data)} for data in runs]
     every = [finding for own in by_run for finding in own.values()]
     by_paper = group_by_paper(list({finding.question: finding for finding in every}.values()))
-    introduction = INTRODUCTION.format(count=counted(len(every), "verdict"), wrong=f"{ERROR_RATE * len(every):g}")
+    introduction = INTRODUCTION.format(count=format_count(len(every), "verdict"), wrong=f"{ERROR_RATE * len(every):g}")
     head = ("question", *(f"{number}: {model}" for number, model, *_ in described))
     parts = ["# Do published findings hold?", introduction, "## Runs", Table(HEADINGS, described).markdown()]
     parts.append("## Verdicts")
     for paper, findings in by_paper.items():
         lines = ((each.question, *(_verdict_of(own.get(each.question)) for own in by_run)) for each in findings)
-        parts += [f"**{escaped(paper.title)}**", Table(head, tuple(lines)).markdown()]
+        parts += [f"**{escape_markdown(paper.title)}**", Table(head, tuple(lines)).markdown()]
     for paper, findings in by_paper.items():
-        parts += [f"## {escaped(paper.title)}", f"{escaped(paper.citation)}."]
+        parts += [f"## {escape_markdown(paper.title)}", f"{escape_markdown(paper.citation)}."]
         for finding in findings:
             parts += _describe_finding(finding, [own.get(finding.question) for own in by_run])
     return "\n\n".join(parts) + "\n"
@@ -148,9 +150,9 @@ def _describe_finding(about: Finding, by_run: Sequence[Finding | None]) -> tuple
         if each is not None
     )
     return (
-        f"### {escaped(about.question)}",
-        f"{escaped(statement)} ({escaped(section)})",
-        f"Rule: {escaped(_rule(about))}",
-        *((f"The paper: {escaped(_number_of_paper(about))}.",) if _number_of_paper(about) != ABSENT else ()),
+        f"### {escape_markdown(about.question)}",
+        f"{escape_markdown(statement)} ({escape_markdown(section)})",
+        f"Rule: {escape_markdown(_rule(about))}",
+        *((f"The paper: {escape_markdown(_number_of_paper(about))}.",) if _number_of_paper(about) != ABSENT else ()),
         Table(("run", "verdict", "answer", "this run"), body).markdown(),
     )

@@ -1,20 +1,42 @@
-"""Sections as chapters of the page."""
+"""The HTML of a page: sections as chapters with figures, tables and findings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from markupsafe import Markup
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
-from layerwise.page.kind import Beside, Drawn, Kind, Part, Pivot, Says, Section, Tabled, prose
-from layerwise.page.marks.mark import Mark, Picture, followed
-from layerwise.page.text.markup import html_part
-from layerwise.page.text.wording import label
-from layerwise.page.writers.chapter import Chapter
+from layerwise.page.formatting import label, to_sentence
+from layerwise.page.kind import CustomHtml, CustomTable, Kind, Part, Pivot, Section, SideBySide, Text, load_texts
+from layerwise.page.marks.mark import Mark, Picture, follow_first
+from layerwise.page.markup import html_part
+from layerwise.results.rows import Note
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A section of the page.
+
+    `anchor` is the measure it is about, where there is one, `short` its name in the menu, and `absence` the line shown
+    where the run has nothing for it.
+    """
+
+    anchor: str
+    title: str
+    short: str
+    body: tuple[Markup, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    absence: str = ""
+
+    def noted(self, notes: Iterable[Note]) -> Chapter:
+        own = (html_part("note", text=to_sentence(each.text)) for each in notes if each.measure == self.anchor)
+        return replace(self, body=(*self.body, *own))
+
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
 """A number, its unit, and its interval behind it."""
@@ -26,12 +48,12 @@ Piece = Markup | Picture
 """HTML or a picture, in reading order."""
 
 
-def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
-    return (chapter(section.of(kind), data) for section in kind.sections)
+def write_chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
+    return (write_chapter(section.of(kind), data) for section in kind.sections)
 
 
-def chapter(section: Section, data: ReportData) -> Chapter:
-    words = prose(section.prose)
+def write_chapter(section: Section, data: ReportData) -> Chapter:
+    words = load_texts(section.prose)
     write_note = partial(_note, words, section.anchor)
     pieces = [piece for part in section.parts_of(data) for piece in _write(part, data, write_note)]
     body = [piece for piece in pieces if isinstance(piece, Markup)]
@@ -48,24 +70,24 @@ def _note(words: dict[str, str], anchor: str, name: str) -> str:
 
 def _write(part: Part, data: ReportData, write_note: Callable[[str], str]) -> Iterator[Piece]:
     match part:
-        case Says():
+        case Text():
             statements = list(part.facts(data))
             findings = [(each, INTERVAL.split(each.answer)) for each in statements if isinstance(each, Finding)]
             sentences = [each for each in statements if not isinstance(each, Finding)]
             if statements:
                 body = html_part("statements", findings=findings, sentences=sentences, small=part.small)
                 yield html_part("titled", title=part.title, body=body, notes=write_note(part.note), folded=part.folded)
-        case Pivot() | Tabled():
+        case Pivot() | CustomTable():
             yield from _write_tables(part, data, write_note(part.note))
-        case Drawn():
+        case CustomHtml():
             if drawn := part.draw(data):
                 yield html_part("titled", title=part.title, body=drawn, notes=write_note(part.note), folded=False)
-        case Beside() | Mark():
-            marks = part.marks if isinstance(part, Beside) else (part,)
+        case SideBySide() | Mark():
+            marks = part.marks if isinstance(part, SideBySide) else (part,)
             yield from _write_marks(marks, data, write_note, is_wide=isinstance(part, Mark))
 
 
-def _write_tables(part: Pivot | Tabled, data: ReportData, notes: str) -> Iterator[Markup]:
+def _write_tables(part: Pivot | CustomTable, data: ReportData, notes: str) -> Iterator[Markup]:
     tables = [(title, table.html()) for title, table in part.tables(data)]
     if part.folded and tables:
         inner = [table if len(tables) == 1 else html_part("card", title=title, body=table) for title, table in tables]
@@ -102,8 +124,12 @@ def _write_cards(pictures: Sequence[Picture], *, is_wide: bool) -> Iterator[Piec
         yield from _write_cards([first], is_wide=is_wide)
         yield from _write_cards(others, is_wide=False)
         return
-    if others and (first.choices or first.rooted) and len({(each.choices, each.rooted) for each in pictures}) == 1:
-        pictures = followed(pictures)
+    if (
+        others
+        and (first.choices or first.sqrt_scale)
+        and len({(each.choices, each.sqrt_scale) for each in pictures}) == 1
+    ):
+        pictures = follow_first(pictures)
     yield from pictures
     cards = [
         html_part("card", title=each.alternative, body=each.html(), wide=is_wide and not others) for each in pictures

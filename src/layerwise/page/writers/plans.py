@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from layerwise.page.figures.palette import EMBEDDING, depth_colour
-from layerwise.page.text.markup import html_part
+from layerwise.page.figures.palette import EMBEDDING, depth_color
+from layerwise.page.markup import html_part
 from layerwise.plan import Plan
 
 MAX_DRAWN_STEPS = 500
@@ -16,7 +16,7 @@ MAX_DRAWN_STEPS = 500
 FAINTEST = 0.3  # a weight near zero still has to be seen
 
 
-def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
+def draw_wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
     """Return the wiring of a plan as an SVG: the matrix A of x_j = sum_i A[j,i] d_i, one column for every update d_i.
 
     Rows are steps from top to bottom, the last one the output; a filled cell means step j reads update i, fainter for
@@ -28,7 +28,7 @@ def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
         return Markup()
     rows = plan.matrix()
     size = len(rows)
-    colours = [EMBEDDING, *(depth_colour(layer, depth) for layer in plan.order())]
+    colours = [EMBEDDING, *(depth_color(layer, depth) for layer in plan.order())]
     paths: dict[tuple[str, float], list[str]] = defaultdict(list)
     for column in range(size):
         for first, last, weight in _runs([row[column] for row in rows]):

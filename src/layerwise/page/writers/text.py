@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
-from layerwise.page.kind import Kind, Part, Pivot, Says, Tabled, in_text
-from layerwise.page.kinds import present_kinds
-from layerwise.page.published import judge_published
-from layerwise.page.text.markup import bullets, escaped
-from layerwise.page.text.wording import counted
+from layerwise.page.formatting import format_count
+from layerwise.page.kind import CustomTable, Kind, Part, Pivot, Text, format_statement
+from layerwise.page.kinds import judge_published, present_kinds
+from layerwise.page.markup import escape_markdown, format_bullets
 
 
 def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
     """The findings as lists and the tables under their titles, a list or a table at a time."""
     for section in (each.of(kind) for each in kind.sections):
         for part in section.parts_of(data):
-            if isinstance(part, Says):
+            if isinstance(part, Text):
                 yield _listed(part, data)
-            elif isinstance(part, Pivot | Tabled):
+            elif isinstance(part, Pivot | CustomTable):
                 for title, table in part.tables(data):
                     named = (title,) if part.title else (section.title, title)
                     yield table.section(", ".join(filter(None, named)))
@@ -33,26 +32,26 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     answer = kind.answer(data)
     if answer and not any(answer in line or answer.startswith(line.removeprefix("- ")) for line in written):
         written.append(answer)
-    yield from (*written, *map(in_text, kind.following(data)))
+    yield from (*written, *map(format_statement, kind.following(data)))
 
 
 def _lines(part: Part, data: ReportData) -> Iterator[str]:
-    if isinstance(part, Says) and part.terminal:
-        yield from (f"- {in_text(each)}" for each in part.facts(data))
-    elif isinstance(part, Pivot | Tabled) and part.terminal:
+    if isinstance(part, Text) and part.terminal:
+        yield from (f"- {format_statement(each)}" for each in part.facts(data))
+    elif isinstance(part, Pivot | CustomTable) and part.terminal:
         for title, table in part.tables(data):
             yield from ([f"{title}:"] if title else [])
             yield from (table if part.terminal is True else table.first(part.terminal)).lines()
 
 
-def _listed(part: Says, data: ReportData) -> str:
+def _listed(part: Text, data: ReportData) -> str:
     statements = list(part.facts(data))
     answered = (
-        f"- **{escaped(each.question)}** ({each.verdict or 'no interval'}) {escaped(each.answer)}"
+        f"- **{escape_markdown(each.question)}** ({each.verdict or 'no interval'}) {escape_markdown(each.answer)}"
         for each in statements
         if isinstance(each, Finding)
     )
-    sentences = bullets(each for each in statements if not isinstance(each, Finding))
+    sentences = format_bullets(each for each in statements if not isinstance(each, Finding))
     return "\n".join(filter(None, (*answered, sentences)))
 
 
@@ -65,15 +64,16 @@ def markdown(data: ReportData) -> str:
 
 
 def _title(data: ReportData) -> str:
-    model = escaped(data.title or "unnamed model")
-    corpus = escaped(str(data.manifest.get("corpus") or "an unnamed corpus"))
-    plans = f", {counted(len(data.records), 'plan')}" if data.records else ""
-    size = f"{counted(data.depth, 'layer')}{plans}, measured" if data.depth else "Measured"
+    model = escape_markdown(data.title or "unnamed model")
+    corpus = escape_markdown(str(data.manifest.get("corpus") or "an unnamed corpus"))
+    plans = f", {format_count(len(data.records), 'plan')}" if data.records else ""
+    size = f"{format_count(data.depth, 'layer')}{plans}, measured" if data.depth else "Measured"
     return f"# {model}\n\n{size} on {corpus}."
 
 
 def _published(data: ReportData) -> str:
     lines = (
-        f"- **{escaped(each.question)}** ({each.verdict}) {escaped(each.summary)}" for each in judge_published(data)
+        f"- **{escape_markdown(each.question)}** ({each.verdict}) {escape_markdown(each.summary)}"
+        for each in judge_published(data)
     )
     return "\n".join(["## Published findings", "", *listing]) if (listing := list(lines)) else ""

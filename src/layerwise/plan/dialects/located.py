@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 import yaml
 
-from layerwise.bounded import SETTINGS_SIZE, Unreadable, check_size, shown
+from layerwise.bounded import MAX_SETTINGS_SIZE, UnreadableError, check_size, shown
 from layerwise.errors import PlanError
 
-SIZE = min(2**18, SETTINGS_SIZE)
+SIZE = min(2**18, MAX_SETTINGS_SIZE)
 """Characters of the longest YAML text: the parser is slow."""
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -101,7 +101,7 @@ def parse_located(text: str) -> YamlValue:
         check_size(len(text), SIZE)
         loader = _Loader(text)
         node = loader.get_single_node()
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise PlanError(f"the text {fault}") from None
     except RecursionError:
         raise PlanError("the text is nested too deeply; a merge configuration has a few levels") from None

@@ -31,7 +31,7 @@ from layerwise.data.stored_files import (
     read_settings,
     weight_files,
 )
-from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, UnsupportedModelError
 from layerwise.gguf import CONVERT_AGAIN, GGUFFile, depth_of
 
 _REASON = 200  # characters of what transformers says of a configuration
@@ -240,7 +240,7 @@ def _ranges(numbers: Collection[int]) -> str:
 def check_gguf(path: Path) -> GGUFFile:
     """Check that transformers can read a GGUF file.
 
-    Raises `CheckpointError` if it is malformed, `UnsupportedModel` for unknown types, `ModelError` without gguf.
+    Raises `CheckpointError` if it is malformed, `UnsupportedModelError` for unknown types, `ModelError` without gguf.
     """
     file = GGUFFile.open(path)
     depth_of(file)
@@ -251,7 +251,7 @@ def check_gguf(path: Path) -> GGUFFile:
     unreadable = sorted(number for number in numbers if not _is_readable(number))
     if unreadable:
         names = {tensor.number: tensor.type.name for tensor in file.tensors.values()}
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{named(path)} has tensors of type {', '.join(names[each] for each in unreadable)}, which transformers "
             "does not read; give a file of another type, such as Q8_0 or Q4_K_M"
         )

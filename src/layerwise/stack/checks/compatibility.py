@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from layerwise.errors import ModelError, PlanError, UnsupportedModel
+from layerwise.errors import ModelError, PlanError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.plan.checks import check_source, weight_type
 from layerwise.plan.config_order import OF_THE_HOST
@@ -119,7 +119,7 @@ def _kind(layer_type: str) -> str | None:
 
 def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:
     if not same(main_tensor(stack.model(**inputs)), own):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(stack.model).__name__} gives different outputs for the same input in evaluation mode, "
             "so nothing that is done to its layers could be distinguished from chance"
         )
@@ -128,7 +128,7 @@ def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> No
 def prove_identity(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:
     ours = stack.logits(Plan.identity(stack.depth), **inputs)
     if not same(ours, own):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(stack.model).__name__}: the identity plan over {stack.path} does not give the model's own output "
             f"(they differ by up to {(ours - own).abs().max().item():.3g}); "
             "the model does more with its layers than run them in order"
@@ -143,7 +143,7 @@ def runs_in_place(stack: Stack, inputs: Mapping[str, Any]) -> bool:
 
 
 def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
-    """Raise `UnsupportedModel` unless another order gives the same in place as step by step.
+    """Raise `UnsupportedModelError` unless another order gives the same in place as step by step.
 
     The last layer runs first and the first twice, which shows a cache slot or index in the wrong position.
     """
@@ -153,7 +153,7 @@ def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
 
     _, agreement = in_float32(stack, inputs, lambda inputs: both_ways(stack, moved, inputs))
     if not agreement.holds:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(stack.model).__name__}: its blocks compute something else when their position changes "
             f"(outputs are {agreement}), so a plan would not mean the same in place and step by step"
             + numbering(stack.blocks)

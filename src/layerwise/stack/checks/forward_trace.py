@@ -13,18 +13,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.stack.blocks import lists_inside
 from layerwise.stack.executors.capture import read_state, returned_state
 from layerwise.stack.rounding import same
 from layerwise.stack.trackers import KeyValueSharing, reads_history
 
 
-class UnfitInputs(UnsupportedModel):
+class UnfitInputs(UnsupportedModelError):
     """The model does not run on these inputs, or does not run its blocks on them: nothing is known of its layers."""
 
 
-class StepwiseFailure(UnsupportedModel):
+class StepwiseFailure(UnsupportedModelError):
     """The model runs, but not with its blocks called one by one."""
 
 
@@ -120,8 +120,8 @@ class _Watch:
 def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[str, Any]) -> BlockTrace:
     """Run `model(**inputs)` and report how it uses `blocks`.
 
-    Raises `UnsupportedModel` if blocks share parameters, do not run once each in order, modify their inputs in place,
-    pass on more than the hidden state, or if the model changes the state between them.
+    Raises `UnsupportedModelError` if blocks share parameters, do not run once each in order, modify their inputs in
+    place, pass on more than the hidden state, or if the model changes the state between them.
     """
     _refuse_shared_parameters(model, blocks)
     watch = _Watch()
@@ -197,7 +197,7 @@ def _sharing(model: nn.Module, uses: _Uses) -> KeyValueSharing | None:
     writers: dict[Hashable, int] = {}
     for layer, _, name in uses.writes:
         if writers.setdefault(name, layer) != layer:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{type(model).__name__}: blocks {writers[name]} and {layer} both write the keys and values "
                 f"{name!r}, so that which of them a block reads depends on who ran last; such stacks are not supported"
             )
@@ -209,7 +209,7 @@ def _sharing(model: nn.Module, uses: _Uses) -> KeyValueSharing | None:
         return None
     keywords = {keyword for _, keyword, _ in uses.writes}
     if len(keywords) > 1:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__}: blocks share keys and values by {len(keywords)} arguments "
             f"({', '.join(sorted(keywords))}), and one is supported"
         )
@@ -240,7 +240,7 @@ def _refuse_shared_parameters(model: nn.Module, blocks: Sequence[nn.Module]) -> 
         for parameter in block.parameters():
             first = owner.setdefault(id(parameter), layer)
             if first != layer:
-                raise UnsupportedModel(
+                raise UnsupportedModelError(
                     f"{type(model).__name__}: blocks {first} and {layer} share parameters, so the list does not "
                     "number its layers; shared-parameter stacks are not supported"
                 )
@@ -255,7 +255,7 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
         plan = f"0*{passes}" if depth == 1 else f"[0-{depth - 1}]*{passes}"
         blocks = "block" if depth == 1 else "blocks"
         setting = "num_hidden_layers=1" if depth == 1 else "one pass (Ouro: total_ut_steps=1)"
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} runs its {depth} {blocks} {passes} times over, and how often layers run is for a "
             f"plan to say: give its configuration {setting}, and run it under the plan {plan}"
         )
@@ -264,7 +264,7 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
     difference = f"it calls {', '.join(repeated[:3])}" if repeated else f"it calls them as {order}"
     if order and order == list(range(len(order))):
         difference = f"it stops after {len(order)} (its configuration may count {len(order)} layers)"
-    raise UnsupportedModel(
+    raise UnsupportedModelError(
         f"{type(model).__name__} does not run its {depth} blocks once each and in order: {difference}; "
         "stacks that share, skip or reorder blocks by themselves are not supported"
     )
@@ -273,7 +273,7 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
 def _refuse_changed_arguments(model: nn.Module, calls: Sequence[_Call]) -> None:
     for call in calls:
         if call.changed is not None:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{type(model).__name__}: block {call.layer} changes {call.changed} in place, and a plan hands that "
                 "tensor to other layers too; make a new one in its forward: x = x + f(x), not x += f(x)"
             )
@@ -283,13 +283,13 @@ def _refuse_changed_state(model: nn.Module, blocks: Sequence[nn.Module], earlier
     state = returned_state(earlier.output)
     if not isinstance(state, Tensor) or state.shape != earlier.state.shape:
         inside = lists_inside(model, blocks)
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so its layers "
             "cannot change places; address the blocks of one stage with "
             + (" or ".join(f"layers={path!r}" for path in inside) or "layers='path.to.blocks'")
         )
     if state is not later.state and not (state.shape == later.state.shape and torch.equal(state, later.state)):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(model).__name__} changes the hidden state between blocks {earlier.layer} and {later.layer}; "
             "a plan could not say where that step belongs"
         )
@@ -300,13 +300,13 @@ def _refuse_threaded_state(model: nn.Module, calls: Sequence[_Call]) -> None:
     for call in calls:
         for argument in call.arguments:
             if id(argument) in handed:
-                raise UnsupportedModel(
+                raise UnsupportedModelError(
                     f"{type(model).__name__}: block {handed[id(argument)]} hands block {call.layer} "
                     "more than the hidden "
                     "state (a position bias, an index, another stream), so layers depend on who ran before them"
                 )
         if call.writes:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{type(model).__name__}: block {call.layer} writes keys or values that later blocks read "
                 "(KV sharing), so a plan could skip the writer and break the readers"
             )

@@ -22,7 +22,7 @@ from transformers import PreTrainedConfig
 
 from layerwise.bounded import named
 from layerwise.data.auto_classes import config_for, from_pretrained, model_classes, quiet
-from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.errors import CheckpointError, UnsupportedModelError
 from layerwise.gguf import GGUFFile, GGUFTensor, short_header
 from layerwise.stack.blocks import BlockList
 from layerwise.stack.checks.checkpoint_files import listed
@@ -97,7 +97,7 @@ class LayerFiles:
     ) -> LayerFiles:
         """Return the weights of `blocks` (at `path`) by parameter name.
 
-        Raises `UnsupportedModel` for a parameter that is not stored, `CheckpointError` for one of another shape.
+        Raises `UnsupportedModelError` for a parameter that is not stored, `CheckpointError` for one of another shape.
         """
         layers = []
         for number, block in enumerate(blocks):
@@ -107,7 +107,7 @@ class LayerFiles:
                 if not parameter.is_meta:
                     continue
                 if whole not in stored:
-                    raise UnsupportedModel(
+                    raise UnsupportedModelError(
                         f"the checkpoint does not say where {whole} is stored, so its layers cannot be read one by "
                         "one; load the model without --resident-layers"
                     )
@@ -228,7 +228,7 @@ def is_read_by_tensor(file: GGUFFile) -> bool:
 def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
     """The parameters of `model`, which may have no content, that a file has.
 
-    Raises `UnsupportedModel` for a file whose layers have tensors that are no parameters of the model.
+    Raises `UnsupportedModelError` for a file whose layers have tensors that are no parameters of the model.
     """
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
@@ -244,7 +244,7 @@ def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
         elif tensor.name.startswith("blk.") and ROTATION not in tensor.name:
             left.append(tensor.name)
     if left:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{named(file.path)} has tensors for which {type(model).__name__} has no place: {listed(left)}; the model "
             "would run without them, so give the folder of the model from which it was converted"
         )

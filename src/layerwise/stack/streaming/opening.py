@@ -15,7 +15,7 @@ from transformers.initialization import no_init_weights
 
 from layerwise.bounded import named
 from layerwise.data.auto_classes import quiet
-from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.errors import LayerwiseError, UnsupportedModelError
 from layerwise.gguf import GGUFFile
 from layerwise.stack.blocks import block_list, find_blocks
 from layerwise.stack.checks.checkpoint_files import dense_loading
@@ -42,8 +42,8 @@ def load_with_layers_on_disk(
     """The model that `draw` makes, whose blocks (at `layers`, or found) have no content yet, what transformers reports
     about the loading, and where the weights of the blocks are.
 
-    `load` is transformers' loading of it, which takes the further keywords. Raises `UnsupportedModel` for a model that
-    cannot be drawn up without its weights.
+    `load` is transformers' loading of it, which takes the further keywords. Raises `UnsupportedModelError` for a model
+    that cannot be drawn up without its weights.
     """
     drawn = _on_meta(draw)
     path = find_blocks(drawn, layers)
@@ -70,11 +70,11 @@ def load_gguf(
 ) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks | None]:
     """As `load_with_layers_on_disk`, for a GGUF file; with all its weights where it is not loaded `by_layer`.
 
-    Raises `UnsupportedModel` for an architecture whose tensors transformers converts all at once.
+    Raises `UnsupportedModelError` for an architecture whose tensors transformers converts all at once.
     """
     if not is_read_by_tensor(file):
         if by_layer:
-            raise UnsupportedModel(
+            raise UnsupportedModelError(
                 f"{named(file.path)} is of the architecture {file.architecture}, whose tensors transformers converts "
                 "by rules for the whole model, so its layers cannot be read one by one; load it without "
                 "--resident-layers"
@@ -140,7 +140,7 @@ def _on_meta(draw: Callable[[], nn.Module]) -> nn.Module:
     except LayerwiseError:
         raise
     except Exception as error:
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             "the layers of the model cannot be left on the disk: it cannot be drawn up "
             f"without its weights ({type(error).__name__}: {error}); load it whole, without --resident-layers"
         ) from error

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.errors import ModelError, UnsupportedModelError
 from layerwise.stack.blocks import BlockList
 from layerwise.stack.streaming.files import LayerFiles
 
@@ -47,7 +47,7 @@ def stored_parameter(model: nn.Module, name: str) -> Tensor:
 
 def refuse_on_disk(model: nn.Module, wish: str) -> None:
     if any(_READER in vars(module) for module in model.modules()) or any(each.is_meta for each in model.parameters()):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"cannot {wish}: layers of this {type(model).__name__} are read when they are called, and that needs "
             "all of them in memory; load the model without --resident-layers, and without a device map that offloads"
         )

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import product
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import DROPPED, SWAPPED, MeanOf, averaged, means_over_draws, single
-from layerwise.page.text.wording import label
+from layerwise.page.derived.curves import DROPPED, SWAPPED, MeanOf, average_draws, means_over_draws, read_single_changes
+from layerwise.page.formatting import label
 from layerwise.plan.painters import PUBLISHED, curve_families
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
@@ -81,7 +81,7 @@ def curves(runs: Runs) -> Iterator[Score]:
     for name, run in runs.items():
         records = [record for record in run.swept if record.family in families]
         for (measure, task, metric), score_of, mean_of in _scores(run, _tasks(runs)):
-            for row in averaged(records, score_of, mean_of):
+            for row in average_draws(records, score_of, mean_of):
                 if row.seed is None:  # a single draw is behind the mean of all
                     yield Score(
                         measure,
@@ -114,7 +114,7 @@ def layers(runs: Runs) -> Iterator[Score]:
     """Return the cost of skipping each layer and of swapping neighbors (at their midpoint), in nats/token."""
     ablated = (task for run in runs.values() for task in _ablated(run).axis("task"))
     tasks = tuple(dict.fromkeys((*_tasks(runs), *ablated)))
-    changed = {(name, done): single(run, done) for name, run in runs.items() for done in CHANGES}
+    changed = {(name, done): read_single_changes(run, done) for name, run in runs.items() for done in CHANGES}
     for done, (family, strategy, behind) in CHANGES.items():
         for task in tasks:
             for name, run in runs.items():

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from scipy.special import stdtrit
 
-from layerwise.page.data import ReportData, computed_once
+from layerwise.page.data import ReportData, cached_per_run
 from layerwise.page.finding import Verdict
-from layerwise.page.published import group_by_paper, judge_published
+from layerwise.page.kinds import group_by_paper, judge_published
 from layerwise.plan import Plan
 from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
@@ -182,7 +182,7 @@ def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
             yield from _judge_over_models(paper.title, finding.question, runs)
 
 
-@computed_once
+@cached_per_run
 def _verdicts(run: ReportData, comparisons: int) -> Mapping[str, Verdict | None]:
     return {finding.question: finding.verdict for finding in judge_published(widened(run, comparisons))}
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.zones import SIMILARITIES, PlanZones, matrix, mirrored, trained_zones
+from layerwise.page.derived.zones import SIMILARITIES, PlanZones, find_original_zones, mirror_pairs, read_similarities
 from layerwise.page.finding import Finding, Verdict
-from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
+from layerwise.page.formatting import ABSENT, COUNT, DIFFERENCE, NATS_EXPLAINED, NUMBER, Format, join_words, label
+from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, Text, load_texts
+from layerwise.page.kinds import judge_published
 from layerwise.page.marks import Heat, Lines
-from layerwise.page.published import judge_published
-from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import NATS, label, listed
+from layerwise.page.table import Table
 from layerwise.results import vocabulary
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -30,7 +29,7 @@ from layerwise.studies.compare.over_models import (
     model_of,
 )
 
-WORDS = prose("comparison")
+WORDS = load_texts("comparison")
 CURVES = {"measure": (CURVE, SCORE_CURVE)}
 VERDICTS = {
     **{verdict.value: verdict.style for verdict in Verdict if verdict is not Verdict.NOT_MEASURED},
@@ -47,14 +46,17 @@ def answer(data: ReportData) -> str:
     standing = claims(data).where(against=PRESENT)
     count = len(standing.where(against=EVERY)) - len(standing.where(against=EVERY, metric=TOO_FEW))
     if not count:
-        return f"No claim was measured in two models or more. {NATS}"
+        return f"No claim was measured in two models or more. {NATS_EXPLAINED}"
     every, some = (len(standing.where(against=over, metric=IT_HOLDS)) for over in (EVERY, ANY))
     if count == 1:
         where = "every one" if every else "at least one" if some else "none"
-        return f"The one claim that was measured in two models or more is shown to hold in {where} of them. {NATS}"
+        return (
+            "The one claim that was measured in two models or more is shown to hold in "
+            f"{where} of them. {NATS_EXPLAINED}"
+        )
     return (
         f"Of {count} claims measured in two models or more {every or 'none'} {'holds' if every == 1 else 'hold'} in"
-        f" every one of them, and {some or 'none'} in at least one. {NATS}"
+        f" every one of them, and {some or 'none'} in at least one. {NATS_EXPLAINED}"
     )
 
 
@@ -67,7 +69,7 @@ def differences(data: ReportData) -> Iterator[str]:
     models = {name: model_of(name, run) for name, run in data.runs.items()}
     again = [name for name, model in models.items() if list(models.values()).count(model) > 1]
     if again:
-        yield WORDS["models/again"].format(listed(again))
+        yield WORDS["models/again"].format(join_words(again))
 
 
 def missing(data: ReportData) -> Iterator[str]:
@@ -77,7 +79,7 @@ def missing(data: ReportData) -> Iterator[str]:
     }
     for what in dict.fromkeys(each for own in measured.values() for each in own):
         if without := [name for name, own in measured.items() if what not in own]:
-            yield f"{label(what)}: missing in {listed(without)}"
+            yield f"{label(what)}: missing in {join_words(without)}"
 
 
 def claims(data: ReportData) -> Rows:
@@ -117,7 +119,7 @@ def claim_sentence(rows: Rows) -> str:
         (0.0, "Decided in {} by itself, but not after correction."),
     ):
         if kept := decided.where(value=left):
-            parts.append(words.format(listed(kept.axis("arm"))))
+            parts.append(words.format(join_words(kept.axis("arm"))))
     return " ".join(parts)
 
 
@@ -142,13 +144,13 @@ def rules(data: ReportData) -> Iterator[str]:
             yield f"{question} {finding.published.statement} ({finding.published.section}) Rule: {finding.rule}"
 
 
-def _absent(list_measured: Callable[[ReportData], Collection[str | None]], words: str) -> Says:
+def _absent(list_measured: Callable[[ReportData], Collection[str | None]], words: str) -> Text:
     def facts(data: ReportData) -> Iterator[str]:
         measured = list_measured(data)
         if without := [name for name in data.runs if name not in measured]:
-            yield words.format(listed(without))
+            yield words.format(join_words(without))
 
-    return Says(facts, terminal=False, small=True)
+    return Text(facts, terminal=False, small=True)
 
 
 def curves(data: ReportData) -> Iterator[Score]:
@@ -165,16 +167,16 @@ def coincidences(data: ReportData) -> Iterator[Score]:
 
 def curve_absences(data: ReportData) -> Iterator[str]:
     if rest := [label(family) for family, is_drawn in drawn_families(data.runs).items() if not is_drawn]:
-        yield f"Left to the reports of the runs: {listed(rest)}."
+        yield f"Left to the reports of the runs: {join_words(rest)}."
     if not data.rows.where(measure=COINCIDENCE):
         alike = len({model_of(name, run) for name, run in data.runs.items()}) == 1
         yield WORDS["curves/one" if alike else "curves/unscaled"]
 
 
 def _curves(data: ReportData) -> Iterator[Part]:
-    shows: dict[str, Show] = {}
+    shows: dict[str, Format] = {}
     for row in data.rows.where(**CURVES):
-        share = NUMBER.but(axis=quantity_name(row), reference=1.0 if row.measure == SCORE_CURVE else None)
+        share = NUMBER.replace(axis=quantity_name(row), reference=1.0 if row.measure == SCORE_CURVE else None)
         shows.setdefault(quantity_name(row), DIFFERENCE if row.metric == DELTA else share)
     first, show = next(iter(shows.items()))
     yield Lines(
@@ -188,8 +190,8 @@ def _curves(data: ReportData) -> Iterator[Part]:
         legend="Models",
         height=250,
         percent=True,
-        rooted=True,
-        bent=True,
+        sqrt_scale=True,
+        sqrt_by_default=True,
         at="{:.0f} % of the depth",
         by_choice={name: {"show": each, "nats": each is DIFFERENCE} for name, each in shows.items()},
     )
@@ -214,7 +216,7 @@ def _curves(data: ReportData) -> Iterator[Part]:
         ),
     )
     yield _absent(lambda data: Rows(curves(data)).axis("arm"), "No curve was measured of {}.")
-    yield Says(curve_absences, terminal=False, small=True)
+    yield Text(curve_absences, terminal=False, small=True)
 
 
 def _where_paired(text: Callable[[Score], str]) -> Callable[[Rows], str]:
@@ -228,10 +230,10 @@ def layers(data: ReportData) -> Iterator[Score]:
 def similarities(data: ReportData) -> Iterator[Score]:
     for name, run in data.runs.items():
         for metric, words in SIMILARITIES.items():
-            if matrix(run, metric) is not None:
+            if read_similarities(run, metric) is not None:
                 rows = run.rows.where(measure=vocabulary.SIMILARITY, metric=metric)
-                yield from (replace(row, arm=name, condition=words) for row in mirrored(rows))
-                zones = trained_zones(run)
+                yield from (replace(row, arm=name, condition=words) for row in mirror_pairs(rows))
+                zones = find_original_zones(run)
                 for first, last in zones.ranges if zones else ():
                     yield Score(ZONE, ZONE, 1.0, state=first, to_state=last, arm=name, condition=words)
 
@@ -257,7 +259,7 @@ def _similarity(data: ReportData) -> Iterator[Part]:
 
 
 def partitions(data: ReportData) -> dict[str, PlanZones]:
-    every = {name: trained_zones(run) for name, run in data.runs.items()}
+    every = {name: find_original_zones(run) for name, run in data.runs.items()}
     return {name: zones for name, zones in every.items() if zones is not None}
 
 
@@ -304,8 +306,8 @@ COMPARISON = Kind(
                     at="at {:.0f} % of the depth",
                     show=DIFFERENCE,
                     nats=True,
-                    rooted=True,
-                    bent=True,
+                    sqrt_scale=True,
+                    sqrt_by_default=True,
                 ),
                 _absent(lambda data: Rows(layers(data)).axis("arm"), "No single layer was changed in {}."),
             ),
@@ -323,8 +325,8 @@ COMPARISON = Kind(
                     show=_verdict,
                     badges=VERDICTS,
                 ),
-                Tabled(name="numbers", table=_numbers, folded=True, terminal=False),
-                Says(rules, name="rules", folded=True, terminal=False),
+                CustomTable(name="numbers", table=_numbers, folded=True, terminal=False),
+                Text(rules, name="rules", folded=True, terminal=False),
             ),
         ),
         Section(anchor="similarity", needs=lambda data: any(similarities(data)), parts=_similarity),
@@ -332,7 +334,7 @@ COMPARISON = Kind(
             anchor="zones",
             needs=lambda data: bool(partitions(data)),
             parts=(
-                Tabled(name="divided", table=_partition),
+                CustomTable(name="divided", table=_partition),
                 _absent(partitions, "Not divided, for want of 10 layers or of states: {}."),
             ),
         ),
@@ -345,8 +347,8 @@ COMPARISON = Kind(
                     rows={"model": "arm", "run": "condition", "text": "kind"},
                     columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
                 ),
-                Says(differences, terminal=False, small=True),
-                Says(missing, name="unlike", terminal=False),
+                Text(differences, terminal=False, small=True),
+                Text(missing, name="unlike", terminal=False),
             ),
         ),
     ),

@@ -5,26 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from layerwise.page import show
 from layerwise.page.data import ReportData
-from layerwise.page.kind import Column, Kind, Pivot, Says, Section, opening
+from layerwise.page.formatting import (
+    ABSENT,
+    Format,
+    format_adjusted_p,
+    format_mde,
+    format_p,
+    join_words,
+    label,
+    lookup_format,
+)
+from layerwise.page.kind import Column, Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Dots
-from layerwise.page.show import ABSENT, Show, adjusted_p, detectable, p_value
-from layerwise.page.text.wording import label, listed
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
-CHANGE = Show(axis="difference", signed=True, reference=0.0)
+CHANGE = Format(axis="difference", signed=True, reference=0.0)
 BADGES = {"worse": "contradicted", "better": "supported", "alike": "supported", "inconclusive": "inconclusive"}
 OWN = {"measure": vocab.PAIRED}
-TASK = show.named({vocab.ALL: "all tasks"})
+TASK = lookup_format({vocab.ALL: "all tasks"})
 MOST = 5  # differences that a sentence names
 
 
 def named(rows: Rows) -> str:
     words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MOST]]
-    return listed([*words, *([f"{len(rows) - MOST} more"] if len(rows) > MOST else [])])
+    return join_words([*words, *([f"{len(rows) - MOST} more"] if len(rows) > MOST else [])])
 
 
 def findings(data: ReportData) -> Iterator[str]:
@@ -36,7 +43,7 @@ def findings(data: ReportData) -> Iterator[str]:
     elif losses:
         yield f"Passes: nothing is shown to be worse by more than {losses[0].margin:g}."
     counts = [f"{len(rows.where(verdict=each))} {label(each)}" for each in vocab.PAIRED_DECISIONS]
-    yield f"Of {len(rows)} differences from {rows[0].against}: {listed(counts)} (±{data.manifest['margin']})."
+    yield f"Of {len(rows)} differences from {rows[0].against}: {join_words(counts)} (±{data.manifest['margin']})."
     for decision in (vocab.WORSE, vocab.BETTER):
         if own := rows.where(verdict=decision):
             yield f"Shown to be {decision}: {named(own)}."
@@ -45,7 +52,7 @@ def findings(data: ReportData) -> Iterator[str]:
     yield from (note.text for note in data.notes)
 
 
-def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
+def _differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
     margin = float(str(data.manifest["margin"]))
 
     def needed(row: Score) -> str:
@@ -76,14 +83,14 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
         columns=(
             Column("decision", show=lambda row: label(str(row.verdict))),
             Column("difference", show=CHANGE),
-            Column("p", show=p_value),
-            Column("p, corrected", show=adjusted_p),
-            Column("detectable", show=detectable),
+            Column("p", show=format_p),
+            Column("p, corrected", show=format_adjusted_p),
+            Column("detectable", show=format_mde),
             Column("documents", show=lambda row: f"{row.documents:,}"),
             Column(f"needed for {margin:g}", show=needed),
         ),
     )
-    yield Says(findings)
+    yield Text(findings)
     yield Pivot(
         name="scores",
         where={"measure": vocab.EVALUATED},
@@ -96,6 +103,6 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
 PAIRED_KIND = Kind(
     name="paired",
     measures=(vocab.PAIRED,),
-    answer=opening(findings, 2),
+    answer=join_statements(findings, 2),
     sections=(Section(anchor=vocab.PAIRED, parts=_differences),),
 )

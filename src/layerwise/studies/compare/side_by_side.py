@@ -12,10 +12,9 @@ from typing import Any
 
 from layerwise.errors import RunError
 from layerwise.page.data import ReportData
+from layerwise.page.formatting import ABSENT, join_words
 from layerwise.page.kinds import load_kinds
-from layerwise.page.show import ABSENT
-from layerwise.page.text.wording import listed
-from layerwise.results.identity import MEASURED, model_name
+from layerwise.results.manifest import MEASURED, model_name
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MODEL
 from layerwise.studies.compare.over_depth import curves, layers
@@ -46,7 +45,7 @@ def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
     runs = {name: run for name, (_, run) in named.items()}
     texts = dict.fromkeys(str(run.manifest.get("corpus") or "an unnamed corpus") for run in runs.values())
     manifest = {
-        "corpus": listed(list(texts)),
+        "corpus": join_words(list(texts)),
         "kind": kind,
         "runs": {name: {"folder": folder, **run.manifest} for name, (folder, run) in named.items()},
     }
@@ -86,7 +85,7 @@ def _kind(folder: str, run: ReportData) -> str:
     present = [kind.name for kind in load_kinds() if kind.is_of(run)]
     comparable = [name for name in present if name in COMPARABLE]
     if not comparable or len(comparable) < len(present):
-        other = listed([name for name in present if name not in COMPARABLE]) or "no kind that has rows"
+        other = join_words([name for name in present if name not in COMPARABLE]) or "no kind that has rows"
         raise RunError(
             f"{folder} is a run of another kind ({other}); layerwise compare takes the runs of"
             f" {' or of '.join(COMPARABLE.values())}"

@@ -10,7 +10,7 @@ from layerwise.errors import RunError
 from layerwise.results import Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.run import is_run
-from layerwise.runner.argument import Metavar, Range, Trait
+from layerwise.runner.arguments import Metavar, Range, Trait
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Reported
 from layerwise.runner.verb import verb

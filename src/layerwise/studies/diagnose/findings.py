@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from layerwise.page.data import ReportData, concluded, skipped
-from layerwise.page.evidence import describe_undecided
-from layerwise.page.finding import Finding, Paper, Published, Question, Verdict
-from layerwise.page.text.wording import counted, label, listed, null_name
+from layerwise.page.data import ReportData, read_layer_verdicts, read_skip_effects
+from layerwise.page.finding import Finding, Paper, Published, Question, Verdict, describe_undecided
+from layerwise.page.formatting import format_count, format_null, join_words, label
 from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
 from layerwise.results.selection import PRESENT, Rows
@@ -99,7 +98,7 @@ def judge_weights_predictable(data: ReportData) -> Finding | None:
     if not held or (inside is None and (fitted or not exact)):
         return None
     nulls = [
-        (null_name(name), each, Estimate.read_bounded(row) or Estimate(row.value, row.value, row.value))
+        (format_null(name), each, Estimate.read_bounded(row) or Estimate(row.value, row.value, row.value))
         for metric, each in held.items()
         for name, row in sorted(whole.where(metric=metric).along("against").items())
     ]
@@ -108,7 +107,7 @@ def judge_weights_predictable(data: ReportData) -> Finding | None:
     is_weak = any(each.is_below(MIN_R2) for each in held.values())
     if is_strong and as_good:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"No more than the null: {listed(as_good)} predict as much."
+        answer = f"No more than the null: {join_words(as_good)} predict as much."
     elif is_strong and all(each.low > null.high for _, each, null in nulls):
         verdict, answer = Verdict.SUPPORTED, "Yes: most of the variance is predicted on held-out weights."
     elif is_weak and (inside is None or inside.is_above(MIN_R2)):
@@ -175,20 +174,22 @@ def judge_core_layers(data: ReportData) -> Finding | None:
 
 def judge_anti_layers(data: ReportData) -> Finding | None:
     """Check whether skipping some layer lowers the loss, on text that did not choose the layer."""
-    verdicts = concluded(data.rows)
+    verdicts = read_layer_verdicts(data.rows)
     bounds = {layer: each for layer, row in verdicts.items() if (each := Estimate.read_bounded(row)) is not None}
     if not verdicts or len(bounds) < len(verdicts):
         return None
     harmful = [layer for layer, row in verdicts.items() if row.metric == "harmful"]
     least = min(harmful or bounds, key=lambda layer: bounds[layer].value if harmful else bounds[layer].low)
-    uncorrected = [str(layer) for layer, row in skipped(data.rows).items() if row.high is not None and row.high < 0.0]
+    uncorrected = [
+        str(layer) for layer, row in read_skip_effects(data.rows).items() if row.high is not None and row.high < 0.0
+    ]
     is_excluded = bounds[least].is_above(-PUBLISHED_GAIN)
     if harmful:
         verdict = Verdict.SUPPORTED
-        answer = f"Yes: held-out text confirms that the loss falls without layer {listed(list(map(str, harmful)))}."
+        answer = f"Yes: held-out text confirms that the loss falls without layer {join_words(list(map(str, harmful)))}."
     elif is_excluded and uncorrected:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"Only by chance: without the correction over layers, layer {listed(uncorrected)} looks harmful."
+        answer = f"Only by chance: without the correction over layers, layer {join_words(uncorrected)} looks harmful."
     elif is_excluded:
         verdict, answer = Verdict.CONTRADICTED, "No: the published gain is excluded for every layer."
     else:
@@ -216,7 +217,7 @@ def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
     elif raw in ("within", "below") and position != "above":
         verdict, answer = Verdict.CONTRADICTED, "No: not even layers damaged unequally recover in that order."
     else:
-        layers = counted(int(own.value(metric="layers") or 0), "damaged layer")
+        layers = format_count(int(own.value(metric="layers") or 0), "damaged layer")
         verdict, answer = Verdict.INCONCLUSIVE, f"Only {layers} can be compared; about 38 layers would decide."
     return RECOVERY.answer(verdict, answer, among)
 
@@ -237,7 +238,7 @@ def judge_only_scaling_survives(data: ReportData) -> Finding | None:
     at, at_largest = (
         {each.locate(MIN_STRATEGY_NATS) for each in strategies.values()} for strategies in (equal, unequal)
     )
-    mild = listed([name for name, each in equal.items() if each.locate(MIN_STRATEGY_NATS) in ("within", "below")])
+    mild = join_words([name for name, each in equal.items() if each.locate(MIN_STRATEGY_NATS) in ("within", "below")])
     if at == {"above"}:
         verdict, answer = Verdict.SUPPORTED, "Yes: at equal size scaling costs less than each of the others."
     elif mild and at_largest == {"above"}:

@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.kind import Kind, Pivot, Says, Section, opening
+from layerwise.page.formatting import (
+    COUNT,
+    DIFFERENCE,
+    PERCENT,
+    SIGNED,
+    Format,
+    describe_incomplete,
+    format_null,
+    label,
+    lookup_format,
+)
+from layerwise.page.kind import Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Bars, Lines
-from layerwise.page.show import COUNT, DIFFERENCE, PERCENT, SIGNED, Show, named
-from layerwise.page.text.wording import incomplete, label, null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
@@ -85,14 +94,14 @@ def _unfinished(data: ReportData) -> str | None:
     complete = set(data.rows.where(measure="part").axis("section"))
     finished = complete or data.rows.where(measure=vocab.DIAGNOSED).axis("measure")
     waiting = [name for name in names if name in vocab.DIAGNOSED and name not in finished]
-    return incomplete((waiting, "part of this diagnosis")) if waiting else None
+    return describe_incomplete((waiting, "part of this diagnosis")) if waiting else None
 
 
 DIAGNOSIS = Kind(
     name="diagnosis",
     rank=1,
     measures=vocab.DIAGNOSED,
-    answer=opening(summary, None),
+    answer=join_statements(summary, None),
     tiles=_tiles,
     unfinished=_unfinished,
     counts=("documents", "tokens", "window"),
@@ -110,30 +119,30 @@ DIAGNOSIS = Kind(
                     series="metric",
                     each="part",
                     choices={"Task": "task"},
-                    nulls=null_name,
+                    nulls=format_null,
                     show=DIFFERENCE,
                     slots=INTERVENTION_SLOTS,
                     height=260,
-                    words=named(INTERVENTIONS),
+                    words=lookup_format(INTERVENTIONS),
                     legend="Interventions",
                     nats=True,
-                    rooted=True,
-                    bent=True,
+                    sqrt_scale=True,
+                    sqrt_by_default=True,
                 ),
                 Lines(
                     name="ablation-replaced",
                     derive=replaced,
                     series="metric",
                     choices={"Task": "task"},
-                    nulls=null_name,
+                    nulls=format_null,
                     show=DIFFERENCE,
                     slots={name: INTERVENTION_SLOTS[name] for name in REPLACED},
-                    words=named(INTERVENTIONS),
+                    words=lookup_format(INTERVENTIONS),
                     legend="Interventions",
                     height=330,
                     nats=True,
-                    rooted=True,
-                    bent=True,
+                    sqrt_scale=True,
+                    sqrt_by_default=True,
                 ),
                 Pivot(
                     name="every-intervention",
@@ -160,10 +169,10 @@ DIAGNOSIS = Kind(
                     stacked=True,
                     slots=VERDICT_SLOTS,
                     words=lambda name: VERDICT_NAMES[name],
-                    show=Show(axis="tokens spent"),
+                    show=Format(axis="tokens spent"),
                     height=320,
                 ),
-                Says(_raced, terminal=False),
+                Text(_raced, terminal=False),
             ),
         ),
         DELTAS_SECTION,

@@ -7,11 +7,9 @@ from dataclasses import replace
 from statistics import median
 
 from layerwise.page.data import ReportData
-from layerwise.page.kind import Beside, Column, Part, Pivot, Says, Section
+from layerwise.page.formatting import DIFFERENCE, NUMBER, Format, format_null, format_number
+from layerwise.page.kind import Column, Part, Pivot, Section, SideBySide, Text
 from layerwise.page.marks import Heat, Lines, Scatter
-from layerwise.page.show import DIFFERENCE, NUMBER, Show
-from layerwise.page.text.number_format import tidy
-from layerwise.page.text.wording import null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -20,17 +18,17 @@ from layerwise.studies.diagnose.page_weights import HALVES, joint_costs, written
 DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "re-initialised"}
 SCOPES = {"layer": "layer trained", "model": "model trained"}
 RECOVERED = {
-    "area": ("Loss above the undamaged twin, summed over training", Show(axis="nat-steps"), "censored"),
+    "area": ("Loss above the undamaged twin, summed over training", Format(axis="nat-steps"), "censored"),
     "steps_to_untouched": (
         "Steps back to the loss before damage, as published",
-        Show(axis="steps"),
+        Format(axis="steps"),
         "censored_untouched",
     ),
 }
 """What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
 CENSORED = "censored"
-SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
+SKIPPED = DIFFERENCE.replace(axis="Δ NLL of skipping", reference=None)
 
 
 def treated(data: ReportData) -> Iterator[Score]:
@@ -61,8 +59,11 @@ def _correlation(metric: str) -> Column:
     def cell(rows: Rows) -> str:
         row, chance = (rows.one(metric=metric, against=against) for against in (None, vocab.SHUFFLED_LAYERS))
         if row is not None and row.low is None and chance is not None and chance.low is not None:
-            return f"{tidy(row.value, signed=True)} [by chance {tidy(chance.low)} to {tidy(chance.high or 0.0)}]"
-        return NUMBER.but(signed=True).text(row)
+            return (
+                f"{format_number(row.value, signed=True)} [by chance "
+                f"{format_number(chance.low)} to {format_number(chance.high or 0.0)}]"
+            )
+        return NUMBER.replace(signed=True).text(row)
 
     heads = {
         "spearman": "rank correlation with the effect of skipping",
@@ -75,7 +76,7 @@ RECOVERY_SECTION = Section(
     anchor=vocab.RECOVERY,
     needs={"measure": vocab.RECOVERY, "layer": PRESENT},
     parts=(
-        Beside(
+        SideBySide(
             (
                 *(
                     Lines(
@@ -85,7 +86,7 @@ RECOVERY_SECTION = Section(
                         words=str,
                         where={"metric": metric, "layer": PRESENT},
                         choices={"Damage": "condition"},
-                        nulls=null_name,
+                        nulls=format_null,
                         show=show,
                         hollow=lambda row: row.kind == CENSORED,
                         height=330,
@@ -100,7 +101,7 @@ RECOVERY_SECTION = Section(
                     across={"metric": vocab.SKIPPING},
                     upwards={"metric": "area"},
                     show_across=SKIPPED,
-                    show=Show(axis="area, nat-steps"),
+                    show=Format(axis="area, nat-steps"),
                     numbered=True,
                     hollow=lambda row: row.kind == CENSORED,
                     height=330,
@@ -163,15 +164,15 @@ def manipulations(data: ReportData) -> Iterator[Part]:
         derive=typical,
         x="strength",
         series="condition",
-        nulls=null_name,
+        nulls=format_null,
         show=DIFFERENCE,
         sizes=True,
         named=True,
         nats=True,
         across="size of the change, ‖ΔW‖ / ‖W‖",
         at="size {}, median of the layers",
-        rooted=True,
-        bent=True,
+        sqrt_scale=True,
+        sqrt_by_default=True,
     )
     yield Lines(
         name="gate",
@@ -179,16 +180,16 @@ def manipulations(data: ReportData) -> Iterator[Part]:
         x="strength",
         series="part",
         words=str,
-        nulls=null_name,
+        nulls=format_null,
         show=DIFFERENCE,
         named=True,
         nats=True,
         across="α",
         at="α = {}, median of the layers",
-        rooted=True,
-        bent=True,
+        sqrt_scale=True,
+        sqrt_by_default=True,
     )
-    yield Says(_members, terminal=False)
+    yield Text(_members, terminal=False)
     yield replace(
         joint_costs("joint_manipulation", {"strategy": "condition", "size": "strength"}, written),
         title="Layers moved together",
@@ -211,7 +212,7 @@ def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
 PROXIES_SECTION = Section(
     anchor=vocab.PROXIES,
     parts=(
-        Beside(
+        SideBySide(
             (
                 Heat(
                     name="proxies-angular",
@@ -232,7 +233,7 @@ PROXIES_SECTION = Section(
                     across={"metric": vocab.SKIPPING},
                     upwards={"metric": "gate_gradient"},
                     show_across=SKIPPED,
-                    show=Show(axis="gate gradient"),
+                    show=Format(axis="gate gradient"),
                     equal=True,
                     numbered=True,
                     height=340,

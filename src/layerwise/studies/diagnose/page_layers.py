@@ -9,13 +9,24 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from layerwise.page.data import ReportData, concluded, skipped
-from layerwise.page.evidence import describe_text_needed
-from layerwise.page.kind import Column, Pivot, Says, Section
+from layerwise.page.data import ReportData, read_layer_verdicts, read_skip_effects
+from layerwise.page.finding import describe_text_needed
+from layerwise.page.formatting import (
+    COUNT,
+    DIFFERENCE,
+    NUMBER,
+    SIGNED,
+    Format,
+    format_adjusted_p,
+    format_count,
+    format_number,
+    format_perplexity,
+    join_words,
+    label,
+    to_sentence,
+)
+from layerwise.page.kind import Column, Pivot, Section, Text
 from layerwise.page.marks import Bars
-from layerwise.page.show import COUNT, DIFFERENCE, NUMBER, SIGNED, Show, adjusted_p
-from layerwise.page.text.number_format import in_perplexity, tidy
-from layerwise.page.text.wording import counted, label, listed, sentence
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.results import vocabulary as vocab
@@ -42,7 +53,7 @@ class LayerMetric:
     head: str
     where: Mapping[str, Any]
     null: str
-    show: Show = field(default=NUMBER)
+    show: Format = field(default=NUMBER)
 
     def rows(self, data: ReportData, against: str | None = None) -> Rows:
         fixed = {"task": vocab.ALL, "layer": PRESENT, "part": None, "against": against, **self.where}
@@ -76,7 +87,7 @@ METRICS = (
 
 
 def layer_effects(data: ReportData) -> dict[int, Score]:
-    return dict(sorted((skipped(data.rows) | concluded(data.rows)).items()))
+    return dict(sorted((read_skip_effects(data.rows) | read_layer_verdicts(data.rows)).items()))
 
 
 def describe_verdict(row: Score, margin: float | None = None) -> str:
@@ -89,7 +100,7 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
     """
     if row.mde is None or row.metric not in ("no_effect", "unresolved"):
         return VERDICT_NAMES.get(row.metric, "")
-    limit = tidy(row.mde)
+    limit = format_number(row.mde)
     if row.metric == "no_effect":
         return f"no effect above {limit} nats"
     needed = "" if margin is None else describe_text_needed(Estimate.read(row), margin)
@@ -131,7 +142,7 @@ def _margin(data: ReportData) -> float | None:
 
 
 def summary(data: ReportData) -> Iterator[str]:
-    known, rows = concluded(data.rows), layer_effects(data)
+    known, rows = read_layer_verdicts(data.rows), layer_effects(data)
     layers = {name: [str(layer) for layer, row in known.items() if row.metric == name] for name in vocab.DECISIONS}
     clauses = [
         f"{_name_layers(of, len(known))} {_describe(name, len(of))}"
@@ -139,10 +150,10 @@ def summary(data: ReportData) -> Iterator[str]:
         if of and name != "unresolved"
     ]
     if short := len(layers["unresolved"]):
-        others = f"the other {short}" if short < len(known) else f"all {counted(short, 'layer')}"
+        others = f"the other {short}" if short < len(known) else f"all {format_count(short, 'layer')}"
         clauses.append(f"for {others} the text is too short to tell")
     if clauses:
-        yield sentence("; ".join(clauses))
+        yield to_sentence("; ".join(clauses))
     if rows:
         most, row = max(rows.items(), key=lambda item: item[1].value)
         if row.low is not None and row.low > 0.0:
@@ -153,8 +164,8 @@ def summary(data: ReportData) -> Iterator[str]:
 
 def _name_layers(layers: Sequence[str], depth: int) -> str:
     if len(layers) == depth:
-        return f"all {counted(depth, 'layer')}"
-    return f"layer{'s' * (len(layers) > 1)} {listed(layers)}"
+        return f"all {format_count(depth, 'layer')}"
+    return f"layer{'s' * (len(layers) > 1)} {join_words(layers)}"
 
 
 def _describe(decision: str, layers: int) -> str:
@@ -166,19 +177,19 @@ def _describe(decision: str, layers: int) -> str:
 def describe_margin(data: ReportData) -> Iterator[str]:
     margin = _margin(data)
     counts = "the margin" if margin is None else f"±{margin:g} nats per token, the margin that was stated beforehand"
-    if concluded(data.rows):
+    if read_layer_verdicts(data.rows):
         yield f"“Without effect” is shown: the interval lies inside {counts}."
 
 
 def next_steps(data: ReportData) -> Iterator[str]:
     """Name the plan that skips the layers shown not to matter, or the amount of text to give."""
-    known = concluded(data.rows)
+    known = read_layer_verdicts(data.rows)
     useless = [layer for layer, row in known.items() if row.metric in ("no_effect", "harmful")]
     model = data.manifest.get("model") or "MODEL"
     if useless and len(useless) < data.depth:
         plan = skip(Plan.identity(data.depth), *useless)
         yield (
-            f"Next: costs of single layers do not add up, so measure without {listed(list(map(str, useless)))}:"
+            f"Next: costs of single layers do not add up, so measure without {join_words(list(map(str, useless)))}:"
             f' layerwise sweep {model} --text PATH --plan "{plan}"'
         )
     elif known and all(row.metric == "unresolved" for row in known.values()):
@@ -198,14 +209,14 @@ def recommendation(data: ReportData) -> Iterator[str]:
     beyond = _beyond_chance(compared, data.level)
     agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
     shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
-    others = listed([shown[name] for name in ordered if name not in agreeing])
+    others = join_words([shown[name] for name in ordered if name not in agreeing])
     what = "Spearman's rank correlation with skipping over the layers"
     if not agreeing:
         yield f"No proxy is recommended: none ranks these layers as skipping does, beyond chance ({what}: {others})."
         return
     first, *more = [shown[name] for name in agreeing]
     pieces = [f"Recommended for this model: {first} ({what})"]
-    pieces += [f"also in agreement: {listed(more)}"] if more else []
+    pieces += [f"also in agreement: {join_words(more)}"] if more else []
     pieces += [f"not beyond chance: {others}"] if others else []
     yield f"{'; '.join(pieces)}."
 
@@ -229,8 +240,8 @@ LAYERS_SECTION = Section(
             stacked=True,
             slots=VERDICT_SLOTS,
             words=lambda name: VERDICT_NAMES.get(name, "skipped"),
-            rooted=True,
-            bent=True,
+            sqrt_scale=True,
+            sqrt_by_default=True,
         ),
         Pivot(
             derive=layer_table,
@@ -242,11 +253,11 @@ LAYERS_SECTION = Section(
                 Column(SKIP, SKIP, SIGNED),
                 Column("verdict", SKIP, lambda row: row.arm or ""),
                 *(Column(metric.head, metric.head, metric.show) for metric in METRICS),
-                Column("perplexity", SKIP, _of_layers(lambda row: in_perplexity(row.value))),
-                Column("adjusted p", SKIP, _of_layers(adjusted_p)),
+                Column("perplexity", SKIP, _of_layers(lambda row: format_perplexity(row.value))),
+                Column("adjusted p", SKIP, _of_layers(format_adjusted_p)),
             ),
         ),
-        Says(describe_margin, terminal=False),
+        Text(describe_margin, terminal=False),
         Pivot(
             name="agreement",
             where={"measure": vocab.AGREEMENT},
@@ -259,7 +270,7 @@ LAYERS_SECTION = Section(
                 Column("by chance", "spearman", NUMBER, {"against": vocab.SHUFFLED_LAYERS}),
             ),
         ),
-        Says(recommendation, terminal=False),
+        Text(recommendation, terminal=False),
         Pivot(
             title="Layers that cost little, skipped together",
             where={"measure": vocab.CONTRAST, "claim": "redundant_sets"},

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.kind import Beside, Column, Derive, Pivot, Says, Section
+from layerwise.page.formatting import DIFFERENCE, SIGNED, Format, format_null
+from layerwise.page.kind import Column, Derive, Pivot, Section, SideBySide, Text
 from layerwise.page.marks import Dots, Lines
-from layerwise.page.show import DIFFERENCE, SIGNED, Show
-from layerwise.page.text.wording import null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -32,7 +31,7 @@ LEAST_DAMAGE = 0.05
 ALL_LAYERS, IN_SAMPLE = "layers", "in sample"
 SLOTS = {ALL_LAYERS: 0, **dict.fromkeys(HELD_OUT.values(), 0), IN_SAMPLE: 1}
 NULL_SLOT = 5
-R2 = Show(axis="R²")
+R2 = Format(axis="R²")
 SETS = {"set": "spread evenly", "adjacent": "neighbours", "inner": "all but the ends"}
 
 
@@ -52,7 +51,7 @@ def _at_lag_one(data: ReportData) -> Iterator[Score]:
 
 
 def _named_nulls(rows: Iterable[Score]) -> Iterator[Score]:
-    return (replace(row, arm=null_name(str(row.against)), against=None) for row in rows)
+    return (replace(row, arm=format_null(str(row.against)), against=None) for row in rows)
 
 
 def _slots(names: Iterable[str]) -> dict[str, int]:
@@ -116,18 +115,18 @@ DELTAS_SECTION = Section(
     anchor=vocab.DELTAS,
     needs={"measure": vocab.DELTAS, "metric": "correlation"},
     parts=(
-        Says(lag_structure, terminal=False),
+        Text(lag_structure, terminal=False),
         Lines(
             name="deltas-correlation",
             title="Correlation of weight differences, by lag",
             derive=of_types(vocab.DELTAS, "correlation"),
             choices={"Tensor type": "part"},
             words=str,
-            nulls=null_name,
+            nulls=format_null,
             x="distance",
             across="lag",
             at="lag {}",
-            show=Show(axis="correlation", reference=INDEPENDENT),
+            show=Format(axis="correlation", reference=INDEPENDENT),
         ),
         Dots(
             name="deltas-types",
@@ -137,7 +136,7 @@ DELTAS_SECTION = Section(
             words=str,
             legend="Layers and nulls",
             slots=_slots,
-            show=Show(axis="correlation at lag 1", reference=INDEPENDENT),
+            show=Format(axis="correlation at lag 1", reference=INDEPENDENT),
         ),
     ),
 )
@@ -157,14 +156,14 @@ PREDICTION_SECTION = Section(
             floor=FLOOR,
             slots=_slots,
         ),
-        Beside(
+        SideBySide(
             (
                 Lines(
                     name="predictability-use",
                     show=DIFFERENCE,
-                    rooted=True,
+                    sqrt_scale=True,
                     where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
-                    nulls=null_name,
+                    nulls=format_null,
                     nats=True,
                 ),
                 Lines(
@@ -172,10 +171,10 @@ PREDICTION_SECTION = Section(
                     show=DIFFERENCE,
                     where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"},
                     x="affected",
-                    nulls=null_name,
+                    nulls=format_null,
                     across="layers predicted jointly",
                     at="{} layers predicted",
-                    rooted=True,
+                    sqrt_scale=True,
                     nats=True,
                 ),
             )

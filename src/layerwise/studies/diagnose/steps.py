@@ -25,10 +25,10 @@ from layerwise.plan.checks import SUBLAYERS as BRANCHES
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.vocabulary import ABLATION, AGREEMENT, MANIPULATION, PREDICTABILITY, PROXIES, RECOVERY
 from layerwise.runner.arguments import Batches, RowMetric
-from layerwise.runner.opening import provenance, size_row
+from layerwise.runner.opening import make_size_row, make_text_manifest
 from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import describe_data, describe_model, describe_readings
-from layerwise.runner.tasks import Remaining, Task, TaskSession
+from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
 from layerwise.studies.diagnose import agreement, joint
@@ -103,7 +103,7 @@ def describe_run(
         families.append(f"recovery_steps:{settings.recovery_steps:g}")
     if recovery_layers:
         families.append(f"recovery_layers:{','.join(map(str, recovery_layers))}")
-    return provenance(
+    return make_text_manifest(
         settings.stack,
         settings.text,
         families=tuple(families),
@@ -184,13 +184,13 @@ class PartTask(Task[None]):
             return None
         return remaining_passes(self.settings.stack, self.settings.text, due, pace=self.pace)
 
-    def carry_out(self, session: TaskSession) -> None:
+    def execute(self, study: Study) -> None:
         """Measure the part if it is not finished, and compare the metrics that the run has then."""
-        if self.part in find_finished(session.run):
+        if self.part in find_finished(study.run):
             return
-        context = PartContext(part=self.part, run=session.run, reporter=session.reporter, **vars(self.settings))
+        context = PartContext(part=self.part, run=study.run, reporter=study.reporter, **vars(self.settings))
         stack, parts, notes = context.stack, context.parts, context.notes
-        context.store_time(size_row(stack))
+        context.store_time(make_size_row(stack))
         context.reporter.log(f"{self.part} ({parts.index(self.part) + 1} of {len(parts)})")
         reading = None if stack.resident is None else stack.resident.count()
         start = time.perf_counter()

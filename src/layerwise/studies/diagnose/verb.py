@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from layerwise.errors import MeasureError, OptionError, RunError
 from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.run import is_run
-from layerwise.runner.argument import Metavar, Range
 from layerwise.runner.arguments import (
     Batches,
     Count,
@@ -17,15 +16,17 @@ from layerwise.runner.arguments import (
     DeviceMap,
     Dtype,
     Location,
+    Metavar,
     ModelLike,
     Names,
     PathLike,
+    Range,
     Rare,
     RowMetric,
     Seed,
     TextLike,
 )
-from layerwise.runner.reporter import Reporter, Silent, waiting
+from layerwise.runner.reporter import Reporter, Silent, report_waiting
 from layerwise.runner.result import Result
 from layerwise.runner.verb import spell, verb
 from layerwise.studies.diagnose.part_names import (
@@ -172,7 +173,7 @@ def diagnose(
     else:
         assert corpus is not None, "there is a text if there are no batches"
         smaller = steps.smaller_parts(chosen_parts, has_recovery=has_recovery, has_curves=curve_tokens != CURVE_TOKENS)
-        with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
+        with report_waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
             chosen = steps.choose_text_of_parts(settle, [chosen_parts, *smaller], text, corpus, batch_tokens)
     settings = settle(parts=tuple(chosen.options.get("parts", chosen_parts)), text=chosen.data)
     manifest = steps.describe_run(settings, batch_tokens, all_layers=all_layers, recovery_layers=recovery_layers)

@@ -23,7 +23,7 @@ from layerwise.plan import EdgeCut
 from layerwise.results import Rows, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import ALL, ALPHA, EDGES, MIN_UNITS, RANDOM
-from layerwise.runner.minimal_pairs import EvaluatedModel, ScoringOptions, setting
+from layerwise.runner.minimal_pairs import EvaluatedModel, ScoringOptions, describe_setting
 from layerwise.studies.evaluate.subjects import Subjects
 from layerwise.train import layer_mixing
 
@@ -83,7 +83,7 @@ def evaluate_without_edges(
     Raises `ModelError` for a model without layer weights, `PlanError` for a cut that removes nothing.
     """
     for pairs in suites:
-        note = f"{pairs.suite}: seed {seed}, {setting(pairs, options)}"
+        note = f"{pairs.suite}: seed {seed}, {describe_setting(pairs, options)}"
         notes = [each.text for each in run.store.notes(EDGES)]
         if note not in notes:
             run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.suite != pairs.suite])

@@ -34,10 +34,10 @@ from layerwise.measure.language.task_summary import (
 from layerwise.measure.stats.seeds import average_rows
 from layerwise.plan import Member, Plan
 from layerwise.results import Rows, Run, Score
-from layerwise.results.checked import read, value_of
+from layerwise.results.checked import read_json_file, to_dataclass
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import ALL, CHANCE, LEARNING_CURVE
-from layerwise.runner.opening import in_words
+from layerwise.runner.opening import describe_numerics
 from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune, settings_for
 
@@ -129,9 +129,9 @@ def fine_tuned(
     task = task.limited(settings.training_limit, settings.test_limit)
     path = None
     if keep is not None:
-        path = kept_file(keep, model, task, settings, seed, in_words(resolve_device(device), "float32"), plan)
+        path = kept_file(keep, model, task, settings, seed, describe_numerics(resolve_device(device), "float32"), plan)
     if path is not None and path.is_file():
-        return task, value_of(FineTuningResult, read(path), str(path))
+        return task, to_dataclass(FineTuningResult, read_json_file(path), str(path))
     under = "" if plan is None else f"{plan} of "
     label = f"{under}{model.label} {task.name}, fine-tuning {seed}"
     outcome = fine_tune(

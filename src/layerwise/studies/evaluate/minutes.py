@@ -18,12 +18,12 @@ from layerwise.errors import OptionError
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.estimate import t_factor
-from layerwise.page.text.number_format import tidy
+from layerwise.page.formatting import format_number
 from layerwise.results import Rows, Score
 from layerwise.runner.minimal_pairs import ScoringOptions
-from layerwise.runner.price import timed_twice
-from layerwise.runner.reporter import duration
-from layerwise.runner.study import Study
+from layerwise.runner.price import time_second_call
+from layerwise.runner.reporter import format_duration
+from layerwise.runner.tasks import Study
 from layerwise.runner.text_length import USED
 from layerwise.studies.evaluate.subjects import Subjects
 from layerwise.studies.evaluate.suites import SuiteChoice
@@ -90,7 +90,7 @@ def chosen_limit(
     count = min(BATCH, len(pairs))
     chosen = [pairs[(2 * number + 1) * len(pairs) // (2 * count)] for number in range(count)]
     score = partial(preferences, opened, chosen, temperature=options.temperature, too_long=options.too_long)
-    of_pair = models * timed_twice(score) / len(chosen)
+    of_pair = models * time_second_call(score) / len(chosen)
     before = time.monotonic() - began + (models - 1) * opening
     sizes = [len(members) for each in suites for members in each.paradigms().values()]
     scored = [sum(min(limit, size) for size in sizes) for limit in range(max(sizes) + 1)]
@@ -99,10 +99,10 @@ def chosen_limit(
         needed = before + of_pair * len(sizes)
         raise OptionError(
             f"--minutes {minutes:g} is too little: a pair of each of {len(sizes):,} paradigms takes about "
-            f"{duration(needed)}; give --minutes {int(needed / 60 / USED) + 1}, or fewer suites"
+            f"{format_duration(needed)}; give --minutes {int(needed / 60 / USED) + 1}, or fewer suites"
         )
     return limit, (
-        f"pairs: {scored[limit]:,} of {sum(sizes):,}, for about {duration(scored[limit] * of_pair)} "
+        f"pairs: {scored[limit]:,} of {sum(sizes):,}, for about {format_duration(scored[limit] * of_pair)} "
         f"(--minutes {minutes:g}); --limit {limit} scores the same again"
     )
 
@@ -113,4 +113,7 @@ def resolutions(suites: Sequence[PairSet]) -> Iterator[str]:
         count = len(each.pairs)
         if count > 1:
             mde = 100 * float(t_factor(count - 1.0, 1)) * CHANCE / count**0.5
-            yield f"resolution: {each.suite} about {tidy(mde)} points from chance, which 80 of 100 such runs find"
+            yield (
+                f"resolution: {each.suite} about {format_number(mde)} points from chance, "
+                "which 80 of 100 such runs find"
+            )

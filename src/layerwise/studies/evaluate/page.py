@@ -7,18 +7,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import averaged, distinct, levels
+from layerwise.page.derived.curves import average_draws, drop_duplicates, make_level_rows
 from layerwise.page.figures.palette import series_slots
-from layerwise.page.finding import Finding, settle
-from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, in_text, noted
+from layerwise.page.finding import Finding, to_verdict
+from layerwise.page.formatting import ABSENT, NUMBER, Format, format_number, format_percent, label
+from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, Text, format_statement, list_notes
 from layerwise.page.marks import Dots, Lines
-from layerwise.page.sections.fine_tuned import task_metrics, taught
 from layerwise.page.sections.layer_weights import RIGHT, suite_findings
-from layerwise.page.show import ABSENT, NUMBER, Show
-from layerwise.page.text.number_format import percent, tidy
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import label
-from layerwise.page.trained import TASKS, THREE, arms, by_arm, suite_name, suites, tiles
+from layerwise.page.table import Table
+from layerwise.page.trained import (
+    TASKS,
+    THREE,
+    average_by_variant,
+    format_suite,
+    list_fine_tuned_scores,
+    list_suites,
+    list_task_metrics,
+    list_variants,
+    make_tiles,
+)
 from layerwise.plan.painters import GIVEN, half_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
@@ -42,15 +49,15 @@ REMARKS = {
     MSGS: SIGN,
     OUR_MSGS: f"{SIGN} These sentences are of our own making: the numbers compare with nothing but each other.",
 }
-SCORE = Show(axis="score")
+SCORE = Format(axis="score")
 
 View = tuple[str, str, str | None]
 """A task, one of its metrics, and the scale: none, or `NORMALISED`."""
 
 
 def pair_rows(data: ReportData) -> Iterator[Score]:
-    for suite in suites(data):
-        rows = by_arm(data.rows.where(measure=suite, metric="accuracy"))
+    for suite in list_suites(data):
+        rows = average_by_variant(data.rows.where(measure=suite, metric="accuracy"))
         kind = PHENOMENON if rows.where(kind=PHENOMENON) else PARADIGM
         for row in rows.where(kind=None):
             yield replace(row, task="all paradigms")
@@ -60,22 +67,24 @@ def pair_rows(data: ReportData) -> Iterator[Score]:
 
 def suite_table(data: ReportData) -> Table:
     body = []
-    for suite in suites(data):
+    for suite in list_suites(data):
         rows = data.rows.where(measure=suite, kind=None)
         counts = [row.documents for row in rows.where(metric="accuracy") if row.documents]
         cells = [f"{max(counts):,}" if counts else ABSENT]
         for metric in ("coverage", "whole_words"):
             shares = [row.value for row in rows.where(metric=metric)]
-            least, most = (percent(min(shares)), percent(max(shares))) if shares else (ABSENT, ABSENT)
+            least, most = (format_percent(min(shares)), format_percent(max(shares))) if shares else (ABSENT, ABSENT)
             cells.append(least if least == most else f"{least} to {most}")
         temperatures = sorted({row.value for row in rows.where(metric="temperature")})
-        body.append((suite_name(suite), *cells, ", ".join(map(tidy, temperatures)) or ABSENT))
+        body.append((format_suite(suite), *cells, ", ".join(map(format_number, temperatures)) or ABSENT))
     head = ("suite", "pairs", "words without unknown pieces", "one token each", "temperature")
     return Table(head, tuple(body))
 
 
 def _accuracies(data: ReportData) -> Rows:
-    return by_arm(data.rows.where(measure=suites(data), metric="accuracy", kind=(PHENOMENON, PARADIGM)))
+    return average_by_variant(
+        data.rows.where(measure=list_suites(data), metric="accuracy", kind=(PHENOMENON, PARADIGM))
+    )
 
 
 def _count_pairs(rows: Rows) -> str:
@@ -84,7 +93,7 @@ def _count_pairs(rows: Rows) -> str:
 
 
 def _in_one_figure(data: ReportData) -> Iterator[Score]:
-    return (replace(row, task=f"{row.task}, {row.metric}", metric="score") for row in taught(data))
+    return (replace(row, task=f"{row.task}, {row.metric}", metric="score") for row in list_fine_tuned_scores(data))
 
 
 def _remarks(data: ReportData) -> Iterator[str]:
@@ -148,7 +157,7 @@ class Taught:
 
     def curves(self, view: View) -> Rows:
         records = (record for record in self.plans if record.family not in (GIVEN, "identity"))
-        return Rows(averaged(records, lambda plan: self.score(plan, view)))
+        return Rows(average_draws(records, lambda plan: self.score(plan, view)))
 
     def levels(self, view: View) -> tuple[float | None, float | None]:
         task, metric, condition = view
@@ -176,7 +185,7 @@ def curves(data: ReportData, suite: str) -> Iterator[Score]:
             for rows in own.curves(view).by("family").values():
                 drawn = Rows(replace(row, arm=own.arm, task=heading(view)) for row in rows)
                 yield from drawn
-                yield from levels(drawn, {name: level for name, level in known.items() if level is not None})
+                yield from make_level_rows(drawn, {name: level for name, level in known.items() if level is not None})
 
 
 def _curve_mark(data: ReportData, suite: str) -> Lines:
@@ -233,7 +242,7 @@ def _ranked(own: Taught, family: str, depth: int) -> tuple[View, list[Score]] | 
         return None
     measured = {(row.strategy, row.affected) for row in rows}
     records = (each for each in own.plans if each.family == family and (each.strategy, each.affected) in measured)
-    at = Rows(distinct(rows.where(affected=half_depth(records, depth)))).where(seed=None)
+    at = Rows(drop_duplicates(rows.where(affected=half_depth(records, depth)))).where(seed=None)
     return (view, sorted(at, key=lambda row: -row.value)) if len(at) > 1 else None
 
 
@@ -256,7 +265,7 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
         verdict = {True: f"{first} leaves more than {last}: ", False: "Inconclusive: ", None: ""}[known]
         scores = ", ".join(f"{label(str(row.strategy))} {NUMBER.text(row)}" for row in ranked)
         question = f"What is left of {heading(view)} of {own.arm} fine-tuned with {affected}?"
-        yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settle(known))
+        yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", to_verdict(known))
 
 
 def _strongest_plan(data: ReportData) -> Iterator[str]:
@@ -272,18 +281,20 @@ def _plan_parts(data: ReportData) -> Iterator[Part]:
     for suite in dict.fromkeys(each.suite for each in every):
         if families(data):
             yield _curve_mark(data, suite)
-    yield Says(plan_findings)
+    yield Text(plan_findings)
     for each in every:
         table = partial(plan_table, suite=each.suite, arm=each.arm)
-        yield Tabled(title=f"{TASKS[each.suite]} under plans, {each.arm}", table=table, folded=True, terminal=False)
+        yield CustomTable(
+            title=f"{TASKS[each.suite]} under plans, {each.arm}", table=table, folded=True, terminal=False
+        )
 
 
 def _answer(data: ReportData) -> str:
     findings = (*plan_findings(data), *suite_findings(data))
     if findings:
-        return in_text(findings[0])
-    for suite, task, metric in task_metrics(data)[:1]:
-        rows = Rows(taught(data)).where(measure=suite, task=task, metric=metric)
+        return format_statement(findings[0])
+    for suite, task, metric in list_task_metrics(data)[:1]:
+        rows = Rows(list_fine_tuned_scores(data)).where(measure=suite, task=task, metric=metric)
         scores = "; ".join(f"{row.arm} {NUMBER.text(row)}" for row in rows.where(against=None))
         chance = "".join(f"; chance {THREE.text(row)}" for row in rows.where(against=CHANCE))
         return f"{TASKS[suite]}, {task}, {metric}: {scores}{chance}."
@@ -292,12 +303,12 @@ def _answer(data: ReportData) -> str:
 
 TASK_TABLE = Pivot(
     name="tasks",
-    derive=taught,
+    derive=list_fine_tuned_scores,
     rows={"task": "task", "metric": "metric"},
     across="arm",
     columns=(Column("chance", show=THREE, where={"against": CHANCE}),),
     split="measure",
-    words=suite_name,
+    words=format_suite,
     folded=True,
     terminal=False,
 )
@@ -306,28 +317,28 @@ EVALUATION = Kind(
     name="evaluation",
     rank=6,
     measures=(*FINE_TUNED, ATTRIBUTION),
-    present=lambda data: bool(suites(data)) or bool(data.rows.where(measure=(*FINE_TUNED, ATTRIBUTION))),
-    tiles=tiles,
+    present=lambda data: bool(list_suites(data)) or bool(data.rows.where(measure=(*FINE_TUNED, ATTRIBUTION))),
+    tiles=make_tiles,
     answer=_answer,
     following=_strongest_plan,
     sections=(
         Section(anchor=PLANS, needs={"measure": FINE_TUNED, "plan": PRESENT}, parts=_plan_parts),
         Section(
             anchor="pairs",
-            needs=lambda data: bool(data.rows.where(measure=suites(data), metric="accuracy")),
+            needs=lambda data: bool(data.rows.where(measure=list_suites(data), metric="accuracy")),
             parts=lambda data: (
                 Dots(
                     name="suite",
                     derive=pair_rows,
                     each="measure",
                     series="arm",
-                    arms=arms,
-                    words=suite_name,
+                    arms=list_variants,
+                    words=format_suite,
                     legend="Arms",
                     show=RIGHT,
                 ),
-                Says(suite_findings, terminal=not data.rows.where(measure="masked_lm")),
-                Tabled(name="suites", table=suite_table, folded=True, terminal=False),
+                Text(suite_findings, terminal=not data.rows.where(measure="masked_lm")),
+                CustomTable(name="suites", table=suite_table, folded=True, terminal=False),
                 Pivot(
                     name="paradigms",
                     derive=_accuracies,
@@ -336,11 +347,11 @@ EVALUATION = Kind(
                     across="arm",
                     show=RIGHT,
                     split="measure",
-                    words=suite_name,
+                    words=format_suite,
                     folded=True,
                     terminal=False,
                 ),
-                Says(noted(*(suite for suite in suites(data) if suite != "pairs")), terminal=False),
+                Text(list_notes(*(suite for suite in list_suites(data) if suite != "pairs")), terminal=False),
             ),
         ),
         Section(
@@ -352,16 +363,16 @@ EVALUATION = Kind(
                     derive=_in_one_figure,
                     each="measure",
                     series="arm",
-                    arms=arms,
-                    words=suite_name,
+                    arms=list_variants,
+                    words=format_suite,
                     legend="Arms",
                     show=SCORE,
                     chance=CHANCE,
                     from_zero=True,
                 ),
                 TASK_TABLE,
-                Says(_remarks, terminal=False),
-                Says(noted(*(suite for suite in FINE_TUNED if suite != "glue")), terminal=False),
+                Text(_remarks, terminal=False),
+                Text(list_notes(*(suite for suite in FINE_TUNED if suite != "glue")), terminal=False),
             ),
         ),
         ATTRIBUTED,

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding, settle
-from layerwise.page.kind import Column, Pivot, Says, Section
-from layerwise.page.show import SIGNED, Show
-from layerwise.page.text.number_format import fixed, is_resolved
-from layerwise.page.text.wording import listed
-from layerwise.page.trained import by_arm, reference
+from layerwise.page.finding import Finding, to_verdict
+from layerwise.page.formatting import SIGNED, Format, format_fixed, is_resolved, join_words
+from layerwise.page.kind import Column, Pivot, Section, Text
+from layerwise.page.trained import average_by_variant, find_baseline
 from layerwise.results import vocabulary as vocab
 
-PER_CENT = Show(scale=100.0)
+PER_CENT = Format(scale=100.0)
 
 
 def attribution_findings(data: ReportData) -> Iterator[Finding]:
-    run = by_arm(data.rows.where(measure=vocab.ATTRIBUTION, metric="preference"))
+    run = average_by_variant(data.rows.where(measure=vocab.ATTRIBUTION, metric="preference"))
     rows = data.rows.where(
-        measure=vocab.STUDY, metric="difference", task="linguistic attribution", against=reference(data)
+        measure=vocab.STUDY, metric="difference", task="linguistic attribution", against=find_baseline(data)
     ).where(unit=vocab.TOKENS)
-    show = SIGNED.but(scale=100.0)
+    show = SIGNED.replace(scale=100.0)
     for task in run.axis("task"):
         null = run.where(task=task, against=vocab.SHUFFLED).along("arm")
         shares = "; ".join(
@@ -30,29 +28,33 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
             for row in run.where(task=task, against=None)
         )
         differ = [str(row.arm) for row in rows if is_resolved(row, data.level)]
-        others = f". Different from {reference(data)}: {listed(differ) or 'none, at this many seeds'}" if rows else ""
+        others = (
+            f". Different from {find_baseline(data)}: {join_words(differ) or 'none, at this many seeds'}"
+            if rows
+            else ""
+        )
         answer = f"Attribution on linguistic minus surface words, beyond their share of the tokens: {shares}{others}."
-        yield Finding(f"Which words decide ({task})?", answer, settle(bool(differ) if rows else None))
+        yield Finding(f"Which words decide ({task})?", answer, to_verdict(bool(differ) if rows else None))
 
 
 def attribution_notes(data: ReportData) -> Iterator[str]:
     gaps = data.rows.where(measure=vocab.ATTRIBUTION, metric="gap")
     if gaps:
-        yield f"At most {fixed(100 * max(row.value for row in gaps), 2)} % is missing from completeness."
+        yield f"At most {format_fixed(100 * max(row.value for row in gaps), 2)} % is missing from completeness."
 
 
 def _column(head: str, metric: str, against: str | None = None) -> Column:
-    show = PER_CENT.but(signed=metric == "preference", bounds=against != vocab.TOKENS)
+    show = PER_CENT.replace(signed=metric == "preference", bounds=against != vocab.TOKENS)
     return Column(head, metric, show, where={"against": against})
 
 
 ATTRIBUTED = Section(
     anchor=vocab.ATTRIBUTION,
     parts=(
-        Says(attribution_findings),
+        Text(attribution_findings),
         Pivot(
             name="attribution",
-            derive=lambda data: by_arm(data.rows.where(measure=vocab.ATTRIBUTION)),
+            derive=lambda data: average_by_variant(data.rows.where(measure=vocab.ATTRIBUTION)),
             rows={"arm": "arm"},
             split="task",
             terminal=False,
@@ -67,6 +69,6 @@ ATTRIBUTED = Section(
                 _column("shuffled labels", "preference", vocab.SHUFFLED),
             ),
         ),
-        Says(attribution_notes, terminal=False),
+        Text(attribution_notes, terminal=False),
     ),
 )

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import judged
-from layerwise.page.kind import Kind, Pivot, Says, Section, opening
+from layerwise.page.finding import judge_effect
+from layerwise.page.formatting import ACCURACY, PERCENT, lookup_format
+from layerwise.page.kind import Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Lines
-from layerwise.page.show import ACCURACY, PERCENT, named
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import PROBING, RANDOM_TWIN, SHUFFLED
@@ -18,7 +18,7 @@ NULLS = {SHUFFLED: "shuffled labels", RANDOM_TWIN: "untrained twin"}
 FEATURES = {"part_of_speech": "part of speech", "length": "length of a word", "frequency": "frequency of a word"}
 THE_MODEL = "this model"
 """What the model of a run is called that has one."""
-POINTS = PERCENT.but(unit=" points", signed=True)
+POINTS = PERCENT.replace(unit=" points", signed=True)
 
 
 def by_state(data: ReportData) -> Iterator[Score]:
@@ -47,7 +47,7 @@ def findings(data: ReportData) -> Iterator[str]:
         own = run if arm is None else run.where(arm=arm)
         of = "" if arm is None else f" of {arm}"
         for task in own.where(metric="accuracy").axis("task"):
-            yield f"{named(FEATURES)(task)}{of}: {_best(own.where(task=task))}"
+            yield f"{lookup_format(FEATURES)(task)}{of}: {_best(own.where(task=task))}"
         yield from _sides(own, of)
 
 
@@ -59,14 +59,14 @@ def _best(rows: Rows) -> str:
     if not beyond:
         return f"{text}; there is no untrained twin beside it."
     gained = mean(beyond)
-    verdict = "" if judged(gained, 0.05) != "open" else ", so that nothing shows that it takes training"
+    verdict = "" if judge_effect(gained, 0.05) != "open" else ", so that nothing shows that it takes training"
     return f"{text}; {POINTS.text(gained)} beside the untrained twin's{verdict}."
 
 
 def _sides(rows: Rows, of: str) -> Iterator[str]:
     differences = [mean(each) for each in rows.where(metric="difference").by("state").values()]
     for side, other, sign in (("linguistic", "surface", 1), ("surface", "linguistic", -1)):
-        states = [row for row in differences if judged(row, 0.05) != "open" and sign * row.value > 0]
+        states = [row for row in differences if judge_effect(row, 0.05) != "open" and sign * row.value > 0]
         if states:
             shown = ", ".join(str(row.state) for row in states)
             most = max(states, key=lambda row: sign * row.value)
@@ -74,14 +74,14 @@ def _sides(rows: Rows, of: str) -> Iterator[str]:
                 f"Training{of} gives {side} features more than {other} ones at the states {shown}: "
                 f"{POINTS.text(most)} at state {most.state} (linguistic less surface)."
             )
-    if differences and all(judged(row, 0.05) == "open" for row in differences):
+    if differences and all(judge_effect(row, 0.05) == "open" for row in differences):
         yield f"At every state it is inconclusive whether training{of} gives linguistic or surface features more."
 
 
 PROBING_KIND = Kind(
     name=PROBING,
     measures=(PROBING,),
-    answer=opening(findings),
+    answer=join_statements(findings),
     sections=(
         Section(
             anchor=PROBING,
@@ -92,7 +92,7 @@ PROBING_KIND = Kind(
                     x="state",
                     series="arm",
                     choices={"feature": "task"},
-                    words=named(FEATURES),
+                    words=lookup_format(FEATURES),
                     nulls=lambda name: NULLS.get(name, name),
                     across="hidden state (0: before the first layer)",
                     at="state {}",
@@ -100,15 +100,15 @@ PROBING_KIND = Kind(
                     height=400,
                     named=True,
                 ),
-                Says(findings),
+                Text(findings),
                 Pivot(
                     name="by-state",
                     derive=by_state,
                     rows={"feature": "task", "side": "kind", "arm": "arm"},
                     across="state",
-                    show=PERCENT.but(unit="", bounds=False, decimals=0),
+                    show=PERCENT.replace(unit="", bounds=False, decimals=0),
                     where={"against": None},
-                    words=named(FEATURES),
+                    words=lookup_format(FEATURES),
                     terminal=False,
                     folded=True,
                 ),

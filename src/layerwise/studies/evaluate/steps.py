@@ -16,14 +16,14 @@ from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.wiring import rewired
 from layerwise.page import ReportData
-from layerwise.page.show import ABSENT, Show
-from layerwise.page.text.table import Table
+from layerwise.page.formatting import ABSENT, Format
+from layerwise.page.table import Table
 from layerwise.plan import EdgeCut
 from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import BABYLM, BACKBONE, LAYER_WEIGHTS
-from layerwise.runner.minimal_pairs import pairs_table
+from layerwise.runner.minimal_pairs import format_pairs
 from layerwise.runner.plan_choice import PlanChoice
-from layerwise.runner.study import Study
+from layerwise.runner.tasks import Study
 from layerwise.studies.evaluate.attribution import attribute
 from layerwise.studies.evaluate.edges import edges_table
 from layerwise.studies.evaluate.finetuned_tasks import (
@@ -37,7 +37,7 @@ from layerwise.studies.evaluate.subjects import HELD, Subjects
 from layerwise.studies.evaluate.suites import SuiteChoice
 from layerwise.train.fine_tuning import FineTuningConfig
 
-ONE = Show(decimals=1)
+ONE = Format(decimals=1)
 AGGREGATED = ("blimp", "supplement", "glue", "msgs")
 
 REWIRED = "rewired"
@@ -158,7 +158,7 @@ def _with_weight_conditions(
 
 def list_results(run: Run, selection: SuiteChoice, cuts: Sequence[EdgeCut]) -> list[str]:
     return [
-        *(pairs_table(run, each) for each in selection.pairs),
+        *(format_pairs(run, each) for each in selection.pairs),
         *(edges_table(run, each.suite) for each in selection.pairs if cuts),
         *(_task_tables(run) if selection.tasks else ()),
         *filter(None, [aggregate_lines(run) if set(selection.names) & set(AGGREGATED) else ""]),

@@ -14,7 +14,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.runner.arguments import ModelLike
 from layerwise.runner.minimal_pairs import EvaluatedModel, Opened
-from layerwise.runner.opening import described, open_stack, quiet_transformers
+from layerwise.runner.opening import make_manifest, open_stack, quiet_transformers
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_runs import finished_models
@@ -99,7 +99,7 @@ def open_single(
     record = TrainingRecord.read(path) if is_named else None
     arm, seed_of_model = (Path(name).name, 0) if record is None else (record.arm, record.seed)
     own = FineTunedModel(arm, seed_of_model, location_of(name))
-    manifest = described(
+    manifest = make_manifest(
         stack,
         weight_hash(stack.model),
         corpus="; ".join(selection.origins),

@@ -13,23 +13,25 @@ from layerwise.errors import DataError, OptionError, RunError, near_matches
 from layerwise.plan import EdgeCut
 from layerwise.plan.families import TWICE
 from layerwise.results.run import is_run
-from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import (
     Device,
     Dtype,
     Location,
+    Metavar,
     ModelLike,
     Names,
     PathLike,
     Plans,
+    Range,
     Rare,
     Seed,
+    Trait,
     to_path,
 )
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
-from layerwise.runner.training_options import changed
+from layerwise.runner.training_options import drop_none
 from layerwise.runner.verb import current_call, spell, verb
 
 # Those of `layerwise.data.suites`, which is too heavy for a help text; a test compares them.
@@ -166,8 +168,8 @@ def evaluate(
     cuts = tuple(map(EdgeCut.parse, without_edges))
     choice = PlanChoice.check(families, plans, window, None, str(TWICE))
     from layerwise.results.vocabulary import ATTRIBUTION, EDGES
-    from layerwise.runner.minimal_pairs import ScoringOptions, discard, evaluate_models
-    from layerwise.runner.opening import in_words
+    from layerwise.runner.minimal_pairs import ScoringOptions, discard_rows, evaluate_models
+    from layerwise.runner.opening import describe_numerics
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.runner.training_runs import store_comparisons
     from layerwise.stack.load import resolve_device
@@ -179,7 +181,7 @@ def evaluate(
     reporter = reporter or Silent()
     pairs = suites.read_pair_sets(suite, to_path(data), limit, password)
     chosen = suites.read_fine_tuned_tasks(suite, to_path(data), tasks, seed)
-    changes = changed(
+    changes = drop_none(
         learning_rates=None if learning_rate is None else (learning_rate,),
         batch_size=batch_size,
         epochs=epochs,
@@ -202,7 +204,7 @@ def evaluate(
         evaluated = subjects.open_single(model, selection, reporter, loading, choice, seed=seed, settings=changes)
     weighted = edges.find_weighted(evaluated, pairs) if cuts else ()
     models, left_out = steps.plan_models(evaluated, choice)
-    options = ScoringOptions(temperature, too_long, in_words(resolve_device(device), dtype))
+    options = ScoringOptions(temperature, too_long, describe_numerics(resolve_device(device), dtype))
 
     def discard_answers(folder: Path) -> None:
         for name in {task.measure for task in chosen}:
@@ -216,7 +218,7 @@ def evaluate(
                 models, left_out, selection, seeds=seeds, layer_weights=layer_weights, minutes=minutes
             ),
         ],
-        recipe={**changes, **changed(minutes=minutes)} or None,
+        recipe={**changes, **drop_none(minutes=minutes)} or None,
         folder=evaluated.folder,
         discard=discard_answers,
         results=lambda stored: steps.list_results(stored, selection, cuts),
@@ -225,7 +227,7 @@ def evaluate(
     with start_run(described) as study:
         store, progress = study.run.store, study.reporter.progress
         if overwrite:
-            discard(selection.pairs, study.run)
+            discard_rows(selection.pairs, study.run)
             for measure in (*([EDGES] if cuts else []), *([ATTRIBUTION] if selection.attributes else [])):
                 store.replace_scores(measure, [])
         if minutes is not None:

@@ -35,7 +35,7 @@ from layerwise.measure.stats.statistics import Numbers, StratumLabels
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.results.rows import BENCHMARK_TASK
-from layerwise.runner.trainings import KeptEvaluation
+from layerwise.runner.trainings import StoredEvaluation
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
@@ -110,7 +110,7 @@ class HealingBenchmarks:
                 right[suite.suite] = list(preferences(scorer, suite.pairs))
         return {name: _predictions(np.array(values)) for name, values in right.items()}
 
-    def evaluation(self, name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack]) -> KeptEvaluation:
+    def evaluation(self, name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack]) -> StoredEvaluation:
         """What the model that `opened(folder)` gives answers under a plan; `trained` names its training, if any."""
         key = sha256(f"{self._digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
@@ -118,7 +118,7 @@ class HealingBenchmarks:
             stack = opened(folder)
             return Survey(stack.depth, self.answers(stack, plan))
 
-        return KeptEvaluation(name, f"{FOLDER}/benchmarks-{key}.npz", make)
+        return StoredEvaluation(name, f"{FOLDER}/benchmarks-{key}.npz", make)
 
     @cached_property
     def _digest(self) -> str:
@@ -140,7 +140,7 @@ FOLDER = "outcomes"
 
 def outcome_of(
     name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack], splits: Splits, filled_in: bool
-) -> KeptEvaluation:
+) -> StoredEvaluation:
     """What the model that `opened(folder)` gives does under a plan; `trained` names its training, if it had one."""
     key = sha256(f"{splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
@@ -149,7 +149,7 @@ def outcome_of(
         outcome = evaluate(stack, plan, splits.test, splits.collate, filled_in=filled_in)
         return Survey(stack.depth, {"test": outcome})
 
-    return KeptEvaluation(name, f"{FOLDER}/{key}.npz", make)
+    return StoredEvaluation(name, f"{FOLDER}/{key}.npz", make)
 
 
 class Outcomes:

@@ -7,21 +7,32 @@ from dataclasses import replace
 from functools import partial
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import judged
-from layerwise.page.kind import Column, Kind, Pivot, Says, Section, opening
+from layerwise.page.finding import judge_effect
+from layerwise.page.formatting import (
+    COUNT,
+    DIFFERENCE,
+    NATS,
+    NUMBER,
+    PERCENT,
+    SIGNED,
+    format_adjusted_p,
+    format_count,
+    format_mde,
+    format_value,
+    join_words,
+)
+from layerwise.page.kind import Column, Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Dots, Lines
-from layerwise.page.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT, SIGNED, adjusted_p, detectable, plain
-from layerwise.page.text.wording import counted, listed
-from layerwise.page.trained import over_seeds
+from layerwise.page.trained import average_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 SLOTS = (0, 1, 2, 3, 7, 8, 9, 10, 11)
 CONTROLS = {vocab.PRUNED: 5, vocab.WHOLE: 4, vocab.RANDOM: 6}
-ABOVE = DIFFERENCE.but(axis="nats/token above the untouched whole model")
-SHARE = PERCENT.but(unit="")
-POINTS = SHARE.but(signed=True)
+ABOVE = DIFFERENCE.replace(axis="nats/token above the untouched whole model")
+SHARE = PERCENT.replace(unit="")
+POINTS = SHARE.replace(signed=True)
 COSTS = {
     "steps": "steps",
     "tokens": "tokens",
@@ -78,7 +89,7 @@ def mean_costs(data: ReportData) -> Iterator[Score]:
     costs = data.rows.where(measure=vocab.HEALING_COST)
     for arm in arms(data):
         for rows in costs.where(arm=arm, metric=tuple(COSTS)).by("metric").values():
-            yield over_seeds(rows)
+            yield average_seeds(rows)
 
 
 def findings(data: ReportData) -> Iterator[str]:
@@ -115,7 +126,7 @@ def _sources(data: ReportData) -> Iterator[str]:
     if not seeds or not documents:
         return
     few = vocab.resampling_unit(documents) == "window"
-    units = f"the windows of {counted(documents, 'document')}" if few else counted(documents, "document")
+    units = f"the windows of {format_count(documents, 'document')}" if few else format_count(documents, "document")
     yield (
         f"Intervals of what was trained are over {seeds} seeds and {units}."
         if seeds > 1
@@ -126,11 +137,11 @@ def _sources(data: ReportData) -> Iterator[str]:
 def _contrast(row: Score) -> str:
     value = f"{SIGNED.text(row)} nats/token"
     who = "a random plan healed as long" if row.against == vocab.RANDOM else row.against
-    effect = judged(row, 0.05)
+    effect = judge_effect(row, 0.05)
     if effect in ("better", "worse"):
-        return f"{row.arm} is {effect} than {who}: {value}, adjusted p {adjusted_p(row)}."
+        return f"{row.arm} is {effect} than {who}: {value}, adjusted p {format_adjusted_p(row)}."
     seeds = f"{row.documents} seed{'s' * (row.documents != 1)}"
-    above = "" if row.mde is None else f"; above {detectable(row)} it would have been seen"
+    above = "" if row.mde is None else f"; above {format_mde(row)} it would have been seen"
     return f"{row.arm} against {who}: inconclusive in {seeds}, {value}{above}."
 
 
@@ -156,7 +167,7 @@ def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
         of_task = differences.where(task=task)
         for row in of_task.where(arm=tuple(arms), against=tuple(beside)):
             text = f"{POINTS.text(row)} points of accuracy beside {beside[str(row.against)]}"
-            yield f"On {task} {row.arm} has {text}{', inconclusive' if judged(row, 0.05) == 'open' else ''}."
+            yield f"On {task} {row.arm} has {text}{', inconclusive' if judge_effect(row, 0.05) == 'open' else ''}."
         healed = of_task.where(condition=vocab.HEALED)
         against = vocab.WHOLE if vocab.WHOLE in healed.axis("against") else vocab.UNTOUCHED
         if healed:
@@ -165,13 +176,13 @@ def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
 
 
 def _pattern(healed: Sequence[Score], *, more_is_better: bool = False) -> str:
-    effects = {row.affected: judged(row, 0.05, more_is_better=more_is_better) for row in healed}
+    effects = {row.affected: judge_effect(row, 0.05, more_is_better=more_is_better) for row in healed}
     helped, hurt = ([row for row in healed if effects[row.affected] == each] for each in ("better", "worse"))
     unknown = [row for row in healed if row not in helped and row not in hurt]
     sides = (("helps", helped), ("hurts", hurt), ("is inconclusive", unknown))
-    clauses = [f"skipping {listed([f'{row.affected:g}' for row in rows])} {what}" for what, rows in sides if rows]
+    clauses = [f"skipping {join_words([f'{row.affected:g}' for row in rows])} {what}" for what, rows in sides if rows]
     ordered = helped and hurt and not unknown and _affected(helped[-1]) < _affected(hurt[0])
-    return f"{listed(clauses)}{': few help, many hurt' if ordered else ''}"
+    return f"{join_words(clauses)}{': few help, many hurt' if ordered else ''}"
 
 
 def _affected(row: Score) -> int:
@@ -199,7 +210,7 @@ HEALING_KIND = Kind(
     name="healing",
     measures=(vocab.HEALING,),
     tiles=_tiles,
-    answer=opening(findings, 2),
+    answer=join_statements(findings, 2),
     sections=(
         Section(
             anchor=vocab.HEALING,
@@ -214,14 +225,14 @@ HEALING_KIND = Kind(
                     show=ABOVE,
                     from_zero=True,
                 ),
-                Says(findings),
+                Text(findings),
                 Pivot(
                     name="by-task",
                     derive=models,
                     rows={"task": "task", "model": "arm"},
                     columns=(
                         Column("nats/token", "nll", NATS),
-                        Column("right (%)", "accuracy", SHARE.but(bounds=False)),
+                        Column("right (%)", "accuracy", SHARE.replace(bounds=False)),
                         Column("above the whole model", ("above_whole", "lost"), ABOVE),
                         Column("regained (%)", "regained_share", SHARE),
                         Column("net (%)", "net_share", SHARE),
@@ -235,7 +246,7 @@ HEALING_KIND = Kind(
                     slots={vocab.BEFORE: 5, vocab.HEALED: 0},
                     across="middle layers skipped",
                     at="{} layers skipped",
-                    show=ABOVE.but(axis="nats/token above the whole model"),
+                    show=ABOVE.replace(axis="nats/token above the whole model"),
                     height=400,
                     named=True,
                 ),
@@ -256,7 +267,7 @@ HEALING_KIND = Kind(
                     across="condition",
                     rows={"benchmark": "task", "skipped": "affected"},
                     show=SHARE,
-                    words=plain,
+                    words=format_value,
                     folded=True,
                 ),
                 Lines(
@@ -269,7 +280,7 @@ HEALING_KIND = Kind(
                     nulls=lambda name: "guessing",
                     across="middle layers skipped",
                     at="{} layers skipped",
-                    show=PERCENT.but(axis="right answers (%)"),
+                    show=PERCENT.replace(axis="right answers (%)"),
                     height=400,
                     named=True,
                 ),
@@ -279,7 +290,7 @@ HEALING_KIND = Kind(
                     folded=True,
                     terminal=False,
                     rows={"arm": "arm", "learning rate": "learning_rate"},
-                    words=plain,
+                    words=format_value,
                     columns=(
                         Column("validation loss", "validation_nll", NATS),
                         Column("", text=_chosen),

@@ -26,7 +26,7 @@ from layerwise.measure.stats.statistics import Numbers, StratumLabels, holm_by_k
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.training_record import TrainingRecord
-from layerwise.runner.trainings import chosen_row, tried_rows
+from layerwise.runner.trainings import make_choice_row, make_trial_rows
 from layerwise.studies.heal.arms import Healing, HealingArm
 from layerwise.studies.heal.benchmarks import ALL, Outcomes
 
@@ -170,8 +170,8 @@ def crossing(curve: Mapping[int, float]) -> float | None:
 
 def _trials(losses: Mapping[str, Mapping[float, float]]) -> Iterator[Score]:
     for arm, by_rate in losses.items():
-        yield from tried_rows(vocab.HEALING_RATE, arm, by_rate)
-        yield chosen_row(vocab.HEALING_RATE, arm, by_rate)
+        yield from make_trial_rows(vocab.HEALING_RATE, arm, by_rate)
+        yield make_choice_row(vocab.HEALING_RATE, arm, by_rate)
 
 
 def _costs(records: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]:

@@ -20,18 +20,26 @@ from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.runner.opening import BaseModel
 from layerwise.runner.reporter import Reporter, describe_model
-from layerwise.runner.study import RunDescription, Study
+from layerwise.runner.study import RunDescription
+from layerwise.runner.tasks import Study
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     TEXT_LENGTH,
+    describe_split_limits,
     describe_splits,
     discard_trainings,
-    divided_documents,
+    make_training_manifest,
     read_splits,
-    split_notes,
-    training_manifest,
+    split_documents,
 )
-from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, TrainingsUnit, best_rate, sweep_rates, trial
+from layerwise.runner.trainings import (
+    FIRST_SWEEP_SEED,
+    RecipeTraining,
+    TrainingsTask,
+    make_trial,
+    select_rate,
+    sweep_rates,
+)
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
 from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, Healing, HealingArm
@@ -81,10 +89,10 @@ class HealingWork:
         return RecipeTraining.of(healing_recipe(arm.name, settings, plan, arm.options), seed)
 
     def plan_trial(self, arm: HealingArm, rate: float) -> RecipeTraining:
-        return trial(self.plan_training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
+        return make_trial(self.plan_training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
 
-    def make_task(self, trainings: Iterable[RecipeTraining]) -> TrainingsUnit:
-        return TrainingsUnit(self.base, self.splits, tuple(trainings), self.arguments)
+    def make_task(self, trainings: Iterable[RecipeTraining]) -> TrainingsTask:
+        return TrainingsTask(self.base, self.splits, tuple(trainings), self.arguments)
 
     def open_trained(self, folder: Path, arm: str, seed: int) -> Stack:
         return load_healed(self.base.open(), folder / arm / f"seed-{seed}" / MODEL)
@@ -116,7 +124,7 @@ def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], Tr
 
     losses = {arm.name: sweep_rates(arm.first_rates(work.rates), partial(loss_at, arm=arm)) for arm in work.swept}
     chosen = {
-        arm.name: best_rate(losses[arm.rate_of]) if arm.rate_of in losses else arm.first_rates(work.rates)[0]
+        arm.name: select_rate(losses[arm.rate_of]) if arm.rate_of in losses else arm.first_rates(work.rates)[0]
         for arm in work.healing.arms
     }
     arms, seeds = work.healing.arms, range(work.healing.seeds)
@@ -131,7 +139,7 @@ def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
     trials = [work.plan_trial(arm, rate) for arm in work.swept for rate in arm.first_rates(work.rates)]
     arms, seeds = work.healing.arms, range(work.healing.seeds)
     likely = [work.plan_training(arm, each, arm.first_rates(work.rates)[0]) for arm in arms for each in seeds]
-    manifest = training_manifest(
+    manifest = make_training_manifest(
         work.stack,
         work.base.weights,
         work.splits,
@@ -158,7 +166,7 @@ def describe_work(work: HealingWork, trials: int) -> list[str]:
     return [
         describe_model(work.stack),
         describe_splits(work.splits),
-        *split_notes(work.splits),
+        *describe_split_limits(work.splits),
         _plan_sentence(healing.plan, healing.depth),
         f"{len(healing.arms)} arms ({', '.join(healing.names)}) with {healing.seeds} seeds each, "
         f"and at least {trials} trials of learning rates: {steps:,} steps each",
@@ -231,7 +239,7 @@ def read_healing_splits(
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
-    division = divided_documents(data, seed, corpus)
+    division = split_documents(data, seed, corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = data.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH)

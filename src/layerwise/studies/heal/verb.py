@@ -8,9 +8,21 @@ from typing import Annotated, Literal
 
 from layerwise.errors import OptionError, PlanError, TrainError, near_matches
 from layerwise.plan.checks import refuse_quantized_layers
-from layerwise.runner.argument import Metavar, Range, Trait
-from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike, to_path
-from layerwise.runner.plan_choice import chosen_plan
+from layerwise.runner.arguments import (
+    Device,
+    Location,
+    Metavar,
+    ModelLike,
+    Names,
+    PathLike,
+    Range,
+    Rare,
+    Seed,
+    TextLike,
+    Trait,
+    to_path,
+)
+from layerwise.runner.plan_choice import resolve_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.verb import check_push, spell, verb
@@ -119,7 +131,7 @@ def heal(
         DataError: If the data is unsuitable or too little.
         TrainError: If a library or a setting is missing.
     """
-    chosen = chosen_plan(plan)
+    chosen = resolve_plan(plan)
     refuse_quantized_layers(chosen, "heal a model")
     if chosen.sources():
         raise PlanError(f"{plan} takes layers of several models. Write them as one with `layerwise save`.")
@@ -142,9 +154,9 @@ def heal(
     from layerwise.plan import Plan
     from layerwise.runner.opening import open_base, open_given_text
     from layerwise.runner.study import start_run
-    from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
-    from layerwise.runner.training_runs import check_enough, split_notes
-    from layerwise.runner.trainings import EvaluationsUnit
+    from layerwise.runner.training_options import TrainingData, drop_none, resolve_precision, trainer_arguments
+    from layerwise.runner.training_runs import check_test_size, describe_split_limits
+    from layerwise.runner.trainings import EvaluationsTask
     from layerwise.studies.heal import steps as parts
     from layerwise.studies.heal.benchmarks import HealingBenchmarks, Outcomes, outcome_of
     from layerwise.studies.heal.rows import benchmark_rows, healing_rows
@@ -171,12 +183,12 @@ def heal(
         limit=limit,
     )
     splits = parts.read_healing_splits(data, opened, reporter, seed=seed, corpus=corpus)
-    check_enough(splits)
+    check_test_size(splits)
     resolved = resolve_precision(precision, arguments, device=device, run=None if run is None else Path(run))
     settings = parts.choose_settings(
         stack.source.name,
         len(splits.train),
-        changed(batch_size=batch_size, precision=resolved, evals=evals),
+        drop_none(batch_size=batch_size, precision=resolved, evals=evals),
         steps=steps,
         epochs=epochs,
         is_bounded=path is not None and epochs is None and limit is None,
@@ -188,8 +200,8 @@ def heal(
     filled_in, models = parts.fills_in(stack), work.list_models()
     folder = None if task_folder is None else Path(task_folder)
     benchmarks = HealingBenchmarks.of(tasks, folder, task_limit, stack, seed=seed, filled_in=filled_in)
-    evaluations = EvaluationsUnit([outcome_of(*each, splits, filled_in) for each in models])
-    answers = EvaluationsUnit([] if benchmarks is None else [benchmarks.evaluation(*each) for each in models])
+    evaluations = EvaluationsTask([outcome_of(*each, splits, filled_in) for each in models])
+    answers = EvaluationsTask([] if benchmarks is None else [benchmarks.evaluation(*each) for each in models])
     described = parts.describe_run(work, seed=seed, rank=rank)
     lines = described.lines if benchmarks is None else [*described.lines, benchmarks.describe()]
     with start_run(replace(described, lines=lines, tasks=[evaluations, answers, *described.tasks])) as study:
@@ -201,5 +213,5 @@ def heal(
             rows += benchmark_rows(healing, right, benchmarks.chance)
         written = parts.write_best(work, records, study.folder)
         reporter.log(written.replace("RUN", str(study.folder)))
-        study.write(rows, {parts.HEALING: [*split_notes(splits), written]})
+        study.write(rows, {parts.HEALING: [*describe_split_limits(splits), written]})
     return Result(study.folder)

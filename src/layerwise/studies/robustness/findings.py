@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from layerwise.page.data import ReportData
-from layerwise.page.evidence import describe_data_needed, find_unfinished, read_contrasts, read_nulls
-from layerwise.page.finding import Finding, Paper, Published, Question, Verdict
-from layerwise.page.text.wording import listed
+from layerwise.page.finding import (
+    Finding,
+    Paper,
+    Published,
+    Question,
+    Verdict,
+    describe_data_needed,
+    find_unfinished,
+    read_contrasts,
+    read_nulls,
+)
+from layerwise.page.formatting import join_words
 from layerwise.results.estimate import Estimate, Position
 from layerwise.results.vocabulary import CHANCE, ROBUSTNESS
 
@@ -223,7 +232,7 @@ def _decide(unfinished: Collection[str], *cases: tuple[bool, Verdict, str]) -> t
     """Return the verdict and the answer of the first case that holds; unfinished trainings contradict nothing."""
     verdict, answer = next((verdict, answer) for holds, verdict, answer in cases if holds)
     if verdict is CONTRADICTED and unfinished:
-        names = listed(list(unfinished))
+        names = join_words(list(unfinished))
         return INCONCLUSIVE, f"The validation loss of {names} was still falling: train for more epochs."
     return verdict, answer
 

@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Annotated
 
 from layerwise.errors import ModelError
-from layerwise.runner.argument import Metavar, Range, Trait
-from layerwise.runner.arguments import Count, Device, Dtype, PathLike, Rare, Seed, TextLike, to_path
+from layerwise.runner.arguments import (
+    Count,
+    Device,
+    Dtype,
+    Metavar,
+    PathLike,
+    Range,
+    Rare,
+    Seed,
+    TextLike,
+    Trait,
+    to_path,
+)
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
 from layerwise.runner.training_options import BadImages, HeldOut, TrainingData
@@ -76,20 +87,20 @@ def merge(
     """
     from layerwise.results.run import MANIFEST
     from layerwise.runner.opening import open_given_text, quiet_transformers
-    from layerwise.runner.source_models import arms_of
+    from layerwise.runner.source_models import read_variants
     from layerwise.runner.study import RunDescription, start_run
-    from layerwise.runner.training_runs import manifest_of_trainings
+    from layerwise.runner.training_runs import read_training_manifest
     from layerwise.studies.robustness import merging as steps
 
     reporter = reporter or Silent()
     quiet_transformers()
-    arms = arms_of(models, arm, reporter)
+    arms = read_variants(models, arm, reporter)
     several = {name: members for name, members in arms.items() if len(members) > 1}
     if not several:
         raise ModelError(f"merging takes two models or more that were trained alike; found 1 of {', 1 of '.join(arms)}")
     first_path = Path(models[0]).expanduser()
     of_run = first_path if len(models) == 1 and (first_path / MANIFEST).is_file() else None
-    recorded = None if of_run is None else manifest_of_trainings(of_run)
+    recorded = None if of_run is None else read_training_manifest(of_run)
     first = next(iter(next(iter(several.values())).values()))
     open_one = partial(steps.open_source, device=device, dtype=dtype)
     stack = open_one(first)

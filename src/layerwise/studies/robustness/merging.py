@@ -50,15 +50,15 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.vocabulary import MERGES, MERGING
 from layerwise.runner.opening import open_stack
 from layerwise.runner.reporter import Reporter, Silent, describe_model
-from layerwise.runner.source_models import Arms, SourceModel
+from layerwise.runner.source_models import SourceModel, Variants
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     DIGITS,
-    check_enough,
+    check_test_size,
     describe_splits,
+    make_training_manifest,
     read_splits,
     refuse_other_splits,
-    training_manifest,
 )
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
@@ -276,7 +276,7 @@ SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--select
 
 def compare_arms(
     run: Run,
-    arms: Arms,
+    arms: Variants,
     splits: Splits,
     open_source: Callable[[SourceModel], Stack],
     reporter: Reporter,
@@ -322,7 +322,7 @@ def read_shared_splits(
     data: TrainingData,
     stack: Stack,
     first: SourceModel,
-    several: Arms,
+    several: Variants,
     reporter: Reporter,
     *,
     seed: int,
@@ -342,12 +342,12 @@ def read_shared_splits(
             if source.record is not None and source.record.data != splits.digest:
                 what = f"{name} ({source.location})"
                 raise refuse_other_splits(what, source.record.data_name, splits, SPLIT_FLAGS)
-    check_enough(splits)
+    check_test_size(splits)
     return splits
 
 
 def describe_merging(
-    stack: Stack, several: Arms, splits: Splits, open_one: Callable[[SourceModel], Stack], seed: int
+    stack: Stack, several: Variants, splits: Splits, open_one: Callable[[SourceModel], Stack], seed: int
 ) -> Manifest:
     """Return the manifest of merging models that are not from one run.
 
@@ -360,10 +360,10 @@ def describe_merging(
         Stack.with_sources(stacks)  # refuses models whose layers do not fit together
         weights += "".join(weight_hash(stack.model) for stack in stacks.values())
     combined = hashlib.sha256(weights.encode()).hexdigest()
-    return training_manifest(stack, combined, splits, seed=seed)
+    return make_training_manifest(stack, combined, splits, seed=seed)
 
 
-def describe_work(stack: Stack, splits: Splits, several: Arms, draws: int) -> list[str]:
+def describe_work(stack: Stack, splits: Splits, several: Variants, draws: int) -> list[str]:
     models = sum(len(models) for models in several.values())
     return [
         describe_model(stack),

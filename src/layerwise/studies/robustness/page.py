@@ -6,16 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from layerwise.page.arms import arm_slots
 from layerwise.page.data import ReportData
 from layerwise.page.derived import robustness as outcome
 from layerwise.page.figures.frame import common_span
-from layerwise.page.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.page.figures.palette import assign_colors
+from layerwise.page.formatting import ABSENT, ACCURACY, Format, describe_incomplete, format_count, lookup_format
+from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, SideBySide, Text
 from layerwise.page.marks import Dots, Lines
-from layerwise.page.sections.training import TESTED_SECTION, tiles, unfinished
-from layerwise.page.show import ABSENT, ACCURACY, Show, named
-from layerwise.page.text.table import Table, Tone
-from layerwise.page.text.wording import counted, incomplete
+from layerwise.page.sections.training import TESTED_SECTION, find_unfinished_trainings, make_training_tiles
+from layerwise.page.table import Table, Tone
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -31,8 +30,8 @@ PUBLISHED: dict[str, tuple[str, str]] = {
 """Accuracy of ViT-B/16 on ImageNet, in order and in random order, in percent (Freiberger et al. 2024, Table 1)."""
 
 
-def _common(show: Show, rows: Iterable[Score]) -> Show:
-    return show if show.span else show.but(span=common_span(map(show.shown, rows), show.reference))
+def _common(show: Format, rows: Iterable[Score]) -> Format:
+    return show if show.span else show.replace(span=common_span(map(show.scale_score, rows), show.reference))
 
 
 # ---- who survives what
@@ -69,8 +68,8 @@ def _measured(data: ReportData) -> Iterator[Score]:
 
 def _survival(data: ReportData) -> Iterator[Part]:
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
-    yield Tabled(title=f"Who survives what: {_measured_in(data)}", table=_matrix, terminal=False, note="survival")
-    yield Says(outcome.fates, terminal=False)
+    yield CustomTable(title=f"Who survives what: {_measured_in(data)}", table=_matrix, terminal=False, note="survival")
+    yield Text(outcome.fates, terminal=False)
     yield Pivot(
         name="every-number",
         derive=_measured,
@@ -120,7 +119,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
     plans = data.rows.where(measure=vocab.ORDERS).axis("plan")
     show = _common(outcome.lead_show(data), data.rows.where(measure=vocab.ORDERS, metric=lead.metric))
-    yield Beside(
+    yield SideBySide(
         (
             Dots(
                 name="robustness-orders",
@@ -129,16 +128,16 @@ def _orders(data: ReportData) -> Iterator[Part]:
                 series="order",
                 slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1},
                 show=show,
-                words=named(outcome.CONDITIONS),
+                words=lookup_format(outcome.CONDITIONS),
                 legend="Orders",
             ),
             Dots(
                 name="robustness-fixed-orders",
-                title=f"{counted(len(plans), 'fixed order')}, one by one",
+                title=f"{format_count(len(plans), 'fixed order')}, one by one",
                 derive=_draws,
                 y="arm",
                 series="arm",
-                slots=arm_slots,
+                slots=assign_colors,
                 faint="plan",
                 show=show,
                 words=str,
@@ -147,7 +146,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     )
     in_order, shuffled, against = _order_columns(data)
     spreads = (
-        Column(f"sd, {words}", f"{lead.metric}_spread", lead.show.but(bounds=False), {"order": condition})
+        Column(f"sd, {words}", f"{lead.metric}_spread", lead.show.replace(bounds=False), {"order": condition})
         for condition, words in outcome.CONDITIONS.items()
     )
     published = (
@@ -167,7 +166,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
         terminal=4,
         columns=(in_order, shuffled, against, before, *spreads, *published),
     )
-    yield Says(_unchanged, terminal=False)
+    yield Text(_unchanged, terminal=False)
 
 
 def _published(rows: Rows, at: int) -> str:
@@ -191,10 +190,10 @@ def _kept(data: ReportData) -> Iterator[Part]:
         each="order",
         x="kept",
         series="arm",
-        slots=arm_slots,
+        slots=assign_colors,
         legend="Arms",
         choices={"Which layers are kept": "strategy"},
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
         show=_common(outcome.lead_show(data), _kept_rows(data)),
         across="layers kept",
         at="{} layers kept",
@@ -207,10 +206,10 @@ def _kept(data: ReportData) -> Iterator[Part]:
         rows={"arm": "arm", "order": "order"},
         across="kept",
         split="strategy",
-        show=outcome.quantity(data).show.but(bounds=False),
+        show=outcome.quantity(data).show.replace(bounds=False),
         folded=True,
         terminal=False,
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
     )
 
 
@@ -233,13 +232,13 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3},
         legend="What is lost",
         choices={"Arm": "arm", "Nodes": "nodes"},
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
         show=added,
         across="nodes lost",
         at="{} of the nodes lost",
         height=NODES_HEIGHT,
     )
-    yield Says(outcome.node_sentences, terminal=False)
+    yield Text(outcome.node_sentences, terminal=False)
     yield Pivot(
         name="every-number",
         derive=outcome.worst_nodes,
@@ -247,7 +246,7 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         terminal=False,
         across="layout",
         show=added,
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
         rows={"arm": "arm", "lost": "lost", "of": "nodes", "left run": "order"},
     )
 
@@ -256,7 +255,7 @@ def _nodes(data: ReportData) -> Iterator[Part]:
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
-    yield from tiles(data)
+    yield from make_training_tiles(data)
     counts = data.rows.where(measure=vocab.ROBUSTNESS, documents=PRESENT).axis("documents")
     if counts:
         yield f"{max(counts):,}", "documents" if outcome.quantity(data).is_loss else "images"
@@ -266,7 +265,7 @@ def _unfinished(data: ReportData) -> str | None:
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     missing = [name for name in names if name in outcome.MEASURES and name not in outcome.present(data)]
-    return incomplete((unfinished(data), "training"), (missing, "part"))
+    return describe_incomplete((find_unfinished_trainings(data), "training"), (missing, "part"))
 
 
 def _following(data: ReportData) -> Iterator[str]:

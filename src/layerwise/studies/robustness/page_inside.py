@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from layerwise.page.arms import arm_slots
 from layerwise.page.data import ReportData
 from layerwise.page.derived import robustness as outcome
-from layerwise.page.figures.frame import Figure, framed, scatter
-from layerwise.page.figures.palette import depth_colour
-from layerwise.page.kind import Beside, Column, Part, Pivot, Says, Section, noted
+from layerwise.page.figures.frame import Figure, make_figure, scatter
+from layerwise.page.figures.palette import assign_colors, depth_color
+from layerwise.page.formatting import ABSENT, ACCURACY, Format, format_count, format_p, lookup_format
+from layerwise.page.kind import Column, Part, Pivot, Section, SideBySide, Text, list_notes
 from layerwise.page.marks import Dots, Heat, Lines, Mark
-from layerwise.page.show import ABSENT, ACCURACY, Show, named, p_value
-from layerwise.page.text.wording import counted
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -24,8 +22,8 @@ from layerwise.results.selection import PRESENT, Rows
 WAYS = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED)
 SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.WORTH, vocab.OUTPUT_LAYOUT)
 MANY_DOTS = 1_000
-CORRELATION = Show(decimals=2)
-EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
+CORRELATION = Format(decimals=2)
+EXACT = Format(scale=100.0, decimals=2, unit=" %", bounds=False)
 """Near-perfect accuracies are distinguished by their decimals."""
 
 BRANCH_MAPS = {
@@ -66,7 +64,7 @@ def _ways(data: ReportData) -> Iterator[Score]:
 
 def _merging(data: ReportData) -> Iterator[Part]:
     lead, show = outcome.quantity(data), outcome.lead_show(data)
-    draws_show = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
+    draws_show = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.replace(reference=show.reference)
     yield Dots(
         name="merging-ways",
         derive=_ways,
@@ -74,7 +72,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
         series="strategy",
         slots={way: at for at, way in enumerate(WAYS)},
         legend="Models",
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
         choices={"Layers run": "order"},
         show=show,
     )
@@ -86,7 +84,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
         slots={vocab.MERGED: 0, vocab.MEMBERS: 1},
         legend="Models",
         faint="plan",
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
         choices={"Layers run": "order"},
         show=draws_show,
     )
@@ -96,7 +94,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
         name="a-node-left-out-or-replaced",
         derive=_replaced,
         terminal=False,
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
         rows={"arm": "arm", "order": "order"},
         columns=(
             Column("node left out", lead.metric, lead.show, {"strategy": vocab.NODE_LOST, **whole}),
@@ -110,12 +108,12 @@ def _merging(data: ReportData) -> Iterator[Part]:
         where={"measure": vocab.MERGING},
         rows={"arm": "arm", "models": "strategy", "order": "order"},
         folded=True,
-        words=named(outcome.CONDITIONS),
+        words=lookup_format(outcome.CONDITIONS),
         order=order,
         terminal=not outcome.lead_rows(data),
         columns=(
             Column(lead.name, lead.metric, lead.show, whole),
-            Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
+            Column("sd of the draws", f"{lead.metric}_spread", lead.show.replace(bounds=False)),
             Column("top-5 accuracy", "accuracy_top5", ACCURACY),
         ),
     )
@@ -162,7 +160,7 @@ POSITION_SECTION = Section(
             where={"position": PRESENT},
             x="position",
             series="arm",
-            slots=arm_slots,
+            slots=assign_colors,
             legend="Models",
             words=str,
             across="position",
@@ -200,7 +198,7 @@ class Layout(Mark):
             y=[upwards[point] for point in points],
             mode="markers",
             marker={
-                "color": [depth_colour(layer if by_layer else position, data.depth) for _, layer, position in points],
+                "color": [depth_color(layer if by_layer else position, data.depth) for _, layer, position in points],
                 "size": 5 if len(points) < MANY_DOTS else 3.5,
                 "opacity": 0.8,
                 "line": {"width": 0},
@@ -208,7 +206,7 @@ class Layout(Mark):
             text=[f"image {image}, layer {layer} at position {position}" for image, layer, position in points],
         )
         bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
-        return framed(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
+        return make_figure(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
 
 
 def _points(data: ReportData) -> Iterator[Score]:
@@ -220,7 +218,7 @@ def _points(data: ReportData) -> Iterator[Score]:
 def _inside(data: ReportData) -> Iterator[Part]:
     yield from _maps(data, vocab.BRANCHES, BRANCH_MAPS)
     yield from _maps(data, vocab.ATTENTION, ATTENTION_MAPS)
-    yield Says(_even_attention, terminal=False)
+    yield Text(_even_attention, terminal=False)
     yield from _contribution(data)
     yield from _maps(data, vocab.WORTH, {"nll_added": "Nats lost without the layer there"})
     yield Pivot(
@@ -231,7 +229,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
         columns=(
             Column("rank correlation", "relation", CORRELATION, {"against": None}),
             Column("shuffled positions", text=_band),
-            Column("p", "relation", p_value, {"against": None}),
+            Column("p", "relation", format_p, {"against": None}),
         ),
     )
     yield Layout(
@@ -247,7 +245,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
             Column("are of the same layer", "same_layer", ACCURACY),
         ),
     )
-    yield Says(noted(*SOURCES), terminal=False)
+    yield Text(list_notes(*SOURCES), terminal=False)
 
 
 def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
@@ -274,7 +272,7 @@ def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator
                 note="" if marks else measure,
             )
         )
-    yield Beside(tuple(marks))
+    yield SideBySide(tuple(marks))
 
 
 def _own(rows: Rows, data: ReportData) -> Rows:
@@ -287,13 +285,13 @@ def _contribution(data: ReportData) -> Iterator[Part]:
         name="contribution",
         each="order",
         series="arm",
-        slots=arm_slots,
+        slots=assign_colors,
         derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost),
         legend="Arms",
-        words=named(outcome.CONDITIONS),
-        show=lead.added.but(axis=f"{lead.added.axis} without the layer"),
+        words=lookup_format(outcome.CONDITIONS),
+        show=lead.added.replace(axis=f"{lead.added.axis} without the layer"),
         at="without layer {}",
-        rooted=True,
+        sqrt_scale=True,
     )
 
 
@@ -319,7 +317,7 @@ def _laid_out(data: ReportData) -> str:
         int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
         for metric in ("points", "images")
     )
-    laid = f"{counted(points, 'output')} for {counted(images, 'example')}" if points else "outputs"
+    laid = f"{format_count(points, 'output')} for {format_count(images, 'example')}" if points else "outputs"
     drawn = rows.where(metric="x").by("arm").values()
     return (
         f"UMAP of {laid}, {max(map(len, drawn), default=0):,} of which are drawn: like outputs stand near each other; "

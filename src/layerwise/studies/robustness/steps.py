@@ -18,33 +18,34 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.errors import DataError, RunError
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
-from layerwise.page.sections.training import tuning_sentences
+from layerwise.page.sections.training import describe_tuning
 from layerwise.results import Score
 from layerwise.results.training_record import FILE, MODEL, RETRAINED
 from layerwise.results.vocabulary import TUNING
-from layerwise.runner.opening import BaseModel, in_words, open_base, open_stack
+from layerwise.runner.opening import BaseModel, describe_numerics, open_base, open_stack
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.study import RunDescription, Study, start_run
+from layerwise.runner.study import RunDescription, start_run
+from layerwise.runner.tasks import Study
 from layerwise.runner.training_options import TrainingData, trainer_arguments
 from layerwise.runner.training_runs import (
     UNFINISHED,
     TrainedModel,
-    check_enough,
+    check_test_size,
     discard_trainings,
     finished_models,
-    manifest_of_trainings,
+    make_training_manifest,
     read_splits,
+    read_training_manifest,
     refuse_other_splits,
-    training_manifest,
 )
 from layerwise.runner.trainings import (
     RecipeTraining,
-    TrainingsUnit,
-    best_rate,
-    chosen_row,
+    TrainingsTask,
+    make_choice_row,
+    make_trial,
+    make_trial_rows,
+    select_rate,
     sweep_rates,
-    trial,
-    tried_rows,
 )
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
@@ -86,11 +87,11 @@ def train_then_survey(
     stack = opened.stack
     inside.select_layers(stack.depth)
     next(conditions(stack.depth, grid))  # a model of one layer is refused before it is trained
-    check_enough(splits)
+    check_test_size(splits)
     base = opened.base(splits.classes if new_head else None)
     wanted = list_trainings(planned, seeds)
-    trainings = TrainingsUnit(base, splits, wanted, arguments)
-    trials: list[TrainingsUnit] = []
+    trainings = TrainingsTask(base, splits, wanted, arguments)
+    trials: list[TrainingsTask] = []
     if tuning is not None:
         tried = [each for recipe in planned for each in tuning.trials(recipe)]
         trials = [replace(trainings, splits=trial_splits or splits, trainings=tried)]
@@ -101,13 +102,13 @@ def train_then_survey(
         splits,
         grid,
         partial(open_trained, device=stack.device.type),
-        in_words(stack.device, "auto"),
+        describe_numerics(stack.device, "auto"),
         inside,
         len(wanted),
     )
     tuned_by = {} if tuning is None else {"tuning": asdict(tuning)}
     description = RunDescription(
-        manifest=training_manifest(stack, base.weights, splits, settings=training_settings(arguments)),
+        manifest=make_training_manifest(stack, base.weights, splits, settings=training_settings(arguments)),
         lines=[
             *surveys.describe(),
             *describe_trainings(planned, seeds, len(splits.train)),
@@ -201,7 +202,7 @@ def survey_run(
     Raises:
         RunError: If it is another run, has no finished model, or was trained on other splits.
     """
-    manifest = manifest_of_trainings(folder)
+    manifest = read_training_manifest(folder)
     models = finished_models(folder)
     if not models:
         raise RunError(f"{folder} {UNFINISHED}")
@@ -215,8 +216,8 @@ def survey_run(
     )
     if splits.digest != manifest.corpus_hash:
         raise refuse_other_splits(str(folder), manifest.corpus, splits, SPLIT_FLAGS)
-    check_enough(splits)
-    how = in_words(resolve_device(device), dtype)
+    check_test_size(splits)
+    how = describe_numerics(resolve_device(device), dtype)
     surveys = SurveysUnit(finished_models, stack, splits, grid, open_one, how, inside)
     return _survey(surveys, RunDescription(manifest=manifest, lines=list(surveys.describe()), folder=folder))
 
@@ -239,7 +240,7 @@ def survey_model(
     splits = read_splits(
         data, stack, None if location is None else location_of(location), reporter, seed=seed, corpus=corpus
     )
-    check_enough(splits)
+    check_test_size(splits)
     name = trained.record.arm if trained.record is not None else Path(stack.source.name).name
     path = Path(location or stack.source.name).expanduser()
     open_it: Callable[[Path], Trained] = lambda _: trained  # noqa: E731
@@ -249,10 +250,10 @@ def survey_model(
         splits,
         grid,
         open_it,
-        in_words(stack.device, dtype),
+        describe_numerics(stack.device, dtype),
         inside,
     )
-    manifest = training_manifest(stack, weight_hash(stack.model), splits)
+    manifest = make_training_manifest(stack, weight_hash(stack.model), splits)
     return _survey(surveys, RunDescription(manifest=manifest, lines=list(surveys.describe())))
 
 
@@ -297,10 +298,10 @@ class SettingsGrid:
 
     def trial(self, recipe: Recipe, rate: float, batch: int) -> RecipeTraining:
         shown = (rate,) if len(self.batches) == 1 else (rate, batch)
-        return trial(tuned_recipe(recipe, rate, batch), *shown)
+        return make_trial(tuned_recipe(recipe, rate, batch), *shown)
 
     def choose(
-        self, recipes: tuple[Recipe, ...], task: TrainingsUnit, study: Study
+        self, recipes: tuple[Recipe, ...], task: TrainingsTask, study: Study
     ) -> tuple[tuple[Recipe, ...], list[Score]]:
         """Try every method at every point on the splits of `task`; return the tuned methods, and the rows of trials."""
         chosen, rows = [], []
@@ -312,10 +313,10 @@ class SettingsGrid:
 
             losses = {batch: sweep_rates(self.rates, partial(loss_at, batch=batch)) for batch in self.batches}
             best = min(self.batches, key=lambda batch: min(losses[batch].values()))
-            chosen.append(tuned_recipe(recipe, best_rate(losses[best]), best))
-            own = [row for batch in self.batches for row in tried_rows(TUNING, recipe.arm, losses[batch], batch)]
-            own.append(chosen_row(TUNING, recipe.arm, losses[best], best))
-            for sentence in tuning_sentences(own):
+            chosen.append(tuned_recipe(recipe, select_rate(losses[best]), best))
+            own = [row for batch in self.batches for row in make_trial_rows(TUNING, recipe.arm, losses[batch], batch)]
+            own.append(make_choice_row(TUNING, recipe.arm, losses[best], best))
+            for sentence in describe_tuning(own):
                 study.reporter.log(sentence)
             rows += own
         return tuple(chosen), rows

@@ -37,12 +37,12 @@ from layerwise.results import Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Note
 from layerwise.results.run import write_whole
-from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at
-from layerwise.runner.price import timed_twice
+from layerwise.results.training_record import RETRAINED, TrainingRecord, parse_refined_depth
+from layerwise.runner.price import time_second_call
 from layerwise.runner.reporter import Reporter, describe_model
-from layerwise.runner.source_models import SourceModel, by_arm
-from layerwise.runner.tasks import Remaining, Task, TaskSession
-from layerwise.runner.training_runs import TrainedModel, describe_splits, split_notes, training_rows
+from layerwise.runner.source_models import SourceModel, group_by_variant
+from layerwise.runner.tasks import Remaining, Study, Task
+from layerwise.runner.training_runs import TrainedModel, describe_split_limits, describe_splits, make_training_rows
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 from layerwise.studies.robustness.merging import compare_arms
@@ -88,7 +88,7 @@ class SurveysUnit(Task[None]):
 
         def time_one() -> float:
             with evaluating(self.stack.model), torch.inference_mode():
-                return timed_twice(lambda: self.stack.model(**inputs))
+                return time_second_call(lambda: self.stack.model(**inputs))
 
         return Remaining(due * passes / min(BATCH, examples), "passes over a batch", time_one, memory)
 
@@ -102,27 +102,29 @@ class SurveysUnit(Task[None]):
             f"{(wanted + orders) * examples:,} forward passes of an example at most"
         )
 
-    def carry_out(self, session: TaskSession) -> None:
-        run, store, models = session.run, session.store, self.models(session.folder)
+    def execute(self, study: Study) -> None:
+        run, store, models = study.run, study.store, self.models(study.folder)
         records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}
-        store.replace_scores(vocab.TRAINING, training_rows(trained))
+        store.replace_scores(vocab.TRAINING, make_training_rows(trained))
         weights = [(each, saved_edges(each.folder)) for each in models]
         alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.arm, of.seed, edges)]
         if alpha:
             store.replace_scores(vocab.ALPHA, alpha)
         for chapter in (vocab.ROBUSTNESS, vocab.TRAINING):
-            store.replace_notes(chapter, split_notes(self.splits))
-        surveyed = self.assess(models, run, session.reporter)
+            store.replace_notes(chapter, describe_split_limits(self.splits))
+        surveyed = self.assess(models, run, study.reporter)
         if self.grid.layers and (surveyed or not store.scores(vocab.MERGING)):
-            whole = [each for each in models if refined_at(each.arm) is None]
-            arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole])
+            whole = [each for each in models if parse_refined_depth(each.arm) is None]
+            arms = group_by_variant(
+                [SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole]
+            )
             compare_arms(
                 run,
                 arms,
                 self.splits,
                 lambda source: self.open_model(Path(source.location)).stack,
-                session.reporter,
+                study.reporter,
                 draws=self.grid.orders,
                 seed=self.grid.seed,
             )
@@ -136,7 +138,7 @@ class SurveysUnit(Task[None]):
         for model in models:
             any_new = any_new or not self._survey_path(model).is_file()
             result = self._survey(model, reporter)
-            arm = model.arm if refined_at(model.arm) is None else RETRAINED
+            arm = model.arm if parse_refined_depth(model.arm) is None else RETRAINED
             of_arm = surveys.setdefault(arm, {})
             of_arm[model.seed] = _united(of_arm.get(model.seed), result)
             predicted.setdefault(model.arm, {})[model.seed] = result.positions
@@ -163,7 +165,12 @@ class SurveysUnit(Task[None]):
         path = self._survey_path(model)
         if path.is_file():
             return Survey.read(path)
-        trained, splits, grid, count = self.open_model(model.folder), self.splits, self.grid, refined_at(model.arm)
+        trained, splits, grid, count = (
+            self.open_model(model.folder),
+            self.splits,
+            self.grid,
+            parse_refined_depth(model.arm),
+        )
         only = None
         if count is not None:
             only = [Condition(count, "even", True)] + ([Condition(count, "even", False)] if count > 1 else [])

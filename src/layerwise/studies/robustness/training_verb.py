@@ -11,17 +11,19 @@ from typing import Annotated, Any, Literal
 from layerwise.errors import OptionError, TrainError, near_matches
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.results.training_record import RETRAINED
-from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import (
     Count,
     Device,
     Location,
+    Metavar,
     ModelLike,
     Names,
     PathLike,
+    Range,
     Rare,
     Seed,
     TextLike,
+    Trait,
     to_path,
 )
 from layerwise.runner.reporter import Reporter, Silent
@@ -30,7 +32,7 @@ from layerwise.runner.training_options import (
     BadImages,
     HeldOut,
     TrainingData,
-    changed,
+    drop_none,
     resolve_precision,
     trainer_arguments,
 )
@@ -204,7 +206,7 @@ def train_robust(
     run_folder = None if run is None else Path(run)
 
     def plan_recipes(settings: Settings, depth: int, precision: Precision | None) -> tuple[Options, tuple[Recipe, ...]]:
-        given = changed(
+        given = drop_none(
             epochs=epochs,
             batch_size=batch_size,
             gradient_accumulation_steps=gradient_accumulation,
@@ -216,7 +218,7 @@ def train_robust(
             compiled=compile or None,
         )
         options = Options(replace(settings, **given), max_shift=max_shift, drop_sync=drop_sync, variants=variants)
-        options = replace(options, **changed(drop_rate=drop_rate))
+        options = replace(options, **drop_none(drop_rate=drop_rate))
         return options, recipes(trained, options, depth)
 
     plan_recipes(Settings(), LAYER_LIMIT, precision)  # what cannot be drawn is refused before the model is opened

@@ -8,14 +8,15 @@ from typing import Annotated
 
 from layerwise.errors import OptionError, RunError
 from layerwise.results.run import is_run
-from layerwise.runner.argument import Metavar, Range
 from layerwise.runner.arguments import (
     Count,
     Device,
     Dtype,
     Location,
+    Metavar,
     ModelLike,
     PathLike,
+    Range,
     Rare,
     Seed,
     TextLike,

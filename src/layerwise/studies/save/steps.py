@@ -25,15 +25,15 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import quantized_layers
 from layerwise.plan.dialects.mergekit import split_revision
 from layerwise.results import Manifest, Run, Score
-from layerwise.results.identity import model_name
+from layerwise.results.manifest import model_name
 from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, EFFECT, GAP, SEARCH
 from layerwise.runner.arguments import Dtype
-from layerwise.runner.foreign_plans import read_recipe, with_models
-from layerwise.runner.plan_choice import chosen_plan
+from layerwise.runner.foreign_plans import add_models, read_recipe
+from layerwise.runner.plan_choice import resolve_plan
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.trained_models import command_line, push_folder
+from layerwise.runner.trained_models import format_command, push_folder
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -62,7 +62,7 @@ def choose_models(
     for location in models:
         reporter.log(f"loading {location}")
     names = _merge_runs(models, arm, reporter) if takes_several(models) else _check_single(models[0])
-    return PlannedModels(chosen_plan(plan), names, None, dtype, revision)
+    return PlannedModels(resolve_plan(plan), names, None, dtype, revision)
 
 
 def takes_several(models: Sequence[str]) -> bool:
@@ -108,9 +108,9 @@ def _check_single(location: str) -> dict[str, str]:
 
 
 def _merge_runs(models: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, str]:
-    from layerwise.runner.source_models import arms_of, refuse_added
+    from layerwise.runner.source_models import read_variants, refuse_added
 
-    arms = arms_of(models, arm, reporter)
+    arms = read_variants(models, arm, reporter)
     if len(arms) > 1:
         raise ModelError(f"models of {len(arms)} arms were given; name one: --arm {' or --arm '.join(arms)}")
     (sources,) = arms.values()
@@ -192,7 +192,7 @@ def read_planned(
     recipe = read_recipe(given)
     if not (recipe.models or models):
         raise OptionError(f"a model is needed: layerwise save MODEL --from {named(given)} --output FOLDER")
-    recipe = with_models(recipe, models)
+    recipe = add_models(recipe, models)
     for note in recipe.notes:
         reporter.log(f"note: {note}")
     split = {name or "": split_revision(location) for name, location in recipe.models.items()}
@@ -268,7 +268,7 @@ class Publication:
         """
         name = card_path(folder.resolve()).stem if is_gguf(folder) else folder.resolve().name
         name = name if self.repository is None else self.repository.partition("/")[2]
-        write_card(folder, name=name, command=command_line(), tables=self.tables, origin=origin)
+        write_card(folder, name=name, command=format_command(), tables=self.tables, origin=origin)
         reporter.result(f"{card_path(folder)}: the model's card")
         if self.repository is not None:
             push_folder(folder, self.repository, self.private, self.overwrite, reporter)

@@ -13,9 +13,8 @@ from layerwise.data.model_location import is_gguf
 from layerwise.errors import CheckpointError, ModelError, OptionError
 from layerwise.plan import Plan
 from layerwise.plan.checks import source_name
-from layerwise.runner.argument import Flag, Metavar, Range, Trait
-from layerwise.runner.arguments import Device, Dtype, Location, OnePlan, Rare
-from layerwise.runner.plan_choice import chosen_plan
+from layerwise.runner.arguments import Device, Dtype, Flag, Location, Metavar, OnePlan, Range, Rare, Trait
+from layerwise.runner.plan_choice import resolve_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import check_push, spell, verb
 
@@ -95,16 +94,16 @@ def save(
     """
     reporter, output, locations = reporter or Silent(), Path(output), [str(each) for each in models]
     if plan is None and recipe is None and len(locations) == 1 and is_gguf(locations[0]):
-        from layerwise.runner.foreign_plans import depth_of
+        from layerwise.runner.foreign_plans import read_depth
 
-        plan = Plan.identity(depth_of(locations[0]))
+        plan = Plan.identity(read_depth(locations[0]))
     if (plan is None) == (recipe is None):
         raise OptionError("say which layers by --plan PLAN or by --from FILE, and by one of them")
     if plan is not None and not locations:
         raise OptionError("a model is needed: layerwise save MODEL --plan PLAN --output FOLDER")
     check_push(push, private=private)
     if plan is not None:
-        chosen_plan(str(plan))
+        resolve_plan(str(plan))
     shard_bytes = parse_size(max_shard_size)
     opening = {"tokenizer": tokenizer, "layers": layers, "revision": revision, "trust_remote_code": trust_remote_code}
     from layerwise.studies.save import steps
@@ -119,7 +118,7 @@ def save(
         planned = steps.read_planned(recipe, locations, dtype=dtype, revision=revision, reporter=reporter)
     elif is_gguf(output):
         names = {source_name(number): location for number, location in enumerate(locations)}
-        planned = steps.PlannedModels(chosen_plan(str(plan)), names)
+        planned = steps.PlannedModels(resolve_plan(str(plan)), names)
     else:
         planned = steps.choose_models(locations, str(plan), arm, dtype, revision, reporter)
     publication = None

@@ -8,15 +8,24 @@ from dataclasses import replace
 from statistics import mean
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.power import needed_in_words
-from layerwise.page.finding import Effect, describe_loss_change, is_equal, judged
-from layerwise.page.kind import Column, Kind, Pivot, Says, Section, Tabled, opening
+from layerwise.page.derived.power import describe_tokens_needed
+from layerwise.page.finding import Effect, describe_loss_change, is_equal, judge_effect
+from layerwise.page.formatting import (
+    ABSENT,
+    COUNT,
+    DIFFERENCE,
+    NUMBER,
+    STOPPED,
+    Format,
+    format_adjusted_p,
+    format_number,
+    format_perplexity,
+    lookup_format,
+)
+from layerwise.page.kind import Column, CustomTable, Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Heat, Scatter, Style
 from layerwise.page.sections.quantized_layers import bits_parts
-from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show, adjusted_p, named
-from layerwise.page.text.number_format import in_perplexity, tidy
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import STOPPED
+from layerwise.page.table import Table
 from layerwise.plan import Plan
 from layerwise.plan.checks import quantized_layers
 from layerwise.results import vocabulary as vocab
@@ -27,10 +36,10 @@ TEXTS: Mapping[str, str] = {vocab.REPORT: "held-out text", vocab.SECOND: "second
 """The texts on which nothing was chosen, as they are called."""
 
 UNITS: Mapping[str, str] = {"layers": "layer evaluations", "ms": "milliseconds of a pass", "bytes": "bytes of weights"}
-PRICES: Mapping[str, Show] = {
-    "layers": COUNT.but(whole=False),
-    "ms": Show(decimals=2, unit=" ms"),
-    "bytes": Show(scale=1e-6, decimals=2, unit=" MB"),
+PRICES: Mapping[str, Format] = {
+    "layers": COUNT.replace(whole=False),
+    "ms": Format(decimals=2, unit=" ms"),
+    "bytes": Format(scale=1e-6, decimals=2, unit=" MB"),
 }
 ARMS: Mapping[str, str] = {
     vocab.BEST_CHANGE: "best change of the trained order",
@@ -63,7 +72,7 @@ BESIDE: Mapping[Effect, str] = {
     "bare": "not distinguished from",
 }
 """What the chosen plan is, by what an arm is beside it."""
-MILLI = Show(decimals=3)
+MILLI = Format(decimals=3)
 
 
 def chosen(data: ReportData) -> Score | None:
@@ -149,7 +158,7 @@ def findings(data: ReportData) -> Iterator[str]:
         fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
         if fresh is not None:
             again_in = "" if again is None else f"; 95 % prediction interval: {DIFFERENCE.interval(again)}"
-            perplexity = f" (perplexity {in_perplexity(fresh.value)})"
+            perplexity = f" (perplexity {format_perplexity(fresh.value)})"
             yield f"On the {name} it {describe_loss_change(fresh)} nats per token{perplexity}{again_in}."
     searched, gap = own.one(metric=vocab.DELTA, task=vocab.SEARCH), own.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
@@ -189,9 +198,9 @@ def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> It
         better = run.value(metric=vocab.BETTER, arm=name, task=text)
         sets = "" if better is None else f"; {100 * better:.0f} % of the sets lose less"
         above = f"{DIFFERENCE.text(row)} above the chosen plan"
-        more = needed_in_words([row]) if judged(row, level) not in ("better", "worse") else ""
+        more = describe_tokens_needed([row]) if judge_effect(row, level) not in ("better", "worse") else ""
         line = f"{ARMS[name]}, {TEXTS[text]}: {above}, {verdict(row, level)}"
-        yield f"{line} (corrected p {adjusted_p(row)}){sets}{more}."
+        yield f"{line} (corrected p {format_adjusted_p(row)}){sets}{more}."
 
 
 def _answer(data: ReportData) -> str:
@@ -200,9 +209,9 @@ def _answer(data: ReportData) -> str:
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.ABOVE_CHOSEN, task=vocab.REPORT).along("arm")
     verdicts: dict[str, list[str]] = {}
     for name in (name for name in ARMS if name in rows):
-        verdicts.setdefault(BESIDE[judged(rows[name], data.level)], []).append(ARMS[name])
+        verdicts.setdefault(BESIDE[judge_effect(rows[name], data.level)], []).append(ARMS[name])
     compared = "; ".join(f"{word} {', '.join(names)}" for word, names in verdicts.items())
-    return opening(findings, 2)(data) + (f" It is {compared}." if compared and not _is_trained(data) else "")
+    return join_statements(findings, 2)(data) + (f" It is {compared}." if compared and not _is_trained(data) else "")
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
@@ -213,12 +222,12 @@ def _units(data: ReportData) -> tuple[str, ...]:
 
 
 def verdict(row: Score, level: float) -> str:
-    effect = judged(row, level)
+    effect = judge_effect(row, level)
     if effect in ("better", "worse"):
         return effect
     if is_equal(row):
         return f"equal within {vocab.EQUAL_NATS:g} nats"
-    return "inconclusive" + ("" if row.mde is None else f" below {tidy(row.mde)} nats")
+    return "inconclusive" + ("" if row.mde is None else f" below {format_number(row.mde)} nats")
 
 
 def _verdict_cell(rows: Rows) -> str:
@@ -235,7 +244,7 @@ def _of_text(text: str, name: str) -> tuple[Column, ...]:
     return (
         Column(name, vocab.DELTA, DIFFERENCE, where),
         Column(f"{name}: above the chosen", vocab.ABOVE_CHOSEN, DIFFERENCE, where),
-        Column("adjusted p", vocab.ABOVE_CHOSEN, adjusted_p, where),
+        Column("adjusted p", vocab.ABOVE_CHOSEN, format_adjusted_p, where),
         Column("verdict", where=where, text=_verdict_cell),
     )
 
@@ -299,15 +308,15 @@ SEARCH_KIND = Kind(
                     named=True,
                     focus=(vocab.FRONT, vocab.CHOSEN),
                     height=460,
-                    words=named({**UNITS, **ARMS}),
+                    words=lookup_format({**UNITS, **ARMS}),
                     show=DIFFERENCE,
                     by_choice={
-                        "layers": {"show_across": PRICES["layers"].but(axis=UNITS["layers"])},
-                        "ms": {"show_across": NUMBER.but(axis=UNITS["ms"])},
-                        "bytes": {"show_across": PRICES["bytes"].but(axis="megabytes of weights")},
+                        "layers": {"show_across": PRICES["layers"].replace(axis=UNITS["layers"])},
+                        "ms": {"show_across": NUMBER.replace(axis=UNITS["ms"])},
+                        "bytes": {"show_across": PRICES["bytes"].replace(axis="megabytes of weights")},
                     },
                 ),
-                Says(findings),
+                Text(findings),
                 Pivot(
                     name="the-front-to-copy",
                     derive=on_front,
@@ -324,7 +333,7 @@ SEARCH_KIND = Kind(
         Section(
             anchor="search_samples",
             needs=lambda data: bool(read_continuations(data.notes)),
-            parts=(Tabled(name="samples", table=_samples, terminal=False),),
+            parts=(CustomTable(name="samples", table=_samples, terminal=False),),
         ),
         Section(
             anchor="search_confirmed",
@@ -353,9 +362,9 @@ SEARCH_KIND = Kind(
                     across="layer",
                     diverging=True,
                     numbers=True,
-                    cell_words=named({**ARMS, vocab.CHOSEN: "chosen"}),
+                    cell_words=lookup_format({**ARMS, vocab.CHOSEN: "chosen"}),
                     number=lambda row: f"{row.cost:.2g}",
-                    show=Show(decimals=1, signed=True),
+                    show=Format(decimals=1, signed=True),
                     text=lambda row: row.condition or "as it is",
                 ),
                 *bits_parts(data),
@@ -375,7 +384,7 @@ SEARCH_KIND = Kind(
                         Column("mlp alone", vocab.MILLISECONDS, MILLI, {"part": "mlp"}),
                     ),
                 ),
-                Says(_all_else, terminal=False),
+                Text(_all_else, terminal=False),
             ),
         ),
     ),

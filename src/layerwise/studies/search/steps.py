@@ -33,11 +33,10 @@ from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import CONTINUATION
 from layerwise.results.selection import PRESENT
-from layerwise.runner.call import CallUnit, ExpectedWork
-from layerwise.runner.opening import divided_sentence, open_stack, provenance
+from layerwise.runner.opening import describe_parts, make_text_manifest, open_stack
 from layerwise.runner.price import remaining_passes
-from layerwise.runner.reporter import Reporter, describe_data, describe_model, duration, waiting
-from layerwise.runner.tasks import Remaining, TaskSession
+from layerwise.runner.reporter import Reporter, describe_data, describe_model, format_duration, report_waiting
+from layerwise.runner.tasks import PlannedWork, Remaining, RowsTask, Study
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
@@ -162,7 +161,7 @@ def prepare(
     seed, request, prices = requested.seed, TextRequest.of_call(text), PlanPrices.of(stack)
     space = space_of(stack, requested, prices, requested.counted_budget())
     cut = partial(tokenize, stack, corpus, batch_tokens=size or BATCH_TOKENS, seed=seed)
-    with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
+    with report_waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
         candidates = []
         for changed in _list_smaller(requested, stack):
             cost = partial(whole_search, stack, requested.settled(**changed), prices, space)
@@ -171,7 +170,7 @@ def prepare(
     second = None
     if second_text is not None:
         other = read_corpus(second_text)
-        with waiting(reporter, f"tokenizing {other.name}"):
+        with report_waiting(reporter, f"tokenizing {other.name}"):
             second = tokenize(stack, other, *chosen.amount(request), batch_tokens=size or BATCH_TOKENS, seed=seed)
     parts = divided_text(chosen.data, seed)
     return PreparedSearch(
@@ -202,7 +201,7 @@ def describe_run(prepared: PreparedSearch, size: int | None) -> Manifest:
     timed = (str(prepared.setting),) if settings.is_timed else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))
     how = (str(settings.budget), *settings.moves, settings.method, f"width:{settings.width}")
-    return provenance(
+    return make_text_manifest(
         stack,
         prepared.chosen.data,
         families=("search", *how, *timed, *others),
@@ -222,7 +221,7 @@ def describe_work(prepared: PreparedSearch) -> list[str]:
         lines.append(
             "candidates are compared in bfloat16 (--dtype float32 compares in float32); held-out text in float32"
         )
-    lines.append(f"{divided_sentence(prepared.parts)}; rungs of the search text: {len(prepared.rungs)}")
+    lines.append(f"{describe_parts(prepared.parts)}; rungs of the search text: {len(prepared.rungs)}")
     if prepared.second is not None:
         lines.append(f"second corpus: {describe_data(prepared.second)}")
     if settings.method == "greedy" and settings.budget.unit != "ms":
@@ -234,7 +233,7 @@ def describe_work(prepared: PreparedSearch) -> list[str]:
     return lines
 
 
-def expected_work(prepared: PreparedSearch) -> ExpectedWork:
+def expected_work(prepared: PreparedSearch) -> PlannedWork:
     """Return the whole search as work to count; of an interrupted one the rest is unknown."""
     stack, settings, text = prepared.stack, prepared.settings, prepared.chosen.data
 
@@ -244,12 +243,12 @@ def expected_work(prepared: PreparedSearch) -> ExpectedWork:
         cost = whole_search(stack, settings, prepared.prices, prepared.space, text)
         return remaining_passes(stack, text, cost, pace=prepared.chosen.seconds)
 
-    return ExpectedWork(count_left)
+    return PlannedWork(count_left)
 
 
-def time_layers(prepared: PreparedSearch) -> CallUnit:
+def time_layers(prepared: PreparedSearch) -> RowsTask:
     setting = str(prepared.setting)
-    return CallUnit(
+    return RowsTask(
         vocab.LATENCY,
         lambda: latency_rows(measured(prepared.stack, prepared.setting)[0], setting),
         f"timing every layer: {setting}",
@@ -258,7 +257,7 @@ def time_layers(prepared: PreparedSearch) -> CallUnit:
 
 
 def open_evaluator(
-    session: TaskSession,
+    session: Study,
     stack: Stack,
     name: str,
     rungs: Sequence[EvalData],
@@ -281,9 +280,7 @@ def open_evaluator(
     return GraphEvaluator(stack, rungs, session.store.add_losses, known, prefix, watch, in_bfloat16=in_bfloat16)
 
 
-def find_plans(
-    prepared: PreparedSearch, session: TaskSession, table: Sequence[Score], reporter: Reporter
-) -> SearchOutcome:
+def find_plans(prepared: PreparedSearch, session: Study, table: Sequence[Score], reporter: Reporter) -> SearchOutcome:
     """Run the rounds on the search text; `table` are the milliseconds of layers, if they were timed."""
     stack, settings, is_new = prepared.stack, prepared.settings, not session.store.count_losses()
     prices = replace(prepared.prices, ms=table_of(table)) if table else prepared.prices
@@ -328,7 +325,7 @@ def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
 
 
 def choose_plan(
-    prepared: PreparedSearch, session: TaskSession, outcome: SearchOutcome, reporter: Reporter
+    prepared: PreparedSearch, session: Study, outcome: SearchOutcome, reporter: Reporter
 ) -> tuple[Plan, list[Score]]:
     """Return the best of the finalists on the selection text, and the rows of all of them."""
     space, part, whole = outcome.space, prepared.parts["select"], outcome.space.whole
@@ -343,7 +340,7 @@ def choose_plan(
 
 
 def confirm_plans(
-    prepared: PreparedSearch, session: TaskSession, outcome: SearchOutcome, chosen: Plan, reporter: Reporter
+    prepared: PreparedSearch, session: Study, outcome: SearchOutcome, chosen: Plan, reporter: Reporter
 ) -> list[Score]:
     """Return rows of the chosen plan, the fronts and the arms on text that chose nothing."""
     stack, settings = prepared.stack, prepared.settings
@@ -383,12 +380,12 @@ def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, chosen: Pla
     return rows
 
 
-def keep_costs(outcome: SearchOutcome) -> CallUnit:
+def keep_costs(outcome: SearchOutcome) -> RowsTask:
     """Return the task that keeps what a search took, which is known if nothing interrupted it."""
-    return CallUnit(
+    return RowsTask(
         "run",
         lambda: cost_rows(outcome.searched.spent, outcome.seconds) if outcome.is_new else [],
-        own=lambda row: row.section == "search",
+        is_own=lambda row: row.section == "search",
     )
 
 
@@ -567,9 +564,10 @@ def cost_rows(spent: Spent, seconds: float) -> list[Score]:
 
 def cost_sentence(spent: Spent, seconds: float) -> str:
     if not spent.layer_tokens:
-        return f"search: nothing was left to compute, {duration(seconds)}"
+        return f"search: nothing was left to compute, {format_duration(seconds)}"
     busy = (spent.layer_seconds + spent.head_seconds) / seconds
     return (
         f"search: {spent.layer_tokens:,} layer evaluations x tokens, {spent.naive / spent.layer_tokens:.1f} x fewer "
-        f"than every plan by itself on all of the text; {duration(seconds)}, {busy:.0%} of it in layers and heads"
+        f"than every plan by itself on all of the text; {format_duration(seconds)}, {busy:.0%} of it in layers and "
+        "heads"
     )

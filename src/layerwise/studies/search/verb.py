@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from layerwise.errors import OptionError
-from layerwise.runner.argument import REQUIRED, Metavar, Range, Trait
 from layerwise.runner.arguments import (
+    REQUIRED,
     BudgetLike,
     Count,
     Device,
     Dtype,
     Location,
+    Metavar,
     ModelLike,
     Names,
     PathLike,
+    Range,
     Rare,
     Seed,
     TextLike,
+    Trait,
     to_path,
 )
 from layerwise.runner.reporter import Reporter, Silent
@@ -124,7 +127,7 @@ def search(
     import torch
 
     from layerwise.measure.cost.pass_time import Setting
-    from layerwise.runner.opening import open_corpus, open_stack, size_row
+    from layerwise.runner.opening import make_size_row, open_corpus, open_stack
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.stack.rounding import has_bfloat16
     from layerwise.studies.search import steps
@@ -175,7 +178,7 @@ def search(
         ]
         # The rows of the search come last, because they say which plan was chosen.
         study.write(
-            [*steps.round_rows(outcome.steps), *table, *times, size_row(stack), *costs, *plans],
+            [*steps.round_rows(outcome.steps), *table, *times, make_size_row(stack), *costs, *plans],
             steps.continue_text(prepared, chosen),
         )
     return SearchResult(study.folder)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from layerwise.runner.argument import Metavar, Range
-from layerwise.runner.arguments import PathLike, Rare
+from layerwise.runner.arguments import Metavar, PathLike, Range, Rare
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import verb
 from layerwise.studies.serve.overview import fetched, is_ready, table

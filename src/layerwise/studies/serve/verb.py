@@ -13,9 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from layerwise.errors import OptionError, SwarmError
-from layerwise.runner.argument import Metavar, Range, Trait
-from layerwise.runner.arguments import Count, Device, Dtype, Location, Names, OnePlan, PathLike, Rare
-from layerwise.runner.plan_choice import given_plan
+from layerwise.runner.arguments import (
+    Count,
+    Device,
+    Dtype,
+    Location,
+    Metavar,
+    Names,
+    OnePlan,
+    PathLike,
+    Range,
+    Rare,
+    Trait,
+)
+from layerwise.runner.plan_choice import parse_plan
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import current_command, spell, verb
 from layerwise.swarm.serve.settings import ServeSettings, read_tokens
@@ -119,7 +130,7 @@ def serve(
             f"{spell('replicas')} must be at most {spell('nodes')}, got {replicas} replicas on {nodes} nodes. "
             "Each copy of a layer is on another node."
         )
-    text = None if plan is None else str(given_plan(str(plan)))
+    text = None if plan is None else str(parse_plan(str(plan)))
     least = None if quorum is None else Quorum.parse(quorum)
     from layerwise.studies.serve import gather
     from layerwise.swarm.serve.router_loop import answer_server

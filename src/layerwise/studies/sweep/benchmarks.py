@@ -30,11 +30,11 @@ from layerwise.measure.language.benchmark_requests import (
 from layerwise.measure.language.benchmarks import SOURCE, find_benchmarks, normalize_scores
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest, Run, Score
-from layerwise.results.rows import BENCHMARK_TASK, main_metric
+from layerwise.results.rows import BENCHMARK_TASK, select_main_metric
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
-from layerwise.runner.reporter import Reporter, duration
-from layerwise.runner.tasks import Task, TaskSession
+from layerwise.runner.reporter import Reporter, format_duration
+from layerwise.runner.tasks import Study, Task
 from layerwise.stack import Stack
 from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, Answers, Scaled, benchmark_contrasts
 from layerwise.studies.sweep.tasks import store_losses
@@ -90,13 +90,13 @@ class BenchmarksTask(Task[list[str]]):
         if self.requests.written:
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
 
-    def carry_out(self, session: TaskSession) -> list[str]:
+    def execute(self, study: Study) -> list[str]:
         """Answer what is missing, and compare.
 
         Raises:
             MeasureError: If the original model cannot be judged.
         """
-        run, reporter = session.run, session.reporter
+        run, reporter = study.run, study.reporter
         failures = self._likelihoods(run, reporter)
         judged_now = self._judge(run, reporter, failures)
         compared = any(score.condition == NORMALISED for score in run.store.scores(BENCHMARK))
@@ -111,7 +111,7 @@ class BenchmarksTask(Task[list[str]]):
             return []
         spent, failures = store_losses("benchmarks", self.stack, self.plans, data, run, reporter, self.runner)
         reporter.log(
-            f"benchmarks: {duration(spent.layer_seconds + spent.head_seconds)} in layers and heads; "
+            f"benchmarks: {format_duration(spent.layer_seconds + spent.head_seconds)} in layers and heads; "
             f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations"
         )
         return [f"benchmarks: {failure}" for failure in failures]
@@ -163,7 +163,7 @@ class BenchmarksTask(Task[list[str]]):
         raw = [score for score in store.scores(BENCHMARK) if score.condition != NORMALISED]
         reporter.log("benchmarks: paired bootstrap over their documents")
         metrics = {
-            name: main_metric(score.metric for score in raw if score.plan == full and score.task == name)
+            name: select_main_metric(score.metric for score in raw if score.plan == full and score.task == name)
             for name in self.requests.names
         }
         tasks = {name: answer_task(name, metric) for name, metric in metrics.items() if metric is not None}

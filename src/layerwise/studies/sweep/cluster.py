@@ -18,9 +18,9 @@ import layerwise.models  # noqa: F401  (its architectures become known to transf
 from layerwise.errors import RunError
 from layerwise.measure.interventions.sweep import FinalState, SweepShard, compute_shard
 from layerwise.results import Manifest
-from layerwise.results.identity import HARDWARE, check_same_run
+from layerwise.results.manifest import HARDWARE, check_same_run
 from layerwise.runner.arguments import ModelLike
-from layerwise.runner.opening import hardware, numerics, open_stack
+from layerwise.runner.opening import open_stack, read_hardware, read_numerics
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.stack.load import weight_hash
 from layerwise.swarm.cluster.connection import check_address, require_ray
@@ -114,8 +114,8 @@ def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:
     here = replace(
         there,
         weight_hash=weight_hash(stack.model),
-        numerics={**there.numerics, **numerics(stack.device, stack.model)},
-        hardware=hardware(stack.device),
+        numerics={**there.numerics, **read_numerics(stack.device, stack.model)},
+        hardware=read_hardware(stack.device),
     )
     check_same_here(there, here)
     return partial(compute_shard, stack)

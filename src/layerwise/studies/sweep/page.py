@@ -11,19 +11,31 @@ from markupsafe import Markup
 
 from layerwise.errors import PlanError
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import SWAPPED, at_half, changed, curves, single
-from layerwise.page.derived.zones import SIMILARITIES, plan_zones
-from layerwise.page.figures.palette import depth_colour, series_slots
+from layerwise.page.derived.curves import SWAPPED, compute_curves, read_changes, read_half_depth, read_single_changes
+from layerwise.page.derived.zones import SIMILARITIES, read_zones
+from layerwise.page.figures.palette import depth_color, series_slots
 from layerwise.page.finding import Verdict
-from layerwise.page.kind import Beside, Column, Drawn, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.page.formatting import (
+    ABSENT,
+    COUNT,
+    DIFFERENCE,
+    PERCENT,
+    SIGNED,
+    STOPPED,
+    Format,
+    format_count,
+    format_number,
+    format_p_value,
+    format_perplexity,
+    label,
+    lookup_format,
+)
+from layerwise.page.kind import Column, CustomHtml, CustomTable, Kind, Part, Pivot, Section, SideBySide, Text
 from layerwise.page.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
+from layerwise.page.markup import html_part
 from layerwise.page.sections.quantized_layers import BITS
-from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, named
-from layerwise.page.text.markup import html_part
-from layerwise.page.text.number_format import in_perplexity, probability, tidy
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import STOPPED, counted, label
-from layerwise.page.writers.plans import wiring
+from layerwise.page.table import Table
+from layerwise.page.writers.plans import draw_wiring
 from layerwise.plan.painters import curve_families
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
@@ -32,10 +44,10 @@ from layerwise.studies.sweep import page_rows as swept
 from layerwise.studies.sweep.findings import findings
 from layerwise.studies.sweep.page_rows import best, numbered, over_windows
 
-CURVED: Mapping[str, tuple[str, Show]] = {
+CURVED: Mapping[str, tuple[str, Format]] = {
     vocab.DELTA: ("Δ NLL", DIFFERENCE),
-    vocab.EXACT: ("exact match", Show(axis="exact match (share of answers)")),
-    "token_accuracy": ("token accuracy", Show(axis="token accuracy (share of tokens)")),
+    vocab.EXACT: ("exact match", Format(axis="exact match (share of answers)")),
+    "token_accuracy": ("token accuracy", Format(axis="token accuracy (share of tokens)")),
 }
 SIZES = {
     "repeat_blocks": "layers repeated",
@@ -62,7 +74,7 @@ SIZED: dict[str, Any] = {
     "nulls": str,
 }
 """How curves over the number of affected layers are drawn."""
-EFFECT: dict[str, Any] = {"diverging": True, "root": True, "show": DIFFERENCE, "choices": TASK}
+EFFECT: dict[str, Any] = {"diverging": True, "sqrt_colors": True, "show": DIFFERENCE, "choices": TASK}
 
 
 def _slots(data: ReportData, **more: int) -> Slots:
@@ -77,18 +89,18 @@ def _detectable(rows: Rows) -> tuple[float, float] | None:
 def _headline(data: ReportData) -> Iterator[Part]:
     half = next(swept.ranking(data), None)
     shown: list[Part] = []
-    if single(data):
+    if read_single_changes(data):
         shown.append(
             Bars(
                 name="layers-0",
-                derive=single,
+                derive=read_single_changes,
                 choices=TASK,
                 at="without layer {}",
                 height=220,
                 show=DIFFERENCE,
                 text=lambda row: str(row.plan),
-                rooted=True,
-                bent=True,
+                sqrt_scale=True,
+                sqrt_by_default=True,
             )
         )
     if half is not None:
@@ -108,9 +120,9 @@ def _headline(data: ReportData) -> Iterator[Part]:
             )
         )
     if any(swept.against(data)):
-        show = DIFFERENCE.but(axis="Δ NLL, best gain minus best number of loops")
+        show = DIFFERENCE.replace(axis="Δ NLL, best gain minus best number of loops")
         shown.append(Dots(name="loops-against-gain", derive=swept.against, y="condition", show=show))
-    yield from (*shown[:1], Says(findings), *shown[1:], Drawn(_draw_examples, name="staircase"))
+    yield from (*shown[:1], Text(findings), *shown[1:], CustomHtml(_draw_examples, name="staircase"))
 
 
 def _families(data: ReportData) -> tuple[list[str], list[str]]:
@@ -134,18 +146,18 @@ def _curves(data: ReportData) -> Iterator[Part]:
         legend="Strategies",
         slots=_slots(data),
         words=lambda name: words.get(name, label(str(name))),
-        rooted=True,
+        sqrt_scale=True,
         **SIZED,
     )
     yield Heat(
         name="family",
-        derive=curves,
+        derive=compute_curves,
         where={"family": rich, "seed": None},
         each="family",
         x="affected",
         y="strategy",
         across="layers affected",
-        cell_words=lambda value: label(named({})(value)),
+        cell_words=lambda value: label(lookup_format({})(value)),
         **EFFECT,
     )
 
@@ -153,30 +165,30 @@ def _curves(data: ReportData) -> Iterator[Part]:
 def _layers(data: ReportData) -> Iterator[Part]:
     windows = {
         done: len({row.plan for row in own if row.layer != row.to_layer})
-        for done, own in changed(data).by("condition").items()
+        for done, own in read_changes(data).by("condition").items()
         if done != SWAPPED
     }
     maps = {done: f"Every window of layers, {done}" for done, count in windows.items() if count >= SMALLEST_MAP}
     yield Bars(
         name="layers-1",
-        derive=partial(single, done=SWAPPED),
+        derive=partial(read_single_changes, done=SWAPPED),
         choices=TASK,
         at="layer {} and the next swapped",
         show=DIFFERENCE,
         text=lambda row: str(row.plan),
-        rooted=True,
+        sqrt_scale=True,
     )
     yield Heat(
         name="windows",
         title="".join(list(maps.values())[:1]),
-        derive=changed,
+        derive=read_changes,
         where={"condition": tuple(maps)},
         each="condition",
         across="first layer",
         down="last layer",
         upwards=True,
         text=lambda row: str(row.plan),
-        words=named(maps),
+        words=lookup_format(maps),
         **EFFECT,
     )
 
@@ -184,7 +196,7 @@ def _layers(data: ReportData) -> Iterator[Part]:
 def _benchmarks(data: ReportData) -> Iterator[Part]:
     values = [row.value for row in swept.benchmark_curves(data)]
     # At least what is measured, but no interval as wide as a scale that is hardly known.
-    show = Show(axis="chance = 0, as trained = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
+    show = Format(axis="chance = 0, as trained = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
     yield Lines(
         name="benchmark",
         derive=swept.benchmark_curves,
@@ -202,7 +214,7 @@ def _benchmarks(data: ReportData) -> Iterator[Part]:
         across="condition",
         terminal=False,
         columns=(Column("chance", vocab.CHANCE), Column(swept.TRAINED, swept.TRAINED)),
-        words=named({vocab.ALL: "mean"}),
+        words=lookup_format({vocab.ALL: "mean"}),
         order=lambda line: line[0] == vocab.ALL,
     )
 
@@ -212,7 +224,7 @@ def _slope(data: ReportData) -> Iterator[str]:
     if slope is not None and ends is not None:
         yield f"Each further parallel layer takes {SIGNED.text(slope)} more loops (dashed line)."
         if ends.value:
-            yield f"In {counted(int(ends.value), 'window')} the largest number of loops that ran is best."
+            yield f"In {format_count(int(ends.value), 'window')} the largest number of loops that ran is best."
 
 
 def _similarity(data: ReportData) -> Iterator[Part]:
@@ -229,18 +241,20 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         square=True,
         least=min(0.0, *(row.value for row in rows)),
         most=1.0,
-        show=Show(decimals=3),
-        words=named(SIMILARITIES),
+        show=Format(decimals=3),
+        words=lookup_format(SIMILARITIES),
     )
     reach = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
     if reach:
-        yield Says(lambda data: [f"Intervals over {data.units} reach at most ±{tidy(max(reach))}."], terminal=False)
+        yield Text(
+            lambda data: [f"Intervals over {data.units} reach at most ±{format_number(max(reach))}."], terminal=False
+        )
 
 
 def zone_table(data: ReportData) -> Table:
     body = [
         (each.plan, swept.called(data, each.plan) or ABSENT, each.in_words, each.borders_in_words, each.shown_p)
-        for each in plan_zones(data)
+        for each in read_zones(data)
     ]
     return Table(("plan", "strategy", "zones", "contrast of the borders", "p of more"), tuple(body), numeric_from=3)
 
@@ -251,8 +265,8 @@ def plan_rows(data: ReportData) -> Table:
     for plan, record in data.records.items():
         score = data.effect(plan, data.tasks[0]) if data.tasks else None
         costs = (f"{count:,}" for count in (record.affected, record.evaluations, record.stages))
-        change = (SIGNED.text(score), ABSENT if score is None else in_perplexity(score.value))
-        p = probability(score.p_adjusted if score else None)
+        change = (SIGNED.text(score), ABSENT if score is None else format_perplexity(score.value))
+        p = format_p_value(score.p_adjusted if score else None)
         of_tasks = (SIGNED.text(data.effect(plan, task)) for task in tasks)
         body.append((plan, label(record.strategy), data.verdict(plan), *costs, *change, p, *of_tasks))
     head: tuple[str, ...]
@@ -265,16 +279,16 @@ def plan_rows(data: ReportData) -> Table:
 
 def _picture(data: ReportData, plan: str) -> Markup:
     try:
-        return wiring(data.schedules[plan], data.depth)
+        return draw_wiring(data.schedules[plan], data.depth)
     except (KeyError, PlanError) as error:  # a row of a foreign store; a matrix of thousands of steps
         return html_part("no_wiring", text="?" if isinstance(error, KeyError) else "…")
 
 
 def _draw_examples(data: ReportData) -> Markup:
-    rows = swept.ranked(at_half(data), next(iter(data.tasks), None))
-    plans = {row.strategy: at_half(data).where(strategy=row.strategy).axis("plan")[0] for row in rows}
+    rows = swept.ranked(read_half_depth(data), next(iter(data.tasks), None))
+    plans = {row.strategy: read_half_depth(data).where(strategy=row.strategy).axis("plan")[0] for row in rows}
     wirings = {
-        label(str(strategy)): wiring(plan, data.depth)
+        label(str(strategy)): draw_wiring(plan, data.depth)
         for strategy, text in plans.items()
         if (plan := data.schedules.get(text)) is not None
     }
@@ -282,7 +296,7 @@ def _draw_examples(data: ReportData) -> Markup:
 
 
 def _draw_key(data: ReportData) -> Markup:
-    return html_part("depth_key", layers=[depth_colour(layer, data.depth) for layer in range(data.depth)])
+    return html_part("depth_key", layers=[depth_color(layer, data.depth) for layer in range(data.depth)])
 
 
 def _benchmark_rows(data: ReportData) -> Iterator[Score]:
@@ -299,7 +313,7 @@ def _texts(data: ReportData) -> Iterator[Part]:
             if each.prompt == prompt
         )
         table = Table(("plan", "strategy", swept.TRAINED, "text"), body, numeric_from=4, code=(0, 3))
-        yield Tabled(title=f"After “{' '.join(prompt.split())}”", table=lambda data, table=table: table)  # type: ignore[misc]
+        yield CustomTable(title=f"After “{' '.join(prompt.split())}”", table=lambda data, table=table: table)  # type: ignore[misc]
 
 
 def _answer(data: ReportData) -> str:
@@ -319,7 +333,7 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 def _unfinished(data: ReportData) -> str | None:
     waiting = sum(not data.tasks or data.effect(plan, data.tasks[0], vocab.NLL) is None for plan in data.records)
-    plans = counted(len(data.records), "plan")
+    plans = format_count(len(data.records), "plan")
     return f"{waiting:,} of {plans} have no effect yet: {STOPPED}" if waiting else None
 
 
@@ -341,7 +355,7 @@ SWEEP = Kind(
     sections=(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
         Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
-        Section(anchor="layers", needs=lambda data: bool(changed(data)), parts=_layers),
+        Section(anchor="layers", needs=lambda data: bool(read_changes(data)), parts=_layers),
         BITS,
         Section(
             anchor=vocab.BENCHMARK,
@@ -352,7 +366,7 @@ SWEEP = Kind(
             anchor="loops",
             needs=lambda data: any(numbered(data)),
             parts=(
-                Beside(
+                SideBySide(
                     (
                         Heat(
                             name="loops",
@@ -361,8 +375,8 @@ SWEEP = Kind(
                             y="strength",
                             down="loops, or gain",
                             upwards=True,
-                            cell_words=named({}),
-                            words=named(PARALLEL),
+                            cell_words=lookup_format({}),
+                            words=lookup_format(PARALLEL),
                             **LOOPS,
                             **EFFECT,
                         ),
@@ -374,13 +388,13 @@ SWEEP = Kind(
                             nulls=str,
                             at="{} layers",
                             height=300,
-                            show=Show(axis="best number"),
-                            words=named(BEST_OF),
+                            show=Format(axis="best number"),
+                            words=lookup_format(BEST_OF),
                             **LOOPS,
                         ),
                     )
                 ),
-                Says(_slope, terminal=False),
+                Text(_slope, terminal=False),
             ),
         ),
         Section(
@@ -400,12 +414,12 @@ SWEEP = Kind(
                     slots=_slots(data, **{swept.LEAST: 5}),
                     legend="Strategies",
                     words=lambda name: label(str(name)),
-                    rooted=True,
+                    sqrt_scale=True,
                     height=400,
                     styles={name: Style(bounds=False, size=7) for name in data.strategies}
                     | {swept.LEAST: Style(line=True, bounds=False, size=4)},
                     by_choice={
-                        price: {"show_across": COUNT.but(axis=price, reference=float(data.depth))}
+                        price: {"show_across": COUNT.replace(axis=price, reference=float(data.depth))}
                         for price in swept.PRICES
                     },
                 ),
@@ -430,7 +444,7 @@ SWEEP = Kind(
                     height=330,
                     most=1.0,
                     words=str,
-                    show=Show(decimals=3),
+                    show=Format(decimals=3),
                 ),
                 Lines(
                     name="variance",
@@ -441,12 +455,12 @@ SWEEP = Kind(
                     x="state",
                     across="hidden state",
                     at="state {}",
-                    show=Show(axis="variance"),
+                    show=Format(axis="variance"),
                     named=True,
-                    rooted=True,
-                    bent=True,
+                    sqrt_scale=True,
+                    sqrt_by_default=True,
                 ),
-                Tabled(name="table", table=zone_table, terminal=False),
+                CustomTable(name="table", table=zone_table, terminal=False),
             ),
         ),
         Section(
@@ -463,9 +477,9 @@ SWEEP = Kind(
                         Column("documents", "documents", COUNT),
                         Column("tokens", "tokens", COUNT),
                         Column("NLL", vocab.NLL),
-                        Column("exact match", vocab.EXACT, PERCENT.but(decimals=1)),
+                        Column("exact match", vocab.EXACT, PERCENT.replace(decimals=1)),
                     ),
-                    words=named({name: f"Δ {label(name)}" for name in data.strategies}),
+                    words=lookup_format({name: f"Δ {label(name)}" for name in data.strategies}),
                     terminal=False,
                 ),
                 Pivot(
@@ -481,7 +495,7 @@ SWEEP = Kind(
         Section(
             anchor="plans",
             needs=lambda data: bool(data.records),
-            parts=(Drawn(_draw_key), Tabled(name="table", table=plan_rows, terminal=False)),
+            parts=(CustomHtml(_draw_key), CustomTable(name="table", table=plan_rows, terminal=False)),
         ),
     ),
 )

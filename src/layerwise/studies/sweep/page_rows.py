@@ -8,13 +8,19 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import at_half, averaged, curves, levels, means_over_draws
-from layerwise.page.derived.zones import SIMILARITIES, PlanZones, matrix, mirrored, plan_zones
-from layerwise.page.text.wording import label
+from layerwise.page.derived.curves import (
+    average_draws,
+    compute_curves,
+    make_level_rows,
+    means_over_draws,
+    read_half_depth,
+)
+from layerwise.page.derived.zones import SIMILARITIES, PlanZones, mirror_pairs, read_similarities, read_zones
+from layerwise.page.formatting import label
 from layerwise.plan import Plan
 from layerwise.plan.painters import PUBLISHED
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import PlanRecord, Score, main_metric
+from layerwise.results.rows import PlanRecord, Score, select_main_metric
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ALL, CONTRAST, GAINED, LOOP_COUNT, LOOPED
 
@@ -93,20 +99,20 @@ def ranked(rows: Rows, task: str | None) -> list[Score]:
 
 def ranking(data: ReportData) -> Iterator[Score]:
     for task in data.tasks:
-        yield from ranked(at_half(data), task)
+        yield from ranked(read_half_depth(data), task)
 
 
 def degradation(data: ReportData) -> Iterator[Score]:
     for metric in CURVED:
-        rows = Rows(replace(row, measure=metric) for row in curves(data, metric))
+        rows = Rows(replace(row, measure=metric) for row in compute_curves(data, metric))
         yield from rows
         for own in (of for by_task in rows.by("task").values() for of in by_task.by("family").values()):
             whole = data.effect(trained(data), own[0].task, metric)
             if metric != vocab.DELTA and whole is not None:
-                yield from levels(own, {TRAINED: whole.value})
+                yield from make_level_rows(own, {TRAINED: whole.value})
             for size in own.where(seed=None).by("affected").values() if metric == vocab.DELTA else ():
                 edge = median(known) if (known := [row.mde for row in size if row.mde is not None]) else None
-                yield from levels(size, {UNSEEN: (-edge, edge)} if edge is not None else {})
+                yield from make_level_rows(size, {UNSEEN: (-edge, edge)} if edge is not None else {})
 
 
 def priced(data: ReportData) -> Iterator[Score]:
@@ -129,7 +135,9 @@ def priced(data: ReportData) -> Iterator[Score]:
 
 def benchmark_metrics(data: ReportData) -> dict[str, str]:
     scaled = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED).by("task").items()
-    return {task: main for task, own in scaled if task != vocab.ALL and (main := main_metric(own.axis("metric")))}
+    return {
+        task: main for task, own in scaled if task != vocab.ALL and (main := select_main_metric(own.axis("metric")))
+    }
 
 
 def benchmark_curves(data: ReportData) -> Iterator[Score]:
@@ -141,11 +149,11 @@ def benchmark_curves(data: ReportData) -> Iterator[Score]:
     for (task, metric), title in shown.items():
         of = rows.where(task=task, metric=metric).along("plan")
         means = means_over_draws(data, vocab.BENCHMARK_STRATEGIES, task, metric if task == ALL else vocab.NORMALISED)
-        by_strategy = Rows(averaged(records, of.get, means)).by("strategy")
+        by_strategy = Rows(average_draws(records, of.get, means)).by("strategy")
         drawn = [own for own in by_strategy.values() if len(own.axis("affected")) > 1]
         if drawn:
             named = Rows(replace(row, arm=title) for own in drawn for row in own)
-            yield from (*named, *levels(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))
+            yield from (*named, *make_level_rows(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))
 
 
 def falls(data: ReportData) -> Iterator[Score]:
@@ -168,12 +176,12 @@ def against(data: ReportData) -> Iterator[Score]:
 
 
 def alike(data: ReportData) -> Iterator[Score]:
-    measured = tuple(metric for metric in SIMILARITIES if matrix(data, metric) is not None)
-    return mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured))
+    measured = tuple(metric for metric in SIMILARITIES if read_similarities(data, metric) is not None)
+    return mirror_pairs(data.rows.where(measure=vocab.SIMILARITY, metric=measured))
 
 
 def zoned(data: ReportData) -> list[PlanZones]:
-    return [each for each in plan_zones(data) if each.states]
+    return [each for each in read_zones(data) if each.states]
 
 
 def states(data: ReportData) -> Iterator[Score]:
@@ -182,7 +190,7 @@ def states(data: ReportData) -> Iterator[Score]:
         strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
         name = "As trained" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
         same = [Score(vocab.STATES, "cosine", 1.0, state=at, to_state=at) for at in range(1, each.states + 1)]
-        for row in (*mirrored(own.where(metric="cosine")), *same, *own.where(metric="variance")):
+        for row in (*mirror_pairs(own.where(metric="cosine")), *same, *own.where(metric="variance")):
             yield replace(row, condition=name)
         for first, last in each.ranges if len(each.ranges) > 1 else ():
             yield Score(vocab.ZONES, "zone", 0.0, state=first, to_state=last, condition=name)

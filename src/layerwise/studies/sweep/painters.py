@@ -7,9 +7,18 @@ from collections.abc import Mapping
 from itertools import combinations, pairwise
 
 from layerwise.page.data import ReportData
-from layerwise.page.evidence import describe_undecided, read_contrasts, read_estimates, select_widest
-from layerwise.page.finding import Finding, Paper, Published, Question, Verdict
-from layerwise.page.text.wording import label, listed
+from layerwise.page.finding import (
+    Finding,
+    Paper,
+    Published,
+    Question,
+    Verdict,
+    describe_undecided,
+    read_contrasts,
+    read_estimates,
+    select_widest,
+)
+from layerwise.page.formatting import join_words, label
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.estimate import Estimate
 from layerwise.results.selection import PRESENT
@@ -198,7 +207,7 @@ def judge_order_matters(data: ReportData) -> Finding | None:
     less, costs = dict(zip(ORDERS, estimates, strict=False)), dict(zip(ORDERS, estimates[2:], strict=True))
 
     def select(by_order: Mapping[str, Estimate], *positions: str) -> str:
-        return listed([label(order) for order in ORDERS if by_order[order].locate(ALIKE) in positions])
+        return join_words([label(order) for order in ORDERS if by_order[order].locate(ALIKE) in positions])
 
     if free := select(costs, "within", "below"):
         verdict, answer = Verdict.CONTRADICTED, f"No: layers in {free} cost nothing."
@@ -301,7 +310,9 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
         verdict = Verdict.INCONCLUSIVE
         answer = describe_undecided(select_widest(pairs[pair] for pair in NEIGHBORS), ALIKE)
     least_first = [label(name) for name in sorted(PAINTERS_RANKING, key=lambda name: rows[name].value)]
-    return RANKING.answer(verdict, f"{answer} Least harmful first: {listed(least_first)}.", Estimate.read(rows["tau"]))
+    return RANKING.answer(
+        verdict, f"{answer} Least harmful first: {join_words(least_first)}.", Estimate.read(rows["tau"])
+    )
 
 
 def _count_windows(data: ReportData, claim: str) -> tuple[int, int]:

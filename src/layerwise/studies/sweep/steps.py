@@ -21,11 +21,11 @@ from layerwise.measure.interventions.sweep import (
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, WINDOW, EvalData, refuse_too_little, tokenize
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats.effects import describe_test
-from layerwise.page.text.wording import counted
+from layerwise.page.formatting import format_count
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
-from layerwise.runner.opening import folder_of, provenance, task_digest
+from layerwise.runner.opening import default_folder, hash_tasks, make_text_manifest
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import describe_data, describe_model, describe_streaming
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
@@ -125,7 +125,7 @@ def resume_batch_size(
 ) -> PreparedSweep:
     """Take the batch size of a run that is resumed: it decides the last bits of losses."""
     values = request.values
-    folder = Path(values["run"]) if values.get("run") else folder_of(manifest)
+    folder = Path(values["run"]) if values.get("run") else default_folder(manifest)
     recorded = _read_batch_tokens(folder, manifest)
     if recorded in (None, prepared.batch_tokens) or values.get("overwrite"):
         return prepared
@@ -199,8 +199,8 @@ def describe_run(
     if prompt:
         settings |= {"prompts": list(prompt), "new_tokens": new_tokens}
     if tasks and task_folder is not None:
-        settings["task_folder"] = task_digest(task_folder)
-    return provenance(
+        settings["task_folder"] = hash_tasks(task_folder)
+    return make_text_manifest(
         stack,
         prepared.text,
         families=prepared.options.describe(),
@@ -226,5 +226,5 @@ def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) ->
     if stack.resident is not None:
         yield describe_streaming(estimate_streaming(stack, stack.resident, plans, text))
     if workers is not None:
-        pieces = counted(count_shards(plans, text, workers), "piece")
-        yield f"{counted(workers, 'worker')}: {pieces} of windows and plans"
+        pieces = format_count(count_shards(plans, text, workers), "piece")
+        yield f"{format_count(workers, 'worker')}: {pieces} of windows and plans"

@@ -29,16 +29,16 @@ from layerwise.measure.language.bigram import unigram_loss
 from layerwise.measure.language.continuations import continue_prompts
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.effects import compute_effects
-from layerwise.page.text.wording import counted
+from layerwise.page.formatting import format_count
 from layerwise.plan import Member, Plan
 from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
 from layerwise.results import Run, Score
 from layerwise.results.rows import CONTINUATION, read_continuations
 from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
-from layerwise.runner.opening import size_row, uniform_row
+from layerwise.runner.opening import make_size_row, make_uniform_row
 from layerwise.runner.price import remaining_passes
-from layerwise.runner.reporter import Reporter, describe_readings, duration
-from layerwise.runner.tasks import Remaining, Task, TaskSession
+from layerwise.runner.reporter import Reporter, describe_readings, format_duration
+from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.stack import Stack
 from layerwise.studies.sweep.half_depth import strategy_contrasts
 from layerwise.studies.sweep.order_contrasts import order_of_sweep
@@ -77,13 +77,13 @@ class LossesTask(Task[list[str]]):
         due = add_similarity(due, self.stack, self.compared, self.text)
         return remaining_passes(self.stack, self.text, due, self.plans, pace=self.pace)
 
-    def carry_out(self, session: TaskSession) -> list[str]:
+    def execute(self, study: Study) -> list[str]:
         """Compute missing losses, and effects if losses were added.
 
         Raises:
             MeasureError: If the original model's losses are not finite.
         """
-        run, reporter = session.run, session.reporter
+        run, reporter = study.run, study.reporter
         run.store.replace_notes(LEFT_OUT, self.notes)
         run.store.add_plans(plan_records(self.members))
         due = estimate_cost(self.stack, self.plans, self.text, run.store.finished)
@@ -120,12 +120,12 @@ class LossesTask(Task[list[str]]):
         seconds = time.perf_counter() - start
         if reading is not None:
             reporter.log(describe_readings(reading))
-        uniform = [uniform_row(self.stack)] if self.text.objective is not None else []
+        uniform = [make_uniform_row(self.stack)] if self.text.objective is not None else []
         whole = estimate_cost(self.stack, self.plans, self.text)
-        run.store.replace_scores("run", [size_row(self.stack), *uniform, *_cost_rows(whole, due, spent, seconds)])
+        run.store.replace_scores("run", [make_size_row(self.stack), *uniform, *_cost_rows(whole, due, spent, seconds)])
         busy = (spent.layer_seconds + spent.head_seconds) / seconds / (1 if self.runner is None else self.runner.count)
         reporter.log(
-            f"sweep: {duration(seconds)}, {busy:.0%} of it in layers and heads; "
+            f"sweep: {format_duration(seconds)}, {busy:.0%} of it in layers and heads; "
             f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations, "
             f"{spent.most_live} states live at most"
         )
@@ -141,8 +141,8 @@ class SimilarityTask(Task[None]):
     text: EvalData
     seed: int
 
-    def carry_out(self, session: TaskSession) -> None:
-        run, reporter = session.run, session.reporter
+    def execute(self, study: Study) -> None:
+        run, reporter = study.run, study.reporter
         if not run.store.scores(SIMILARITY):
             reporter.log("similarity of the hidden states")
             sums = similarity_sums(self.stack, self.text.batches, seed=self.seed)
@@ -180,15 +180,15 @@ class ContinuationsTask(Task[None]):
     prompts: Sequence[str]
     new_tokens: int
 
-    def carry_out(self, session: TaskSession) -> None:
-        run, reporter = session.run, session.reporter
+    def execute(self, study: Study) -> None:
+        run, reporter = study.run, study.reporter
         stored = list(read_continuations(run.store.notes(CONTINUATION)))
         finished = {(each.plan, each.prompt) for each in stored}
         plans = continued_plans(self.members, self.stack.depth)
         missing = len(dict.fromkeys(self.prompts)) * len(plans) - len(finished)
         if missing <= 0:
             return
-        reporter.log(f"texts: {counted(len(plans), 'plan')}, {counted(len(self.prompts), 'prompt')}")
+        reporter.log(f"texts: {format_count(len(plans), 'plan')}, {format_count(len(self.prompts), 'prompt')}")
         for each in continue_prompts(self.stack, plans, tuple(self.prompts), self.new_tokens, finished=finished):
             stored.append(each)
             run.store.replace_notes(CONTINUATION, [one.note().text for one in stored])

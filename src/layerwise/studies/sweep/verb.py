@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from layerwise.errors import MeasureError, OptionError
 from layerwise.plan.families import TWICE
-from layerwise.runner.argument import Metavar, Range, Trait
 from layerwise.runner.arguments import (
     Batches,
     Count,
@@ -19,17 +18,20 @@ from layerwise.runner.arguments import (
     DeviceMap,
     Dtype,
     Location,
+    Metavar,
     ModelLike,
     Names,
     PathLike,
     Plans,
+    Range,
     Rare,
     RowMetric,
     Seed,
     TextLike,
+    Trait,
 )
 from layerwise.runner.plan_choice import PlanChoice
-from layerwise.runner.reporter import Reporter, Silent, waiting
+from layerwise.runner.reporter import Reporter, Silent, report_waiting
 from layerwise.runner.result import Result
 from layerwise.runner.verb import spell, verb
 
@@ -180,7 +182,7 @@ def sweep(
         if corpus is None:
             prepared = steps.prepare_batches(stack, chosen_plans, wrap_batches(stack, batches or (), metric))
         else:
-            with waiting(reporter, f"tokenizing {corpus.name}"):
+            with report_waiting(reporter, f"tokenizing {corpus.name}"):
                 prepared = steps.prepare(
                     stack,
                     chosen_plans,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerwise.page.data import ReportData
+from layerwise.page.formatting import Format
 from layerwise.page.kind import Column, Kind, Pivot, Section
 from layerwise.page.marks import Dots
-from layerwise.page.show import Show
 from layerwise.results import vocabulary as vocab
 
-TIMES = Show(axis="milliseconds of a pass", decimals=3)
-RATIOS = Show(axis="x the first", decimals=3)
+TIMES = Format(axis="milliseconds of a pass", decimals=3)
+RATIOS = Format(axis="x the first", decimals=3)
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:

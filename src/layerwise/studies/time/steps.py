@@ -7,14 +7,14 @@ from functools import partial
 
 import torch
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.measure.cost.pass_time import PHASES, RoundTimes, Setting, TimedPass, round_rows, round_times
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Score
 from layerwise.results.vocabulary import MILLISECONDS, TIME
-from layerwise.runner.call import RoundsUnit
-from layerwise.runner.opening import described, hardware
-from layerwise.runner.price import timed_twice
+from layerwise.runner.opening import make_manifest, read_hardware
+from layerwise.runner.price import time_second_call
+from layerwise.runner.tasks import RoundsTask
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating
 
@@ -26,7 +26,7 @@ def find_settings(stack: Stack, batch: int, context: int) -> tuple[Setting, ...]
     try:
         with evaluating(stack.model), torch.inference_mode():
             TimedPass(stack, Setting("decode", 1, 1), graphs=False)
-    except UnsupportedModel:
+    except UnsupportedModelError:
         return (prefill,)
     return (prefill, decode)
 
@@ -42,9 +42,9 @@ def describe_run(
     stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], *, graphs: bool, seed: int
 ) -> Manifest:
     """Return the manifest. It names the machine, since times of another machine are not added to a run."""
-    machine = hardware(stack.device)
+    machine = read_hardware(stack.device)
     batch, context = settings[0].batch, settings[0].context
-    return described(
+    return make_manifest(
         stack,
         weight_hash(stack.model),
         corpus="random tokens",
@@ -61,7 +61,7 @@ def describe_run(
 
 def plan_rounds(
     stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], *, rounds: int, graphs: bool, seed: int
-) -> RoundsUnit[int]:
+) -> RoundsTask[int]:
     time_plans = partial(round_times, stack, graphs=graphs, seed=seed)
 
     def time_one_round(number: int) -> Iterator[Score]:
@@ -72,13 +72,13 @@ def plan_rounds(
         list(time_one_round(-1))
         return time_one_round
 
-    return RoundsUnit(
+    return RoundsTask(
         TIME_ROUND,
         range(rounds),
         lambda row: int(row.seed or 0),
         warm_up,
         parts=len(plans),
-        time_one=lambda: timed_twice(partial(time_plans, plans[:1], settings, 0)),
+        time_one=lambda: time_second_call(partial(time_plans, plans[:1], settings, 0)),
     )
 
 

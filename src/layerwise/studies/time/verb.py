@@ -6,9 +6,8 @@ from typing import Annotated
 
 from layerwise.errors import OptionError
 from layerwise.plan import Plan
-from layerwise.runner.argument import Range
-from layerwise.runner.arguments import Count, Device, Dtype, Location, ModelLike, PathLike, Plans, Rare, Seed
-from layerwise.runner.plan_choice import given_plan
+from layerwise.runner.arguments import Count, Device, Dtype, Location, ModelLike, PathLike, Plans, Range, Rare, Seed
+from layerwise.runner.plan_choice import parse_plan
 from layerwise.runner.reporter import Reporter, Silent, describe_model
 from layerwise.runner.result import Result
 from layerwise.runner.verb import spell, verb
@@ -67,7 +66,7 @@ def time(
     """
     if not plans:
         raise OptionError(f'{spell("plans")} must name a plan. Pass, for example, "0-3 6-11".')
-    chosen = [given_plan(str(plan)) for plan in plans]
+    chosen = [parse_plan(str(plan)) for plan in plans]
     from layerwise.runner.opening import open_stack
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.studies.time import steps

@@ -57,15 +57,15 @@ from layerwise.results.vocabulary import (
     UNIFORMITY,
 )
 from layerwise.runner.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
-from layerwise.runner.opening import in_words
+from layerwise.runner.opening import describe_numerics
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.tasks import TaskSession
+from layerwise.runner.tasks import Study
 from layerwise.runner.training_runs import (
     TrainedModel,
+    average_over_seeds,
     finished_models,
-    mean_over_seeds,
+    make_training_rows,
     store_comparisons,
-    training_rows,
 )
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
@@ -79,19 +79,19 @@ SEGMENTS = 4_096
 """Held-out segments that models are evaluated on at the end, at most, spread over all documents."""
 
 
-def evaluate_pretrained(session: TaskSession, pretrainings: Pretrainings) -> None:
+def evaluate_pretrained(session: Study, pretrainings: Pretrainings) -> None:
     run, reporter = session.run, session.reporter
     models = finished_models(run.folder)
     rows = _held_out_rows(models, pretrainings, run, reporter)
-    rows += [replace(mean, tokens=None) for mean in mean_over_seeds(row for row in rows if row.measure == MASKED_LM)]
+    rows += [replace(mean, tokens=None) for mean in average_over_seeds(row for row in rows if row.measure == MASKED_LM)]
     records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
-    rows += training_rows({model: record for model, record in records.items() if record is not None})
+    rows += make_training_rows({model: record for model, record in records.items() if record is not None})
     run.store.replace_scores((MASKED_LM, ALPHA, TRAINING), rows)
     of_weights = _rows_of_weights(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
     of_weights[CONTRAST] = renewed(run.store.scores(CONTRAST), of_weights[CONTRAST], (PATTERN,))
     run.store.replace_scores(of_weights, chain.from_iterable(of_weights.values()))
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
-    options = ScoringOptions(how=in_words(pretrainings.device, "auto"))
+    options = ScoringOptions(how=describe_numerics(pretrainings.device, "auto"))
     evaluate_models(evaluated, [generated_pairs(PAIRS)], options, run, progress=reporter.progress)
     store_comparisons(run)
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.evidence import describe_data_needed, find_unfinished, read_contrasts
-from layerwise.page.finding import Finding, Paper, Published, Verdict, format_estimate
-from layerwise.page.text.wording import counted, listed
-from layerwise.page.trained import by_arm, seeds
+from layerwise.page.finding import (
+    Finding,
+    Paper,
+    Published,
+    Verdict,
+    describe_data_needed,
+    find_unfinished,
+    format_estimate,
+    read_contrasts,
+)
+from layerwise.page.formatting import format_count, join_words
+from layerwise.page.trained import average_by_variant, list_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
@@ -184,7 +192,7 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
         (is_nothing, Verdict.CONTRADICTED, "No: each training learns other weights."),
         (True, Verdict.INCONCLUSIVE, f"The band of the permutations allows both answers.{needed}"),
     )
-    count = counted(len(seeds(data, arm)), "seed")
+    count = format_count(len(list_seeds(data, arm)), "seed")
     return Finding(
         "Does every training learn the same layer weights?",
         f"{answer} With their start, {count} of {arm} have {format_estimate(raw, signed=True)} above chance.",
@@ -246,13 +254,13 @@ def _find_arm(arms: tuple[str, ...]) -> str:
 
 def _describe_untrained(data: ReportData, arm: str, is_contradicted: bool, contradicted_arm: str) -> str:
     """Say why a training decides nothing: it has not learned, or it would contradict and was not over."""
-    pairs = by_arm(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL))
+    pairs = average_by_variant(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL))
     skill = Estimate.read_bounded(pairs.one(arm=arm))
     if skill is None or not skill.is_above(CHANCE):
         return f"{arm} is not shown to exceed chance on minimal pairs: what has not learned decides nothing."
     unfinished = find_unfinished(data, contradicted_arm) if is_contradicted else []
     if unfinished:
-        return f"The validation loss of {listed(unfinished)} was still falling when the training ended."
+        return f"The validation loss of {join_words(unfinished)} was still falling when the training ended."
     return ""
 
 

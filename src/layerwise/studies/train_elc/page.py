@@ -7,27 +7,37 @@ from dataclasses import replace
 from typing import Any
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding, settle
-from layerwise.page.kind import Beside, Column, Kind, Pivot, Says, Section, opening, prose
+from layerwise.page.finding import Finding, to_verdict
+from layerwise.page.formatting import (
+    ABSENT,
+    ACCURACY,
+    COUNT,
+    NUMBER,
+    SIGNED,
+    Format,
+    format_adjusted_p,
+    format_count,
+    format_fixed,
+    format_p,
+    is_resolved,
+)
+from layerwise.page.kind import Column, Kind, Pivot, Section, SideBySide, Text, join_statements, load_texts
 from layerwise.page.marks import Dots
 from layerwise.page.sections.layer_weights import RIGHT, WEIGHTS, list_scores, suite_findings
-from layerwise.page.sections.training import TRAINING_SECTION, training_stopped
-from layerwise.page.show import ABSENT, ACCURACY, COUNT, NUMBER, SIGNED, Show, adjusted_p, p_value
-from layerwise.page.text.number_format import fixed, is_resolved
-from layerwise.page.text.wording import counted
+from layerwise.page.sections.training import TRAINING_SECTION, describe_unfinished
 from layerwise.page.trained import (
     LOSS,
     THREE,
-    arms,
-    by_arm,
-    cost_columns,
-    reference,
-    seeds,
-    suite_name,
-    suites,
-    tiles,
-    with_ratios,
-    with_seeds,
+    add_ratios,
+    add_seeds,
+    average_by_variant,
+    find_baseline,
+    format_suite,
+    list_seeds,
+    list_suites,
+    list_variants,
+    make_cost_columns,
+    make_tiles,
 )
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
@@ -37,7 +47,7 @@ from layerwise.studies.train_elc.page_compared import COMPARED, DYNAMICS, differ
 MARGIN = 0.05
 """The share of a row's weight that counts; a test compares it with that of the measure."""
 
-DISTANCE = Show(axis="distance from equal shares")
+DISTANCE = Format(axis="distance from equal shares")
 
 COSTS: Mapping[str, tuple[str, float]] = {
     "parameters": ("parameters", 1.0),
@@ -63,11 +73,11 @@ UNIFORM = {True: "uniform", False: "not uniform", None: "inconclusive"}
 
 
 def held_out_findings(data: ReportData) -> Iterator[Finding]:
-    ranked = sorted(by_arm(data.rows.where(measure=vocab.MASKED_LM)), key=lambda row: row.value)
+    ranked = sorted(average_by_variant(data.rows.where(measure=vocab.MASKED_LM)), key=lambda row: row.value)
     if ranked:
         known = True if all(row.low is not None for row in ranked) else None
         answer = f"Held-out loss in nats per masked token: {list_scores(ranked, LOSS)}."
-        yield Finding("What did pre-training give?", answer, settle(known))
+        yield Finding("What did pre-training give?", answer, to_verdict(known))
 
 
 def _answer_findings(data: ReportData) -> Iterator[Finding]:
@@ -81,26 +91,28 @@ def outcome_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _losses(data: ReportData) -> Iterator[Score]:
-    return with_seeds(data.rows.where(measure=vocab.MASKED_LM))
+    return add_seeds(data.rows.where(measure=vocab.MASKED_LM))
 
 
 def _first_suite(data: ReportData) -> Iterator[Score]:
-    return with_seeds(data.rows.where(measure=suites(data)[:1], metric="accuracy", task=vocab.ALL))
+    return add_seeds(data.rows.where(measure=list_suites(data)[:1], metric="accuracy", task=vocab.ALL))
 
 
 def outcomes(data: ReportData) -> Iterator[Score]:
     of = {"metric": "accuracy", "task": vocab.ALL}
-    losses = by_arm(data.rows.where(measure=vocab.MASKED_LM))
-    rows = losses + (row for suite in suites(data) for row in by_arm(data.rows.where(measure=suite, **of)))
-    for arm in arms(data):
+    losses = average_by_variant(data.rows.where(measure=vocab.MASKED_LM))
+    rows = losses + (
+        row for suite in list_suites(data) for row in average_by_variant(data.rows.where(measure=suite, **of))
+    )
+    for arm in list_variants(data):
         own = rows.where(arm=arm)
-        if own and seeds(data, arm):
-            yield Score("seeds", "seeds", float(len(seeds(data, arm))), arm=arm)
+        if own and list_seeds(data, arm):
+            yield Score("seeds", "seeds", float(len(list_seeds(data, arm))), arm=arm)
         yield from (replace(row, metric=row.measure) for row in own)
 
 
 def _outcome_columns(data: ReportData) -> tuple[Column, ...]:
-    suite_columns = (Column(suite_name(suite), suite, ACCURACY) for suite in suites(data))
+    suite_columns = (Column(format_suite(suite), suite, ACCURACY) for suite in list_suites(data))
     return (Column("seeds", "seeds", COUNT), Column("held-out loss (nats)", vocab.MASKED_LM, LOSS), *suite_columns)
 
 
@@ -123,11 +135,11 @@ def agreement_findings(data: ReportData) -> Iterator[Finding]:
         known = [is_resolved(row, data.level) for row in rows]
         words = {True: "more than chance", False: "not distinguishable from chance"}
         answers = [
-            f"{row.arm} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {p_value(row)})"
+            f"{row.arm} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {format_p(row)})"
             for row, is_known in zip(rows, known, strict=True)
         ]
         if answers:
-            yield Finding(question, f"{'; '.join(answers)}.", settle(all(known)))
+            yield Finding(question, f"{'; '.join(answers)}.", to_verdict(all(known)))
 
 
 def is_uniform(distance: Score) -> bool | None:
@@ -141,10 +153,10 @@ def stability_findings(data: ReportData) -> Iterator[Finding]:
     if distances:
         answer = "; ".join(_uniform(data, row) for row in distances)
         decided = all(is_uniform(row) is not None for row in distances)
-        yield Finding("Are the layer weights uniform?", f"{answer}.", settle(decided))
+        yield Finding("Are the layer weights uniform?", f"{answer}.", to_verdict(decided))
     stable = dict(_stable(data))
     if stable:
-        yield Finding("Were the trainings stable?", f"{'; '.join(stable)}.", settle(all(stable.values())))
+        yield Finding("Were the trainings stable?", f"{'; '.join(stable)}.", to_verdict(all(stable.values())))
 
 
 def _uniform(data: ReportData, distance: Score) -> str:
@@ -154,30 +166,30 @@ def _uniform(data: ReportData, distance: Score) -> str:
     if start is not None and learned is not None:
         known = learned.p is None or is_resolved(learned, data.level)
         none = "" if known else ", not distinguishable from none"
-        moved = f" from {fixed(start.value, 3)} at the start, moved by {SIGNED.text(learned)}{none}"
+        moved = f" from {format_fixed(start.value, 3)} at the start, moved by {SIGNED.text(learned)}{none}"
         moved = " as at the start" if learned.value == 0 else moved
     own = [row for row in of.where(metric="distance") if row.layer is not None or row.part is not None]
     flat = sum(is_uniform(row) is True for row in own)
-    layers = f", {flat} of {counted(len(own), 'layer')} uniform" if flat else ""
+    layers = f", {flat} of {format_count(len(own), 'layer')} uniform" if flat else ""
     return f"{distance.arm} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{layers}"
 
 
 def _stable(data: ReportData) -> Iterator[tuple[str, bool]]:
     run = data.rows.where(measure=vocab.STABILITY)
-    for arm in dict.fromkeys((*run.where(metric="spread").axis("arm"), *arms(data))):
+    for arm in dict.fromkeys((*run.where(metric="spread").axis("arm"), *list_variants(data))):
         of = run.where(arm=arm, seed=None)
         spiked, spread, ratio = (of.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
         clauses, known = [], True
         if spiked is not None:  # of the trainings that had enough notes to be judged
             spikes = run.where(arm=arm, seed=PRESENT, metric="spikes")
             unstable = sum(row.value > 0 for row in spikes)
-            clauses.append(f"{unstable} of {counted(len(spikes), 'training')} with a spike")
+            clauses.append(f"{unstable} of {format_count(len(spikes), 'training')} with a spike")
         if spread is not None:
             clauses.append(f"seeds stray by {NUMBER.text(spread)} nats")
         if clauses and ratio is not None:
             known = is_resolved(ratio, data.level)
             words = ("more" if ratio.value > 1 else "less") if known else "not distinguishable"
-            clauses.append(f"{words} against {reference(data) or 'the backbone'} (p {adjusted_p(ratio)})")
+            clauses.append(f"{words} against {find_baseline(data) or 'the backbone'} (p {format_adjusted_p(ratio)})")
         if clauses:
             yield f"{arm} {', '.join(clauses)}", known
 
@@ -189,48 +201,48 @@ def _every_reader(data: ReportData) -> Iterator[Score]:
 
 
 def costs(data: ReportData) -> Iterator[Score]:
-    rows = by_arm(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), step=None))
-    base = rows.where(arm=reference(data)).along("metric") if reference(data) else {}
-    yield from with_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
+    rows = average_by_variant(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), step=None))
+    base = rows.where(arm=find_baseline(data)).along("metric") if find_baseline(data) else {}
+    yield from add_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
 
 
 def cost_notes(data: ReportData) -> Iterator[str]:
-    against = reference(data)
+    against = find_baseline(data)
     if against:
         yield f"In brackets, as a multiple of {against}."
     if data.rows.where(measure=vocab.TRAINING, metric="state_bytes"):
-        yield prose("pretraining")["costs/counted"]
+        yield load_texts("pretraining")["costs/counted"]
 
 
 def _following(data: ReportData) -> Iterator[str]:
-    if not any(suite != vocab.PAIRS for suite in suites(data)) and not data.rows.where(measure=vocab.FINE_TUNED):
+    if not any(suite != vocab.PAIRS for suite in list_suites(data)) and not data.rows.where(measure=vocab.FINE_TUNED):
         yield "Next, what the models know of published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
 
 
-OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": arms, "words": str}
+OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": list_variants, "words": str}
 
 PRETRAINING = Kind(
     name="pretraining",
     rank=5,
     measures=(vocab.STUDY, vocab.MASKED_LM, vocab.SEED_AGREEMENT),
     has_published=True,
-    tiles=tiles,
-    unfinished=training_stopped,
+    tiles=make_tiles,
+    unfinished=describe_unfinished,
     following=_following,
-    answer=opening(_answer_findings),
+    answer=join_statements(_answer_findings),
     sections=(
         COMPARED,
         DYNAMICS,
         Section(
             anchor=vocab.MASKED_LM,
-            needs=lambda data: bool(data.rows.where(measure=vocab.MASKED_LM) or suites(data)),
+            needs=lambda data: bool(data.rows.where(measure=vocab.MASKED_LM) or list_suites(data)),
             parts=lambda data: (
-                Beside(
+                SideBySide(
                     (
                         Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **OF_ARMS),
                         Dots(
                             name="outcome-pairs",
-                            title="".join(map(suite_name, suites(data)[:1])),
+                            title="".join(map(format_suite, list_suites(data)[:1])),
                             y="arm",
                             derive=_first_suite,
                             show=RIGHT,
@@ -238,7 +250,7 @@ PRETRAINING = Kind(
                         ),
                     )
                 ),
-                Says(outcome_findings),
+                Text(outcome_findings),
                 Pivot(
                     name="numbers",
                     derive=outcomes,
@@ -252,20 +264,20 @@ PRETRAINING = Kind(
         Section(
             anchor=vocab.SEED_AGREEMENT,
             parts=(
-                Beside(
+                SideBySide(
                     tuple(
                         Dots(
                             name=f"seed-agreement-{metric}",
                             derive=agreements,
                             where={"metric": metric},
                             legend="Arms",
-                            show=Show(axis=axis),
+                            show=Format(axis=axis),
                             **OF_ARMS,
                         )
                         for metric, axis in AGREED.items()
                     )
                 ),
-                Says(agreement_findings, note="null"),
+                Text(agreement_findings, note="null"),
             ),
         ),
         Section(
@@ -282,7 +294,7 @@ PRETRAINING = Kind(
                     allowed=(0.0, MARGIN),
                     **OF_ARMS,
                 ),
-                Says(stability_findings),
+                Text(stability_findings),
                 Pivot(
                     name="readers",
                     derive=_every_reader,
@@ -293,7 +305,7 @@ PRETRAINING = Kind(
                         Column("distance", "distance"),
                         Column("at the start", "start", THREE),
                         Column("learned", "learned", SIGNED),
-                        Column("p", "learned", adjusted_p),
+                        Column("p", "learned", format_adjusted_p),
                         Column("entropy", "entropy", THREE),
                         Column("", "distance", lambda row: {**UNIFORM, None: ABSENT}[is_uniform(row)]),
                     ),
@@ -323,9 +335,9 @@ PRETRAINING = Kind(
                     derive=costs,
                     rows={"arm": "arm"},
                     terminal=False,
-                    columns=cost_columns(COSTS, lambda ratio: f"×{fixed(ratio, 2)}"),
+                    columns=make_cost_columns(COSTS, lambda ratio: f"×{format_fixed(ratio, 2)}"),
                 ),
-                Says(cost_notes, terminal=False),
+                Text(cost_notes, terminal=False),
             ),
         ),
     ),

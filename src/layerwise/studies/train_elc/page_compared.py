@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from layerwise.page.arms import arm_slots
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Effect, Finding, firmness, judged, settle
-from layerwise.page.kind import Beside, Column, Pivot, Says, Section
+from layerwise.page.figures.palette import assign_colors
+from layerwise.page.finding import Effect, Finding, effect_to_verdict, judge_effect, to_verdict
+from layerwise.page.formatting import (
+    NUMBER,
+    Format,
+    format_adjusted_p,
+    format_count,
+    format_fixed,
+    format_p,
+    is_resolved,
+    join_words,
+    to_sentence,
+)
+from layerwise.page.kind import Column, Pivot, Section, SideBySide, Text
 from layerwise.page.marks import Dots
-from layerwise.page.show import NUMBER, Show, adjusted_p, p_value
-from layerwise.page.text.number_format import fixed, is_resolved
-from layerwise.page.text.wording import counted, listed, sentence
-from layerwise.page.trained import arms, reference, seeds, suite_name
+from layerwise.page.trained import find_baseline, format_suite, list_seeds, list_variants
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -27,9 +35,9 @@ WEIGHTS_IN = {
 }
 """The four arms that tell when layer weights are learned."""
 
-NATS = Show(axis="nats per token; left is better", unit=" nats per token", signed=True, reference=0.0)
-POINTS = Show(axis="points; right is better", scale=100.0, unit=" points", signed=True, reference=0.0)
-RATIO = Show(axis="ratio; left is sooner", reference=1.0)
+NATS = Format(axis="nats per token; left is better", unit=" nats per token", signed=True, reference=0.0)
+POINTS = Format(axis="points; right is better", scale=100.0, unit=" points", signed=True, reference=0.0)
+RATIO = Format(axis="ratio; left is sooner", reference=1.0)
 
 
 def question_name(task: str) -> str:
@@ -38,10 +46,10 @@ def question_name(task: str) -> str:
     >>> question_name("masked_lm"), question_name("control tasks")
     ('held-out loss', 'control tasks')
     """
-    return "held-out loss" if task == vocab.MASKED_LM else suite_name(task)
+    return "held-out loss" if task == vocab.MASKED_LM else format_suite(task)
 
 
-def quantity(task: str) -> Show:
+def quantity(task: str) -> Format:
     return NATS if task == vocab.MASKED_LM else POINTS
 
 
@@ -54,28 +62,28 @@ def difference_findings(data: ReportData) -> Iterator[Finding]:
 
 def _judge_pair(data: ReportData, rows: Rows) -> Finding:
     first = rows[0]
-    count = min(len(seeds(data, str(arm))) for arm in (first.arm, first.against))
+    count = min(len(list_seeds(data, str(arm))) for arm in (first.arm, first.against))
     verdicts = [_describe_effect(data, row) for row in rows]
     several = len(rows) > 1
     differences = "; ".join(
         f"{question_name(row.task)} {quantity(row.task).text(row)}{f', {verdict}' if several else ''}"
         for row, verdict in zip(rows, verdicts, strict=True)
     )
-    over = f" ({counted(count, 'seed')})." if count else "."
+    over = f" ({format_count(count, 'seed')})." if count else "."
     terms = f", {TERMS[first.unit]}" if first.unit in TERMS else ""
     question = f"Is {first.arm} worth it against {first.against}{terms}?"
-    answer = sentence(f"{verdicts[0]}: {differences}{over}")
-    return Finding(question, answer, firmness(_effect(data, first)))
+    answer = to_sentence(f"{verdicts[0]}: {differences}{over}")
+    return Finding(question, answer, effect_to_verdict(_effect(data, first)))
 
 
 def _effect(data: ReportData, row: Score) -> Effect:
-    return judged(row, data.level, more_is_better=row.task != vocab.MASKED_LM)
+    return judge_effect(row, data.level, more_is_better=row.task != vocab.MASKED_LM)
 
 
 def _describe_effect(data: ReportData, row: Score) -> str:
     effect = _effect(data, row)
     alone = effect == "open" and row.p is not None and row.p < data.level
-    corrected = f" among so many arms (corrected p {adjusted_p(row)})" if alone else ""
+    corrected = f" among so many arms (corrected p {format_adjusted_p(row)})" if alone else ""
     return {"bare": "no interval", "open": "inconclusive"}.get(effect, effect) + corrected
 
 
@@ -86,11 +94,11 @@ def compared(data: ReportData) -> Iterator[Score]:
         yield replace(row, task=task, arm=f"{row.arm} - {row.against}", against=None, metric=kind)
 
 
-def _compared_mark(kind: str, show: Show, data: ReportData) -> Dots:
-    end = f" - {reference(data)}"
+def _compared_mark(kind: str, show: Format, data: ReportData) -> Dots:
+    end = f" - {find_baseline(data)}"
 
     def slots(names: Sequence[str]) -> Mapping[str, int]:
-        of = arm_slots([*arms(data), *(each.removesuffix(end) for each in names)])
+        of = assign_colors([*list_variants(data), *(each.removesuffix(end) for each in names)])
         return {name: of[name.removesuffix(end)] for name in names}
 
     return Dots(
@@ -116,17 +124,19 @@ def bias_findings(data: ReportData) -> Iterator[Finding]:
         is_known = is_resolved(slope, data.level)
         known = known or is_known
         show = quantity(slope.task)
-        text = show.but(unit=f"{show.unit} per unit").text(slope)
+        text = show.replace(unit=f"{show.unit} per unit").text(slope)
         clauses.append(f"{question_name(slope.task)} {text}{'' if is_known else ', inconclusive'}")
     if clauses:
-        yield Finding("Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", settle(known))
+        yield Finding(
+            "Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", to_verdict(known)
+        )
 
 
 def share_findings(data: ReportData) -> Iterator[Finding]:
     for task, rows in data.rows.where(measure=vocab.DATA_SHARE).by("task").items():
         what, show = question_name(task), quantity(task)
         clauses = [
-            f"on {fixed(100 * (gap.share or 0.0), 1).removesuffix('.0')} % of the text {show.text(gap)}"
+            f"on {format_fixed(100 * (gap.share or 0.0), 1).removesuffix('.0')} % of the text {show.text(gap)}"
             for gap in rows.where(metric="difference")
         ]
         halving = rows.one(metric="by_halving")
@@ -134,19 +144,21 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
         if halving is not None:
             clauses.append(f"each halving adds {show.text(halving)}{'' if known else ', inconclusive'}")
         question = f"Are layer weights worth more with less text ({what})?"
-        yield Finding(question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", settle(known))
+        yield Finding(
+            question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", to_verdict(known)
+        )
 
 
 def convergence_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.CONVERGENCE)
     target = run.one(metric="loss", arm=None)
-    reach = "" if target is None else f" (validation loss {fixed(target.value, 3)} or above)"
+    reach = "" if target is None else f" (validation loss {format_fixed(target.value, 3)} or above)"
     for cost, ratios in run.where(metric="ratio").by("unit").items():
         words = [_describe_ratio(data, ratio) for ratio in ratios]
         shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         question = f"How many {cost} to the loss that an arm and the backbone both reach{reach}?"
-        answer = f"Times those of {reference(data) or 'the backbone'}: {shown}."
-        yield Finding(question, answer, settle(all(known for _, known in words)))
+        answer = f"Times those of {find_baseline(data) or 'the backbone'}: {shown}."
+        yield Finding(question, answer, to_verdict(all(known for _, known in words)))
 
 
 def tuning_findings(data: ReportData) -> Iterator[Finding]:
@@ -163,17 +175,17 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
         clauses.append(f"weights in {when if when == 'both' else f'{when} only'}: {costs}")
         settled_of += [known for _, known in words]
     if clauses:
-        reached = listed([f"{row.task} {fixed(row.value, 3)}" for row in targets])
+        reached = join_words([f"{row.task} {format_fixed(row.value, 3)}" for row in targets])
         answer = (
             f"Compared with weights in neither, to the selection score that both reach (at most {reached}): "
             f"{'; '.join(clauses)}."
         )
-        yield Finding("Do layer weights make fine-tuning sooner?", answer, settle(all(settled_of)))
+        yield Finding("Do layer weights make fine-tuning sooner?", answer, to_verdict(all(settled_of)))
 
 
 def _describe_ratio(data: ReportData, ratio: Score) -> tuple[str, bool]:
     known = is_resolved(ratio, data.level)
-    p = "" if ratio.p_adjusted is None else f", p {adjusted_p(ratio)}"
+    p = "" if ratio.p_adjusted is None else f", p {format_adjusted_p(ratio)}"
     return f"×{NUMBER.text(ratio)}" + ("" if known else f" (not distinguishable{p})"), known
 
 
@@ -203,8 +215,8 @@ def _cost_table(name: str, measure: str) -> Pivot:
 COMPARED = Section(
     anchor=vocab.STUDY,
     parts=lambda data: (
-        Beside((_compared_mark("nats", NATS, data), _compared_mark("points", POINTS, data))),
-        Says(difference_findings, note="terms"),
+        SideBySide((_compared_mark("nats", NATS, data), _compared_mark("points", POINTS, data))),
+        Text(difference_findings, note="terms"),
         Pivot(
             name="differences",
             derive=differences,
@@ -214,7 +226,7 @@ COMPARED = Section(
             words=lambda name: TERMS.get(name) or question_name(name),
             columns=(
                 Column("difference", show=lambda row: quantity(row.task).text(row)),
-                Column("p", show=p_value),
+                Column("p", show=format_p),
             ),
         ),
     ),
@@ -229,11 +241,11 @@ DYNAMICS = Section(
             y="unit",
             where={"measure": vocab.CONVERGENCE, "metric": "ratio"},
             series="arm",
-            arms=arms,
+            arms=list_variants,
             words=str,
             show=RATIO,
         ),
-        Says(dynamics_findings),
+        Text(dynamics_findings),
         _cost_table("pretraining-costs", vocab.CONVERGENCE),
         _cost_table("tuning-costs", vocab.TUNING_CONVERGENCE),
     ),

@@ -20,11 +20,11 @@ from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.measure.contrasts.variants import find_share
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
-from layerwise.runner.opening import hardware, numerics, quiet_transformers
-from layerwise.runner.reporter import Reporter, duration
+from layerwise.runner.opening import quiet_transformers, read_hardware, read_numerics
+from layerwise.runner.reporter import Reporter, format_duration
 from layerwise.runner.tasks import Remaining
 from layerwise.runner.training_options import TrainingData
-from layerwise.runner.training_runs import divided_documents, text_source
+from layerwise.runner.training_runs import make_text_source, split_documents
 from layerwise.runner.trainings import FolderTraining, FolderTrainings
 from layerwise.stack.load import resolve_device
 from layerwise.studies.train_elc.variants import share_text
@@ -72,7 +72,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
             text = self.text
             if share < 1:
                 reporter.log(f"encoding {share:g} of the training text")
-                division = divided_documents(data, seed, corpus)
+                division = split_documents(data, seed, corpus)
                 text = share_text(text, division.parts, self.tokenizer, share, seed)
                 check_length(shares[share][0], text)
             divided.append(replace(self, trainings=seeded(shares[share], self.seeds), text=text))
@@ -132,8 +132,8 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
             tasks=(),
             seed=seed,
             layers="encoder.layers",
-            numerics=numerics(self.device, None, **training_settings(self.arguments)),
-            hardware=hardware(self.device),
+            numerics=read_numerics(self.device, None, **training_settings(self.arguments)),
+            hardware=read_hardware(self.device),
         )
 
     def shared_recipe(self) -> dict[str, object]:
@@ -155,7 +155,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         yield f"{arms}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"
         trainings = self.seeds * len(self.recipes)
         if recipe.seconds:
-            yield f"cost: {trainings} trainings, {duration(trainings * recipe.seconds)} together"
+            yield f"cost: {trainings} trainings, {format_duration(trainings * recipe.seconds)} together"
         else:
             tokens = tokens_read(recipe)
             yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} together"
@@ -207,7 +207,7 @@ def prepare_pretrainings(
     if tokenizer is not None:
         wanted = load_tokenizer(tokenizer)
         check_tokenizer(wanted, tokenizer)
-    tokenized = open_text(text_source(data, seed, corpus), wanted, log=reporter.log, progress=reporter.progress)
+    tokenized = open_text(make_text_source(data, seed, corpus), wanted, log=reporter.log, progress=reporter.progress)
     for note in tokenized.notes:
         reporter.log(f"note: {note}")
     text = tokenized.text

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from layerwise.errors import OptionError
-from layerwise.runner.argument import Metavar, Range
 from layerwise.runner.arguments import (
     Device,
     Location,
+    Metavar,
     Names,
     PathLike,
+    Range,
     Rare,
     Seed,
     Settings,
@@ -21,7 +22,7 @@ from layerwise.runner.arguments import (
 )
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
-from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
+from layerwise.runner.training_options import TrainingData, drop_none, resolve_precision, trainer_arguments
 from layerwise.runner.verb import check_push, spell, verb
 from layerwise.train.precision import Precision
 
@@ -119,10 +120,10 @@ def elc(
         raise OptionError(f"{spell('vocabulary')} requires a learned tokenizer. Leave out {spell('tokenizer')}.")
     check_push(push, private=private)
     from layerwise.data.suites.generated import generated_pairs
-    from layerwise.runner.call import MeasureUnit
-    from layerwise.runner.minimal_pairs import pairs_table
+    from layerwise.runner.minimal_pairs import format_pairs
     from layerwise.runner.opening import open_given_text
     from layerwise.runner.study import RunDescription, start_run
+    from layerwise.runner.tasks import MeasureTask
     from layerwise.runner.training_runs import discard_trainings
     from layerwise.studies.train_elc.evaluation import PAIRS, evaluate_pretrained
     from layerwise.studies.train_elc.trainings import prepare_pretrainings
@@ -131,7 +132,7 @@ def elc(
     reporter = reporter or Silent()
     path, corpus = open_given_text(text)
     data = TrainingData(path, to_path(validation), to_path(test))
-    settings = changed(
+    settings = drop_none(
         compiled=compile or None,
         batch_size=batch_size,
         gradient_accumulation_steps=gradient_accumulation,
@@ -169,11 +170,11 @@ def elc(
         refuse=refuse,
         discard=discard_trainings,
         models=every.find_models,
-        results=lambda run: [pairs_table(run, generated_pairs(PAIRS))],
+        results=lambda run: [format_pairs(run, generated_pairs(PAIRS))],
         on_several_processes=True,
     )
     with start_run(described) as study:
         for pretrainings in by_text:
             study.execute(pretrainings)
-        study.execute(MeasureUnit(partial(evaluate_pretrained, pretrainings=by_text[0])))
+        study.execute(MeasureTask(partial(evaluate_pretrained, pretrainings=by_text[0])))
     return Result(study.folder)

@@ -23,7 +23,7 @@ from layerwise.plan.schedule import (
 )
 from layerwise.plan.schedule.cost import layer_epochs, phase_shares
 from layerwise.results.training_record import MODEL
-from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
+from layerwise.runner.trainings import RecipeTraining, TrainingsTask
 from layerwise.studies.train_growth.task import GrowthTask
 from layerwise.studies.train_growth.variants import (
     IMPORTANCE,
@@ -123,12 +123,12 @@ class GrowthDesign:
     def recipe(self) -> dict[str, object]:
         return self.task.shared_recipe(budget=self.budget, match=self.match, rates=self.rates, warmups=self.warmups)
 
-    def certain_trainings(self, schedules: Mapping[str, GrowthSchedule]) -> TrainingsUnit:
+    def certain_trainings(self, schedules: Mapping[str, GrowthSchedule]) -> TrainingsTask:
         """Return what is certain to be trained; uniform's lengths depend on a schedule that is not measured yet."""
         arms = [arm for arm in self.known_arms(schedules) if arm.name in schedules or not self.measures_importance]
         return self.trainings(arms)
 
-    def trainings(self, arms: Iterable[GrowthArm]) -> TrainingsUnit:
+    def trainings(self, arms: Iterable[GrowthArm]) -> TrainingsTask:
         arms = tuple(arms)
         trainings = [RecipeTraining.of(arm.recipe(self.task, seed), seed) for seed in self.seeds for arm in arms]
         return self.task.unit(trainings)

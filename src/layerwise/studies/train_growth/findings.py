@@ -11,11 +11,26 @@ from collections.abc import Iterator, Mapping
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.evidence import find_unfinished
-from layerwise.page.finding import Effect, Finding, Paper, Published, Question, Verdict, firmness, judged
-from layerwise.page.show import NUMBER, SIGNED, adjusted_p
-from layerwise.page.text.number_format import tidy
-from layerwise.page.text.wording import counted, listed, sentence
+from layerwise.page.finding import (
+    Effect,
+    Finding,
+    Paper,
+    Published,
+    Question,
+    Verdict,
+    effect_to_verdict,
+    find_unfinished,
+    judge_effect,
+)
+from layerwise.page.formatting import (
+    NUMBER,
+    SIGNED,
+    format_adjusted_p,
+    format_count,
+    format_number,
+    join_words,
+    to_sentence,
+)
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS, WARMUP
@@ -84,11 +99,11 @@ def verdict(data: ReportData) -> Finding | None:
     if arm is None or compared is None:
         return None
     answer, effect, score = compared
-    count = counted(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
+    count = format_count(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
     return Finding(
         "Does training where layers need it help?",
-        f"{sentence(f'{answer} over {count}')} {_describe_roles(data, arm, effect)}",
-        firmness(effect),
+        f"{to_sentence(f'{answer} over {count}')} {_describe_roles(data, arm, effect)}",
+        effect_to_verdict(effect),
         Estimate.read(score),
         "nats/token" if score.metric == DIFFERENCE else "times",
     )
@@ -96,13 +111,13 @@ def verdict(data: ReportData) -> Finding | None:
 
 def _compare_at_equal_cost(data: ReportData, arm: str) -> tuple[str, Effect, Score] | None:
     """Return the comparison with uniform training in words, its effect, and its row."""
-    rows = {terms: growth.against(data, growth.Training(arm), terms=terms) for terms in growth.TERMS}
+    rows = {terms: growth.against(data, growth.Training(arm), terms=terms) for terms in growth.COMPARED_COSTS}
     terms, score = next(((terms, row) for terms, row in rows.items() if row is not None), (None, None))
     if terms is None or score is None:
         return None
-    effect = judged(score, data.level)
+    effect = judge_effect(score, data.level)
     number = f"{SIGNED.text(score)} nats/token{_describe_limit(score, data.level) if effect == 'open' else ''}"
-    return f"{growth.TERMS[terms]}, {EFFECTS[effect].format(arm=arm, number=number)}", effect, score
+    return f"{growth.COMPARED_COSTS[terms]}, {EFFECTS[effect].format(arm=arm, number=number)}", effect, score
 
 
 def _compare_at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect, Score] | None:
@@ -127,13 +142,13 @@ def _describe_limit(score: Score, level: float) -> str:
     ' (adjusted p 0.20)'
     """
     if score.p is not None and score.p < level:
-        return f" (adjusted p {adjusted_p(score)})"
-    return "" if score.mde is None else f" (minimum detectable effect {tidy(score.mde)})"
+        return f" (adjusted p {format_adjusted_p(score)})"
+    return "" if score.mde is None else f" (minimum detectable effect {format_number(score.mde)})"
 
 
 def _describe_roles(data: ReportData, arm: str, effect: Effect) -> str:
     rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
-    fates = {control: judged(score, data.level) for control, score in rows.items() if score is not None}
+    fates = {control: judge_effect(score, data.level) for control, score in rows.items() if score is not None}
     if not fates:
         return "No permuted or reversed control was trained, so layer roles are untested."
     if "worse" in fates.values():
@@ -149,7 +164,7 @@ def _describe_roles(data: ReportData, arm: str, effect: Effect) -> str:
 
 
 def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:
-    return listed([growth.CONTROLS[control] for control, fate in fates.items() if fate in selected])
+    return join_words([growth.CONTROLS[control] for control, fate in fates.items() if fate in selected])
 
 
 def baseline(data: ReportData) -> Verdict | None:
@@ -177,5 +192,5 @@ def _tuned(data: ReportData) -> Finding | None:
     if not any(tunings.values()):
         return Finding("Was the learning rate tuned?", "No: another rate may change the result.")
     at_end = [f"the {name} of {each.arm}" for name, own in tunings.items() for each in own if each.at_end]
-    answer = f"Yes, but {listed(at_end)} is at the end of the values tried." if at_end else "Yes."
+    answer = f"Yes, but {join_words(at_end)} is at the end of the values tried." if at_end else "Yes."
     return Finding("Was the learning rate tuned?", answer)

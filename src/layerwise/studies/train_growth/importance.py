@@ -17,8 +17,8 @@ from layerwise.plan.schedule.allocation import (
 )
 from layerwise.plan.schedule.serialization import chart
 from layerwise.results import Run
-from layerwise.results.training_record import trained_models
-from layerwise.runner.argument import Metavar, Range
+from layerwise.results.training_record import find_trained_models
+from layerwise.runner.arguments import Metavar, Range
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import verb
 
@@ -97,7 +97,7 @@ def _min_effect_of(run: Run) -> float:
 
 
 def _lacking(run: Run) -> str:
-    models = trained_models(run.folder)
+    models = find_trained_models(run.folder)
     settings = run.manifest.families
     if models:
         return (

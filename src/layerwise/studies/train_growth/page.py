@@ -10,34 +10,36 @@ from typing import Any
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.finding import Finding, judged
-from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
-from layerwise.page.marks import Lines
-from layerwise.page.sections.training import LOSSES, LossByStep, losses, training_stopped
-from layerwise.page.show import (
+from layerwise.page.finding import Finding, judge_effect
+from layerwise.page.formatting import (
     ABSENT,
     COUNT,
     NATS,
     PERCENT,
     SIGNED,
-    Show,
-    adjusted_p,
-    detectable,
-    named,
-    p_value,
-    plain,
+    Format,
+    format_adjusted_p,
+    format_fixed,
+    format_large,
+    format_mde,
+    format_p,
+    format_value,
+    join_words,
+    lookup_format,
+    make_variant_tiles,
 )
-from layerwise.page.text.number_format import fixed, large
-from layerwise.page.text.table import Table
-from layerwise.page.text.wording import arm_tiles, listed
-from layerwise.page.trained import cost_columns, with_ratios
+from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, Text, load_texts
+from layerwise.page.marks import Lines
+from layerwise.page.sections.training import LOSSES, LossByStep, describe_unfinished, read_losses
+from layerwise.page.table import Table
+from layerwise.page.trained import add_ratios, make_cost_columns
 from layerwise.plan.schedule.serialization import write_layers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 from layerwise.studies.train_growth.findings import growth_findings, verdict
 
-LOSS = NATS.but(axis="nats per token", decimals=3)
+LOSS = NATS.replace(axis="nats per token", decimals=3)
 FULL = 0.999
 """A share from here on is the full cost: sums of floats are not exact."""
 COSTS: Mapping[str, tuple[str, float]] = {
@@ -93,7 +95,10 @@ def _variants(data: ReportData) -> Iterator[Score]:
 VARIANTS = (
     Column("seeds", "seeds", COUNT),
     Column("held-out loss (nats)", "nll", LOSS),
-    *(Column(f"Δ {words}", vocab.DIFFERENCE, SIGNED, {"unit": terms}) for terms, words in growth.TERMS.items()),
+    *(
+        Column(f"Δ {words}", vocab.DIFFERENCE, SIGNED, {"unit": terms})
+        for terms, words in growth.COMPARED_COSTS.items()
+    ),
     Column("FLOPs saved", text=growth.saving_text, where={"unit": vocab.FLOPS}),
     Column("seconds saved", text=growth.saving_text, where={"unit": vocab.SECONDS}),
     Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"unit": vocab.TOKENS}),
@@ -103,7 +108,7 @@ VARIANTS = (
 
 
 def _differences(data: ReportData) -> Iterator[Score]:
-    for terms in growth.TERMS:
+    for terms in growth.COMPARED_COSTS:
         for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), unit=terms):
             yield replace(row, arm=growth.Training(str(row.arm), row.share).name)
 
@@ -113,7 +118,7 @@ def _costs(data: ReportData) -> Iterator[Score]:
     for training in growth.trainings(data):
         spent = (growth.figure(data, metric, training) for metric in COSTS)
         shown = (replace(row, arm=training.name) for row in spent if row is not None)
-        yield from with_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
+        yield from add_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
 
 
 def phase_table(data: ReportData) -> Table:
@@ -124,10 +129,10 @@ def phase_table(data: ReportData) -> Table:
         for end, phase in sorted(rows.by("step").items()):
             spent = {row.part if row.layer is None else row.layer: row.value for row in phase.where(metric=vocab.SHARE)}
             predicted, measured = (phase.value(metric=metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
-            shown = [ABSENT if share is None else fixed(share, 3) for share in (predicted, measured)]
+            shown = [ABSENT if share is None else format_fixed(share, 3) for share in (predicted, measured)]
             off = ABSENT
             if predicted and measured is not None:
-                off = f"{fixed(100.0 * (measured / predicted - 1.0), 1, signed=True)} %"
+                off = f"{format_fixed(100.0 * (measured / predicted - 1.0), 1, signed=True)} %"
             steps = f"{first:,}–{end - 1:,}"
             body.append((arm, str(phase[0].phase), steps, learning(spent), *shown, off))
             first = end
@@ -147,13 +152,13 @@ def learning(spent: Mapping[int | str | None, float]) -> str:
     learns = tuple(layer for layer, share in sorted(layers.items()) if share >= FULL)
     parts = [f"layers {write_layers(learns)}"] if learns else []
     if any(abs(3 * share - round(3 * share)) > 1.0 - FULL for share in layers.values()):
-        parts = [f"layers at random, {fixed(fmean(layers.values()), 2)} of their full cost"]
+        parts = [f"layers at random, {format_fixed(fmean(layers.values()), 2)} of their full cost"]
     ends = (part for part in (vocab.EMBEDDING_PART, vocab.HEAD_PART) if spent.get(part, 0.0) >= FULL)
     return ", ".join([*parts, *ends]) or "nothing"
 
 
 def _verdict(data: ReportData) -> Iterator[Finding | str]:
-    yield verdict(data) or prose("growth")["growth/missing"]
+    yield verdict(data) or load_texts("growth")["growth/missing"]
 
 
 def _readings(data: ReportData) -> Iterator[str]:
@@ -169,10 +174,10 @@ def following(data: ReportData) -> Iterator[str]:
     at_end = [tuning for tuning in growth.tunings(data) if tuning.at_end]
     if at_end:
         further = sorted({each.chosen * (0.5 if each.chosen == min(each.losses) else 2.0) for each in at_end})
-        who, rates = listed([each.arm for each in at_end]), ",".join(f"{rate:g}" for rate in further)
+        who, rates = join_words([each.arm for each in at_end]), ",".join(f"{rate:g}" for rate in further)
         yield f"Try further rates for {who}: layerwise train growth --learning-rates {rates}"
     score = growth.against(data, growth.Training(arm))
-    if score is not None and judged(score, data.level) == "better" and arm == growth.PUBLISHED:
+    if score is not None and judge_effect(score, data.level) == "better" and arm == growth.PUBLISHED:
         yield "Find out whether layer roles are why: layerwise train growth --schedules importance,permuted"
 
 
@@ -191,24 +196,24 @@ def _main_parts(data: ReportData) -> Iterable[Part]:
         legend="Arms",
         choices={"Against": "unit"},
         by_choice={terms: {"across": axis, "at": f"{{:.3g}} {axis}"} for terms, axis in AXES.items()},
-        words=named(AXES),
-        show=Show(axis="held-out loss (nats per token)"),
+        words=lookup_format(AXES),
+        show=Format(axis="held-out loss (nats per token)"),
     )
-    yield Says(_verdict, terminal=False)
+    yield Text(_verdict, terminal=False)
     yield Pivot(name="variants", rows={"arm": "arm"}, derive=_variants, columns=VARIANTS, terminal=5)
-    yield Says(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
-    yield Says(_readings, terminal=False)
+    yield Text(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
+    yield Text(_readings, terminal=False)
 
 
 def _detail_parts(data: ReportData) -> Iterable[Part]:
     yield LossByStep(
         name="training",
-        derive=losses,
+        derive=read_losses,
         series="arm",
         arms=_all_arms,
         legend="Arms",
         choices={"Loss": "metric"},
-        words=named(LOSSES),
+        words=lookup_format(LOSSES),
     )
     yield Pivot(
         name="every-difference",
@@ -216,16 +221,16 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         folded=True,
         terminal=False,
         rows={"arm": "arm", "against": "against", "terms": "unit"},
-        words=named(growth.TERMS),
+        words=lookup_format(growth.COMPARED_COSTS),
         columns=(
-            Column("at", vocab.AT, lambda row: large(row.value)),
+            Column("at", vocab.AT, lambda row: format_large(row.value)),
             Column("difference (nats)", vocab.DIFFERENCE, SIGNED),
-            Column("p", vocab.DIFFERENCE, p_value),
-            Column("adjusted p", vocab.DIFFERENCE, adjusted_p),
-            Column("detectable above (nats)", vocab.DIFFERENCE, detectable),
+            Column("p", vocab.DIFFERENCE, format_p),
+            Column("adjusted p", vocab.DIFFERENCE, format_adjusted_p),
+            Column("detectable above (nats)", vocab.DIFFERENCE, format_mde),
         ),
     )
-    yield Tabled(name="phases", table=phase_table, folded=True, terminal=False)
+    yield CustomTable(name="phases", table=phase_table, folded=True, terminal=False)
     yield Pivot(
         name="importance",
         where={"measure": vocab.IMPORTANCE, "metric": "skip"},
@@ -241,19 +246,19 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         terminal=False,
         folded=True,
         rows={"arm": "arm", "learning rate": "learning_rate"},
-        words=plain,
+        words=format_value,
         columns=(
             Column("validation loss (nats)", "nll", LOSS),
             Column("", show=lambda row: "chosen" if (row.arm, row.learning_rate) in chosen else ""),
         ),
     )
-    columns = cost_columns(COSTS, lambda share: f"{fixed(100.0 * share, 1)} %")
+    columns = make_cost_columns(COSTS, lambda share: f"{format_fixed(100.0 * share, 1)} %")
     yield Pivot(name="costs", derive=_costs, rows={"arm": "arm"}, columns=columns, folded=True, terminal=False)
 
 
 def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:
     arms = growth.arms(data)
-    return arm_tiles(arms, {arm: growth.seeds(data, growth.Training(arm)) for arm in arms})
+    return make_variant_tiles(arms, {arm: growth.seeds(data, growth.Training(arm)) for arm in arms})
 
 
 GROWTH_KIND = Kind(
@@ -263,7 +268,7 @@ GROWTH_KIND = Kind(
     present=growth.is_growth,
     answer=lambda data: "".join(each if isinstance(each, str) else each.answer for each in _verdict(data)),
     tiles=_tiles,
-    unfinished=training_stopped,
+    unfinished=describe_unfinished,
     following=following,
     has_published=True,
     sections=(

@@ -20,7 +20,7 @@ from layerwise.measure.stats.seeds import seed_difference
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, layer_shares
 from layerwise.plan.schedule.cost import embedding_share, head_share, phase_shares
 from layerwise.results import Score
-from layerwise.results.training_record import MODEL, TrainingRecord, trained_models
+from layerwise.results.training_record import MODEL, TrainingRecord, find_trained_models
 from layerwise.results.vocabulary import (
     ACCOUNTING,
     BUDGET,
@@ -38,9 +38,8 @@ from layerwise.results.vocabulary import (
     TIME_SAVED,
     TOKENS,
 )
-from layerwise.runner.call import CallUnit, RoundsUnit
-from layerwise.runner.study import Study
-from layerwise.runner.training_runs import mean_over_seeds, training_rows
+from layerwise.runner.tasks import RoundsTask, RowsTask, Study
+from layerwise.runner.training_runs import average_over_seeds, make_training_rows
 from layerwise.studies.train_growth.design import length_of
 from layerwise.studies.train_growth.held_out import held_out_row, null_rows
 from layerwise.studies.train_growth.task import GrowthTask
@@ -107,7 +106,7 @@ def _median(figure: str, records: Iterable[TrainingRecord]) -> float | None:
 
 def finished_arms(folder: Path) -> dict[str, FinishedArm]:
     records: dict[str, dict[int, TrainingRecord]] = {}
-    for model in trained_models(folder):
+    for model in find_trained_models(folder):
         record = TrainingRecord.read(model)
         if record is not None and record.recipe.get("variant") == GrowthVariant.NAME:
             records.setdefault(record.arm, {})[record.seed] = record
@@ -131,7 +130,7 @@ def compute_scores(
         arm, seed, share = model
         yield held_out_row(models[model], task.splits, str(task.stack.device), arm=arm, seed=seed, share=share)
 
-    evaluations = RoundsUnit(
+    evaluations = RoundsTask(
         HELD_OUT,
         list(models),
         lambda row: (row.arm, row.seed, row.share),
@@ -139,10 +138,10 @@ def compute_scores(
         lambda model: f"{model[0]}/{model[1]}  held-out text",
     )
     measured = study.execute(evaluations)
-    null = study.execute(CallUnit(NULL, lambda: null_rows(task.splits)))
+    null = study.execute(RowsTask(NULL, lambda: null_rows(task.splits)))
     losses = {model: measured[model][0] for model in models}
     uniform = _median("step_seconds", [each for of in _of_uniform(finished) for each in of.records.values()])
-    rows = [*null, *losses.values(), *mean_over_seeds(losses.values())]
+    rows = [*null, *losses.values(), *average_over_seeds(losses.values())]
     for of in finished.values():
         rows += _training_rows(of)
         if of.share is None:
@@ -157,7 +156,7 @@ def _of_uniform(finished: Mapping[str, FinishedArm]) -> list[FinishedArm]:
 
 def _training_rows(of: FinishedArm) -> Iterator[Score]:
     phases = {f"step_seconds {phase.name}": phase.name for phase in of.schedule.phases}
-    for row in training_rows({(of.arm, seed): record for seed, record in of.records.items()}):
+    for row in make_training_rows({(of.arm, seed): record for seed, record in of.records.items()}):
         phase = phases.get(row.metric)
         metric = row.metric if phase is None else "step_seconds"
         yield replace(row, metric=metric, phase=phase, share=of.share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
+from layerwise.bounded import UnreadableError, decoded, kind_of, named, read_bytes
 from layerwise.data.plain_yaml import SIZE, parse_yaml, write_yaml
 from layerwise.errors import PlanError
 from layerwise.plan.schedule import PRESETS, GrowthSchedule
@@ -20,7 +20,7 @@ def read_schedule(path: Path) -> GrowthSchedule:
         )
     try:
         return GrowthSchedule.from_json(parse_yaml(decoded(read_bytes(path, SIZE))))
-    except Unreadable as fault:
+    except UnreadableError as fault:
         raise PlanError(f"{path} {fault}; a schedule is a YAML file of plain values, in UTF-8") from None
     except PlanError as refused:
         raise PlanError(f"{path}: {refused.reason}", text=refused.text, position=refused.position) from None

@@ -23,11 +23,9 @@ from layerwise.plan.schedule.allocation import MIN_EFFECT, allocation
 from layerwise.results import Score
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import GROWTH, IMPORTANCE, LEARNING_RATE, RATES, WARMUP
-from layerwise.runner.call import MeasureUnit
-from layerwise.runner.study import Study
-from layerwise.runner.tasks import TaskSession
+from layerwise.runner.tasks import MeasureTask, Study
 from layerwise.runner.training_runs import discard_trainings
-from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, best_rate, sweep_rates, trial
+from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, make_trial, select_rate, sweep_rates
 from layerwise.stack import load
 from layerwise.studies.train_growth.design import GrowthDesign
 from layerwise.studies.train_growth.importance import allocation_of
@@ -64,16 +62,16 @@ class LearningRateSweep:
             losses = sweep_rates(self.design.rates, partial(self._loss_at, name, schedule))
             self.losses[name] = losses
             if self.design.warmups:
-                best = best_rate(losses)
+                best = select_rate(losses)
                 tried = {warmup: self._loss_at(name, schedule, best, warmup) for warmup in self.design.warmups}
                 self.warmups[name] = dict(sorted({self.design.task.settings.warmup: losses[best], **tried}.items()))
 
     def settings_of(self, name: str) -> Settings:
         """Return the settings of a variant: what was chosen for it or for a variant like it, or the usual ones."""
         usual = self.design.task.settings
-        rates = {tuned: best_rate(losses) for tuned, losses in self.losses.items()}
+        rates = {tuned: select_rate(losses) for tuned, losses in self.losses.items()}
         warmups = dict.fromkeys(rates, usual.warmup)
-        warmups |= {tuned: best_rate(losses) for tuned, losses in self.warmups.items()}
+        warmups |= {tuned: select_rate(losses) for tuned, losses in self.warmups.items()}
         return replace(
             usual,
             learning_rate=choose_setting(name, rates, usual.learning_rate),
@@ -87,11 +85,11 @@ class LearningRateSweep:
                     for value, loss in sorted(tried.items()):
                         columns: dict[str, Any] = {"arm": name, setting: value}
                         yield Score(RATES, "nll", loss, **columns)
-                    columns = {"arm": name, setting: best_rate(tried)}
+                    columns = {"arm": name, setting: select_rate(tried)}
                     yield Score(RATES, "chosen", 1.0, **columns)
 
     def training_at_best(self, name: str, schedule: GrowthSchedule) -> RecipeTraining:
-        return self._trial(name, schedule, best_rate(self.losses[name]))
+        return self._trial(name, schedule, select_rate(self.losses[name]))
 
     def _loss_at(self, name: str, schedule: GrowthSchedule, rate: float, *warmup: float) -> float:
         training = self._trial(name, schedule, rate, *warmup)
@@ -105,7 +103,7 @@ class LearningRateSweep:
         if warmup:
             settings = replace(settings, warmup=warmup[0])
         arm = self.design.arm(name, schedule, settings, [FIRST_SWEEP_SEED])
-        return trial(arm.recipe(self.design.task, FIRST_SWEEP_SEED), rate, *warmup)
+        return make_trial(arm.recipe(self.design.task, FIRST_SWEEP_SEED), rate, *warmup)
 
 
 def build_known(
@@ -149,7 +147,7 @@ def measure_importance(
     training = sweep.training_at_best(UNIFORM, uniform)
     measure = partial(_measure_schedule, task=design.task, training=training, seed=seed)
     try:
-        schedule = study.execute(MeasureUnit(measure))
+        schedule = study.execute(MeasureTask(measure))
     except RunError:
         raise
     except LayerwiseError as refusal:
@@ -170,7 +168,7 @@ def write_results(study: Study, task: GrowthTask, sweep: LearningRateSweep, note
     study.write([*scores, *compared, *sweep.rows()], noted)
 
 
-def _measure_schedule(session: TaskSession, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
+def _measure_schedule(session: Study, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
     """Return the schedule by the importance of layers in a finished training; a stored one is read.
 
     Raises `PlanError` if no layer has an effect.

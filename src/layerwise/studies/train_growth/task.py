@@ -25,13 +25,13 @@ from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.plan.schedule import ModelCost
 from layerwise.results import Manifest
-from layerwise.results.identity import model_name
+from layerwise.results.manifest import model_name
 from layerwise.runner.arguments import ModelLike, TextLike
-from layerwise.runner.opening import described, open_base, open_corpus, quiet_transformers
+from layerwise.runner.opening import make_manifest, open_base, open_corpus, quiet_transformers
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_options import TrainingData
-from layerwise.runner.training_runs import TEXT_LENGTH, divided_documents
-from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
+from layerwise.runner.training_runs import TEXT_LENGTH, split_documents
+from layerwise.runner.trainings import RecipeTraining, TrainingsTask
 from layerwise.stack import Stack
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.stack.max_length import longest_input
@@ -108,13 +108,13 @@ class GrowthTask:
             )
         return max(1, round(epochs * self.windows / batch))
 
-    def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsUnit:
-        return TrainingsUnit(self.base, self.splits, trainings, self.arguments)
+    def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsTask:
+        return TrainingsTask(self.base, self.splits, trainings, self.arguments)
 
     def manifest(self, seed: int) -> Manifest:
         splits = self.splits
         windows = windows_of(splits.test).windows
-        return described(
+        return make_manifest(
             self.stack,
             self.base.weights,
             corpus=splits.name,
@@ -172,7 +172,7 @@ def open_task(
         raise DataError(f"{name or SIZES[size].name} starts from random weights in any case. Leave --from-scratch out.")
     opened = open_base(model, **loading) if model is not None and pretrained else None
     corpus = None if text is None else open_corpus(text, "")
-    division = divided_documents(data, seed, corpus)
+    division = split_documents(data, seed, corpus)
     documents = division.parts["train"]
     base = _random_base(name, size, documents, reporter, loading) if opened is None else opened.base()
     stack = base.open() if opened is None else opened.stack

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from layerwise.errors import OptionError
-from layerwise.runner.argument import Metavar, Range
 from layerwise.runner.arguments import (
     Device,
     Location,
+    Metavar,
     Names,
     OptionalModel,
     PathLike,
+    Range,
     Rare,
     Seed,
     Settings,
@@ -21,7 +22,7 @@ from layerwise.runner.arguments import (
 )
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
-from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
+from layerwise.runner.training_options import TrainingData, drop_none, resolve_precision, trainer_arguments
 from layerwise.runner.verb import check_push, spell, verb
 from layerwise.studies.train_growth.variants import IMPORTANCE, PUBLISHED, UNIFORM, read_variants
 from layerwise.train.precision import Precision
@@ -156,7 +157,7 @@ def growth(
         seed=seed,
         loading={"device": device, "tokenizer": tokenizer, "layers": layers, "revision": revision},
         arguments=arguments,
-        settings=changed(
+        settings=drop_none(
             compiled=compile or None,
             batch_size=batch_size,
             gradient_accumulation_steps=gradient_accumulation,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerwise.plan import Plan
-from layerwise.results.identity import model_name
+from layerwise.results.manifest import model_name
 from layerwise.runner.arguments import Device, Dtype, Inputs, Location, ModelLike, OnePlan, Rare
-from layerwise.runner.plan_choice import given_plan
-from layerwise.runner.reporter import Reporter, Silent, waiting
+from layerwise.runner.plan_choice import parse_plan
+from layerwise.runner.reporter import Reporter, Silent, report_waiting
 from layerwise.runner.verb import verb
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def verify(
 
     Raises:
         PlanError: If the plan is invalid or runs layers that the model does not have.
-        UnsupportedModel: If a layer cannot be split as the plan asks.
+        UnsupportedModelError: If a layer cannot be split as the plan asks.
     """
-    checked = None if plan is None else given_plan(str(plan))
+    checked = None if plan is None else parse_plan(str(plan))
     from layerwise.runner.opening import open_stack
     from layerwise.stack import verify as check_laws
 
@@ -86,7 +86,7 @@ def verify(
     )
     checked = checked or Plan.identity(stack.depth)
     label = f"verifying {checked}"
-    with waiting(reporter, label):
+    with report_waiting(reporter, label):
         laws = check_laws(stack, checked, inputs, progress=lambda share: reporter.progress(label, share))
     width = max(len(law.name) for law in laws)
     reporter.result(f"{model_name(stack.source.name)} under {checked}")

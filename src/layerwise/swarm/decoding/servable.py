@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import Capture, Stack
 from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
@@ -32,8 +32,8 @@ class Servable:
 
     @classmethod
     def of(cls, stack: Stack, plan: Plan, settings: SwarmSettings) -> Self:
-        """Raises `UnsupportedModel` for a model whose layers cannot run elsewhere, and `SwarmError` for a quorum that
-        its plan never meets."""
+        """Raises `UnsupportedModelError` for a model whose layers cannot run elsewhere, and `SwarmError` for a quorum
+        that its plan never meets."""
         layers = layers_of(plan)
         quorum = settings.quorum_of(len(layers))
         sample = sample_pass(stack, [layer.number for layer in layers])
@@ -49,7 +49,8 @@ def writes(stack: Stack) -> bool:
 
 
 def refuse_unlike(stack: Stack, node: Node) -> None:
-    """Raise `UnsupportedModel` if two passes differ from one, with another text's pass on the same `node` between them.
+    """Raise `UnsupportedModelError` if two passes differ from one, with another text's pass on the same `node` between
+    them.
 
     Some models keep state in their blocks (RecurrentGemma); in others a token changes earlier positions (CPM-Ant).
     """
@@ -62,7 +63,7 @@ def refuse_unlike(stack: Stack, node: Node) -> None:
         reply = node.handle(Hop(request, number, visits, encode(captured, layers, index)))
         if isinstance(reply, Reply):
             return to_tensor(reply.state)[:, -1]
-        raise UnsupportedModel(f"the layers of {type(stack.model).__name__} cannot run on a node: {reply}")
+        raise UnsupportedModelError(f"the layers of {type(stack.model).__name__} cannot run on a node: {reply}")
 
     one, other = (CachedDecoding(stack, prepared(stack, each[:, :-1], options)) for each in (ids, ids.flip(1)))
     first = one.capture(ids[:, :-1])
@@ -75,7 +76,7 @@ def refuse_unlike(stack: Stack, node: Node) -> None:
     for request in ("one", "other"):
         node.handle(Release(request))
     if not agree(apart, whole, len(layers)):
-        raise UnsupportedModel(
+        raise UnsupportedModelError(
             f"{type(stack.model).__name__} reads a text otherwise in one pass than in two with another text between "
             "them. A swarm does both: it answers several requests at once, and a node that takes over reads a text "
             "from its beginning. Use generate instead"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from layerwise.errors import Overloaded
+from layerwise.errors import OverloadedError
 from layerwise.swarm.serve.responses import Refusal
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Admission:
 
     @asynccontextmanager
     async def admitted(self, deadline: RequestDeadline) -> AsyncIterator[None]:
-        """Admit one request. Raises `Overloaded` if the queue is full, `Refusal` after a long wait or in shutdown."""
+        """Admit one request; raise `OverloadedError` if the queue is full, `Refusal` after a timeout or in shutdown."""
         if self.stopping.is_set():
             raise _shutting_down()
         self._deadlines.add(deadline)
@@ -74,7 +74,7 @@ class Admission:
     @asynccontextmanager
     async def _turn(self, deadline: RequestDeadline) -> AsyncIterator[None]:
         if self._free.locked() and self.queued >= self._most_queued:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{self.running} requests are being answered and {self.queued} wait, as many as this server takes; "
                 "send it again later",
                 retry_after=self._mean * (self.queued + 1) / self._most_running,

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from layerwise.errors import BelowQuorum, Overloaded, SwarmError
+from layerwise.errors import BelowQuorumError, OverloadedError, SwarmError
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
@@ -44,17 +44,17 @@ def _written(text: str) -> str:
 def refusal_of(error: Exception) -> Refusal | None:
     """What an error of the swarm is to a client, or nothing for an error that is a defect.
 
-    >>> refusal_of(Overloaded("64 requests wait", retry_after=1.2)).headers
+    >>> refusal_of(OverloadedError("64 requests wait", retry_after=1.2)).headers
     {'Retry-After': '2'}
-    >>> refusal_of(BelowQuorum("3 of 12 layers are left, and 8 are asked for")).status
+    >>> refusal_of(BelowQuorumError("3 of 12 layers are left, and 8 are asked for")).status
     503
     """
     if isinstance(error, Refusal):
         return error
-    if isinstance(error, Overloaded):
+    if isinstance(error, OverloadedError):
         seconds = str(max(1, math.ceil(error.retry_after)))
         return Refusal(429, "overloaded", str(error), headers={"Retry-After": seconds})
-    if isinstance(error, BelowQuorum):
+    if isinstance(error, BelowQuorumError):
         return Refusal(503, "below_quorum", str(error))
     if isinstance(error, SwarmError):
         return Refusal(503, "swarm_error", str(error))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
 
-from layerwise.bounded import Unreadable, read_bytes
+from layerwise.bounded import UnreadableError, read_bytes
 from layerwise.errors import SwarmError
 from layerwise.swarm.cluster.connection import is_loopback
 
@@ -93,7 +93,7 @@ def read_tokens(path: Path | None, environment: Mapping[str, str]) -> tuple[str,
     if path is not None:
         try:
             lines = read_bytes(path, MOST_TOKEN_BYTES).decode("utf-8").splitlines()
-        except (Unreadable, UnicodeDecodeError) as error:
+        except (UnreadableError, UnicodeDecodeError) as error:
             raise SwarmError(f"the file of tokens {path} {error}; write one token a line") from error
         of_file = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
         if not of_file:

@@ -24,7 +24,7 @@ from transformers import GraniteConfig, LlamaConfig, PreTrainedConfig, PreTraine
 from transformers.initialization import no_init_weights
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
-from layerwise.bounded import shortened, size_in_words
+from layerwise.bounded import format_bytes, shortened
 from layerwise.data.auto_classes import from_config
 from layerwise.data.model_location import EMBEDDED
 from layerwise.errors import DataError, ModelError
@@ -149,8 +149,8 @@ def _check_room(config: Any, name: str) -> None:
     needed, room = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > room:
         raise ModelError(
-            f"{name} describes a model of {numbers:,} numbers, which take {size_in_words(needed)}, and this machine "
-            f"has {size_in_words(room)} of memory; write smaller sizes in its {_CONFIG}"
+            f"{name} describes a model of {numbers:,} numbers, which take {format_bytes(needed)}, and this machine "
+            f"has {format_bytes(room)} of memory; write smaller sizes in its {_CONFIG}"
         )
 
 

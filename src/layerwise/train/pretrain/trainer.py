@@ -28,7 +28,7 @@ from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, SpanMas
 from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.errors import RunError
 from layerwise.models.elc.configuration import SIZES
-from layerwise.results.checked import read
+from layerwise.results.checked import read_json_file
 from layerwise.results.training_record import TrainingRecord
 from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
 from layerwise.train.checkpoint_dir import last_checkpoint, run_training
@@ -235,6 +235,6 @@ def promised_steps(folder: Path) -> int | None:
         return None
     state = Path(checkpoint) / TRAINER_STATE_NAME
     try:
-        return int(read(state)["max_steps"])
+        return int(read_json_file(state)["max_steps"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{state} does not say how many steps there are; remove {checkpoint} to go on") from error

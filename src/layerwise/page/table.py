@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup
 
-from layerwise.page.text.markup import escaped, html_part
+from layerwise.page.markup import escape_markdown, html_part
 
 WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
 GAP = "  "
@@ -51,11 +51,11 @@ class Table:
         | --- | --- |
         | 1 | x\\|y |
         """
-        head, *body = [[escaped(cell) for cell in row] for row in (self.head, *self.body)]
+        head, *body = [[escape_markdown(cell) for cell in row] for row in (self.head, *self.body)]
         return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
 
     def section(self, title: str) -> str:
-        return f"## {escaped(title)}\n\n{self.markdown()}" if self.body else ""
+        return f"## {escape_markdown(title)}\n\n{self.markdown()}" if self.body else ""
 
     def first(self, columns: int) -> Table:
         return replace(self, head=self.head[:columns], body=tuple(row[:columns] for row in self.body))

@@ -75,10 +75,10 @@ _INERT = tuple(
 )
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape text for a Markdown line or cell; entities undo tags, since backslashes do not work everywhere.
 
-    >>> print(escaped("0 (1|2)*3 <b> [a](b)"))
+    >>> print(escape_markdown("0 (1|2)*3 <b> [a](b)"))
     0 (1\\|2)\\*3 &lt;b> [a\\](b)
     """
     plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(text.split()))
@@ -87,5 +87,5 @@ def escaped(text: str) -> str:
     return plain
 
 
-def bullets(sentences: Iterable[str]) -> str:
-    return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
+def format_bullets(sentences: Iterable[str]) -> str:
+    return "\n".join(f"- {escape_markdown(sentence)}" for sentence in sentences)

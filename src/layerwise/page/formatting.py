@@ -1,0 +1,360 @@
+"""Format numbers, intervals, p-values and names for pages, tables and the terminal.
+
+Numbers have three significant digits and a true minus sign; an interval has the decimals of its value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from layerwise.plan.checks import TYPES
+from layerwise.results.rows import Score
+
+SIGNIFICANT = 3
+TINY, MOST_DECIMALS = 1e-4, 9
+
+
+def count_decimals(*values: float) -> int:
+    """Decimals that show the largest of `values` with three significant digits.
+
+    >>> count_decimals(0.0123), count_decimals(1.5, 0.2), count_decimals(250.0)
+    (4, 2, 0)
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0.0:
+        return SIGNIFICANT - 1
+    return max(0, SIGNIFICANT - 1 - math.floor(math.log10(largest)))
+
+
+def format_fixed(value: float, decimals: int, *, signed: bool = False) -> str:
+    """`value` with so many decimals, thousands set apart, and `−` for minus.
+
+    >>> format_fixed(-1234.5678, 1), format_fixed(0.5, 2, signed=True), format_fixed(float("nan"), 2)
+    ('−1,234.6', '+0.50', 'not finite')
+    """
+    if not math.isfinite(value):
+        return "not finite"
+    text = f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}"
+    if not any(digit in "123456789" for digit in text):
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def format_number(value: float, *, signed: bool = False) -> str:
+    """`value` with three significant digits; whole numbers stay whole.
+
+    >>> format_number(0.012345), format_number(12345), format_number(-0.5), format_number(1e-7)
+    ('0.0123', '12,345', '−0.500', '1.00×10^−7')
+    """
+    if not math.isfinite(value):
+        return "not finite"
+    if value == int(value) and abs(value) < 1e12:
+        return format_fixed(value, 0, signed=signed)
+    if abs(value) < TINY:
+        mantissa, exponent = f"{value:+.2e}".split("e") if signed else f"{value:.2e}".split("e")
+        return f"{mantissa}×10^{int(exponent)}".replace("-", "−")
+    return format_fixed(value, count_decimals(value), signed=signed)
+
+
+def format_large(value: float) -> str:
+    """A number that may be astronomical: from a thousand million on with a power of ten.
+
+    >>> format_large(2764800.0), format_large(3.21e13), format_large(0.125)
+    ('2,764,800', '3.21×10^13', '0.125')
+    """
+    if abs(value) < 1e9:
+        return format_number(value)
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa}×10^{int(exponent)}".replace("-", "−")
+
+
+def format_interval(value: float, low: float | None, high: float | None, *, signed: bool = False) -> str:
+    """The value and its interval: `0.412 [0.380, 0.451]`; the value alone when there is no interval.
+
+    More digits are shown where the two bounds would not differ otherwise, or a bound would look like zero.
+
+    >>> format_interval(0.4123, 0.38, 0.4512, signed=True), format_interval(3e-6, 1e-6, 5e-6)
+    ('+0.412 [+0.380, +0.451]', '3.00×10^−6 [1.00×10^−6, 5.00×10^−6]')
+    >>> format_interval(0.5, 0.49998, 0.50002), format_interval(12.0, 0.004, 24.0)
+    ('0.50000 [0.49998, 0.50002]', '12.000 [0.004, 24.000]')
+    """
+    if low is None or high is None:
+        return format_number(value, signed=signed)
+    if 0.0 < max(abs(number) for number in (value, low, high)) < TINY:
+        return (
+            f"{format_number(value, signed=signed)} [{format_number(low, signed=signed)}, "
+            f"{format_number(high, signed=signed)}]"
+        )
+    count = count_decimals(value, low, high)
+    while count < MOST_DECIMALS and _hides_interval(low, high, count):
+        count += 1
+    inner = f"{format_fixed(low, count, signed=signed)}, {format_fixed(high, count, signed=signed)}"
+    return f"{format_fixed(value, count, signed=signed)} [{inner}]"
+
+
+def _hides_interval(low: float, high: float, count: int) -> bool:
+    nearest = low if low > 0.0 else high if high < 0.0 else 1.0
+    same = low < high and format_fixed(low, count) == format_fixed(high, count)
+    return same or float(f"{nearest:.{count}f}") == 0.0
+
+
+def format_p_value(p: float | None) -> str:
+    """A p-value as it is read aloud.
+
+    >>> format_p_value(0.00002), format_p_value(0.0321), format_p_value(None)
+    ('<0.001', '0.032', '–')
+    """
+    if p is None or not math.isfinite(p):
+        return "–"
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def format_percent(value: float) -> str:
+    """A share of one as a percentage.
+
+    >>> format_percent(0.9234)
+    '92.3 %'
+    """
+    return "not finite" if not math.isfinite(value) else f"{100 * value:.1f} %".replace("-", "−")
+
+
+def format_perplexity(nats: float) -> str:
+    """A difference in nats as the change of perplexity that it means: 100 (e^x - 1) percent.
+
+    >>> format_perplexity(0.1), format_perplexity(-0.006), format_perplexity(6.45)
+    ('+10.5 %', '−0.6 %', '×633')
+    """
+    if nats > math.log(10):
+        return f"×{math.exp(min(nats, 700.0)):,.0f}" if nats < 30 else "×10^" + f"{nats / math.log(10):.0f}"
+    return f"{100 * math.expm1(nats):+.1f} %".replace("-", "−")
+
+
+def excludes_zero(score: Score) -> bool:
+    return score.low is not None and score.high is not None and (score.low > 0.0 or score.high < 0.0)
+
+
+def is_resolved(score: Score, level: float) -> bool:
+    p = score.p_adjusted if score.p_adjusted is not None else score.p
+    if p is None:
+        return excludes_zero(score)
+    return p < level and (score.low is None or score.high is None or excludes_zero(score))
+
+
+def describe_verdict(score: Score | None, level: float) -> str:
+    """Describe a loss difference in words that its interval allows: `worse`, `better`, or the effect it excludes.
+
+    >>> describe_verdict(Score("effect", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
+    'no effect detectable above 0.0200 nats'
+    """
+    if score is None:
+        return "not measured"
+    if not math.isfinite(score.value):
+        return "not finite"
+    if score.p is None and score.p_adjusted is None and score.low is None:
+        return "no interval"
+    if is_resolved(score, level):
+        return "worse" if score.value > 0 else "better"
+    if excludes_zero(score):
+        return "not significant after correction" if score.p_adjusted is not None else "inconclusive"
+    reach = [abs(bound) for bound in (score.mde, score.low, score.high) if bound is not None]
+    return f"no effect detectable above {format_number(max(reach))} nats" if reach else "no effect detectable"
+
+
+NAMES = {"random": "random order"}
+
+NATS_EXPLAINED = "Losses are in nats per token: 0.69 nats more, and the right token is half as likely."
+"""What the unit of a loss means, for the paragraph that a page opens with."""
+
+
+def label(name: str) -> str:
+    """A strategy, family or metric as words; a type of GGUF is a name.
+
+    >>> label("leave_one_out"), label("Q4_0")
+    ('leave one out', 'Q4_0')
+    """
+    return name if name in TYPES else NAMES.get(name, name.replace("_", " "))
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Words as a list in a sentence.
+
+    >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it must be.
+
+    >>> format_count(1, "plan"), format_count(1200, "plan")
+    ('1 plan', '1,200 plans')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def to_sentence(text: str) -> str:
+    """A clause as a sentence of its own.
+
+    >>> to_sentence("ramp is left out"), to_sentence("Already one.")
+    ('Ramp is left out.', 'Already one.')
+    """
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+NULL_NAMES = {
+    "no_effect": "no effect",
+    "random_twin": "random twin",
+    "shuffled": "shuffled layers",
+    "shuffled_layers": "shuffled layers",
+    "permuted_units": "permuted units",
+    "independent": "independent layers",
+    "same_norm_random": "random error of the same norm",
+    "p_over_n": "p/n, what a fit to noise gives",
+    "twin": "undamaged twin",
+    "uniform": "uniform",
+}
+
+
+def format_null(null: str) -> str:
+    """A null as it is read.
+
+    >>> format_null("random_twin"), format_null("something_else")
+    ('random twin', 'something else')
+    """
+    return NULL_NAMES.get(null, label(null))
+
+
+STOPPED = "the run was interrupted, or is still going. Resume it and write the report again."
+
+
+def make_variant_tiles(arms: Collection[str], seeds: Mapping[str, Collection[int]]) -> tuple[tuple[str, str], ...]:
+    most = max((len(seeds.get(arm, ())) for arm in arms), default=0)
+    return ((f"{len(arms):,}", "arms"), *(((f"{most:,}", "seeds"),) if most else ()))
+
+
+def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:
+    """The banner that names what is not complete, each kind with its noun; `None` where nothing is missing."""
+    named = [(names, noun) for names, noun in parts if names]
+    if not named:
+        return None
+    what = join_words([f"{format_count(len(names), noun)} ({join_words(list(names))})" for names, noun in named])
+    verb = "is" if sum(len(names) for names, _ in named) == 1 else "are"
+    return f"{what} {verb} not complete: {STOPPED}"
+
+
+ABSENT = "–"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """The format of a quantity with the axis title `axis`.
+
+    A value is multiplied by `scale` and written with `decimals` (default: three significant digits), a sign if it is
+    `signed`, its `unit`, and with `bounds` its interval. `span` is the axis range, `reference` the value of a dotted
+    line.
+    """
+
+    axis: str = ""
+    scale: float = 1.0
+    decimals: int | None = None
+    unit: str = ""
+    signed: bool = False
+    bounds: bool = True
+    whole: bool = False
+    span: tuple[float, float] | None = None
+    reference: float | None = None
+
+    def scale_score(self, score: Score) -> Score:
+        if self.scale == 1.0:
+            return score
+        low, high = (None if bound is None else self.scale * bound for bound in (score.low, score.high))
+        return replace(score, value=self.scale * score.value, low=low, high=high)
+
+    def text(self, score: Score | None) -> str:
+        """The value with its unit and its interval; a dash where there is none.
+
+        >>> row = Score("healing", "share", 0.412, 0.38, 0.451)
+        >>> Format().text(row), PERCENT.text(row), Format(decimals=1, bounds=False).text(row), Format().text(None)
+        ('0.412 [0.380, 0.451]', '41.2 % [38.0, 45.1]', '0.4', '–')
+        """
+        if score is None:
+            return ABSENT
+        own = self.scale_score(score)
+        if not self.bounds or own.low is None or own.high is None:
+            return self.number(score.value)
+        if self.decimals is None and not self.unit:
+            return format_interval(own.value, own.low, own.high, signed=self.signed)
+        written, _, interval = format_interval(own.value, own.low, own.high, signed=self.signed).partition(" ")
+        if self.decimals is not None:
+            written, low, high = (
+                format_fixed(each, self.decimals, signed=self.signed) for each in (own.value, own.low, own.high)
+            )
+            interval = f"[{low}, {high}]"
+        return f"{written}{self.unit} {interval}"
+
+    def interval(self, score: Score) -> str:
+        """The interval alone; nothing where there is none.
+
+        >>> Format().interval(Score("healing", "share", 0.412, 0.38, 0.451))
+        '[0.380, 0.451]'
+        """
+        own = self.scale_score(score)
+        return format_interval(own.value, own.low, own.high, signed=self.signed).partition(" ")[2]
+
+    def number(self, value: float | None) -> str:
+        if value is None:
+            return ABSENT
+        value = self.scale * value
+        if self.whole:
+            value = float(round(value))
+        if self.decimals is None:
+            return f"{format_number(value, signed=self.signed)}{self.unit}"
+        return f"{format_fixed(value, self.decimals, signed=self.signed)}{self.unit}"
+
+    def replace(self, **changes: object) -> Format:
+        """The same with some of its fields changed: `NATS.replace(signed=True)`."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def format_p(row: Score) -> str:
+    return format_p_value(row.p)
+
+
+def format_adjusted_p(row: Score) -> str:
+    return format_p_value(row.p_adjusted)
+
+
+def format_mde(row: Score) -> str:
+    return ABSENT if row.mde is None else format_number(row.mde)
+
+
+def format_value(value: object) -> str:
+    """A value of a column as a table has it.
+
+    >>> format_value(0.001), format_value("lora")
+    ('0.001', 'lora')
+    """
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def lookup_format(names: Mapping[Any, str]) -> Callable[[Any], str]:
+    """How the values of columns are written that have names; others as they are.
+
+    >>> [lookup_format({"mlp": "MLP"})(value) for value in ("mlp", "attention", 0.5)]
+    ['MLP', 'attention', '0.5']
+    """
+    return lambda value: names.get(value) or format_value(value)
+
+
+NUMBER = Format()
+SIGNED = Format(signed=True)
+BARE = Format(bounds=False)
+COUNT = Format(whole=True, bounds=False)
+NATS = Format(axis="nats per token")
+DIFFERENCE = Format(axis="Δ NLL (nats per token)", signed=True, reference=0.0)
+PERCENT = Format(axis="percent", scale=100.0, unit=" %")
+ACCURACY = Format(axis="accuracy (%)", scale=100.0, decimals=1, unit=" %", span=(-2.0, 102.0))

@@ -1,1 +1,0 @@
-"""How numbers, words, tables and escaped text are written, whatever the output."""
