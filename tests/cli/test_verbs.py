@@ -51,8 +51,8 @@ def test_a_sweep_says_what_it_does_and_prints_what_it_found(model: Path, texts: 
     assert ended.code == 0
     assert "4 layers, float32" in ended.err
     assert "10 documents" in ended.err
-    assert "layer evaluations one by one" in ended.err
-    assert "1.00 x the least layer evaluations" in ended.err
+    assert "layer evaluations (" in ended.err
+    assert "1.00x the minimum of layer evaluations" in ended.err
     assert ended.out.splitlines()[-1] == f"report: {tmp_path / 'run' / 'report.html'}"
     assert ended.out.startswith("- Do the similarity zones survive without the sink token? ")
     assert f"{model.name}: 4 layers" in ended.err

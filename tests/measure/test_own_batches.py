@@ -110,7 +110,7 @@ def test_what_is_no_batch_is_refused_with_what_to_pass(
         layerwise.sweep(stack, metric=lambda outputs, batch: outputs, families=("leave_one_out",), **call)
     with pytest.raises(MeasureError, match=r"parts must be some of deltas, .* got proxies"):
         layerwise.diagnose(stack, parts=("proxies",), **call)
-    with pytest.raises(OptionError, match="text and batches each say"):
+    with pytest.raises(OptionError, match="text and batches both set"):
         layerwise.sweep(stack, ["a text"], **call)
     with pytest.raises(OptionError, match="Pass batches too"):
         layerwise.sweep(stack, metric=distance, reporter=Silent())

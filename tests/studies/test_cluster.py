@@ -78,7 +78,7 @@ def test_a_sweep_that_is_complete_starts_no_worker(
 ) -> None:
     options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "run": tmp_path / "run"}
     with_one_thread(model, texts, **options)
-    monkeypatch.setattr(cluster.SweepTasks, "_started", lambda self: pytest.fail("a cluster was started"))
+    monkeypatch.setattr(cluster.SweepTasks, "_start", lambda self: pytest.fail("a cluster was started"))
     layerwise.sweep(model, texts, ray="local", reporter=Silent(), **options)
 
 
@@ -106,14 +106,14 @@ def test_a_worker_with_other_weights_is_refused(
         return opening(shared)
 
     monkeypatch.setattr(cluster, "open_model", after_a_change)
-    with pytest.raises(RunError, match="a worker does not have what the run is of: it was made from another"):
+    with pytest.raises(RunError, match="A worker differs from the run: it was made from another"):
         layerwise.sweep(model, texts, ray="local", run=tmp_path / "run", reporter=Silent())
 
 
 def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> None:
     here = describe_call(layerwise.sweep, model, texts).manifest
     other = replace(here, hardware={**here.hardware, "kernels": "NEON"})
-    with pytest.raises(RunError, match=r"another kind of machine .* \(kernels: NEON, not"):
+    with pytest.raises(RunError, match=r"machines must be of one kind.*, got kernels NEON on a worker"):
         cluster.check_same_here(here, other)
     with pytest.raises(RunError, match="its threads is 1, and 7 was asked for"):
         cluster.check_same_here(
@@ -149,7 +149,7 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
     assert "pip install 'layerwise[ray]'" in refused("sweep", "demo", "--ray", "local")
 
 
-def test_a_dry_run_says_what_the_workers_do_twice(model: Path, texts: Path) -> None:
+def test_a_dry_run_prints_the_number_of_shards(model: Path, texts: Path) -> None:
     options: dict[str, Any] = {"families": ("leave_one_out",), "ray": "local", "workers": 2}
     lines = describe_call(layerwise.sweep, model, texts, **options).lines
-    assert any(line.startswith("2 workers: ") and line.endswith("pieces of windows and plans") for line in lines)
+    assert any(line.startswith("2 workers: ") and line.endswith("shards of windows and plans") for line in lines)

@@ -19,7 +19,7 @@ DIGITS = "--images digits --limit 20"
 PHASED = "--model config --text documents --batch-size 4 --max-length 16"
 SAID = {
     "sweep llama --text texts --families leave_one_out --no-similarity": (
-        "5 plans: 16 layer evaluations one by one, ",
+        "layer evaluations (16 without prefix sharing, ",
     ),
     "time llama --plan 0-3 --plan '0 (1|2) 3' --context 6 --rounds 6": (
         "2 plans in turns, 6 rounds; prefill, batch 1, context 6; decode",

@@ -48,7 +48,7 @@ STRATEGIES, BENCHMARK_STRATEGIES = "strategies", "benchmark_strategies"
 STEP = "step"
 RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 BITS, STANDS_OUT = "bits", "stands_out"
-"""The contrasts of layers at a type (`layerwise.measure.contrasts.bits`)."""
+"""The contrasts of layers at a type (`layerwise.measure.contrasts.layers`)."""
 
 # A diagnosis
 

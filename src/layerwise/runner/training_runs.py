@@ -25,7 +25,7 @@ from layerwise.data.vision.image_examples import Augmentation
 from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
-from layerwise.measure.contrasts.variants import bias_rows, difference_rows, share_rows
+from layerwise.measure.contrasts.variants import contrast_biases, contrast_shares, contrast_variants
 from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.measure.stats.seeds import average_rows
 from layerwise.results import Manifest, Run, Score
@@ -353,9 +353,9 @@ def store_comparisons(run: Run) -> None:
     terms = SECONDS if is_timed else TOKENS
     scores = run.store.scores()
     comparisons = {
-        STUDY: difference_rows(scores, terms),
-        INITIAL_BIAS: bias_rows(scores),
-        DATA_SHARE: share_rows(scores),
+        STUDY: contrast_variants(scores, terms),
+        INITIAL_BIAS: contrast_biases(scores),
+        DATA_SHARE: contrast_shares(scores),
         CONVERGENCE: pretraining_convergence(scores),
         TUNING_CONVERGENCE: fine_tuning_convergence(scores),
     }

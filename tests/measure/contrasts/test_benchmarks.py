@@ -12,7 +12,7 @@ from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
-from layerwise.studies.sweep.benchmark_contrasts import Answers, Scaled, benchmark_contrasts
+from layerwise.studies.sweep.benchmark_contrasts import BenchmarkAnswers, ScaledScores, contrast_benchmarks
 
 Contrasts = dict[tuple[str, str, str], Score]
 Shares = dict[tuple[str, str], float]
@@ -54,8 +54,8 @@ def rows() -> Rows:
 
 
 @pytest.fixture(scope="module")
-def answers(rows: Rows) -> Answers:
-    return Answers.of(rows, PLANS, JUDGED)
+def answers(rows: Rows) -> BenchmarkAnswers:
+    return BenchmarkAnswers.from_rows(rows, PLANS, JUDGED)
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +72,20 @@ def scores(rows: Rows) -> Shares:
 
 
 @pytest.fixture(scope="module")
-def contrasts(answers: Answers) -> Contrasts:
-    found = benchmark_contrasts(Scaled.of(answers, WHOLE, seed=0, resamples=RESAMPLES), plan_records(MEMBERS), DEPTH)
+def contrasts(answers: BenchmarkAnswers) -> Contrasts:
+    found = contrast_benchmarks(
+        ScaledScores.from_answers(answers, WHOLE, seed=0, resamples=RESAMPLES), plan_records(MEMBERS), DEPTH
+    )
     return {
         (row.claim, row.task, " ".join(filter(None, (row.metric, row.strategy, row.against)))): row for row in found
     }
 
 
-def test_without_all_answers_of_the_model_as_trained_there_is_no_scale_and_the_reason_says_so(rows: Rows) -> None:
+def test_scores_need_all_answers_of_the_original_model(rows: Rows) -> None:
     lost = {name: [row for row in own if (row.plan, row.document) != (WHOLE, "0")] for name, own in rows.items()}
-    told = Scaled.of(Answers.of(lost, PLANS, JUDGED), WHOLE, seed=0).unscaled()
+    told = ScaledScores.from_answers(BenchmarkAnswers.from_rows(lost, PLANS, JUDGED), WHOLE, seed=0).unscaled()
     assert len(told) == len(JUDGED)
-    assert all(sentence.endswith("the model as trained has not answered every document") for sentence in told)
+    assert all(sentence.endswith("the original model has not answered every document") for sentence in told)
 
 
 def at(scores: Shares, strategy: str, size: int, name: str) -> float:
@@ -97,8 +99,11 @@ def fall(scores: Shares, strategy: str, name: str) -> float:
     return float(slope) * DEPTH / 10
 
 
-def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: Shares) -> None:
-    found = {(row.plan, row.task, row.metric): row for row in Scaled.of(answers, WHOLE, seed=0).rows(answers.metrics)}
+def test_scores_mean_and_median_are_normalized(answers: BenchmarkAnswers, scores: Shares) -> None:
+    found = {
+        (row.plan, row.task, row.metric): row
+        for row in ScaledScores.from_answers(answers, WHOLE, seed=0).rows(answers.metrics)
+    }
     for plan in PLANS:
         for name in SCALED:
             row = found[plan, name, JUDGED[name][0]]
@@ -113,21 +118,23 @@ def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: Sha
     assert len(found) == len(PLANS) * (len(SCALED) + 2)
 
 
-def study(count: int, *, lost: float, gained: float = 0.0, seed: int = 0, tasks: int = 1) -> Scaled:
-    """Answers of which the model as trained has 60 % right, and a plan loses and gains these shares."""
+def study(count: int, *, lost: float, gained: float = 0.0, seed: int = 0, tasks: int = 1) -> ScaledScores:
+    """Answers of which the original model has 60 % right, and a plan loses and gains these shares."""
     draw = np.random.default_rng(seed)
     right = {}
     for task in range(tasks):
         whole, changed = draw.random(count) < 0.6, draw.random(count)
         right[f"t{task}"] = np.stack([whole, np.where(whole, changed >= lost, changed < gained)]).astype(float)
     names = dict.fromkeys(right, "acc"), dict.fromkeys(right, 0.25)
-    return Scaled.of(Answers(("full", "p"), right, *names), "full", seed=0, resamples=200)
+    return ScaledScores.from_answers(BenchmarkAnswers(("full", "p"), right, *names), "full", seed=0, resamples=200)
 
 
-def test_the_ends_of_a_score_are_those_of_fieller_with_two_more_documents() -> None:
+def test_score_intervals_are_fiellers_with_two_added_documents() -> None:
     draw = np.random.default_rng(1)
     whole, plan = (draw.random(80) < 0.7).astype(float), (draw.random(80) < 0.5).astype(float)
-    found = Scaled.of(Answers(("full", "p"), {"t": np.stack([whole, plan])}, {"t": "acc"}, {"t": 0.25}), "full", seed=0)
+    found = ScaledScores.from_answers(
+        BenchmarkAnswers(("full", "p"), {"t": np.stack([whole, plan])}, {"t": "acc"}, {"t": 0.25}), "full", seed=0
+    )
     row = next(row for row in found.rows({"t": "acc"}) if (row.plan, row.task) == ("p", "t"))
     first, second = np.append(whole, [1.0, 0.0]) - 0.25, np.append(plan, [0.0, 1.0]) - 0.25
     for end in (row.low, row.high):
@@ -137,7 +144,7 @@ def test_the_ends_of_a_score_are_those_of_fieller_with_two_more_documents() -> N
 
 @pytest.mark.parametrize("lost", [0.0, 1.0])
 @pytest.mark.parametrize("count", [30, 200])
-def test_answers_that_all_agree_leave_scores_and_their_middles_a_width(count: int, lost: float) -> None:
+def test_intervals_have_a_width_if_all_answers_agree(count: int, lost: float) -> None:
     rows = list(study(count, lost=lost, tasks=3).rows(dict.fromkeys(("t0", "t1", "t2"), "acc")))
     own = {(row.task, row.metric): row for row in rows if row.plan == "p"}
     assert len(own) == 5
@@ -152,7 +159,7 @@ def test_answers_that_all_agree_leave_scores_and_their_middles_a_width(count: in
 @pytest.mark.parametrize(
     ("count", "lost", "gained"), [(30, 0.03, 0), (50, 0.03, 0), (100, 0.02, 0), (200, 0.01, 0), (200, 0.5, 0.3)]
 )
-def test_intervals_of_scores_hold_the_truth(count: int, lost: float, gained: float) -> None:
+def test_score_intervals_cover_the_truth(count: int, lost: float, gained: float) -> None:
     truth = (0.6 * (1 - lost) + 0.4 * gained - 0.25) / 0.35
     held = []
     for seed in range(400):
@@ -162,15 +169,14 @@ def test_intervals_of_scores_hold_the_truth(count: int, lost: float, gained: flo
     assert np.mean(held) >= 0.92
 
 
-def test_a_benchmark_without_a_scale_says_why(answers: Answers) -> None:
+def test_a_benchmark_that_cannot_be_normalized_gives_the_reason(answers: BenchmarkAnswers) -> None:
     few, guessed = sorted(
-        Scaled.of(answers, WHOLE, seed=0).unscaled(), key=lambda sentence: sentence.startswith("guessed")
+        ScaledScores.from_answers(answers, WHOLE, seed=0).unscaled(),
+        key=lambda sentence: sentence.startswith("guessed"),
     )
-    assert few == "short has no scale from chance to the model as trained: it has 5 documents, and an interval needs 8"
-    assert guessed.startswith(
-        "guessed has no scale from chance to the model as trained: the model as trained answers 0."
-    )
-    assert guessed.endswith("which is not above the 0.500 of guessing")
+    assert few == "short cannot be normalized: it has 5 documents, and an interval needs 8"
+    assert guessed.startswith("guessed cannot be normalized: the original model answers 0.")
+    assert guessed.endswith("which does not exceed chance (0.500)")
 
 
 def test_falls_are_slopes_over_all_windows(contrasts: Contrasts, scores: Shares) -> None:
@@ -201,22 +207,22 @@ def test_order_is_compared_with_skipping(contrasts: Contrasts, scores: Shares) -
     )
 
 
-def test_a_plan_that_did_not_answer_everything_is_left_out(rows: Rows) -> None:
+def test_a_plan_with_missing_answers_is_excluded(rows: Rows) -> None:
     fewer = {**rows, "gsm8k": [row for row in rows["gsm8k"] if (row.plan, row.document) != (PLANS[3], "7")]}
-    assert Answers.of(fewer, PLANS, JUDGED).plans == tuple(plan for plan in PLANS if plan != PLANS[3])
+    assert BenchmarkAnswers.from_rows(fewer, PLANS, JUDGED).plans == tuple(plan for plan in PLANS if plan != PLANS[3])
 
 
-def test_what_is_hard_for_every_plan_cancels() -> None:
+def test_difficulty_common_to_all_plans_cancels() -> None:
     draw = np.random.default_rng(0)
     right = (draw.random(40) < 0.7).astype(float)
-    same = Answers((WHOLE, "0"), {"arc": np.stack([right, right])}, {"arc": "acc"}, {"arc": 0.25})
-    scaled = Scaled.of(same, WHOLE, seed=0, resamples=100)
+    same = BenchmarkAnswers((WHOLE, "0"), {"arc": np.stack([right, right])}, {"arc": "acc"}, {"arc": 0.25})
+    scaled = ScaledScores.from_answers(same, WHOLE, seed=0, resamples=100)
     assert np.all(scaled.scores.effects == 1.0)
-    wrong = Answers((WHOLE, "0"), {"arc": np.stack([right, 1 - right])}, {"arc": "acc"}, {"arc": 0.25})
-    drawn = Scaled.of(wrong, WHOLE, seed=0, resamples=100).scores.effects
+    wrong = BenchmarkAnswers((WHOLE, "0"), {"arc": np.stack([right, 1 - right])}, {"arc": "acc"}, {"arc": 0.25})
+    drawn = ScaledScores.from_answers(wrong, WHOLE, seed=0, resamples=100).scores.effects
     assert drawn[:, 0, 1].std() > 0.05
 
 
-def test_no_benchmark_and_no_windows_make_no_rows(answers: Answers) -> None:
-    for of in (Answers((WHOLE,), {}, {}, {}), answers):
-        assert benchmark_contrasts(Scaled.of(of, WHOLE, seed=0, resamples=50), [], DEPTH) == []
+def test_without_benchmarks_or_windows_there_are_no_rows(answers: BenchmarkAnswers) -> None:
+    for of in (BenchmarkAnswers((WHOLE,), {}, {}, {}), answers):
+        assert contrast_benchmarks(ScaledScores.from_answers(of, WHOLE, seed=0, resamples=50), [], DEPTH) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.contrasts.bits import FAMILIES, bits_contrasts
+from layerwise.measure.contrasts.layers import FAMILIES, contrast_quantized_layers
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.plan import Member, Plan, families
@@ -37,7 +37,7 @@ def losses(nll: Mapping[str, np.ndarray]) -> list[Loss]:
 
 
 def contrasts(nll: Mapping[str, np.ndarray], depth: int, seeds: int = 2) -> Rows:
-    return Rows(bits_contrasts(losses(nll), plan_records(members(depth, seeds)), depth))
+    return Rows(contrast_quantized_layers(losses(nll), plan_records(members(depth, seeds)), depth))
 
 
 def drawn(depth: int, units: int, seed: int) -> dict[str, np.ndarray]:
@@ -80,9 +80,9 @@ def test_what_was_not_measured_has_no_row() -> None:
         without = {str(each.plan) for each in members(depth) if each.family == family}
         records = [record for record in plan_records(members(depth)) if record.plan not in without]
         kept = losses({plan: values for plan, values in nll.items() if plan not in without})
-        rows = bits_contrasts(kept, records, depth)
+        rows = contrast_quantized_layers(kept, records, depth)
         assert {row.metric for row in rows} - {STANDS_OUT} == left
-    assert bits_contrasts(losses(nll), [], depth) == []
+    assert contrast_quantized_layers(losses(nll), [], depth) == []
     assert {each.family for each in members(depth)} == {"identity", *FAMILIES}
 
 
@@ -106,7 +106,7 @@ def named(seed: int, fragile: float, layer: int) -> set[int]:
     nll = {str(own[0].plan): base}
     for each, cost in zip(own[1 : LAYERS + 1], alone, strict=True):
         nll[str(each.plan)] = base + cost
-    rows = Rows(bits_contrasts(losses(nll), plan_records(own), LAYERS)).where(metric=STANDS_OUT)
+    rows = Rows(contrast_quantized_layers(losses(nll), plan_records(own), LAYERS)).where(metric=STANDS_OUT)
     return {int(row.layer or 0) for row in rows if _shown(row)}
 
 

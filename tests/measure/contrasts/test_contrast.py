@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import Part, Resampled, first
+from layerwise.measure.contrasts.contrast import Part, Resampled, take_first
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.studies.sweep.strategies import mean_over
+from layerwise.studies.sweep.strategies import average_draws
 from tier import by_tier
 
 
 def resampled(effects: Numbers, seed: int = 0, draws: int = 1) -> Resampled:
     units = effects.shape[-1]
-    return replace(Resampled.of([Part(effects, np.ones(units), units, units)], seed=seed), redrawn=draws > 1)
+    return replace(Resampled.from_parts([Part(effects, np.ones(units), units, units)], seed=seed), redrawn=draws > 1)
 
 
 def mean_of_draws(effects: Numbers) -> Numbers:
-    return mean_over(effects, np.random.default_rng(0))
+    return average_draws(effects, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("level", [0.99, 1 - 0.05 / 8, 1 - 0.05 / 30])
 def test_a_level_that_no_resample_reaches_has_students_interval(level: float) -> None:
     half = np.random.default_rng(1).normal(size=(1, 4))
     values = np.concatenate([half, -half], axis=1)
-    found = resampled(values).estimate(first, level)
+    found = resampled(values).estimate(take_first, level)
     reach = stats.t.ppf(0.5 + level / 2, 7) * stats.sem(values[0])
     assert found is not None
     assert (found.value - found.low, found.high - found.value) == pytest.approx((reach, reach), rel=0.1)

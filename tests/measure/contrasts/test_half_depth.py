@@ -9,7 +9,7 @@ import pytest
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import DELTA, STEP
-from layerwise.studies.sweep.half_depth import strategy_contrasts
+from layerwise.studies.sweep.contrasts import contrast_at_half_depth
 
 DEPTH, TOKENS = 6, 200
 ORDERS = [" ".join(map(str, (0, *order, 5))) for order in permutations((1, 2, 3, 4)) if order != (1, 2, 3, 4)]
@@ -39,7 +39,7 @@ def study(
 
 
 def contrasts(losses: list[Loss], draws: int, metric: str) -> list[Score]:
-    return [row for row in strategy_contrasts(losses, records(draws), DEPTH, ()) if row.metric == metric]
+    return [row for row in contrast_at_half_depth(losses, records(draws), DEPTH, ()) if row.metric == metric]
 
 
 def test_differences_are_those_of_plain_means() -> None:
@@ -74,10 +74,10 @@ def test_orders_are_a_source_of_variation_of_their_own() -> None:
 
 
 def test_few_documents_or_no_baseline_have_no_interval() -> None:
-    rows = strategy_contrasts(study(np.random.default_rng(2), 7, 2, 0.1), records(2), DEPTH, ())
+    rows = contrast_at_half_depth(study(np.random.default_rng(2), 7, 2, 0.1), records(2), DEPTH, ())
     assert {(row.low, row.high) for row in rows} == {(None, None)}
     losses = study(np.random.default_rng(3), 40, 3, 1.0)
-    assert strategy_contrasts([row for row in losses if row.plan != "0-5"], records(3), DEPTH, ()) == []
+    assert contrast_at_half_depth([row for row in losses if row.plan != "0-5"], records(3), DEPTH, ()) == []
 
 
 @pytest.mark.nightly

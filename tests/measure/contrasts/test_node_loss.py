@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.contrasts.trainings import over_trainings
+from layerwise.measure.contrasts.trainings import average_trainings
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, NodeLoss, conditions, survey
 from layerwise.plan import Plan
@@ -127,7 +127,7 @@ def test_the_interval_of_a_difference_is_over_seeds_and_batches() -> None:
     )
     each = torn - blocks
     pulls = (each - each.mean(axis=1, keepdims=True)).reshape(2, -1, BATCH).sum(axis=2) / each.shape[1]
-    expected = over_trainings(each.mean(axis=1), pulls, 64)
+    expected = average_trainings(each.mean(axis=1), pulls, 64)
     assert (row.value, row.low, row.high, row.documents) == pytest.approx(
         (expected.value, expected.value - expected.half, expected.value + expected.half, 64)
     )

@@ -12,7 +12,7 @@ from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Member, Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
-from layerwise.studies.sweep.painters_contrasts import painters_contrasts
+from layerwise.studies.sweep.contrasts import contrast_painters
 
 Found = dict[tuple[str, str], Score]
 Costs = dict[tuple[str, str, int], float]
@@ -44,7 +44,7 @@ def losses(members: tuple[Member, ...]) -> list[Loss]:
 
 @pytest.fixture(scope="module")
 def found(losses: list[Loss], members: tuple[Member, ...]) -> Found:
-    scores = painters_contrasts(losses, plan_records(members), DEPTH)
+    scores = contrast_painters(losses, plan_records(members), DEPTH)
     assert {score.measure for score in scores} == {"contrast"}
     return {(score.claim, _named(score)): score for score in scores}
 
@@ -129,14 +129,14 @@ def test_windows_where_a_plan_is_worse_than_a_unigram_model_are_not_compared(
         (edge + 1e-9, (3, 5, 7)),
         (edge - 1e-9, tuple(size for size in pairs if size != harshest)),
     ):
-        rows = painters_contrasts(losses, plan_records(members), DEPTH, unigram=unigram)
+        rows = contrast_painters(losses, plan_records(members), DEPTH, unigram=unigram)
         found = {row.metric: row.value for row in rows if row.claim == "same_function"}
         mean = {name: fmean(costs["painters", name, size] for size in expected) for name in ("middle_repeat", "skip")}
         assert found["middle_repeat:skip"] == pytest.approx(relative(mean["middle_repeat"], mean["skip"]))
         assert found["middle_repeat"] == pytest.approx(mean["middle_repeat"])
         counts = {} if len(expected) == 3 else {"left_out": 1.0, "windows": 2.0}
         assert {name: found[name] for name in ("left_out", "windows") if name in found} == counts
-    nothing = painters_contrasts(losses, plan_records(members), DEPTH, unigram=own)
+    nothing = contrast_painters(losses, plan_records(members), DEPTH, unigram=own)
     assert {row.metric for row in nothing if row.claim == "same_function"} == {"left_out", "windows"}
 
 
@@ -162,7 +162,7 @@ def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], membe
     scaled = [
         Loss(row.plan, row.task, row.document, 0, 1.0 + (row.nll - 1) * hard[row.document], 1, 0) for row in plain
     ]
-    rows = {(s.claim, s.metric): s for s in painters_contrasts(scaled, plan_records(members), DEPTH)}
+    rows = {(s.claim, s.metric): s for s in contrast_painters(scaled, plan_records(members), DEPTH)}
     cost, difference = rows["ranking", "skip"], rows["parallel", "skip:parallel"]
     assert (cost.high or 0.0) - (cost.low or 0.0) > 0.5
     assert (difference.low, difference.high) == pytest.approx((0.0, 0.0))
@@ -170,7 +170,7 @@ def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], membe
 
 def test_too_few_windows_or_plans_make_no_rows(losses: list[Loss]) -> None:
     records = plan_records(families.painters(DEPTH))
-    assert painters_contrasts(losses, [], DEPTH) == []
-    assert painters_contrasts(losses, [record for record in records if record.affected <= 3], DEPTH) == []
+    assert contrast_painters(losses, [], DEPTH) == []
+    assert contrast_painters(losses, [record for record in records if record.affected <= 3], DEPTH) == []
     without_skip = [record for record in records if record.strategy != "skip"]
-    assert {row.claim for row in painters_contrasts(losses, without_skip, DEPTH)} == {"looping"}
+    assert {row.claim for row in contrast_painters(losses, without_skip, DEPTH)} == {"looping"}

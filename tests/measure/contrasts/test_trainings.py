@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, first, renewed
-from layerwise.measure.contrasts.shuffled import shuffled
-from layerwise.measure.contrasts.trainings import over_trainings, pattern
+from layerwise.measure.contrasts.contrast import Part, PlanEffects, Resampled, replace_claims, take_first
+from layerwise.measure.contrasts.shuffled import contrast_orders
+from layerwise.measure.contrasts.trainings import average_trainings, contrast_pattern
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.joint import accumulation
+from layerwise.studies.diagnose.contrasts import contrast_sets
 
 CHANCE = 0.2
 
@@ -22,7 +22,7 @@ def outcome(hits: np.ndarray, scored: np.ndarray | None = None) -> Predictions:
 
 def test_seeds_alone_give_student_s_interval() -> None:
     effects = [0.2, 0.3, 0.7]
-    row = over_trainings(effects, np.zeros((3, 16)), 32).row("trained_order", "cost")
+    row = average_trainings(effects, np.zeros((3, 16)), 32).row("trained_order", "cost")
     low, high = stats.t.interval(0.95, 2, np.mean(effects), stats.sem(effects))
     assert (row.value, row.low, row.high) == pytest.approx((0.4, low, high))
     assert (row.measure, row.claim, row.metric, row.documents) == ("contrast", "trained_order", "cost", 32)
@@ -31,7 +31,7 @@ def test_seeds_alone_give_student_s_interval() -> None:
 def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
     effects, pulls = np.array([0.1, 0.2, 0.6]), np.random.default_rng(1).normal(size=(3, 16)) / 16
     pulls -= pulls.mean(axis=1, keepdims=True)
-    found = over_trainings(effects, pulls, 16)
+    found = average_trainings(effects, pulls, 16)
     spreads = np.array([stats.sem(effects), np.sqrt(16 / 15 * np.square(pulls.mean(axis=0)).sum())])
     far, near = (np.array([stats.t.ppf(share, of) for of in (2, 15)]) for share in (0.975, 0.8))
     assert found.half == pytest.approx(np.hypot(*(far * spreads)))
@@ -40,7 +40,7 @@ def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
 
 @pytest.mark.parametrize(("seeds", "units"), [(1, 16), (5, 7)])
 def test_too_few_have_no_interval(seeds: int, units: int) -> None:
-    row = over_trainings(np.zeros(seeds), np.zeros((seeds, units)), 9).row("trained_order", "cost")
+    row = average_trainings(np.zeros(seeds), np.zeros((seeds, units)), 9).row("trained_order", "cost")
     assert (row.low, row.high, row.mde) == (None, None, None)
 
 
@@ -66,7 +66,7 @@ def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None
         }
         for arm in ("baseline", "layershuffle")
     }
-    found = {(row.claim, row.metric): row.value for row in shuffled(arms, chance=CHANCE, batch=4)}
+    found = {(row.claim, row.metric): row.value for row in contrast_orders(arms, chance=CHANCE, batch=4)}
     ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "random"][:, 4:]
     assert found["trained_order", "cost"] == pytest.approx(ordered.mean() - free.mean())
     gain = free.mean() - hits["baseline", "random"][:, 4:].mean()
@@ -90,7 +90,7 @@ def test_a_seed_without_skill_has_no_share_to_lose(right: tuple[int, int], is_th
     of_seeds = [outcome(np.arange(20.0) < count) for count in right]
     tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")
     one = {seed: Survey(4, dict.fromkeys(tasks, each)) for seed, each in enumerate(of_seeds)}
-    found = shuffled({"baseline": one, "layershuffle": one}, chance=0.15, batch=2)
+    found = contrast_orders({"baseline": one, "layershuffle": one}, chance=0.15, batch=2)
     assert all(np.isfinite(row.value) for row in found)
     assert bool([row for row in found if row.claim == "pruning"]) is is_there
 
@@ -107,7 +107,9 @@ def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> 
             arm: {seed: Survey(4, {t: outcome(v[kept]) for t, v in of.items()}) for seed in range(2)}
             for arm, of in hits.items()
         }
-        return next(row for row in shuffled(arms, chance=CHANCE, batch=100) if row.metric == "spared_above@baseline")
+        return next(
+            row for row in contrast_orders(arms, chance=CHANCE, batch=100) if row.metric == "spared_above@baseline"
+        )
 
     whole = spared(slice(None))
     # The seeds are equal, so the jackknife over batches gives the same error.
@@ -119,34 +121,34 @@ def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> 
 def test_the_pattern_is_a_mean_over_readers_of_three_sources() -> None:
     first = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.2, 0.6, 0]])
     learned = np.array([[1.0, 0, 0, 0], [0.1, 0.9, 0, 0], [0.5, 0.1, 0.4, 0]])
-    found = {row.metric: row.value for row in pattern("elc", np.stack([learned, learned]), first)}
+    found = {row.metric: row.value for row in contrast_pattern("elc", np.stack([learned, learned]), first)}
     assert found == pytest.approx({"above_equal": 0.9 - 2 / 3, "learned": 0.1})
-    assert pattern("elc", learned[None, :2], first[:2]) == []
+    assert contrast_pattern("elc", learned[None, :2], first[:2]) == []
 
 
 def test_contrasts_of_other_claims_stay() -> None:
     stored = [Score("contrast", "value", 1.0, claim=name) for name in ("merging", "collapse")]
     fresh = [Score("contrast", "value", 2.0, claim="merging")]
-    assert renewed(stored, fresh, ("merging",)) == [stored[1], fresh[0]]
+    assert replace_claims(stored, fresh, ("merging",)) == [stored[1], fresh[0]]
 
 
 def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
     values = np.random.default_rng(4).normal(1.0, size=8)
     part = Part(values[None], np.ones(8), documents=8, tokens=80)
-    drawn = Resampled.of([part], seed=0, resamples=20_000)
-    found, row = drawn.estimate(first), drawn.row("claim", "mean", first, power=0.9)
+    drawn = Resampled.from_parts([part], seed=0, resamples=20_000)
+    found, row = drawn.estimate(take_first), drawn.row("claim", "mean", take_first, power=0.9)
     assert found.error == pytest.approx(stats.sem(values), rel=0.02)
     assert (row.value, row.low, row.high) == (values.mean(), found.low, found.high)
     arm = max(found.value - found.low, found.high - found.value)
     assert row.mde == pytest.approx(arm + stats.t.ppf(0.9, 7) * found.error)
-    few = Resampled.of([part.on(range(7))], seed=0).row("claim", "mean", first)
+    few = Resampled.from_parts([part.select_units(range(7))], seed=0).row("claim", "mean", take_first)
     assert (few.value, few.low, few.high, few.mde) == (pytest.approx(values[:7].mean()), None, None, None)
 
 
 def test_the_shares_of_a_set_are_of_its_own_arms() -> None:
     costs = [4.0, *[0.5] * 4, 2.0, *[0.3] * 4]
     part = Part(np.outer(costs, np.ones(8)), np.ones(8), documents=8, tokens=80)
-    rows = accumulation(ArmEffects((), lambda keys: part, 0), {"set:4": range(4)})
+    rows = contrast_sets(PlanEffects((), lambda keys: part, 0), {"set:4": range(4)})
     values = {row.metric: row.value for row in rows}
     assert values == pytest.approx(
         {"joint": 4.0, "singles": 2.0, "excess": 2.0, "share": 0.5, "share_of_noise": 0.4, "layers": 4.0}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from layerwise.measure.contrasts.contrast import ArmEffects
+from layerwise.measure.contrasts.contrast import PlanEffects
 from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.interventions.perturbations import (
     STRATEGIES,
@@ -21,8 +21,8 @@ from layerwise.plan.checks import SUBLAYERS, Sublayer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
-from layerwise.studies.diagnose.joint import JOINT, redundant_layers
-from layerwise.studies.diagnose.joint import joint_manipulation as contrasted
+from layerwise.studies.diagnose.contrasts import JOINT, select_redundant_layers
+from layerwise.studies.diagnose.contrasts import contrast_joint_changes as contrasted
 from measure.planted_models import own_text, planted
 
 STACK = load(planted(identity=[3]))
@@ -107,9 +107,9 @@ SET = (2, 3)
 
 
 def test_the_set_costs_little_one_by_one_and_has_two_layers_at_least() -> None:
-    assert redundant_layers({0: 2.0, 1: 0.1, 2: 0.05, 3: 0.01, 4: 0.3, 5: 1.0}, 4) == (1, 2, 3)
-    assert redundant_layers({0: 2.0, 1: 0.9, 2: 0.5, 3: 0.6}, 2) == (2, 3)
-    assert redundant_layers({0: 2.0, 1: -0.1, 2: 0.0, 3: 0.05}, 2) == (1, 2)
+    assert select_redundant_layers({0: 2.0, 1: 0.1, 2: 0.05, 3: 0.01, 4: 0.3, 5: 1.0}, 4) == (1, 2, 3)
+    assert select_redundant_layers({0: 2.0, 1: 0.9, 2: 0.5, 3: 0.6}, 2) == (2, 3)
+    assert select_redundant_layers({0: 2.0, 1: -0.1, 2: 0.0, 3: 0.05}, 2) == (1, 2)
 
 
 def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, reading: EvalData) -> None:
@@ -121,7 +121,7 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     keys = {row.plan for row in rows}
     assert {f"joint={name}:0.1" for name in STRATEGIES} <= keys
     baseline = str(Plan.identity(DEPTH))
-    found = contrasted(ArmEffects.of(rows, baseline, seed=0), dict.fromkeys(range(DEPTH), 0.1), SET[:1])
+    found = contrasted(PlanEffects.from_losses(rows, baseline, seed=0), dict.fromkeys(range(DEPTH), 0.1), SET[:1])
     shares = {(row.condition, row.strength): row.value for row in found if row.metric == "excess"}
     assert {(name, 0.1) for name in STRATEGIES} <= set(shares)
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares

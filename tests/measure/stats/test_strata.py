@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from layerwise.data.text.tokens import Window
-from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
+from layerwise.measure.contrasts.contrast import Part, Resampled, paired_effects, take_first
 from layerwise.measure.stats.effects import ConditionLosses, compare_conditions, compute_effects
 from layerwise.measure.stats.grid import WHOLE, Piece, Strata, arrange, stratified_effects, unit_pieces
 from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, skewed_interval, student_interval
@@ -102,9 +102,9 @@ WHOLE_PLAN, PLAN = Plan.parse("0-3"), Plan.parse("0-2")
 
 
 def contrasted() -> list[Score]:
-    part = arms(ALIKE, "b", ["p"])
+    part = paired_effects(ALIKE, "b", ["p"])
     assert part is not None
-    return [Resampled.of([part], seed=0, resamples=200).row("claim", "mean", first)]
+    return [Resampled.from_parts([part], seed=0, resamples=200).row("claim", "mean", take_first)]
 
 
 ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
@@ -140,7 +140,7 @@ def test_a_contrast_is_expanded_by_the_strata_that_it_varies_with() -> None:
     changes = [np.repeat([-1.0, 1.0], 500)[:, None] * np.sqrt(variance) for variance in (4 / 5, 48 / 17)]
     effects = np.concatenate(np.broadcast_arrays(changes[0], changes[1][::-1]), axis=1).sum(axis=1, keepdims=True)
     strata = [(units, slice(0, 1), own) for units, own in zip((5, 17), changes, strict=True)]
-    for level, statistic in ((0.0, first), (3.0, lambda each: each[..., 0] ** 2)):
+    for level, statistic in ((0.0, take_first), (3.0, lambda each: each[..., 0] ** 2)):
         drawn = Resampled(np.full(1, level), effects + level, 5, 22, 22, strata).estimate(statistic)
         assert drawn.freedom == pytest.approx((1 + 3) ** 2 / (1 / 4 + 9 / 16))
         spread = statistic(effects + level).std(ddof=1)
@@ -151,10 +151,10 @@ def test_a_small_stratum_that_hardly_varies_widens_no_contrast() -> None:
     draw = np.random.default_rng(0)
     nats = np.concatenate([np.full(16, 3.0), draw.normal(0, 1, 200)])[None]
     part = Part(nats, np.ones(216), 216, 216, np.repeat([0, 1], [16, 200]))
-    resampled = Resampled.of([part], seed=0, resamples=20_000)
+    resampled = Resampled.from_parts([part], seed=0, resamples=20_000)
     (one, other), (expected,) = resampled.strata, student_interval(nats, np.ones(216), strata=part.strata).each()
     assert resampled.effects == pytest.approx(resampled.value + one[2] + other[2]), "what resamples change, and no more"
-    own = resampled.estimate(first)
+    own = resampled.estimate(take_first)
     assert own.freedom == pytest.approx(199) == expected.freedom
     assert own.high - own.low == pytest.approx(expected.high - expected.low, rel=0.03)
 

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from layerwise.plan import Plan
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.studies.sweep.benchmark_contrasts import Answers, Scaled, benchmark_contrasts
+from layerwise.studies.sweep.benchmark_contrasts import BenchmarkAnswers, ScaledScores, contrast_benchmarks
 from page.claims.swept import DEPTH, WIDEST, plans_of
 from page.claims.truths import Truth
 from page.synthetic import plan_records
@@ -35,7 +35,7 @@ def benchmarked(
     documents: int = 500,
     draws: float = 0.1,
     shared: float = 0.8,
-    measure: Measure = benchmark_contrasts,
+    measure: Measure = contrast_benchmarks,
     resamples: int = RESAMPLES,
 ) -> Truth:
     """`draws` is the relative spread of random orders, `shared` the correlation of two plans on a document."""
@@ -55,8 +55,12 @@ def benchmarked(
             hard = shared**0.5 * draw.standard_normal(documents)
             noise = (1 - shared) ** 0.5 * draw.standard_normal((len(plans), documents))
             right[name] = (norm.cdf(hard + noise) < share[:, None]).astype(float)
-        answers = Answers(plans, right, dict.fromkeys(right, "acc"), {name: BENCHMARKS[name][0] for name in right})
-        return measure(Scaled.of(answers, WHOLE, seed=run, resamples=resamples), changed, DEPTH, seed=run)
+        answers = BenchmarkAnswers(
+            plans, right, dict.fromkeys(right, "acc"), {name: BENCHMARKS[name][0] for name in right}
+        )
+        return measure(
+            ScaledScores.from_answers(answers, WHOLE, seed=run, resamples=resamples), changed, DEPTH, seed=run
+        )
 
     return truth
 

@@ -9,7 +9,7 @@ import numpy as np
 from layerwise.measure.stats.grid import Grid
 from layerwise.plan import Plan
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.studies.sweep.painters_contrasts import rows
+from layerwise.studies.sweep.contrasts import compute_rows
 from layerwise.studies.sweep.strategies import Strategies
 from page.claims.truths import Truth
 from page.synthetic import plan_records
@@ -49,8 +49,8 @@ def swept(
         error = noise * draw.standard_normal((len(plans), documents)) * (expected != 0)[:, None]
         nll = (1.2 + own[:, None] * factor + error) * tokens
         grid = Grid(plans, cells, nll, np.zeros_like(nll), tokens)
-        strategies = Strategies.of(grid, every, str(Plan.identity(depth)), seed=run, resamples=resamples)
-        return rows(strategies, depth, claims)
+        strategies = Strategies.from_grid(grid, every, str(Plan.identity(depth)), seed=run, resamples=resamples)
+        return compute_rows(strategies, depth, claims)
 
     return truth
 

@@ -102,7 +102,7 @@ def test_the_same_rows_give_the_same_bytes_few_enough_to_be_sent(html: str) -> N
     [
         ({"effect"}, {"curves", "cost", "layers"}, "No effect was measured"),
         ({"similarity"}, {"similarity"}, "Similarity was not measured"),
-        ({"benchmark", "effect"}, {"curves", "cost", "layers", "tasks"}, "No task and no benchmark was"),
+        ({"benchmark", "effect"}, {"curves", "cost", "layers", "tasks"}, "No tasks or benchmarks were"),
         ({"benchmark"}, set(), ""),
     ],
 )
@@ -122,7 +122,7 @@ def test_an_empty_run_is_a_page_that_says_so() -> None:
     page = read(render(of()))
     assert [found for found in page.ids if found in CHAPTERS] == ["headline", "provenance"]
     assert "The run has no plans." in page.text
-    assert "No finding" in page.text
+    assert "There are no findings" in page.text
 
 
 @pytest.mark.parametrize("location", ["/data/models/tiny-llama/", "org/tiny-llama", "tiny-llama"])
@@ -169,5 +169,5 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_sweep_of_single_layers_begins_with_its_answer_and_the_chart_of_layers() -> None:
     run = synthetic.run(6, ("leave_one_out", "swap_adjacent"))
     html = render(run)
-    assert "dropping it costs" in read(html[: html.index('<section id="headline"')]).text
+    assert "nats/token when skipped" in read(html[: html.index('<section id="headline"')]).text
     assert [name for name in read(html).ids if name in CHAPTERS][:2] == ["headline", "layers"]

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from layerwise.measure.contrasts.bits import bits_contrasts
+from layerwise.measure.contrasts.layers import contrast_quantized_layers
 from layerwise.page import ReportData
 from layerwise.page.sections.quantized_layers import QUANTITIES, bits_by_layer
 from layerwise.plan import Plan
@@ -17,7 +17,7 @@ from layerwise.studies.sweep.page import SWEEP
 from page import synthetic
 
 DEPTH, UNITS, FRAGILE = 6, 20, 4
-QUESTION = "Which layer needs its bits most?"
+QUESTION = "Which layer is hurt most by quantization?"
 
 
 @cache
@@ -32,7 +32,7 @@ def contrasts(fragile: float) -> tuple[Score, ...]:
         nll = 3.0 + 0.01 * len(few) + fragile * (FRAGILE in few) + noise
         wobble = chance.normal(0, 0.004, UNITS) * (not exact)
         rows += [Loss(text, "text", f"d{at}", 0, 10 * float(nll + each), 10, 0) for at, each in enumerate(wobble)]
-    return tuple(bits_contrasts(rows, records, DEPTH))
+    return tuple(contrast_quantized_layers(rows, records, DEPTH))
 
 
 def run(fragile: float = 0.05, without: tuple[str, ...] = ()) -> ReportData:
@@ -46,24 +46,24 @@ def answer(data: ReportData) -> tuple[str, str]:
     return found.verdict, found.answer
 
 
-def test_the_fragile_layer_is_named_with_its_cost_and_what_noise_explains() -> None:
+def test_a_planted_fragile_layer_is_found_with_its_excess_over_noise() -> None:
     state, text = answer(run())
     assert state == "supported"
-    assert f"; layer {FRAGILE} needs most, +0.060" in text
-    assert "Q4_1 changes nothing: the weights are at it already." in text
-    assert "At Q8_0 a layer alone costs " in text
-    assert "no layer is shown to need more than the mean of the others." in text
-    assert "Beyond noise of the same norm the error costs " in text
-    assert "at Q4_1" not in text.partition("Beyond noise")[2]
+    assert f"; layer {FRAGILE} costs most, +0.060" in text
+    assert "Q4_1 changes nothing: the weights already have this type." in text
+    assert "At Q8_0 a single layer costs " in text
+    assert "no layer is shown to cost more than the mean of the others." in text
+    assert "The error costs more than noise of the same norm by " in text
+    assert "at Q4_1" not in text.partition("more than noise")[2]
 
 
-def test_no_layer_is_named_where_all_are_alike() -> None:
+def test_equal_layers_are_inconclusive() -> None:
     state, text = answer(run(0.0))
     assert state == "inconclusive"
-    assert "needs most" not in text
+    assert "costs most" not in text
 
 
-def test_a_run_without_noise_says_nothing_of_it_and_one_without_bits_asks_nothing() -> None:
+def test_noise_and_quantized_layers_are_optional() -> None:
     assert "noise" not in answer(run(without=(EXCESS,)))[1]
     assert QUESTION not in {each.question for each in findings(synthetic.run(DEPTH))}
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from layerwise.page import ReportData
 from layerwise.page.derived.curves import read_single_changes
-from layerwise.studies.sweep.findings import BARE, findings
+from layerwise.studies.sweep.findings import NO_INTERVALS, findings
 from page import synthetic
 from page.planted import without_intervals
 
@@ -58,8 +58,10 @@ def test_an_answer_does_not_deny_its_own_interval() -> None:
     assert of_layers(*range(6), adjusted=0.01).endswith("All 6 layers are distinguished from zero after correction.")
 
 
-def test_of_two_layers_of_six_none_is_said_to_matter_most() -> None:
-    assert of_layers(1, 4, adjusted=0.01).startswith("Inconclusive: 2 of 6 layers were left out. Of these layer 1: ")
+def test_some_of_the_layers_give_an_inconclusive_answer() -> None:
+    assert of_layers(1, 4, adjusted=0.01).startswith(
+        "Inconclusive: only 2 of 6 layers were skipped. Here layer 1 costs "
+    )
 
 
 def test_every_finding_that_concludes_carries_an_interval() -> None:
@@ -67,16 +69,16 @@ def test_every_finding_that_concludes_carries_an_interval() -> None:
         assert (" [" in finding.answer) == (finding.verdict is not None)
 
 
-def test_a_run_too_small_to_tell_says_so() -> None:
+def test_a_small_run_is_inconclusive() -> None:
     told = found(widened(synthetic.run(12), 60.0))
     assert {state for question, (state, _) in told.items() if question != ZONES} == {"inconclusive"}
     assert "≈ reverse ≈" in told[RANKING][1]
-    assert "<" not in told[RANKING][1].split("In order of harm")[1].split(".")[0]
+    assert "<" not in told[RANKING][1].split("most harmful: ")[1].split(" (")[0]
 
 
-def test_from_rows_without_intervals_nothing_is_concluded() -> None:
+def test_rows_without_intervals_have_no_verdict() -> None:
     told = found(without_intervals(synthetic.run(12)))
-    assert set(told.values()) == {(None, BARE)}
+    assert set(told.values()) == {(None, NO_INTERVALS)}
     assert set(told) == {RANKING, LAYERS, ZONES}
 
 
@@ -88,20 +90,18 @@ def cosines(data: ReportData, half: float) -> ReportData:
     return replace(data, scores=tuple(bounded))
 
 
-def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
+def test_zones_are_judged_by_the_intervals_of_cosines() -> None:
     state, text = found(cosines(synthetic.run(12), 0.0001))[ZONES]
     assert state == "supported"
-    assert text.startswith(
-        "They mostly vanish. Of hidden states 1–12 the run 3–10 is the clearest zone; its cosine contrast"
-    )
-    assert "contrast with the others is 0.597 [" in text
+    assert text.startswith("They mostly vanish: the cosine contrast of the clearest zone, states 3–10 of 12, is ")
+    assert "without the sink token and 0.597 [" in text
     assert text.count("[") == 2
     state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]
     assert state == "inconclusive"
-    assert text.startswith("Inconclusive. ")
+    assert text.startswith("Inconclusive: ")
 
 
-def test_a_zone_that_is_no_clearer_than_its_null_is_no_finding() -> None:
+def test_a_zone_that_does_not_beat_its_null_is_not_a_finding() -> None:
     run = cosines(synthetic.run(12), 0.0001)
 
     def with_null(share: float) -> ReportData:
@@ -109,11 +109,11 @@ def test_a_zone_that_is_no_clearer_than_its_null_is_no_finding() -> None:
         null = (replace(score, metric="cosine_null", value=share * score.value) for score in alike)
         return replace(run, scores=(*run.scores, *null))
 
-    assert "; between tokens of different documents it is 0.299" in found(with_null(0.5))[ZONES][1]
+    assert "(tokens of different documents: 0.299)" in found(with_null(0.5))[ZONES][1]
     assert ZONES not in found(with_null(1.0))
 
 
-def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
+def test_strategies_with_equal_plans_are_ranked_once() -> None:
     run = synthetic.run(5)
     reverse = next(record for record in run.plans if (record.strategy, record.affected) == ("reverse", 2))
     draws = tuple(replace(reverse, strategy="random", draw=draw) for draw in range(3))

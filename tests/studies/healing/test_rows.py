@@ -17,7 +17,7 @@ from cli.command import Ended, layerwise, refused
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from layerwise.data.text.tokens import Window
-from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and_units
+from layerwise.measure.contrasts.trainings import LinearEstimate, average_linear
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.effects import compute_effects
@@ -161,11 +161,11 @@ def test_intervals_of_healed_models_are_over_seeds_and_documents_of_every_task()
     by_task = [mean.reshape(40, 2).sum(axis=1)[task::2] for task in range(2)]
     sides = np.concatenate(by_task)
     alone = student_interval(sides, np.full(40, 22.0), strata=np.repeat([0, 1], 20))
-    estimate = over_seeds_and_units(gaps, found.strata("all"))
+    estimate = average_linear(gaps, found.strata("all"))
     of_seeds = stats.t(2).ppf(0.975) * stats.sem([each.value for each in gaps])
     assert estimate.half == pytest.approx(np.hypot(of_seeds, (alone.high - alone.low)[0] / 2))
-    assert over_seeds_and_units(gaps[:1], found.strata("all")).terms[0].variance > 0
-    assert len(over_seeds_and_units(gaps[:1], found.strata("all")).terms) == 1
+    assert average_linear(gaps[:1], found.strata("all")).terms[0].variance > 0
+    assert len(average_linear(gaps[:1], found.strata("all")).terms) == 1
     # The p-value is that of the interval: at its own level the interval ends at zero.
     level = 1 - estimate.p
     reach = np.hypot(
@@ -193,7 +193,7 @@ def test_few_documents_have_windows_as_units_and_fewer_have_no_interval() -> Non
         found = outcomes(models, documents)
         gap = found.loss("lora/0", "all") - found.loss("untouched", "all")
         assert gap.pulls.size == units
-        assert bool(over_seeds_and_units([gap], found.strata("all")).terms) == (units >= 8)
+        assert bool(average_linear([gap], found.strata("all")).terms) == (units >= 8)
 
 
 QUESTIONS = 40

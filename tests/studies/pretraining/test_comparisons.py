@@ -16,7 +16,7 @@ from layerwise.data.suites import generated
 from layerwise.data.suites.generated import mixed_signals
 from layerwise.data.text.documents import Document
 from layerwise.data.text.vocabulary import train_wordpiece
-from layerwise.measure.contrasts.variants import bias_rows, difference_rows, share_rows
+from layerwise.measure.contrasts.variants import contrast_biases, contrast_shares, contrast_variants
 from layerwise.measure.gradients import attribution as gradients
 from layerwise.measure.gradients.attribution import FeatureShares
 from layerwise.results import Run
@@ -47,7 +47,7 @@ LTG = [3.0, 3.4, 3.2, 3.1]
 
 
 def found(rows: list[Score]) -> dict[tuple[str, str], Score]:
-    return {(named(row), row.task): row for row in difference_rows(rows)}
+    return {(named(row), row.task): row for row in contrast_variants(rows)}
 
 
 def test_differences_are_paired_by_seed_and_frozen_weights_are_a_question_of_their_own() -> None:
@@ -68,7 +68,7 @@ def test_differences_are_paired_by_seed_and_frozen_weights_are_a_question_of_the
 def test_p_are_corrected_over_the_arms_of_a_question() -> None:
     rng = np.random.default_rng(0)
     noisy = {arm: list(3.0 + rng.normal(0, 0.1, 4)) for arm in ("ltg", "elc", "zero", "denseformer")}
-    rows = difference_rows(models("masked_lm", "all", "nll", **noisy))
+    rows = contrast_variants(models("masked_lm", "all", "nll", **noisy))
     least = min(rows, key=lambda row: row.p or 1.0)
     assert least.p_adjusted == pytest.approx(min(1.0, 3 * (least.p or 1.0)))
     assert all(row.mde is not None and row.mde > 0 for row in rows)
@@ -124,7 +124,7 @@ def slope_of(effect: float, run: int) -> Score:
         for arm, bias in reversed(BIASES.items())
         for seed in range(3)
     ]
-    (slope,) = bias_rows(rows)
+    (slope,) = contrast_biases(rows)
     return slope
 
 
@@ -145,10 +145,10 @@ def test_gains_on_shares_and_what_a_halving_adds_to_them() -> None:
         for seed, own in enumerate((3.0, 3.1, 3.3)):
             rows.append(Score("masked_lm", "nll", own, arm=f"ltg{suffix}", seed=seed))
             rows.append(Score("masked_lm", "nll", own - gain - 0.001 * seed, arm=f"elc{suffix}", seed=seed))
-    gaps = {row.share: row for row in share_rows(rows)}
+    gaps = {row.share: row for row in contrast_shares(rows)}
     values = {share: round(row.value, 3) for share, row in gaps.items()}
     assert values == {0.25: -0.301, 0.5: -0.201, 1.0: -0.101, None: -0.1}
-    assert not share_rows([row for row in rows if "share" not in str(row.arm)])
+    assert not contrast_shares([row for row in rows if "share" not in str(row.arm)])
 
 
 DOCUMENTS = tuple(Document(f"{n}", " ".join(["word"] * Random(n).randint(5, 60))) for n in range(80))

@@ -243,9 +243,7 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
         *((plan, "tiny_choice", "acc") for plan in PLANS),
         (None, "tiny_choice", "chance"),
     }
-    assert note.text == (
-        "tiny_choice has no scale from chance to the model as trained: it has 6 documents, and an interval needs 8"
-    )
+    assert note.text == ("tiny_choice cannot be normalized: it has 6 documents, and an interval needs 8")
     assert len(list((tmp_path / "run" / "lm_eval").rglob("results_*.json"))) == len(PLANS)
     judgements = calls["judged"]
     assert not [each for each in measure(stack, corpus, tmp_path / "run", benchmark) if "under plan" in each]

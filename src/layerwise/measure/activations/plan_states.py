@@ -25,7 +25,7 @@ from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.padding import check_finite, run_states
 from layerwise.measure.activations.similarity import find_sinks
-from layerwise.measure.contrasts.contrast import Part, Resampled, first
+from layerwise.measure.contrasts.contrast import Part, Resampled, take_first
 from layerwise.measure.stats.float64 import widen
 from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
@@ -123,7 +123,7 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
 
 def _contrast_rows(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
     return [
-        Resampled.of([states.part(weights)], seed=seed, resamples=RESAMPLES).row(ZONES, "contrast", first)
+        Resampled.from_parts([states.part(weights)], seed=seed, resamples=RESAMPLES).row(ZONES, "contrast", take_first)
         for weights in contrast_weights(zones.states, zones.borders)
     ]
 

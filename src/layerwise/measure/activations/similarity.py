@@ -22,7 +22,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.padding import check_finite, run_states
-from layerwise.measure.contrasts.contrast import Part, Resampled, first
+from layerwise.measure.contrasts.contrast import Part, Resampled, take_first
 from layerwise.measure.stats.float64 import to_float64_cpu, token_norms, widen
 from layerwise.measure.stats.grid import MIN_UNITS, resampling_unit
 from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
@@ -320,7 +320,7 @@ def same_space(
 
 def _row(metric: str, tokens: Numbers, numerators: Numbers, seed: Seed, resamples: int) -> Score:
     part = Part(numerators[None], tokens, len(tokens), int(tokens.sum()))
-    return Resampled.of([part], seed=seed, resamples=resamples).row(CLAIM, metric, first)
+    return Resampled.from_parts([part], seed=seed, resamples=resamples).row(CLAIM, metric, take_first)
 
 
 def middle_states(depth: int) -> range:

@@ -1,9 +1,9 @@
-"""Contrasts: one function of several effects, with an interval that accounts for their dependence.
+"""Compute contrasts: one function of several effects, with an interval that accounts for their dependence.
 
     value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
 
 Documents are resampled once for all effects (expanded percentile interval, `layerwise.measure.stats.statistics`); each
-part and stratum of the text independently. `mde` is the minimum detectable contrast at 80 % power.
+part and stratum of the text independently.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from layerwise.results.vocabulary import CONTRAST as CONTRAST
 
 RESAMPLES = 2_000
 
-FEWEST_BEYOND = 3
-"""Resamples beyond a bound without which the resamples do not reach it, and Student's interval is used as well."""
+MIN_BEYOND = 3
+"""With fewer resamples beyond a bound, Student's interval is used as well."""
 
 Statistic = Callable[[Numbers], Numbers]
-"""From effects of shape (..., arms) to one number each, of shape (...)."""
+"""From effects `(..., plans)` to one number each, `(...)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Effects on the same units: `numerators` (arms, units), `denominators` (units,), and the labels of `strata`."""
+    """Effects on the same units: `numerators` `(plans, units)`, `denominators` `(units,)`, and labels of `strata`."""
 
     numerators: Numbers
     denominators: Numbers
@@ -49,8 +49,8 @@ class Part:
     strata: StratumLabels | None = None
 
     @classmethod
-    def of_grid(cls, grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
-        """Return the effects of `keys` against `baseline`, unit by unit; the grid's tasks are strata."""
+    def from_grid(cls, grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
+        """Return the effects of `keys` relative to `baseline`, unit by unit; the tasks of the grid are strata."""
         changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
         tokens = grid.by_unit(grid.tokens)
         return cls(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.label_grid(grid))
@@ -63,53 +63,56 @@ class Part:
     def effects(self) -> Numbers:
         return np.asarray(self.numerators.sum(axis=1) / self.denominators.sum())
 
-    def of(self, indices: Iterable[int]) -> Part:
+    def select(self, indices: Iterable[int]) -> Part:
         return replace(self, numerators=self.numerators[list(indices)])
 
-    def on(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
-        """The effects on some of the units; of the documents as many are counted as there are units, at most."""
-        chosen = np.sort(np.asarray(units, dtype=np.intp))
-        denominators = self.denominators[chosen]
+    def select_units(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
+        """Return the effects on some of the units; at most as many documents are counted as units."""
+        selected = np.sort(np.asarray(units, dtype=np.intp))
+        denominators = self.denominators[selected]
         share = denominators.sum() / self.denominators.sum()
         return Part(
-            self.numerators[:, chosen],
+            self.numerators[:, selected],
             denominators,
-            min(self.documents, chosen.size),
+            min(self.documents, selected.size),
             round(share * self.tokens),
-            None if self.strata is None else self.strata[chosen],
+            None if self.strata is None else self.strata[selected],
         )
 
 
-def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
-    """Return the effects of `keys` against `baseline` in nats/token, by document.
+def paired_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
+    """Return the effects of `keys` relative to `baseline` in nats/token, by document.
 
-    Uses the windows on which all of them were measured; `None` without any.
+    Only windows that all of them were measured on count; None without any.
 
     >>> rows = [Loss(plan, "a", "d", 0, nll, 10, 0) for plan, nll in (("0 1", 20.0), ("1=skip", 25.0))]
-    >>> arms(rows, "0 1", ["1=skip"]).numerators.tolist()
+    >>> paired_effects(rows, "0 1", ["1=skip"]).numerators.tolist()
     [[5.0]]
     """
-    rows_of: dict[str, dict[Cell, Loss]] = {key: {} for key in (baseline, *keys)}
+    losses_by_plan: dict[str, dict[Cell, Loss]] = {key: {} for key in (baseline, *keys)}
     for row in losses:
-        if row.plan in rows_of:
-            rows_of[row.plan][row.task, row.document, row.window] = row
-    shared = set.intersection(*(set(cells) for cells in rows_of.values()))
+        if row.plan in losses_by_plan:
+            losses_by_plan[row.plan][row.task, row.document, row.window] = row
+    shared = set.intersection(*(set(cells) for cells in losses_by_plan.values()))
     if not shared:
         return None
-    grid = arrange(row for cells in rows_of.values() for cell, row in cells.items() if cell in shared)
-    return Part.of_grid(grid, baseline, keys)
+    grid = arrange(row for cells in losses_by_plan.values() for cell, row in cells.items() if cell in shared)
+    return Part.from_grid(grid, baseline, keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """The effects of arms, `value` (arms,), and those of every resample of their units, `effects` (resamples, arms).
+    """Effects `value` `(plans,)`, and `effects` `(resamples, plans)` on resampled units; built by `from_parts`.
 
-    `units` are those of the smallest stratum; below 8 nothing is resampled and there are no intervals. `strata` has the
-    units, arms and resampled changes (resamples, arms) of each stratum, which expand the interval after Satterthwaite.
-    `redrawn` says that draws of plans have Student's error, of which the tails do not count for the standard error.
+    Args:
+        units: Number of units of the smallest stratum; below 8 nothing is resampled and there are no intervals.
+        strata: Units, plans and resampled changes `(resamples, plans)` of each stratum, which expand the interval
+            (Satterthwaite).
+        redrawn: Whether draws of plans have Student's error, whose tails do not count for the standard error.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
-    >>> Resampled.of([part], seed=0).row("claim", "less", lambda effects: effects[..., 0] - effects[..., 1]).value
+    >>> drawn = Resampled.from_parts([part], seed=0)
+    >>> drawn.row("claim", "less", lambda effects: effects[..., 0] - effects[..., 1]).value
     1.0
     """
 
@@ -122,15 +125,16 @@ class Resampled:
     redrawn: bool = False
 
     @classmethod
-    def of(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
+    def from_parts(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
         """Resample the effects of all parts, one after the other.
 
-        Raises `MeasureError` for numerators that are not finite and denominators that are not positive.
+        Raises:
+            MeasureError: If a numerator is not finite or a denominator not positive.
         """
         units = min(part.units for part in parts)
         drawn, strata = [], []
         for number, part in enumerate(parts if units >= MIN_UNITS else ()):
-            own = (*seeds(seed), number)
+            own = (*as_seeds(seed), number)
             each = list(resample_strata(part.numerators, part.denominators, resamples, own, part.strata))
             start = sum(len(before.numerators) for before in parts[:number])
             arms = slice(start, start + len(part.numerators))
@@ -155,7 +159,7 @@ class Resampled:
         low, high = (float(bound) for bound in np.quantile(drawn, levels))
         drawn = np.clip(drawn, low, high) if self.redrawn else drawn
         error = float(drawn.std(ddof=1) * np.sqrt(shortfall))
-        reach = student_quantile(0.5 + level / 2, freedom) * error if levels[0] * len(drawn) < FEWEST_BEYOND else 0.0
+        reach = student_quantile(0.5 + level / 2, freedom) * error if levels[0] * len(drawn) < MIN_BEYOND else 0.0
         return SampleEstimate(value, min(low, value - reach), max(high, value + reach), error, freedom)
 
     def _expansion(self, statistic: Statistic) -> tuple[float, float]:
@@ -184,22 +188,22 @@ class Resampled:
         power: float = POWER,
         **columns: Any,
     ) -> Score:
-        """The `statistic` as a row about `claim`, its mde at `power`; `columns` say which layers or change it is of."""
+        """Return the `statistic` as a row about `claim`, with the effect detectable with `power`."""
         about = {"claim": claim, "documents": self.documents, "tokens": self.tokens, **columns}
         own = self.estimate(statistic, level)
         if own is None:
             return Score(CONTRAST, metric, float(statistic(self.value)), **about)
-        return Score(CONTRAST, metric, own.value, own.low, own.high, mde=detectable(own, power), **about)
+        return Score(CONTRAST, metric, own.value, own.low, own.high, mde=detect_contrast(own, power), **about)
 
     def rows(self, claim: str, statistics: Mapping[str, Statistic], **settings: Any) -> list[Score]:
         return [self.row(claim, metric, statistic, **settings) for metric, statistic in statistics.items()]
 
 
 @dataclass(frozen=True, slots=True)
-class ArmEffects:
-    """Effects of arms relative to the original model, by the keys of their losses, and the seed that resamples them.
+class PlanEffects:
+    """Effects of plans relative to the original model, by the keys of their losses, and the seed that resamples them.
 
-    `part` gives the effects of `keys` in their order; `None` if no window has all of their losses.
+    `part` returns the effects of some keys in their order, or None if no window has all of their losses.
     """
 
     keys: tuple[str, ...]
@@ -208,38 +212,38 @@ class ArmEffects:
     resamples: int = RESAMPLES
 
     @classmethod
-    def of(cls, losses: Sequence[Loss], baseline: str, *, seed: Seed) -> ArmEffects:
-        return cls(tuple(dict.fromkeys(row.plan for row in losses)), partial(arms, losses, baseline), seed)
+    def from_losses(cls, losses: Sequence[Loss], baseline: str, *, seed: Seed) -> PlanEffects:
+        return cls(tuple(dict.fromkeys(row.plan for row in losses)), partial(paired_effects, losses, baseline), seed)
 
-    def resampled(self, part: Part, indices: Iterable[int]) -> Resampled:
-        return Resampled.of([part.of(indices)], seed=self.seed, resamples=self.resamples)
+    def resample(self, part: Part, indices: Iterable[int]) -> Resampled:
+        return Resampled.from_parts([part.select(indices)], seed=self.seed, resamples=self.resamples)
 
 
-def detectable(estimate: SampleEstimate[float], power: float = POWER) -> float:
+def detect_contrast(estimate: SampleEstimate[float], power: float = POWER) -> float:
     """Return the contrast that an interval like this one distinguishes from zero with `power`.
 
-    The longer arm of the interval plus t[power] standard errors, as effects may be skewed. A rule that needs n such
-    findings at once has 80 % power where each has 1 - 0.2 / n.
+    It is the longer half of the interval plus t[power] standard errors, as effects may be skewed. A rule that needs n
+    such findings at once has 80 % power if each has 1 - 0.2 / n.
     """
     longer = max(estimate.value - estimate.low, estimate.high - estimate.value)
     return longer + student_quantile(power, estimate.freedom) * estimate.error
 
 
-def first(effects: Numbers) -> Numbers:
+def take_first(effects: Numbers) -> Numbers:
     return effects[..., 0]
 
 
-def mean_of_drawn(effects: Numbers, chance: np.random.Generator, count: int) -> Numbers:
-    """The mean over draws, (resamples, ..., draws) -> (resamples, ...), of `count` that each resample draws again."""
-    again = chance.integers(0, effects.shape[-1], size=(len(effects), *(1 for _ in effects.shape[2:]), count))
-    return np.asarray(np.take_along_axis(effects, again, axis=-1).mean(axis=-1))
+def average_redrawn(effects: Numbers, chance: np.random.Generator, count: int) -> Numbers:
+    """Average `count` draws that each resample redraws: `(resamples, ..., draws)` -> `(resamples, ...)`."""
+    redrawn = chance.integers(0, effects.shape[-1], size=(len(effects), *(1 for _ in effects.shape[2:]), count))
+    return np.asarray(np.take_along_axis(effects, redrawn, axis=-1).mean(axis=-1))
 
 
-def seeds(seed: Seed) -> tuple[int, ...]:
+def as_seeds(seed: Seed) -> tuple[int, ...]:
     return tuple(seed) if isinstance(seed, Sequence) else (seed,)
 
 
-def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
+def replace_claims(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
     others = (row for row in stored if row.claim not in claims)
-    # What does not apply stands before what does.
+    # Empty columns come first.
     return sorted([*others, *rows], key=lambda row: [(cell is not None, cell or 0) for cell in row.key])

@@ -1,69 +1,79 @@
-"""Measure whether a core of consecutive layers matters far more than the rest.
+"""Contrasts of single layers: a core of layers that matters far more than the rest, and the cost of quantization.
 
 The published core (layers 8 to 11 of 30) is scaled to the depth and shifted by up to 1/15; for each such range P
 (Bonferroni), with e the effect of an intervention in nats/token:
     skip_excess, average_excess   median of e over P - max(FAR * median of e elsewhere, margin)
     average_over_random           median over P of SHARE * e of the average - e of random weights of the same norm
+Of layer l quantized to a GGUF type, with an interval over documents and p corrected over layers and types (Holm):
+    delta_nll     L(l quantized) - L(original model)                    `bits`, nats/token
+    excess        L(l quantized) - mean L(l with noise of that norm)    `bits_noise`
+    stands_out    difference of a layer minus the mean over the other layers
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import Part, Resampled, Statistic
+from layerwise.measure.contrasts.contrast import Part, Resampled, Statistic, paired_effects, take_first
 from layerwise.measure.stats.grid import MIN_UNITS, arrange
-from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.measure.stats.statistics import Numbers, Seed, assess_effects, holm_by_key
 from layerwise.plan import Plan, families
+from layerwise.plan.checks import quantized_layers
 from layerwise.plan.schedule.allocation import MIN_EFFECT
-from layerwise.results.rows import Loss, Score
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import BITS, DELTA, EXCESS, SAME_NORM_RANDOM, STANDS_OUT
 
 CORE = "core"
 FAR = 2.0
-"""How many times a core layer's effect exceeds that of a typical other layer before it matters "far more"."""
+"""Factor on the effect of a typical other layer above which a layer matters "far more"."""
 
 SHARE = 0.8
-"""The share of the published intervention's effect that random weights must reach to do nearly as much."""
+"""Share of the published intervention's effect that random weights must reach to do nearly as much."""
 
-REACHED = 0.85
+NOMINAL_POWER = 0.85
 """Nominal power of the printed mde; about 80 % are reached at 24 documents (simulated)."""
 
 PUBLISHED_DEPTH = 30
 PUBLISHED_RANGE = (8, 11)
 SLACK = 15
-"""A core may be off the published range by 1/15 of the depth."""
+"""A core may be shifted from the published range by 1/15 of the depth."""
 
-FEWEST_LAYERS = 8
-"""With fewer layers there are too few outside the core to take a median of."""
+MIN_LAYERS = 8
+"""With fewer layers, too few lie outside the core for a median."""
 
 Keys = Mapping[int, str]
 """From a layer to the key of its losses under one intervention."""
 
 
-def published_layers(layers: Sequence[int], depth: int) -> tuple[int, ...]:
-    """The layers of a model of 30 that were published, scaled to the depth.
+def scale_published_layers(layers: Sequence[int], depth: int) -> tuple[int, ...]:
+    """Scale published layers of a model of 30 to the depth.
 
-    >>> published_layers((8, 11), 12)
+    >>> scale_published_layers((8, 11), 12)
     (3, 4)
     """
     return tuple(round(layer * (depth - 1) / (PUBLISHED_DEPTH - 1)) for layer in layers)
 
 
-def core_ranges(depth: int) -> list[range]:
-    """Where a core is looked for: the published range, scaled, and those near it.
+def list_core_ranges(depth: int) -> list[range]:
+    """Return the published range, scaled to the depth, and those near it.
 
-    >>> core_ranges(30)
+    >>> list_core_ranges(30)
     [range(6, 10), range(7, 11), range(8, 12), range(9, 13), range(10, 14)]
     """
-    first, last = published_layers(PUBLISHED_RANGE, depth)
+    first, last = scale_published_layers(PUBLISHED_RANGE, depth)
     width, slack = last - first + 1, round(depth / SLACK)
     starts = range(max(0, first - slack), min(depth - width, first + slack) + 1)
     return [range(start, start + width) for start in starts]
 
 
-def core(
+def contrast_core(
     losses: Iterable[Loss],
     baseline: str,
     skip: Keys,
@@ -73,18 +83,18 @@ def core(
     margin: float,
     seed: Seed = 0,
 ) -> list[Score]:
-    """Return the rows about the core, from the first layer of a range (`layer`) to its last (`other`).
+    """Return the rows about the core, from the first layer of a range (`layer`) to its last (`to_layer`).
 
-    The published intervention needs its losses and those of random weights on every layer of the range.
+    The published intervention counts only if it and random weights were measured on every layer of the range.
     """
     plans = [*skip.values(), *average.values(), *random.values()]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
     ends = np.cumsum([len(skip), len(average)])
-    ranges = core_ranges(len(skip))
+    ranges = list_core_ranges(len(skip))
 
     def above_rest(effects: Numbers, intervention: int, layers: range) -> Numbers:
         inside = [layer in layers for layer in (skip, average)[intervention]]
-        return excess(np.split(effects, ends, axis=-1)[intervention], inside, margin)
+        return compute_excess(np.split(effects, ends, axis=-1)[intervention], inside, margin)
 
     def over_random(effects: Numbers, layers: range) -> Numbers:
         _, *parts = np.split(effects, ends, axis=-1)
@@ -99,19 +109,16 @@ def core(
         if set(layers) <= set(average) & set(random):
             statistics["average_excess", layers] = partial(above_rest, intervention=1, layers=layers)
             statistics["average_over_random", layers] = partial(over_random, layers=layers)
-    drawn, level = Resampled.of([Part.of_grid(grid, baseline, plans)], seed=seed), 1 - 0.05 / len(ranges)
+    drawn, level = Resampled.from_parts([Part.from_grid(grid, baseline, plans)], seed=seed), 1 - 0.05 / len(ranges)
     return [
-        drawn.row(CORE, metric, statistic, level=level, power=REACHED, layer=layers[0], to_layer=layers[-1])
+        drawn.row(CORE, metric, statistic, level=level, power=NOMINAL_POWER, layer=layers[0], to_layer=layers[-1])
         for (metric, layers), statistic in statistics.items()
     ]
 
 
-def core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list[Score]:
-    """Compute the rows about the core from a sweep that skips every layer.
-
-    Empty for other sweeps, for fewer than `FEWEST_LAYERS` layers, and for text too short for an interval.
-    """
-    if depth < FEWEST_LAYERS:
+def contrast_core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list[Score]:
+    """Return the rows about the core of a sweep that skips every layer; none for shallow models and short texts."""
+    if depth < MIN_LAYERS:
         return []
     measured, original = list(losses), str(Plan.identity(depth))
     skip = {layer: str(member.plan) for layer, member in enumerate(families.leave_one_out(depth))}
@@ -120,15 +127,72 @@ def core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list
     grid = arrange(measured)
     if grid.by_unit(grid.tokens).size < MIN_UNITS:
         return []
-    return core(measured, original, skip, {}, {}, margin=MIN_EFFECT, seed=seed)
+    return contrast_core(measured, original, skip, {}, {}, margin=MIN_EFFECT, seed=seed)
 
 
-def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
-    """The median effect inside, less what it has to exceed: (..., layers) -> (...).
+def compute_excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
+    """Subtract what it must exceed from the median effect inside: `(..., layers)` -> `(...)`.
 
-    >>> excess(np.array([9.0, 0.1, 2.0, 2.0, 0.1]), [False, False, True, True, False], 0.01).item()
+    >>> compute_excess(np.array([9.0, 0.1, 2.0, 2.0, 0.1]), [False, False, True, True, False], 0.01).item()
     1.8
     """
     mask = np.asarray(inside)
     rest = np.median(effects[..., ~mask], axis=-1)
     return np.asarray(np.median(effects[..., mask], axis=-1) - np.maximum(FAR * rest, margin))
+
+
+FAMILIES = frozenset({"bits", "bits_noise"})
+
+
+def contrast_quantized_layers(
+    losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0
+) -> list[Score]:
+    """Return the rows by type (`condition`) and layer, and the mean over layers (no layer)."""
+    plans: dict[str, dict[str, dict[int, list[str]]]] = {family: defaultdict(dict) for family in FAMILIES}
+    measured = {row.plan for row in losses}
+    compared = [record for record in records if record.family in FAMILIES and record.plan in measured]
+    for record in compared:
+        ((layer, _),) = quantized_layers(Plan.parse(record.plan))
+        plans[record.family][record.strategy].setdefault(layer, []).append(record.plan)
+    comparisons = sum(map(len, plans["bits"].values()))
+    rows: list[Score] = []
+    for kind, by_layer in plans["bits"].items():
+        layers, whole = sorted(by_layer), str(Plan.identity(depth))
+        for metric, against, part in _list_quantities(losses, whole, by_layer, plans["bits_noise"].get(kind, {})):
+            drawn = Resampled.from_parts([part], seed=seed)
+            tested: list[float | None] = [None] * len(layers)
+            if drawn.effects is not None:
+                own = part.numerators, part.denominators
+                tested = assess_effects(*own, seed=seed, comparisons=comparisons, strata=part.strata).p.tolist()
+            columns: dict[str, Any] = {"condition": kind, "against": against}
+            for number, (layer, p) in enumerate(zip(layers, tested, strict=True)):
+                rows.append(drawn.row(BITS, metric, itemgetter((..., number)), layer=layer, p=p, **columns))
+            if metric != STANDS_OUT:
+                over = replace(part, numerators=part.numerators.mean(axis=0, keepdims=True))
+                rows.append(Resampled.from_parts([over], seed=seed).row(BITS, metric, take_first, **columns))
+    for metric in {row.metric for row in rows}:
+        of_metric = {at: row.p for at, row in enumerate(rows) if row.metric == metric}
+        for at, adjusted in holm_by_key(of_metric).items():
+            rows[at] = replace(rows[at], p_adjusted=adjusted)
+    return rows
+
+
+def _list_quantities(
+    losses: Sequence[Loss], whole: str, bits: Mapping[int, Sequence[str]], noise: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[str, str | None, Part]]:
+    """Yield each quantity, what it is compared with, and its values `(layers, units)`."""
+    layers = sorted(bits)
+    part = paired_effects(losses, whole, [bits[layer][0] for layer in layers])
+    if part is None:
+        return
+    yield DELTA, None, part
+    if len(layers) > 1:
+        share = len(layers) / (len(layers) - 1)
+        yield STANDS_OUT, DELTA, replace(part, numerators=share * (part.numerators - part.numerators.mean(axis=0)))
+    if not set(layers) <= set(noise):
+        return
+    both = paired_effects(losses, whole, [plan for layer in layers for plan in (bits[layer][0], *noise[layer])])
+    if both is not None:
+        rows = np.split(both.numerators, np.cumsum([1 + len(noise[layer]) for layer in layers])[:-1])
+        beyond = np.stack([own[0] - own[1:].mean(axis=0) for own in rows])
+        yield EXCESS, SAME_NORM_RANDOM, replace(both, numerators=beyond)

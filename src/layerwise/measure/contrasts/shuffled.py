@@ -1,4 +1,4 @@
-"""Contrasts of the LayerShuffle paper, as accuracies of arms trained with the same seeds, on the same examples.
+"""Contrasts of the LayerShuffle paper: accuracies of variants trained with the same seeds, on the same examples.
 
 trained_order      cost: baseline in order - layershuffle in random order; gain_above@NULL: layershuffle - NULL
 collapse           random_order, in_order: baseline - chance
@@ -20,10 +20,10 @@ from layerwise.measure.contrasts.trainings import (
     DIFFERENCE,
     Term,
     TrainingEstimate,
-    between,
-    by_batch,
-    over_trainings,
-    over_units,
+    average_trainings,
+    seed_term,
+    sum_batches,
+    unit_variance,
 )
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
@@ -39,17 +39,17 @@ BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
 PREDICTING = "layershuffle-predict"
 SKILL = 0.05
-"""The least accuracy above chance, of each seed of an arm, that has a share to lose."""
+"""Minimum accuracy above chance of every seed of a variant whose decline is measured."""
 
 PUBLISHED = 0.9999
 SHORTFALL = (PUBLISHED - 1, PUBLISHED)
-"""What an accuracy can fall short of the published one by."""
+"""Range of the shortfall from the published accuracy."""
 
 Answers = Mapping[int, Numbers]
-"""Position to how many answers were right, and how many there were, in each batch: (2, batches)."""
+"""Numbers of right answers and of all answers in each batch, `(2, batches)`, by position."""
 
 DECIDES = {(SHUFFLED, "random"): "", **{(null, "own-depth"): f"@{null}" for null in NULLS}}
-"""Which kind of merging decides for which arm, the one that its training prepares it for, and how its metrics end."""
+"""Suffix of the metrics, by variant and the kind of merging that its training prepares it for."""
 
 Arms = Mapping[str, Mapping[int, Survey]]
 ArmTask = tuple[str, str]
@@ -62,19 +62,19 @@ COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
     (COLLAPSE, "in_order", ALL, ((BASELINE, SEQUENTIAL),)),
     (POSITION_INFORMED, "random_order", ALL, (_FREE,)),
 )
-"""Claim, metric and task of a contrast, and what is compared with what."""
+"""Claim, metric and task of a contrast, and the accuracies that it compares."""
 
 
-def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
-    """Compute every contrast of `arms`; `chance` is the commonest label's share, `batch` the examples per order."""
-    return [*_differences(arms, chance, batch), *_pruning(arms, chance, batch)]
+def contrast_orders(arms: Arms, *, chance: float, batch: int) -> list[Score]:
+    """Return every contrast of `arms`; `chance` is the share of the commonest label, `batch` the examples per order."""
+    return [*_compare_accuracies(arms, chance, batch), *_contrast_pruning(arms, chance, batch)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracies:
-    """Arms under conditions: `values` (seeds, pairs), and the units' `pulls` on them (seeds, pairs, units).
+    """Accuracies of variants: `values` `(seeds, pairs)`, and `pulls` of the units on them `(seeds, pairs, units)`.
 
-    Counts only the `documents` examples that every condition scored.
+    Only the `documents` examples that every condition scored count.
     """
 
     values: Numbers
@@ -82,32 +82,34 @@ class Accuracies:
     documents: int
 
     @classmethod
-    def of(cls, arms: Arms, pairs: Sequence[ArmTask], batch: int) -> Accuracies | None:
-        """The accuracies over the seeds that all arms have; `None` where some arm or condition is missing."""
-        seeds = [seed for seed in arms.get(pairs[0][0], {}) if _has(arms, pairs, seed)]
+    def from_surveys(cls, arms: Arms, pairs: Sequence[ArmTask], batch: int) -> Accuracies | None:
+        """Return the accuracies over the seeds that all variants have; None if a variant or condition is missing."""
+        seeds = [seed for seed in arms.get(pairs[0][0], {}) if _is_measured(arms, pairs, seed)]
         if not seeds:
             return None
         outcomes = [[arms[arm][seed].outcomes[task] for arm, task in pairs] for seed in seeds]
         counted = np.all([[outcome.scored > 0 for outcome in of] for of in outcomes], axis=(0, 1))
         if not counted.any():
             return None
-        hits = by_batch(np.array([[outcome.hits * counted for outcome in of] for of in outcomes]), batch)
-        scored = by_batch(counted.astype(np.float64), batch)
+        hits = sum_batches(np.array([[outcome.hits * counted for outcome in of] for of in outcomes]), batch)
+        scored = sum_batches(counted.astype(np.float64), batch)
         hits, scored = hits[..., scored > 0], scored[scored > 0]
         values = hits.sum(axis=-1) / scored.sum()
         return cls(values, (hits - values[..., None] * scored) / scored.sum(), int(counted.sum()))
 
     def sum(self, *factors: float, less: float = 0.0) -> TrainingEstimate:
-        return over_trainings(self.values @ factors - less, np.einsum("sau,a->su", self.pulls, factors), self.documents)
+        return average_trainings(
+            self.values @ factors - less, np.einsum("sau,a->su", self.pulls, factors), self.documents
+        )
 
 
-def _has(arms: Arms, pairs: Sequence[ArmTask], seed: int) -> bool:
+def _is_measured(arms: Arms, pairs: Sequence[ArmTask], seed: int) -> bool:
     return all(seed in arms.get(arm, {}) and task in arms[arm][seed].outcomes for arm, task in pairs)
 
 
-def _differences(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+def _compare_accuracies(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
     for claim, metric, task, pairs in COMPARED:
-        accuracies = Accuracies.of(arms, pairs, batch)
+        accuracies = Accuracies.from_surveys(arms, pairs, batch)
         if accuracies is not None:
             if len(pairs) == 2:
                 yield accuracies.sum(1.0, -1.0).row(claim, metric, task, within=DIFFERENCE)
@@ -115,49 +117,53 @@ def _differences(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
                 yield accuracies.sum(1.0, less=chance).row(claim, metric, task, within=(-chance, 1 - chance))
 
 
-def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+def _contrast_pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
     for null in NULLS:
         depth = max((survey.depth for survey in arms.get(null, {}).values()), default=0)
-        left_out = range(1, depth // 2 + 1)
-        tasks = (SEQUENTIAL, *(f"kept {depth - count} even {SEQUENTIAL}" for count in left_out))
+        skipped = range(1, depth // 2 + 1)
+        tasks = (SEQUENTIAL, *(f"kept {depth - count} even {SEQUENTIAL}" for count in skipped))
         pair = [(arm, task) for arm in (SHUFFLED, null) for task in tasks]
-        accuracies = Accuracies.of(arms, pair, batch)
+        accuracies = Accuracies.from_surveys(arms, pair, batch)
         if accuracies is None or (accuracies.values[:, [0, len(tasks)]] < chance + SKILL).any():
             continue
-        own, other = (_lost(accuracies, slice(start, start + len(tasks)), depth, chance) for start in (0, len(tasks)))
+        own, other = (
+            _compute_decline(accuracies, slice(start, start + len(tasks)), depth, chance) for start in (0, len(tasks))
+        )
         if null == BASELINE:
-            yield over_trainings(*own, accuracies.documents).row(PRUNING, "lost")
-        yield over_trainings(*other, accuracies.documents).row(PRUNING, f"lost@{null}")
-        spared = over_trainings(other[0] - own[0], other[1] - own[1], accuracies.documents)
+            yield average_trainings(*own, accuracies.documents).row(PRUNING, "lost")
+        yield average_trainings(*other, accuracies.documents).row(PRUNING, f"lost@{null}")
+        spared = average_trainings(other[0] - own[0], other[1] - own[1], accuracies.documents)
         yield spared.row(PRUNING, f"spared_above@{null}")
 
 
-def _lost(accuracies: Accuracies, tasks: slice, depth: int, chance: float) -> tuple[Numbers, Numbers]:
+def _compute_decline(accuracies: Accuracies, tasks: slice, depth: int, chance: float) -> tuple[Numbers, Numbers]:
     values, pulls = accuracies.values[:, tasks], accuracies.pulls[:, tasks]
-    left_out = np.arange(1.0, values.shape[1])
-    weights = depth / 2 * left_out / np.square(left_out).sum()
+    skipped = np.arange(1.0, values.shape[1])
+    weights = depth / 2 * skipped / np.square(skipped).sum()
     skill = values[:, :1] - chance
     lost = (values[:, :1] - values[:, 1:]) / skill @ weights
     slopes = np.concatenate([weights.sum() - lost[:, None], np.broadcast_to(-weights, values[:, 1:].shape)], axis=1)
     return lost, np.einsum("sau,sa->su", pulls, slopes / skill)
 
 
-def positions(arms: Arms) -> Iterator[Score]:
+def contrast_positions(arms: Arms) -> Iterator[Score]:
     counts = [survey.positions for survey in arms.get(PREDICTING, {}).values() if survey.positions]
     if counts:
-        yield shortfall(counts).row(POSITIONS, "short", within=SHORTFALL)
+        yield compute_shortfall(counts).row(POSITIONS, "short", within=SHORTFALL)
     for null in NULLS:
         probed = [survey.probed for survey in arms.get(null, {}).values() if survey.probed]
         if probed:
-            yield shortfall(probed).row(POSITIONS, f"short@{null}", within=SHORTFALL)
+            yield compute_shortfall(probed).row(POSITIONS, f"short@{null}", within=SHORTFALL)
 
 
-def shortfall(seeds: list[Answers]) -> TrainingEstimate:
+def compute_shortfall(seeds: list[Answers]) -> TrainingEstimate:
     counts = np.array([sum(answers.values()) for answers in seeds], dtype=np.float64)
     right, totals = counts[:, 0], counts[0, 1]
     accuracies = right.sum(axis=1) / totals.sum()
     examples = int(totals.sum() / len(seeds[0]))
-    estimate = over_trainings(PUBLISHED - accuracies, -(right - accuracies[:, None] * totals) / totals.sum(), examples)
+    estimate = average_trainings(
+        PUBLISHED - accuracies, -(right - accuracies[:, None] * totals) / totals.sum(), examples
+    )
     if not estimate.terms:
         return estimate
     over_seeds, over_batches = estimate.terms
@@ -166,35 +172,38 @@ def shortfall(seeds: list[Answers]) -> TrainingEstimate:
     return replace(estimate, terms=(over_seeds, Term(max(over_batches.variance, least), over_batches.degrees)))
 
 
-def merged(
+def contrast_merging(
     arm: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
 ) -> list[Score]:
-    """Return the rows of one arm and one kind of merging; none if it decides nothing.
+    """Return the rows of one variant and one kind of merging; none if it decides nothing.
 
-    `members` are the outcomes of the models and `models` those of the merged ones, by draw, on the same images;
-    `chance` is the share of the commonest label, `batch` the number of images under one order.
+    Args:
+        members: Outcomes of the models that are merged.
+        models: Outcomes of the merged models, by draw, on the same images.
+        chance: Share of the commonest label.
+        batch: Number of images under one order.
     """
     ends = DECIDES.get((arm, kind))
     if ends is None:
         return []
     hits = np.array([outcome.hits for outcome in members])
-    values, sizes = hits.mean(axis=1), by_batch(np.ones(hits.shape[1]), batch)
-    skill = over_trainings(
-        values - chance, (by_batch(hits, batch) - values[:, None] * sizes) / sizes.sum(), len(hits[0])
+    values, sizes = hits.mean(axis=1), sum_batches(np.ones(hits.shape[1]), batch)
+    skill = average_trainings(
+        values - chance, (sum_batches(hits, batch) - values[:, None] * sizes) / sizes.sum(), len(hits[0])
     )
     return [
-        loss(members, models, batch).row(MERGING, f"loss{ends}", within=DIFFERENCE),
+        compute_merging_loss(members, models, batch).row(MERGING, f"loss{ends}", within=DIFFERENCE),
         skill.row(MERGING, f"skill{ends}", within=(-chance, 1 - chance)),
     ]
 
 
-def loss(members: Sequence[Predictions], models: Sequence[Predictions], batch: int) -> TrainingEstimate:
+def compute_merging_loss(members: Sequence[Predictions], models: Sequence[Predictions], batch: int) -> TrainingEstimate:
     own, mixed = (np.array([outcome.hits for outcome in of]) for of in (members, models))
     accuracies = own.mean(axis=1), mixed.mean(axis=1)
     value, images = float(accuracies[0].mean() - accuracies[1].mean()), own.shape[1]
-    gaps = by_batch(own.mean(axis=0) - mixed.mean(axis=0), batch)
+    gaps = sum_batches(own.mean(axis=0) - mixed.mean(axis=0), batch)
     if min(len(own), len(mixed)) < 2 or len(gaps) < MIN_UNITS:
         return TrainingEstimate(value, (), images)
-    sizes = by_batch(np.ones(images), batch)
-    terms = *map(between, accuracies), Term(over_units((gaps - value * sizes) / images), len(gaps) - 1)
+    sizes = sum_batches(np.ones(images), batch)
+    terms = *map(seed_term, accuracies), Term(unit_variance((gaps - value * sizes) / images), len(gaps) - 1)
     return TrainingEstimate(value, terms, images)

@@ -1,9 +1,9 @@
-"""SampleEstimate the mean over trainings on one test set, with an interval over both seeds and test examples.
+"""Average a number over trainings on one test set, with an interval over both seeds and test examples.
 
 With e_s the effect of seed s of S, and d_su the pull of unit u of U on it (sum_u d_su = 0; a unit is a batch):
     variances   v = var_s(e_s) / S        w = U / (U - 1) * sum_u (mean_s d_su)^2
     interval    mean_s e_s -+ sqrt(t[S - 1]^2 v + t[U - 1]^2 w), conservative (Banerjee 1960; Owen 2007)
-`pattern`: with alpha[n, i] the weight of source i for reader n and mass = alpha[n, 0] + alpha[n, n], over n >= 2:
+`contrast_pattern`: with alpha[n, i] the weight of source i for reader n and mass = alpha[n, 0] + alpha[n, n], n >= 2:
 above_equal is mean_n (mass - 2 / (n + 1)), learned is mean_n (mass - mass at the start), Student's over seeds.
 """
 
@@ -29,12 +29,12 @@ FIRST = 2
 """The first reader with a source that is neither the embedding nor the layer before it."""
 
 UNBOUNDED, DIFFERENCE = (-np.inf, np.inf), (-1.0, 1.0)
-"""What a number can be: any, or a difference of two shares or a correlation."""
+"""Possible values: any number, or a difference of two shares or a correlation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One source of variation: what it adds to the variance of the value, and its degrees of freedom."""
+    """One source of variation: its share of the variance, and its degrees of freedom."""
 
     variance: float
     degrees: float
@@ -54,7 +54,7 @@ class TrainingEstimate:
 
     @property
     def mde(self) -> float:
-        """What the interval distinguishes from zero with 80 % power, the spread of few units allowed for."""
+        """Return the effect detectable with 80 % power, corrected for the spread of few units."""
         return self._root(
             [
                 (student_quantile(0.975, term.degrees) + student_quantile(POWER, term.degrees))
@@ -79,10 +79,7 @@ class TrainingEstimate:
         return float(np.sqrt(sum(f**2 * term.variance for f, term in zip(factors, self.terms, strict=True))))
 
     def row(self, claim: str, metric: str, task: str = "all", within: tuple[float, float] = UNBOUNDED) -> Score:
-        """The number as a row about `claim`, its interval cut to `within`, what such a number can be.
-
-        `mde` is what the interval distinguishes from zero with 80 % power.
-        """
+        """Return the number as a row about `claim`, with its interval cut to `within`."""
         row = Score(CONTRAST, metric, self.value, claim=claim, task=task, documents=self.documents)
         if not self.terms:
             return row
@@ -90,10 +87,10 @@ class TrainingEstimate:
         return replace(row, low=low, high=high, mde=self.mde)
 
 
-def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> TrainingEstimate:
-    """Average effects (seeds,) with pulls (seeds, units); no interval for one seed or fewer than 8 units.
+def average_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> TrainingEstimate:
+    """Average effects `(seeds,)` with pulls `(seeds, units)`; no interval for one seed or fewer than 8 units.
 
-    >>> round(over_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).half, 3)
+    >>> round(average_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).half, 3)
     1.271
     """
     effects = np.asarray(effects, dtype=np.float64)
@@ -101,45 +98,45 @@ def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents
     value = float(effects.mean())
     if seeds < 2 or units < MIN_UNITS:
         return TrainingEstimate(value, (), documents)
-    return TrainingEstimate(value, (between(effects), Term(over_units(pulls.mean(axis=0)), units - 1)), documents)
+    return TrainingEstimate(value, (seed_term(effects), Term(unit_variance(pulls.mean(axis=0)), units - 1)), documents)
 
 
-def mean_over_trainings(values: Numbers, counts: Numbers, batch: int, metric: str = "") -> Bounded:
-    """Return the mean over seeds of sum values / sum counts, both (seeds, examples), with its 95 % interval.
+def average_scored(values: Numbers, counts: Numbers, batch: int, metric: str = "") -> Bounded:
+    """Return the mean over seeds of sum values / sum counts, both `(seeds, examples)`, with its 95 % interval.
 
-    Every `batch` of examples is a unit that the seeds share. The interval is that of `over_trainings`, of one seed
-    Student's over units, within the range of the metric; there is none for fewer than 8 units that were counted.
+    Every `batch` of examples is a unit that the seeds share. The interval is that of `average_trainings`, or Student's
+    over units for one seed, within the range of the metric; there is none for fewer than 8 counted units.
     """
     means = values.sum(axis=1) / counts.sum(axis=1)
-    above, below = by_batch(values, batch), by_batch(counts, batch)
+    above, below = sum_batches(values, batch), sum_batches(counts, batch)
     kept = (below > 0).all(axis=0)
     pulls = (above - means[:, None] * below)[:, kept] / below[:, kept].sum(axis=1, keepdims=True)
     value, (seeds, units) = float(means.mean()), pulls.shape
     if units < MIN_UNITS:
         return value, None, None
-    terms = (Term(over_units(pulls.mean(axis=0)), units - 1), *([between(means)] if seeds > 1 else []))
+    terms = (Term(unit_variance(pulls.mean(axis=0)), units - 1), *([seed_term(means)] if seeds > 1 else []))
     half = TrainingEstimate(value, terms, 0).half
     least, most = METRIC_RANGES.get(metric, UNBOUNDED)
     return value, max(least, value - half), min(most, value + half)
 
 
-def by_batch(values: Numbers, batch: int) -> Numbers:
+def sum_batches(values: Numbers, batch: int) -> Numbers:
     return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
-def between(values: Sequence[float] | Numbers) -> Term:
+def seed_term(values: Sequence[float] | Numbers) -> Term:
     sample = np.asarray(values, dtype=np.float64)
     return Term(float(sample.var(ddof=1)) / sample.size, sample.size - 1)
 
 
-def within_strata(pulls: Numbers, strata: StratumLabels) -> Term:
-    """Return what a number owes to units drawn within `strata`, in each of which their pulls sum to zero.
+def strata_term(pulls: Numbers, strata: StratumLabels) -> Term:
+    """Return the variation due to units drawn within `strata`, in each of which their pulls sum to zero.
 
-    >>> within_strata(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
+    >>> strata_term(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
     Term(variance=20.0, degrees=1.4705882352941178)
     """
     own = [pulls[strata == label] for label in np.unique(strata)]
-    variances = np.array([over_units(each) for each in own])
+    variances = np.array([unit_variance(each) for each in own])
     degrees = np.array([each.size - 1.0 for each in own])
     squares = (np.square(variances) / degrees).sum()
     freedom = degrees.sum() if squares == 0 else np.square(variances.sum()) / squares
@@ -148,7 +145,7 @@ def within_strata(pulls: Numbers, strata: StratumLabels) -> Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearEstimate:
-    """A number of one training with the pull of each unit on it, (units,), to first order."""
+    """A number of one training with the pull of each unit on it, `(units,)`, to first order."""
 
     value: float
     pulls: Numbers
@@ -161,42 +158,42 @@ class LinearEstimate:
         return LinearEstimate(ratio, (self.pulls - ratio * other.pulls) / other.value)
 
 
-def over_seeds_and_units(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> TrainingEstimate:
-    """Average one number over seeds that share units; of one seed over units alone, without terms below 8 units.
+def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> TrainingEstimate:
+    """Average one number over seeds that share units; no interval below 8 units.
 
     >>> estimates = [LinearEstimate(v, np.zeros(8)) for v in (0.2, 0.4)]
-    >>> round(over_seeds_and_units(estimates, np.zeros(8, dtype=int)).half, 6)
+    >>> round(average_linear(estimates, np.zeros(8, dtype=int)).half, 6)
     1.27062
     """
     values, pulls = [each.value for each in seeds], np.mean([each.pulls for each in seeds], axis=0)
     if pulls.size < MIN_UNITS:
         return TrainingEstimate(float(np.mean(values)), (), pulls.size)
-    terms = (within_strata(pulls, strata), *([between(values)] if len(seeds) > 1 else []))
+    terms = (strata_term(pulls, strata), *([seed_term(values)] if len(seeds) > 1 else []))
     return TrainingEstimate(float(np.mean(values)), terms, pulls.size)
 
 
-def over_units(pulls: Numbers) -> float:
-    """The variance of a number that each unit pulls by so much, (units,) of zero sum."""
+def unit_variance(pulls: Numbers) -> float:
+    """Return the variance of a number from the pulls of its units, `(units,)` of zero sum."""
     return float(np.square(pulls).sum()) * pulls.size / (pulls.size - 1)
 
 
-def pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
-    """Return the rows of one arm from `alphas` (seeds, readers, sources) and `initial` (readers, sources).
+def contrast_pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
+    """Return the rows of one variant from `alphas` `(seeds, readers, sources)` and `initial` `(readers, sources)`.
 
-    No rows without a reader of three sources. A mixed output counts as one more reader.
+    There are no rows without a reader of three sources. A mixed output counts as one more reader.
     """
     weights, start = np.asarray(alphas, dtype=np.float64), np.asarray(initial, dtype=np.float64)
     if weights.shape[1] <= FIRST:
         return []
     readers = np.arange(FIRST, weights.shape[1])
-    learned = _mass(weights, readers)
+    learned = _sum_mass(weights, readers)
     rows = []
-    for metric, base in (("above_equal", 2.0 / (readers + 1)), ("learned", _mass(start[None], readers)[0])):
+    for metric, base in (("above_equal", 2.0 / (readers + 1)), ("learned", _sum_mass(start[None], readers)[0])):
         own, other = dict(enumerate(learned.mean(axis=1))), dict.fromkeys(range(len(weights)), float(base.mean()))
         gap = seed_difference(own, other)
         rows.append(Score(CONTRAST, metric, gap.value, gap.low, gap.high, gap.p, claim=PATTERN, task=arm, mde=gap.mde))
     return rows
 
 
-def _mass(weights: Numbers, readers: NDArray[np.int64]) -> Numbers:
+def _sum_mass(weights: Numbers, readers: NDArray[np.int64]) -> Numbers:
     return np.asarray(weights[:, readers, 0] + weights[:, readers, readers])

@@ -1,12 +1,12 @@
 """Compare pretrained variants with the backbone, as rows made of those of single models.
 
-    study         `difference` of two arms in held-out loss or a score, paired by seed
+    study         `difference` of two variants in held-out loss or a score, paired by seed
     initial_bias  `slope`: the change for each unit of the initial scalar of the previous layer
     data_share    on shares of the text: `difference` from the backbone on the same share, and `by_halving`, what
                   each halving of the text adds to it
 
 The task of a row is its question. A slope is that of a line of least squares through each seed, with Student's interval
-and p over the slopes of the seeds. The p of a metric are corrected over its arms, questions or shares (Holm).
+and p over the slopes of the seeds. The p of a metric are corrected over its variants, questions or shares (Holm).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from layerwise.results.vocabulary import (
 )
 
 FROZEN, KEPT, ADDED = "elc-frozen", "elc-kept", "ltg-rewired"
-"""Layer weights that are never trained, that are trained in pretraining only, and that are added for fine-tuning."""
+"""Layer weights that are never trained, trained in pretraining only, or added for fine-tuning."""
 
 MIN_BIASES = 3
-"""Two biases are a difference of two arms, which has a row already."""
+"""Two biases are a difference of two variants, which already has a row."""
 
 ON_SHARES = {MASKED_LM: "nll", PAIRS: "accuracy"}
 """The measures that are compared on shares of the text, with their metrics."""
@@ -56,7 +56,7 @@ Values = Mapping[str, Mapping[int, float]]
 
 
 def find_share(arm: str) -> tuple[str, float] | None:
-    """Return the arm and the share in the name of a variant that is trained on a share of the text.
+    """Parse the base variant and the share from the name of a variant trained on a share of the text.
 
     >>> find_share("elc-share-0.125"), find_share("elc")
     (('elc', 0.125), None)
@@ -66,7 +66,7 @@ def find_share(arm: str) -> tuple[str, float] | None:
 
 
 def find_bias(arm: str) -> float | None:
-    """Return the initial scalar of the previous layer, if the name of the variant tells.
+    """Return the initial scalar of the previous layer, if the name of the variant contains it.
 
     >>> find_bias("elc-bias-0.5"), find_bias("elc"), find_bias("zero"), find_bias("ltg")
     (0.5, 1.0, 0.0, None)
@@ -75,18 +75,18 @@ def find_bias(arm: str) -> float | None:
     return {LAYER_WEIGHTS: 1.0, "zero": 0.0}.get(arm) if match is None else float(match[1])
 
 
-def difference_rows(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]:
-    """Return the differences between arms in held-out loss (nats) and scores; `terms` is what the arms have alike."""
+def contrast_variants(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]:
+    """Return the differences between variants in held-out loss (nats) and scores, at equal `terms`."""
     results: list[Score] = []
-    for task, values in answers(rows).items():
-        results += _against(BACKBONE, task, terms, values, [arm for arm in values if arm != BACKBONE])
+    for task, values in collect_answers(rows).items():
+        results += _compare_with(BACKBONE, task, terms, values, [arm for arm in values if arm != BACKBONE])
         for other in (FROZEN, KEPT):
-            results += _against(other, task, terms, values, [LAYER_WEIGHTS])
+            results += _compare_with(other, task, terms, values, [LAYER_WEIGHTS])
     return results
 
 
-def answers(rows: Iterable[Score]) -> dict[str, Values]:
-    """Return the answers of each arm by question and seed; arms of a share of the text are left out.
+def collect_answers(rows: Iterable[Score]) -> dict[str, Values]:
+    """Return the results of each variant by question and seed, without variants trained on a share of the text.
 
     The questions are held-out loss, accuracy on minimal pairs, Matthews' correlation on tasks that test one feature and
     on those with mixed signals, the mean GLUE score (first metric of each task), and the difference in attribution
@@ -100,16 +100,16 @@ def answers(rows: Iterable[Score]) -> dict[str, Values]:
         if row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
     )
     return {
-        MASKED_LM: by_arm(of_models.where(measure=MASKED_LM, metric="nll")),
-        PAIRS: by_arm(of_models.where(measure=PAIRS, task=ALL, metric="accuracy")),
-        "control tasks": _mean_over_tasks(mixed.where(task=CONTROLS)),
-        "linguistic generalisation": _mean_over_tasks(mixed.where(task=AMBIGUOUS)),
-        GLUE: _mean_over_tasks(on_glue),
-        "linguistic attribution": by_arm(of_models.where(measure=ATTRIBUTION, metric="preference", against=None)),
+        MASKED_LM: group_by_arm(of_models.where(measure=MASKED_LM, metric="nll")),
+        PAIRS: group_by_arm(of_models.where(measure=PAIRS, task=ALL, metric="accuracy")),
+        "control tasks": _average_tasks(mixed.where(task=CONTROLS)),
+        "linguistic generalisation": _average_tasks(mixed.where(task=AMBIGUOUS)),
+        GLUE: _average_tasks(on_glue),
+        "linguistic attribution": group_by_arm(of_models.where(measure=ATTRIBUTION, metric="preference", against=None)),
     }
 
 
-def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
+def group_by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
     values: dict[str, dict[int, float]] = {}
     for row in rows:
         if _is_model(row):
@@ -121,42 +121,42 @@ def _is_model(row: Score) -> bool:
     return row.arm is not None and row.seed is not None and row.tuning_seed is None and row.plan is None
 
 
-def _mean_over_tasks(rows: Iterable[Score]) -> Values:
+def _average_tasks(rows: Iterable[Score]) -> Values:
     own: dict[str, dict[int, list[float]]] = {}
     for row in rows:
         own.setdefault(str(row.arm), {}).setdefault(int(row.seed or 0), []).append(row.value)
     return {arm: {seed: float(np.mean(values)) for seed, values in of.items()} for arm, of in own.items()}
 
 
-def _against(other: str, task: str, terms: str, values: Values, arms: Sequence[str]) -> Iterator[Score]:
+def _compare_with(other: str, task: str, terms: str, values: Values, arms: Sequence[str]) -> Iterator[Score]:
     seeds = set(values.get(other, {}))
     gaps = {
         arm: seed_difference(values[arm], values[other]) for arm in arms if len(seeds & set(values.get(arm, {}))) > 1
     }
     columns: dict[str, Any] = {"task": task, "against": other, "unit": terms}
-    return _corrected({arm: _row(STUDY, "difference", gap, arm=arm, **columns) for arm, gap in gaps.items()})
+    return _correct({arm: _make_row(STUDY, "difference", gap, arm=arm, **columns) for arm, gap in gaps.items()})
 
 
-def bias_rows(rows: Iterable[Score]) -> list[Score]:
+def contrast_biases(rows: Iterable[Score]) -> list[Score]:
     """Return the slope of every question over the initial biases; none for fewer than three biases."""
     slopes: dict[str, Score] = {}
-    for question, values in answers(rows).items():
-        known = {arm: bias for arm in values if (bias := find_bias(arm)) is not None}
-        biases = dict(sorted(known.items(), key=lambda item: item[1]))
+    for question, values in collect_answers(rows).items():
+        bias_by_arm = {arm: bias for arm in values if (bias := find_bias(arm)) is not None}
+        biases = dict(sorted(bias_by_arm.items(), key=lambda item: item[1]))
         seeds = sorted(set.intersection(*(set(values[arm]) for arm in biases))) if biases else []
         if len(biases) >= MIN_BIASES and seeds:
             table = np.array([[values[arm][seed] for arm in biases] for seed in seeds])
-            slope = _slope(np.array(list(biases.values())), table)
-            slopes[question] = _row(INITIAL_BIAS, "slope", slope, task=question)
-    return list(_corrected(slopes))
+            slope = _fit_slope(np.array(list(biases.values())), table)
+            slopes[question] = _make_row(INITIAL_BIAS, "slope", slope, task=question)
+    return list(_correct(slopes))
 
 
-def share_rows(rows: Iterable[Score]) -> list[Score]:
+def contrast_shares(rows: Iterable[Score]) -> list[Score]:
     """Return the gains on shares of the text; none if no share of the text was trained on."""
     rows = list(rows)
     results: list[Score] = []
     for task, metric in ON_SHARES.items():
-        values = by_arm(Rows(rows).where(measure=task, task=ALL, metric=metric))
+        values = group_by_arm(Rows(rows).where(measure=task, task=ALL, metric=metric))
         of_shares: dict[float, dict[str, Mapping[int, float]]] = {}
         for arm, own in values.items():
             base, share = find_share(arm) or (arm, 1.0)
@@ -167,34 +167,36 @@ def share_rows(rows: Iterable[Score]) -> list[Score]:
             if {LAYER_WEIGHTS, BACKBONE} <= set(of)
         }
         if set(pairs) - {1.0}:
-            results += _on_shares(task, pairs)
+            results += _contrast_on_shares(task, pairs)
     return results
 
 
-def _on_shares(task: str, pairs: Mapping[float, tuple[Mapping[int, float], Mapping[int, float]]]) -> Iterator[Score]:
+def _contrast_on_shares(
+    task: str, pairs: Mapping[float, tuple[Mapping[int, float], Mapping[int, float]]]
+) -> Iterator[Score]:
     columns: dict[str, Any] = {"task": task, "arm": LAYER_WEIGHTS, "against": BACKBONE}
     gaps = {share: seed_difference(own, base) for share, (own, base) in pairs.items() if set(own) & set(base)}
-    yield from _corrected(
-        {share: _row(DATA_SHARE, "difference", gap, share=share, **columns) for share, gap in gaps.items()}
+    yield from _correct(
+        {share: _make_row(DATA_SHARE, "difference", gap, share=share, **columns) for share, gap in gaps.items()}
     )
     seeds = sorted(set.intersection(*(set(each) for share in gaps for each in pairs[share]))) if gaps else []
     if len(gaps) > 1 and seeds:
         table = np.array([[pairs[share][0][seed] - pairs[share][1][seed] for share in gaps] for seed in seeds])
-        halving = _slope(-np.log2(np.array(list(gaps))), table)
-        yield replace(_row(DATA_SHARE, "by_halving", halving, **columns), p_adjusted=halving.p)
+        halving = _fit_slope(-np.log2(np.array(list(gaps))), table)
+        yield replace(_make_row(DATA_SHARE, "by_halving", halving, **columns), p_adjusted=halving.p)
 
 
-def _row(measure: str, metric: str, gap: SeedDifference, **columns: Any) -> Score:
+def _make_row(measure: str, metric: str, gap: SeedDifference, **columns: Any) -> Score:
     return Score(measure, metric, gap.value, gap.low, gap.high, gap.p, mde=gap.mde, **columns)
 
 
-def _corrected(rows: Mapping[Key, Score]) -> Iterator[Score]:
+def _correct(rows: Mapping[Key, Score]) -> Iterator[Score]:
     adjusted = holm_by_key({key: row.p for key, row in rows.items()})
     for key, row in rows.items():
         yield replace(row, p_adjusted=adjusted.get(key))
 
 
-def _slope(amounts: Numbers, table: Numbers) -> SeedDifference:
+def _fit_slope(amounts: Numbers, table: Numbers) -> SeedDifference:
     centered = amounts - amounts.mean()
     slopes = table @ centered / np.square(centered).sum()
     return seed_difference(dict(enumerate(slopes.tolist())), dict.fromkeys(range(len(slopes)), 0.0))

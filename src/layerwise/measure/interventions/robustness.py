@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.trainings import mean_over_trainings
+from layerwise.measure.contrasts.trainings import average_scored
 from layerwise.measure.interventions.accuracy import Numbers, Predictions
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.measure.stats.estimate import Bounded
@@ -151,9 +151,9 @@ def estimate_metrics(models: Sequence[Predictions], batch: int = 1) -> Iterator[
 
 def _mean(metric: str, values: Numbers, scored: Numbers, batch: int) -> Bounded:
     if metric == "nll" or (scored > 1).any():
-        return mean_over_trainings(values, scored, batch, metric)
+        return average_scored(values, scored, batch, metric)
     closed = [_closed_form(metric, hits[counted]) for hits, counted in zip(values, scored > 0, strict=True)]
-    over_orders = mean_over_trainings(values, scored, batch, metric)
+    over_orders = average_scored(values, scored, batch, metric)
     if batch == 1:
         return over_orders[0], *_over_models(metric, closed)
     return wider_interval(metric, closed, over_orders)

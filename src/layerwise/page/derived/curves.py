@@ -1,6 +1,6 @@
 """Curves of plans: the effect of a strategy at every number of layers that it affects, and the size for comparisons.
 
-The interval of a mean over draws is a row of the run (`layerwise.studies.sweep.half_depth`). Rows: strategy
+The interval of a mean over draws is a row of the run (`layerwise.studies.sweep.contrasts`). Rows: strategy
 `condition`, family `part`, affected layers `amount`, draw `seed`. Plans that change one window are recognized by their
 schedule.
 """

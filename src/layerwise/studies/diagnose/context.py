@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.contrast import CONTRAST, replace_claims
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.plan import Plan
@@ -72,7 +72,7 @@ class PartContext(PartSettings):
         self.run.store.replace_scores(measure, rows)
 
     def store_contrast(self, claim: str, rows: Iterable[Score]) -> None:
-        self.store(CONTRAST, renewed(self.scores(CONTRAST), list(rows), (claim,)))
+        self.store(CONTRAST, replace_claims(self.scores(CONTRAST), list(rows), (claim,)))
 
     def store_time(self, row: Score) -> None:
         others = [each for each in self.scores(TIMES) if each.key != row.key]

@@ -9,8 +9,8 @@ from dataclasses import replace
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.probing import probing
-from layerwise.measure.contrasts.contrast import ArmEffects, arms
-from layerwise.measure.contrasts.layers import CORE, core
+from layerwise.measure.contrasts.contrast import PlanEffects, paired_effects
+from layerwise.measure.contrasts.layers import CORE, contrast_core
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import JointIntervention, ResultCache, intervention_losses
@@ -26,7 +26,7 @@ from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.results import Score
 from layerwise.results.vocabulary import MARGIN, PROBING, RACING, VERDICT
-from layerwise.studies.diagnose import joint
+from layerwise.studies.diagnose import contrasts
 from layerwise.studies.diagnose.context import PartContext
 
 RECOVERY_RUNS = "recovery_run"
@@ -58,11 +58,11 @@ def _predictability(context: PartContext) -> None:
     rows = predictability(stack, seed=seed) + predicted_weight_loss(stack, text, seed=seed, cache=context.cache())
     context.store("predictability", rows)
     sets = joint_sets(stack.depth) | neighbor_sets(stack.depth)
-    context.store_contrast(joint.ACCUMULATION, joint.accumulation(_effects(context), sets))
+    context.store_contrast(contrasts.ACCUMULATION, contrasts.contrast_sets(_effects(context), sets))
 
 
-def _effects(context: PartContext) -> ArmEffects:
-    return ArmEffects.of(list(context.run.store.losses()), context.baseline, seed=context.seed)
+def _effects(context: PartContext) -> PlanEffects:
+    return PlanEffects.from_losses(list(context.run.store.losses()), context.baseline, seed=context.seed)
 
 
 def _ablation(context: PartContext) -> None:
@@ -74,7 +74,7 @@ def _ablation(context: PartContext) -> None:
         {layer: key for layer, key in ablation.intervention_keys(stack.depth, name).items() if key in measured}
         for name in ("skip", "neighbour_average", "random")
     )
-    rows = core(losses, context.baseline, skipped, average, random, margin=context.min_effect, seed=seed)
+    rows = contrast_core(losses, context.baseline, skipped, average, random, margin=context.min_effect, seed=seed)
     context.store_contrast(CORE, rows)
     keys = ablation.skip_keys(stack.depth)
     _store_verdicts(
@@ -104,12 +104,12 @@ def _manipulation(context: PartContext) -> None:
     stack, text, seed = context.stack, context.short_text, context.seed
     _note_too_little(context, text)
     context.store("manipulation", perturbation_curves(stack, text, seed=seed, cache=context.cache()))
-    context.store_contrast(joint.SCALING, joint.scaling(_effects(context)))
+    context.store_contrast(contrasts.SCALING, contrasts.contrast_scaling(_effects(context)))
     # Curves are measured on the short text: what chooses the layers is measured on the rest, where there is any.
     ranking = _skip_effects(context, context.text, without=text.cells)
-    layers = joint.redundant_layers(ranking, max(2, stack.depth - 2))
+    layers = contrasts.select_redundant_layers(ranking, max(2, stack.depth - 2))
     joint_losses(stack, text, layers, seed=seed, cache=context.cache())
-    context.store_contrast(joint.JOINT, joint.joint_manipulation(_effects(context), ranking, layers))
+    context.store_contrast(contrasts.JOINT, contrasts.contrast_joint_changes(_effects(context), ranking, layers))
 
 
 def _recovery(context: PartContext) -> None:
@@ -139,8 +139,11 @@ def _redundancy(context: PartContext) -> None:
     stack, seed = context.stack, context.seed
     first, second = split(context.text, seed)
     ranking = _skip_effects(context, first)
-    layers = joint.redundant_layers(ranking, max(2, stack.depth // 2))
-    skips, sets = ablation.skip_interventions(stack.depth), [layers, *joint.random_sets(stack.depth, len(layers), seed)]
+    layers = contrasts.select_redundant_layers(ranking, max(2, stack.depth // 2))
+    skips, sets = (
+        ablation.skip_interventions(stack.depth),
+        [layers, *contrasts.draw_random_sets(stack.depth, len(layers), seed)],
+    )
     chosen, *random = plans = [str(skip(Plan.identity(stack.depth), *each)) for each in sets]
     together = {
         plan: JointIntervention(plan, tuple(skips[layer] for layer in each))
@@ -149,8 +152,8 @@ def _redundancy(context: PartContext) -> None:
     fresh = sample(second, context.curve_tokens, seed)
     _note_too_little(context, fresh, parts=2)
     intervention_losses(stack, list(together.values()), fresh, context.cache())
-    rows = joint.redundant_sets(_effects(context), chosen, random, ranking, len(layers))
-    context.store_contrast(joint.REDUNDANT, rows)
+    rows = contrasts.contrast_redundant_sets(_effects(context), chosen, random, ranking, len(layers))
+    context.store_contrast(contrasts.REDUNDANT, rows)
 
 
 def _skip_effects(context: PartContext, text: EvalData, without: Collection[object] = ()) -> dict[int, float]:
@@ -158,7 +161,7 @@ def _skip_effects(context: PartContext, text: EvalData, without: Collection[obje
     subjects = list(keys.values())
     losses = intervention_losses(context.stack, ablation.skip_interventions(context.stack.depth), text, context.cache())
     rest = [row for row in losses if (row.task, row.document, row.window) not in without]
-    part = arms(rest, context.baseline, subjects) or arms(losses, context.baseline, subjects)
+    part = paired_effects(rest, context.baseline, subjects) or paired_effects(losses, context.baseline, subjects)
     if part is None:
         raise MeasureError("a set of layers is chosen by the effects of skipping, and some are not finite")
     return dict(zip(keys, part.effects.tolist(), strict=True))

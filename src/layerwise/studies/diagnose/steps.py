@@ -31,7 +31,7 @@ from layerwise.runner.reporter import describe_data, describe_model, describe_re
 from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
-from layerwise.studies.diagnose import agreement, joint
+from layerwise.studies.diagnose import contrasts
 from layerwise.studies.diagnose.context import FINISHED, TIMES, PartContext, PartSettings, find_finished
 from layerwise.studies.diagnose.part_names import (
     CURVE_PARTS,
@@ -155,7 +155,7 @@ def _count_variants(part: str, settings: PartSettings, depth: int, tokens: int) 
             depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
             short,
         ),
-        "redundancy": (1 + joint.RANDOM_SETS, short),
+        "redundancy": (1 + contrasts.RANDOM_SETS, short),
     }
     return counts.get(part, (0, tokens))
 
@@ -212,5 +212,5 @@ class PartTask(Task[None]):
 
 def _compare_metrics(context: PartContext) -> None:
     scores = context.scores(PREDICTABILITY, ABLATION, RECOVERY, MANIPULATION, PROXIES)
-    metrics = agreement.layer_metrics(scores)
-    context.store(AGREEMENT, agreement.skip_agreement(metrics, seed=context.seed))
+    metrics = contrasts.read_layer_metrics(scores)
+    context.store(AGREEMENT, contrasts.correlate_with_skipping(metrics, seed=context.seed))

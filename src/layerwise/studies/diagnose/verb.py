@@ -195,8 +195,8 @@ def diagnose(
 
 def _refuse_text(text: object, minutes: object, tokens: object, batches: object, metric: object) -> None:
     if minutes is not None and tokens is not None:
-        raise OptionError(f"{spell('minutes')} and {spell('tokens')} each say how much text is read. Pass one of them.")
+        raise OptionError(f"{spell('minutes')} and {spell('tokens')} both set the amount of text. Pass one of them.")
     if text is not None and batches is not None:
-        raise OptionError("text and batches each say what is scored. Pass one of them.")
+        raise OptionError("text and batches both set the data. Pass one of them.")
     if metric is not None and batches is None:
         raise OptionError("metric scores the rows of batches. Pass batches too.")

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and_units
+from layerwise.measure.contrasts.trainings import LinearEstimate, average_linear
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import METRIC_RANGES, Bounds, seed_interval
 from layerwise.measure.stats.statistics import Numbers, StratumLabels, holm_by_key, paired_proportions, wilson
@@ -97,7 +97,7 @@ def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     estimates = {}
     for name in others:
         gaps = [outcomes.loss(f"{main}/{seed}", ALL) - outcomes.loss(f"{name}/{seed}", ALL) for seed in seeds]
-        estimates[name] = over_seeds_and_units(gaps, outcomes.strata(ALL))
+        estimates[name] = average_linear(gaps, outcomes.strata(ALL))
     tested = {name: each for name, each in estimates.items() if len(seeds) > 1 and each.terms}
     adjusted = holm_by_key({name: each.p for name, each in tested.items()})
     for name, each in estimates.items():
@@ -188,7 +188,7 @@ def _costs(records: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]
 
 
 def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: StratumLabels, **columns: Any) -> Score:
-    own = over_seeds_and_units(seeds, strata)
+    own = average_linear(seeds, strata)
     row = Score(measure, metric, own.value, **columns)
     if own.half == 0:
         return row

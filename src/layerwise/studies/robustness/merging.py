@@ -31,8 +31,8 @@ from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import ModelError
-from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.shuffled import merged as decisive
+from layerwise.measure.contrasts.contrast import CONTRAST, replace_claims
+from layerwise.measure.contrasts.shuffled import contrast_merging as decisive
 from layerwise.measure.interventions.accuracy import (
     BATCH,
     Predictions,
@@ -307,7 +307,7 @@ def compare_arms(
     run.store.replace_notes(MERGING, notes)
     contrasts = [row for row in rows if row.measure == CONTRAST]
     others = [row for row in rows if row.measure != CONTRAST]
-    kept = renewed(run.store.scores(CONTRAST), contrasts, (MERGING,))
+    kept = replace_claims(run.store.scores(CONTRAST), contrasts, (MERGING,))
     run.store.replace_scores((CONTRAST, MERGES, MERGING), [*kept, *others])
     return notes
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.trainings import mean_over_trainings
+from layerwise.measure.contrasts.trainings import average_scored
 from layerwise.measure.interventions.accuracy import Numbers
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.plan.samplers import LAYOUTS, node_layout
@@ -117,5 +117,5 @@ def _score(metric: str, costs: PairedCosts, labels: Sequence[Numbers], batch: in
     if not counted.any(axis=1).all():
         return
     values, scored = (np.where(counted, of_examples, 0.0) for of_examples in (costs, labels))
-    value, low, high = mean_over_trainings(values, scored, batch, metric if of.get("against") != SINGLE else "")
+    value, low, high = average_scored(values, scored, batch, metric if of.get("against") != SINGLE else "")
     yield Score(NODES, metric, value, low, high, **of, documents=int(counted[0].sum()))

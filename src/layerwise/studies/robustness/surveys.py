@@ -23,9 +23,9 @@ from layerwise.measure.activations.attention_by_position import attention_by_pos
 from layerwise.measure.activations.by_position import MAX_EXAMPLES as POSITION_EXAMPLES
 from layerwise.measure.activations.by_position import STREAM, branch_norms, importance_by_position, probe_positions
 from layerwise.measure.activations.embedding import UMAP_BYTES, EmbeddingOptions, embedding, is_umap_installed
-from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, Answers, positions, shuffled
-from layerwise.measure.contrasts.trainings import mean_over_trainings
+from layerwise.measure.contrasts.contrast import CONTRAST, replace_claims
+from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, Answers, contrast_orders, contrast_positions
+from layerwise.measure.contrasts.trainings import average_scored
 from layerwise.measure.interventions import robustness as rows
 from layerwise.measure.interventions.accuracy import BATCH, split_labels
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, conditions, survey
@@ -256,11 +256,11 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution_rows(whole, batch))
     run.store.replace_scores(vocab.NODES, node_loss(whole, batch))
     run.store.replace_scores(vocab.WORTH, position_worth(whole))
-    decisive = list(positions(whole))
+    decisive = list(contrast_positions(whole))
     if not text:  # what is published is accuracy of classification
-        decisive += shuffled(whole, chance=chance, batch=batch)
+        decisive += contrast_orders(whole, chance=chance, batch=batch)
     stored = run.store.scores(CONTRAST)
-    run.store.replace_scores(CONTRAST, renewed(stored, decisive, CLAIMS))
+    run.store.replace_scores(CONTRAST, replace_claims(stored, decisive, CLAIMS))
 
 
 def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
@@ -291,4 +291,4 @@ def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
 def _share(seeds: Sequence[Numbers]) -> Bounded:
     right, answers = (np.array([counts[row] for counts in seeds]) for row in (0, 1))
     closed = [wilson(hits.sum(), int(count.sum())).row() for hits, count in zip(right, answers, strict=True)]
-    return rows.wider_interval("accuracy", closed, mean_over_trainings(right, answers, 1, "accuracy"))
+    return rows.wider_interval("accuracy", closed, average_scored(right, answers, 1, "accuracy"))

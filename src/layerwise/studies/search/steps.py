@@ -1,7 +1,7 @@
 """The steps of a search: the rounds, the choice among the finalists and the report each read a text of their own.
 
 A search that was killed repeats the same rounds, reads the losses that are stored, and computes the rest. In addition
-to the rows of `layerwise.search.confirm` and `layerwise.measure.contrasts.bits`, measure `search` has of a plan
+to the rows of `layerwise.search.confirm` and `layerwise.measure.contrasts.layers`, measure `search` has of a plan
 `delta_nll` (task `search`), its `price` and membership of the `front` in a unit (`condition`), and 1 as `chosen`; of an
 `arm` the plan that it chose (of `random` the number of the draw, from 1, which is its seed), and of a layer its `bits`.
 Measure `search_round` has the `nll` of the best plan of each round (`amount`: its number, `condition`: its kind).
@@ -22,7 +22,7 @@ from typing import Any
 
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import LayerwiseError, OptionError
-from layerwise.measure.contrasts.bits import bits_contrasts
+from layerwise.measure.contrasts.layers import contrast_quantized_layers
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.interventions.sweep import head_cost_in_layers, plan_records
 from layerwise.measure.language.continuations import continue_prompts
@@ -376,7 +376,7 @@ def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, chosen: Pla
         rows += allocation_rows(stack, outcome.prices, {vocab.CHOSEN: chosen, **outcome.arms})
         alone = [each for each in families.bits(stack.depth) if each.plan in searched.complete()]
         losses_alone = searched.losses([outcome.space.whole, *(each.plan for each in alone)])
-        rows += bits_contrasts(losses_alone, plan_records(alone), stack.depth, seed=settings.seed)
+        rows += contrast_quantized_layers(losses_alone, plan_records(alone), stack.depth, seed=settings.seed)
     return rows
 
 

@@ -3,14 +3,11 @@
     s[p] = (a[p] - c) / (a[full] - c)        a[p] the accuracy of plan p, c chance; undefined if a[full] <= c
     fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
 
-The interval of a score is Fieller's (1954) with one document added to each count of answers in which the two plans
-differ, as in Bonett and Price (2012): it has a width where all answers agree. That of a mean over benchmarks adds their
-sides in quadrature (Zou and Donner 2008). For contrasts and medians documents are resampled within each benchmark,
-jointly for all plans, and so are the draws of a random order (arXiv 2407.09298, sections 2 and 3.3 to 3.8).
-
-benchmark_fall   slope            the fall; of task "all" the mean over benchmarks
-benchmark_strategies     mean over draws of the score at a window
-order_by_benchmark                order_less, log_ratio as in `order_contrasts`; `windows` is their number
+The interval of a score is Fieller's (1954), with one document added to each count of answers in which the two plans
+differ (Bonett and Price 2012), so that it has a width if all answers agree. The interval of a mean over benchmarks adds
+their sides in quadrature (Zou and Donner 2008). For contrasts and medians, documents and draws of a random order are
+resampled within each benchmark, jointly for all plans. Claims: `benchmark_fall` (slope), `benchmark_strategies` (mean
+score over draws) and `order_by_benchmark` (as `layerwise.studies.sweep.contrasts.contrast_order`).
 """
 
 from __future__ import annotations
@@ -24,45 +21,41 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from layerwise.measure.contrasts.contrast import Resampled, seeds
+from layerwise.measure.contrasts.contrast import Resampled, as_seeds
 from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, draw_counts, expanded_levels
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import BENCHMARK, BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, SLOPE
-from layerwise.studies.sweep.order_contrasts import SMALLEST
-from layerwise.studies.sweep.painters_contrasts import MIN_WINDOWS
-from layerwise.studies.sweep.strategies import mean_over
+from layerwise.studies.sweep.contrasts import MIN_RATIO_EFFECT, MIN_WINDOWS
+from layerwise.studies.sweep.strategies import average_draws
 
 RESAMPLES = 5_000
-"""More than of other contrasts: there are many benchmarks and strategies, and intervals are corrected for them all."""
+"""More than for other contrasts, since medians and corrected levels need the tails."""
 
 FAMILY = "painters"
-"""The family whose strategies and windows are compared."""
+"""Family whose strategies and windows are compared."""
 
 FALL, ORDER = "benchmark_fall", "order_by_benchmark"
 CLAIMS = frozenset({FALL, ORDER, BENCHMARK_STRATEGIES})
-"""The claims of the rows that are made of benchmarks."""
+"""Claims of the rows computed from benchmarks."""
 
 REASONING, SEMANTIC = ("arc", "gsm8k"), ("hellaswag", "winogrande")
-"""How the names of the benchmarks begin that the paper calls mathematics and reasoning, and "semantic"."""
+"""Prefixes of the benchmarks that the paper calls mathematics and reasoning, and semantic."""
 
 PARALLEL, ABSENT = "parallel", "skip"
 MOVED = ("reverse", "random", PARALLEL)
-"""The strategies that run the layers at other places."""
+"""Strategies that run the layers in another order."""
 
 MIN_LEFT = 0.25
-"""Where absence leaves less than this of the scale of a benchmark, there is nothing left that order could cost."""
+"""Minimum score under skipping at which the cost of order is measured."""
 
 Scores = Callable[[str, Sequence[int]], Numbers]
-"""From a strategy and some windows to its normalized scores there, of shape (..., benchmarks, windows)."""
+"""From a strategy and some windows to its normalized scores there, `(..., benchmarks, windows)`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """Correct answers by benchmark: `right` is (plans, documents) of 0 and 1, for plans that answered everything.
-
-    `metrics` is the metric of each benchmark, `chance` the score of guessing.
-    """
+class BenchmarkAnswers:
+    """Correct answers by benchmark: `right` is `(plans, documents)` of 0 and 1, for plans that answered everything."""
 
     plans: tuple[str, ...]
     right: Mapping[str, Numbers] = field(repr=False)
@@ -70,10 +63,10 @@ class Answers:
     chance: Mapping[str, float]
 
     @classmethod
-    def of(
+    def from_rows(
         cls, rows: Mapping[str, Iterable[Loss]], plans: Sequence[str], judged: Mapping[str, tuple[str, float]]
-    ) -> Answers:
-        """The rows of each benchmark by document; `judged` has the metric of each and what guessing scores."""
+    ) -> BenchmarkAnswers:
+        """Arrange the rows of each benchmark by document; `judged` has the metric and the chance score of each."""
         hits: dict[str, dict[str, dict[str, int]]] = {}
         for name, answers in rows.items():
             by_plan: dict[str, dict[str, int]] = {plan: {} for plan in plans}
@@ -93,11 +86,11 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scaled:
-    """Normalized scores of `plans` and their resamples: build it with `Scaled.of`.
+class ScaledScores:
+    """Normalized scores of `plans` and their resamples; built by `ScaledScores.from_answers`.
 
-    The arms of `scores` are (benchmarks, plans), `ends` their intervals, (2, benchmarks, plans); `without` has the
-    reason for each benchmark that cannot be normalized.
+    `scores` is `(benchmarks, plans)`, `ends` has their intervals `(2, benchmarks, plans)`, and `without` the reason for
+    each benchmark that cannot be normalized.
     """
 
     plans: tuple[str, ...]
@@ -107,30 +100,32 @@ class Scaled:
     without: Mapping[str, str]
 
     @classmethod
-    def of(cls, answers: Answers, full: str, *, seed: Seed, resamples: int = RESAMPLES) -> Scaled:
+    def from_answers(
+        cls, answers: BenchmarkAnswers, full: str, *, seed: Seed, resamples: int = RESAMPLES
+    ) -> ScaledScores:
         values, draws, ends, without = [], [], [], {}
         documents: dict[str, int] = {}
         for number, (name, right) in enumerate(answers.right.items()):
             units = right.shape[1]
             if full not in answers.plans:
-                without[name] = "the model as trained has not answered every document"
+                without[name] = "the original model has not answered every document"
                 continue
             if units < MIN_UNITS:
                 without[name] = f"it has {units} documents, and an interval needs {MIN_UNITS}"
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]
-            interval = _intervals(right, top, chance)
+            interval = _bound_scores(right, top, chance)
             if interval is None:
                 without[name] = (
-                    f"the model as trained answers {right[top].mean():.3f} of its documents right, which is not above "
-                    f"the {chance:.3f} of guessing"
+                    f"the original model answers {right[top].mean():.3f} of its documents correctly, which does not "
+                    f"exceed chance ({chance:.3f})"
                 )
                 continue
             documents[name] = units
-            counted = draw_counts(units, resamples, (*seeds(seed), number))
+            counted = draw_counts(units, resamples, (*as_seeds(seed), number))
             drawn = np.concatenate([counts @ right.T / units for counts in counted])
-            values.append(_scaled(right.mean(axis=1), top, chance))
-            draws.append(_scaled(drawn, top, chance))
+            values.append(_scale(right.mean(axis=1), top, chance))
+            draws.append(_scale(drawn, top, chance))
             ends.append(interval)
         shape = (len(documents), len(answers.plans))
         stacked = np.stack(draws, axis=1) if draws else np.empty((resamples, *shape))
@@ -140,19 +135,19 @@ class Scaled:
         return cls(answers.plans, scores, stacked_ends, documents, without)
 
     def unscaled(self) -> list[str]:
-        return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in self.without.items()]
+        return [f"{name} cannot be normalized: {why}" for name, why in self.without.items()]
 
     def rows(self, metrics: Mapping[str, str]) -> Iterator[Score]:
         if not self.documents:
             return
         value, draws = self.scores.value, self.scores.effects
-        assert draws is not None, "benchmarks on the scale have documents enough"
+        assert draws is not None, "normalized benchmarks have enough documents"
         for row, (name, documents) in enumerate(self.documents.items()):
             yield from self._rows(name, metrics[name], value[row], self.ends[:, row], documents)
         sides = np.sqrt(np.square(self.ends - value).sum(axis=1)) / len(value)
         mean, median = value.mean(axis=0), np.median(value, axis=0)
         resampled = np.quantile(np.median(draws, axis=1), expanded_levels(0.95, self.scores.units - 1), axis=0)
-        # A median over benchmarks that agree in every resample is known no better than the mean.
+        # The interval of a median over benchmarks that agree in every resample is at least that of the mean.
         low, high = np.minimum(resampled[0], median - sides[0]), np.maximum(resampled[1], median + sides[1])
         yield from self._rows("all", "mean", mean, (mean - sides[0], mean + sides[1]), self.scores.documents)
         yield from self._rows("all", "median", median, (low, high), self.scores.documents)
@@ -163,10 +158,10 @@ class Scaled:
             yield Score(BENCHMARK, metric, middle, low, high, **about)
 
 
-def _intervals(right: Numbers, top: int, chance: float) -> Numbers | None:
-    """Return the ends of the interval of every plan's score, (2, plans), or None without a scale.
+def _bound_scores(right: Numbers, top: int, chance: float) -> Numbers | None:
+    """Return the interval of every plan's score `(2, plans)`, or None if it cannot be normalized.
 
-    It has the scores s for which a[p] - c - s (a[top] - c) is within z standard errors of 0, which is quadratic in s.
+    It contains the scores s for which a[p] - c - s (a[top] - c) is within z standard errors of 0, quadratic in s.
     """
     full, units = right[top], right.shape[1] + 2
     both = right @ full
@@ -178,20 +173,20 @@ def _intervals(right: Numbers, top: int, chance: float) -> Numbers | None:
     if whole <= 0 or square <= 0:
         return None
     reach = np.sqrt(np.maximum(cross**2 - square * rest, 0.0))
-    score = _scaled(right.mean(axis=1), top, chance)
+    score = _scale(right.mean(axis=1), top, chance)
     ends = np.stack([np.minimum(score, (cross - reach) / square), np.maximum(score, (cross + reach) / square)])
     ends[:, top] = 1.0
     return ends
 
 
-def _scaled(shares: Numbers, top: int, chance: float) -> Numbers:
+def _scale(shares: Numbers, top: int, chance: float) -> Numbers:
     above = np.maximum(shares[..., top : top + 1] - chance, 1e-9)
     return np.asarray((shares - chance) / above)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrategyScores:
-    """Normalized scores of the Painters' strategies by window, averaged over draws; arms are (curves, benchmarks)."""
+    """Normalized scores `(curves, benchmarks)` of the Painters' strategies by window, averaged over draws."""
 
     names: tuple[str, ...]
     curves: Mapping[tuple[str, int], int]
@@ -199,20 +194,20 @@ class StrategyScores:
     draws: Mapping[tuple[str, int], int]
 
     @classmethod
-    def of(cls, scaled: Scaled, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
-        """The curves of `records`; windows of one layer are left out, where most strategies are the same plan."""
+    def from_scaled(cls, scaled: ScaledScores, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
+        """Return the curves of `records` without windows of one layer, where most strategies are the same plan."""
         row_of = {plan: row for row, plan in enumerate(scaled.plans)}
         plans: dict[tuple[str, int], list[int]] = defaultdict(list)
         for record in records:
             if record.family == FAMILY and record.affected > 1 and record.plan in row_of:
                 plans[record.strategy, record.affected].append(row_of[record.plan])
         chance, own = np.random.default_rng(seed), scaled.scores
-        assert own.effects is not None, "benchmarks on the scale have documents enough"
+        assert own.effects is not None, "normalized benchmarks have enough documents"
         value = np.empty((len(plans), len(scaled.documents)))
         effects = np.empty((len(own.effects), *value.shape))
         for at, drawn in enumerate(plans.values()):
             value[at] = own.value[:, drawn].mean(axis=-1)
-            effects[:, at] = mean_over(own.effects[..., drawn], chance)
+            effects[:, at] = average_draws(own.effects[..., drawn], chance)
         curves = {key: at for at, key in enumerate(plans)}
         draws = {key: len(drawn) for key, drawn in plans.items()}
         return cls(tuple(scaled.documents), curves, replace(own, value=value, effects=effects), draws)
@@ -222,8 +217,6 @@ class StrategyScores:
         return tuple(sorted(set.intersection(*sizes))) if sizes else ()
 
     def row(self, claim: str, metric: str, statistic: Callable[[Scores], Numbers], **settings: Any) -> Score:
-        """Return one number made of the scores as a row about `claim`, with its interval."""
-
         def of_scores(scores: Numbers) -> Numbers:
             def read(strategy: str, windows: Sequence[int]) -> Numbers:
                 return np.stack([scores[..., self.curves[strategy, size], :] for size in windows], axis=-1)
@@ -233,10 +226,12 @@ class StrategyScores:
         return self.scores.row(claim, metric, of_scores, **settings)
 
 
-def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:
+def contrast_benchmarks(
+    scaled: ScaledScores, records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0
+) -> list[Score]:
     if not scaled.documents:
         return []
-    scores = StrategyScores.of(scaled, records, seed=seed)
+    scores = StrategyScores.from_scaled(scaled, records, seed=seed)
     return [*_average_draws(scores), *_compare_falls(scores, depth), *_compare_orders(scores)]
 
 
@@ -300,11 +295,11 @@ def _compare_orders(scores: StrategyScores) -> Iterator[Score]:
         return np.asarray(lose(read, reasoning)[0] - lose(read, semantic)[0])
 
     def log_ratio(read: Scores) -> Numbers:
-        return _log_ratio(*lose(read, reasoning)) - _log_ratio(*lose(read, semantic))
+        return _take_log_ratio(*lose(read, reasoning)) - _take_log_ratio(*lose(read, semantic))
 
     yield scores.row(ORDER, "order_less", less, **columns)
     yield scores.row(ORDER, LOG_RATIO, log_ratio, **columns)
 
 
-def _log_ratio(first: Numbers, second: Numbers) -> Numbers:
-    return np.asarray(np.log(np.maximum(first, SMALLEST)) - np.log(np.maximum(second, SMALLEST)))
+def _take_log_ratio(first: Numbers, second: Numbers) -> Numbers:
+    return np.asarray(np.log(np.maximum(first, MIN_RATIO_EFFECT)) - np.log(np.maximum(second, MIN_RATIO_EFFECT)))

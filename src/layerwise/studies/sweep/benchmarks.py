@@ -1,7 +1,7 @@
 """The benchmarks of a sweep: likelihoods of all plans at once, generation plan by plan, and the comparison.
 
-Rows are stored as they are computed, so both resume. Masked models have no generation requests. Results are also
-written in lm-eval's JSON, RUN/lm_eval/PLAN-DIGEST/results_TIME.json, one file per plan.
+Masked models have no generation requests. Results are also written in lm-eval's JSON, one file per plan:
+RUN/lm_eval/PLAN-DIGEST/results_TIME.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import MeasureError
-from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.contrast import CONTRAST, replace_claims
 from layerwise.measure.interventions.sweep import ShardRunner, estimate_cost, plan_records
 from layerwise.measure.language.benchmark_requests import (
     BenchmarkRequests,
@@ -36,7 +36,7 @@ from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
 from layerwise.runner.reporter import Reporter, format_duration
 from layerwise.runner.tasks import Study, Task
 from layerwise.stack import Stack
-from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, Answers, Scaled, benchmark_contrasts
+from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, BenchmarkAnswers, ScaledScores, contrast_benchmarks
 from layerwise.studies.sweep.tasks import store_losses
 
 
@@ -66,8 +66,8 @@ def load_benchmarks(
 class BenchmarksTask(Task[list[str]]):
     """The benchmarks of a sweep: answers under every plan, and their comparison.
 
-    The result has a sentence for each plan that cannot be judged. `runner` computes likelihoods elsewhere, but not
-    generation.
+    The result has a sentence for each plan that cannot be judged. `runner` computes likelihoods on a cluster; text is
+    generated here.
     """
 
     stack: Stack
@@ -83,19 +83,15 @@ class BenchmarksTask(Task[list[str]]):
             cost = estimate_cost(self.stack, self.plans, data)
             several = "batch" if len(data.batches) == 1 else "batches"
             yield (
-                f"benchmarks: {len(data.windows):,} likelihoods in {len(data.batches):,} {several}; of each batch "
-                f"{cost.naive:,} layer evaluations one plan at a time, {cost.evaluations:,} at least; the sweep does "
-                f"the least ({cost.naive / cost.evaluations:.2f} x fewer)"
+                f"benchmarks: {len(data.windows):,} likelihoods in {len(data.batches):,} {several}; per batch "
+                f"{cost.evaluations:,} layer evaluations ({cost.naive:,} without prefix sharing, "
+                f"{cost.naive / cost.evaluations:.2f}x as many)"
             )
         if self.requests.written:
-            yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
+            yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under one plan at a time"
 
     def execute(self, study: Study) -> list[str]:
-        """Answer what is missing, and compare.
-
-        Raises:
-            MeasureError: If the original model cannot be judged.
-        """
+        """Compute missing answers, and compare the plans."""
         run, reporter = study.run, study.reporter
         failures = self._likelihoods(run, reporter)
         judged_now = self._judge(run, reporter, failures)
@@ -112,7 +108,7 @@ class BenchmarksTask(Task[list[str]]):
         spent, failures = store_losses("benchmarks", self.stack, self.plans, data, run, reporter, self.runner)
         reporter.log(
             f"benchmarks: {format_duration(spent.layer_seconds + spent.head_seconds)} in layers and heads; "
-            f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations"
+            f"{spent.layer_tokens / due.layer_tokens:.2f}x the minimum of layer evaluations"
         )
         return [f"benchmarks: {failure}" for failure in failures]
 
@@ -144,17 +140,17 @@ class BenchmarksTask(Task[list[str]]):
                     raise
                 failures.append(str(error))
                 continue
-            # Before the rows: they say that the plan is judged, and it is not judged again.
+            # Written before the rows, which mark the plan as judged.
             seconds = time.perf_counter() - started
             write_harness_results(run.folder, plan, results, run.manifest, began, seconds)
-            known = store.finished
+            finished = store.finished
             store.add_losses(
-                row for row in rows_of_documents if row.plan not in known(row.task, row.document, row.window)
+                row for row in rows_of_documents if row.plan not in finished(row.task, row.document, row.window)
             )
             raw += scores
-            if self.requests.written:  # what took long is not to be lost
+            if self.requests.written:  # generation takes long
                 store.replace_scores(BENCHMARK, raw)
-        if len(raw) > before:  # else the comparison that is stored stands
+        if len(raw) > before:
             store.replace_scores(BENCHMARK, raw)
         return len(raw) > before
 
@@ -167,28 +163,26 @@ class BenchmarksTask(Task[list[str]]):
             for name in self.requests.names
         }
         tasks = {name: answer_task(name, metric) for name, metric in metrics.items() if metric is not None}
-        answers = Answers.of(
+        answers = BenchmarkAnswers.from_rows(
             {name: store.losses(task) for name, task in tasks.items()},
             [str(plan) for plan in self.plans],
             {name: (metric or "", self.requests.chance[name]) for name, metric in metrics.items()},
         )
-        on_scale = Scaled.of(answers, full, seed=self.seed)
+        on_scale = ScaledScores.from_answers(answers, full, seed=self.seed)
         paired = list(on_scale.rows(answers.metrics))
-        kept = {(row.task, row.metric) for row in paired}
-        scaled = [
-            row for row in normalize_scores(raw, full, self.requests.chance) if (row.task, row.metric) not in kept
-        ]
+        with_interval = {(row.task, row.metric) for row in paired}
+        normalized = normalize_scores(raw, full, self.requests.chance)
+        scaled = [row for row in normalized if (row.task, row.metric) not in with_interval]
         records = plan_records(self.members)
-        contrasts = benchmark_contrasts(on_scale, records, self.stack.depth, seed=self.seed)
-        store.replace_scores(CONTRAST, renewed(store.scores(CONTRAST), contrasts, CLAIMS))
+        contrasts = contrast_benchmarks(on_scale, records, self.stack.depth, seed=self.seed)
+        store.replace_scores(CONTRAST, replace_claims(store.scores(CONTRAST), contrasts, CLAIMS))
         store.replace_notes(BENCHMARK, on_scale.unscaled())
-        # Last, because these rows say that the comparison was made.
+        # Stored last: these rows mark the comparison as complete.
         store.replace_scores(BENCHMARK, [*raw, *scaled, *paired])
 
 
 FOLDER = "lm_eval"
-
-_LONGEST = 60
+_MAX_NAME = 60
 
 
 def _commit() -> str | None:
@@ -204,7 +198,7 @@ def write_harness_results(
 ) -> Path:
     """Write `results` (see `harness_results`) into the run `folder`, replacing earlier ones of the plan.
 
-    `seconds` are those of judging alone, since likelihoods are computed for all plans together.
+    `seconds` excludes likelihoods, which are computed for all plans together.
     """
     from lm_eval.loggers.evaluation_tracker import GeneralConfigTracker
     from lm_eval.utils import handle_non_serializable
@@ -239,7 +233,7 @@ def write_harness_results(
 
 
 def folder_name(plan: Plan) -> str:
-    """A name for the results of a plan that any file system takes.
+    """Return a folder name for the results of a plan that is valid on every file system.
 
     >>> folder_name(Plan.parse("0-13 (14|15)*3 18-31"))
     '0-13 (14__15)__3 18-31-bfce828a'
@@ -247,4 +241,4 @@ def folder_name(plan: Plan) -> str:
     from lm_eval.utils import sanitize_model_name
 
     text = str(plan)
-    return f"{sanitize_model_name(text)[:_LONGEST]}-{sha256(text.encode()).hexdigest()[:8]}"
+    return f"{sanitize_model_name(text)[:_MAX_NAME]}-{sha256(text.encode()).hexdigest()[:8]}"

@@ -1,7 +1,6 @@
 """A sweep on Ray: every process opens the model, and computes plans batch by batch.
 
-A process with other weights, CPU or threads is refused. All compute with one thread, so the rows have the bits of a
-single process with one thread, which may resume the run.
+All processes compute with one thread on the same kind of CPU, so that their rows equal those of one process to the bit.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+import layerwise.models  # noqa: F401  (registers its architectures with transformers)
 from layerwise.errors import RunError
 from layerwise.measure.interventions.sweep import FinalState, SweepShard, compute_shard
 from layerwise.results import Manifest
@@ -29,7 +28,7 @@ from layerwise.swarm.cluster.tasks import RayTasks, available_processors
 
 @dataclass(frozen=True)
 class SharedModel:
-    """The model that every process of a sweep opens, by name with these options, or as it was opened in Python."""
+    """The model that every process of a sweep opens: a name with options, or a model opened in Python."""
 
     model: ModelLike
     options: Mapping[str, Any]
@@ -37,12 +36,12 @@ class SharedModel:
 
 
 class SweepTasks:
-    """The Ray tasks of a sweep; the cluster is looked for, or started, when they are first needed.
+    """The Ray tasks of a sweep; connects to the cluster, or starts one, on first use.
 
     Args:
         address: Address of the cluster, or local.
-        workers: Maximum number of tasks at a time.
-        shared: The model that every process opens.
+        workers: Maximum number of parallel tasks.
+        shared: Model that every process opens.
         accelerators: Whether each task needs an accelerator.
         reporter: Where progress goes.
     """
@@ -61,20 +60,20 @@ class SweepTasks:
 
     @property
     def count(self) -> int:
-        """Return the number of tasks at a time."""
-        return self._started().count
+        """Return the number of parallel tasks."""
+        return self._start().count
 
-    def map(self, pieces: Sequence[SweepShard]) -> Iterator[tuple[int, list[FinalState]]]:
-        """Compute pieces, and yield each with its number as it is done."""
-        return self._started().map(open_model, self._shared, pieces)
+    def map(self, shards: Sequence[SweepShard]) -> Iterator[tuple[int, list[FinalState]]]:
+        """Compute shards, and yield the number and result of each as it completes."""
+        return self._start().map(open_model, self._shared, shards)
 
     def close(self) -> None:
-        """Leave the cluster, or end it if it was started here."""
+        """Disconnect from the cluster, or stop it if it was started here."""
         if self._tasks is not None:
             self._tasks.close()
             self._tasks = None
 
-    def _started(self) -> RayTasks:
+    def _start(self) -> RayTasks:
         if self._tasks is None:
             where = "on this machine" if self.address == "local" else f"at {self.address}"
             self.reporter.log(f"computing on Ray {where}")
@@ -84,10 +83,10 @@ class SweepTasks:
 
 @contextmanager
 def one_thread(address: str) -> Iterator[None]:
-    """Compute with one thread within the context, as every worker of the cluster does.
+    """Use one thread within the context, as every worker of the cluster does.
 
     Raises:
-        SwarmError: Without Ray, and for an invalid address.
+        SwarmError: If Ray is not installed or the address is invalid.
     """
     check_address(address)
     require_ray()
@@ -100,15 +99,15 @@ def one_thread(address: str) -> Iterator[None]:
 
 
 def planned_workers(address: str, workers: int | None) -> int | None:
-    """Return how many pieces are computed at a time; None if only the cluster knows."""
+    """Return the number of parallel tasks; None if it depends on the cluster."""
     return workers or (available_processors() if address == "local" else None)
 
 
 def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:
-    """Open the model of a sweep in another process, and return the function of a piece.
+    """Open the model of a sweep in another process, and return a function that computes a shard.
 
     Raises:
-        RunError: If the model or the machine is not the same here.
+        RunError: If the model or the machine differs here.
     """
     stack, there = open_stack(shared.model, Silent(), **shared.options), shared.manifest
     here = replace(
@@ -121,22 +120,23 @@ def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:
     return partial(compute_shard, stack)
 
 
-def check_same_here(wanted: Manifest, here: Manifest) -> None:
-    """Raise `RunError` if a worker opened something else than the run or would compute other bits.
+def check_same_here(expected: Manifest, here: Manifest) -> None:
+    """Check that a worker has the weights, text and kind of machine of the run; the model's name may differ.
 
-    The model's name is not compared, since a model opened in Python has another one; its weights are.
+    Raises:
+        RunError: If something differs.
     """
     try:
-        check_same_run(wanted, replace(here, model=wanted.model, revision=wanted.revision))
+        check_same_run(expected, replace(here, model=expected.model, revision=expected.revision))
     except RunError as error:
         raise RunError(
-            f"a worker does not have what the run is of: {str(error).partition(': ')[2].partition('. ')[0]}. Give "
-            "every machine of the cluster the same model, text and versions"
+            f"A worker differs from the run: {str(error).partition(': ')[2].partition('. ')[0]}. Use the same model, "
+            "text and versions on every machine of the cluster."
         ) from error
     for name in HARDWARE:
-        there, own = wanted.hardware.get(name), here.hardware.get(name)
+        there, own = expected.hardware.get(name), here.hardware.get(name)
         if there != own:
             raise RunError(
-                f"a worker computes on another kind of machine than the one that started the run ({name}: {own}, not "
-                f"{there}), so its rows would differ in their last bits; use machines of one kind"
+                f"All machines must be of one kind, so that rows agree to the bit, got {name} {own} on a worker and "
+                f"{there} where the run was started. Use machines of one kind."
             )

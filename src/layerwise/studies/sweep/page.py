@@ -1,4 +1,4 @@
-"""A sweep: many plans, what each does to the loss, and what it costs to run."""
+"""The page of a sweep."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ SIZES = {
     "bits": "layers quantized",
     "bits_noise": "layers with noise",
 }
-"""What the families count that count no affected layers."""
+"""Axis titles of families that do not count affected layers."""
 PARALLEL = {
-    vocab.LOOPED: "The mean fed back, so many loops in all",
-    vocab.GAINED: "One pass, the mean update times a gain",
+    vocab.LOOPED: "Parallel layers, looped",
+    vocab.GAINED: "One pass with a gain",
 }
 BEST_OF = {vocab.LOOPED: "The best number of loops of each window", vocab.GAINED: "The best gain of each window"}
-MOST_CURVES, SMALLEST_MAP = 8, 12
-"""Strategies that an eye can follow, and windows of two layers or more that fill a map."""
-BRIEF = 40  # characters of an answer that needs its question
+MAX_CURVES, MIN_MAP = 8, 12
+"""Maximum number of strategies in a figure, and minimum number of windows in a map."""
+BRIEF = 40  # characters below which an answer needs its question
 TASK = {"Task": "task"}
 SIZED: dict[str, Any] = {
     "x": "affected",
@@ -73,7 +73,7 @@ SIZED: dict[str, Any] = {
     "faint": "seed",
     "nulls": str,
 }
-"""How curves over the number of affected layers are drawn."""
+"""Settings of curves over the number of affected layers."""
 EFFECT: dict[str, Any] = {"diverging": True, "sqrt_colors": True, "show": DIFFERENCE, "choices": TASK}
 
 
@@ -128,7 +128,7 @@ def _headline(data: ReportData) -> Iterator[Part]:
 def _families(data: ReportData) -> tuple[list[str], list[str]]:
     families = [family for family in curve_families(data.swept) if family not in (vocab.LOOPED, vocab.GAINED)]
     strategies = {name: {each.strategy for each in data.swept if each.family == name} for name in families}
-    rich = [family for family in families if len(strategies[family]) > MOST_CURVES]
+    rich = [family for family in families if len(strategies[family]) > MAX_CURVES]
     return [family for family in families if family not in rich], rich
 
 
@@ -168,7 +168,7 @@ def _layers(data: ReportData) -> Iterator[Part]:
         for done, own in read_changes(data).by("condition").items()
         if done != SWAPPED
     }
-    maps = {done: f"Every window of layers, {done}" for done, count in windows.items() if count >= SMALLEST_MAP}
+    maps = {done: f"Every window of layers, {done}" for done, count in windows.items() if count >= MIN_MAP}
     yield Bars(
         name="layers-1",
         derive=partial(read_single_changes, done=SWAPPED),
@@ -195,8 +195,8 @@ def _layers(data: ReportData) -> Iterator[Part]:
 
 def _benchmarks(data: ReportData) -> Iterator[Part]:
     values = [row.value for row in swept.benchmark_curves(data)]
-    # At least what is measured, but no interval as wide as a scale that is hardly known.
-    show = Format(axis="chance = 0, as trained = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
+    # The range covers the values but not every wide interval.
+    show = Format(axis="chance = 0, original = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
     yield Lines(
         name="benchmark",
         derive=swept.benchmark_curves,
@@ -246,8 +246,8 @@ def _similarity(data: ReportData) -> Iterator[Part]:
     )
     reach = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
     if reach:
-        yield Text(
-            lambda data: [f"Intervals over {data.units} reach at most ±{format_number(max(reach))}."], terminal=False
+        yield Says(
+            lambda data: [f"Intervals over {data.units} are at most ±{format_number(max(reach))} wide."], terminal=False
         )
 
 
@@ -270,7 +270,7 @@ def plan_rows(data: ReportData) -> Table:
         of_tasks = (SIGNED.text(data.effect(plan, task)) for task in tasks)
         body.append((plan, label(record.strategy), data.verdict(plan), *costs, *change, p, *of_tasks))
     head: tuple[str, ...]
-    head = ("plan", "strategy", "verdict", "affected", "evaluations", "stages", "Δ NLL (nats per token)")
+    head = ("plan", "strategy", "verdict", "affected", "evaluations", "stages", "Δ NLL (nats/token)")
     more = ("perplexity", "adjusted p", *(f"Δ {task}" for task in tasks))
     return Table(
         (*head, *more), tuple(body), numeric_from=3, code=(0,), picture=partial(_picture, data), is_sortable=True
@@ -280,7 +280,7 @@ def plan_rows(data: ReportData) -> Table:
 def _picture(data: ReportData, plan: str) -> Markup:
     try:
         return draw_wiring(data.schedules[plan], data.depth)
-    except (KeyError, PlanError) as error:  # a row of a foreign store; a matrix of thousands of steps
+    except (KeyError, PlanError) as error:
         return html_part("no_wiring", text="?" if isinstance(error, KeyError) else "…")
 
 
@@ -320,7 +320,7 @@ def _answer(data: ReportData) -> str:
     every = findings(data)
     answers = [finding for finding in every if finding.verdict is Verdict.SUPPORTED] or every
     if not answers:
-        return "Each plan was run on the same text and compared with the model as trained." if data.records else ""
+        return "Each plan was run on the same text and compared with the original model." if data.records else ""
     first = answers[0].answer.partition(". ")[0].rstrip(".")
     return f"{answers[0].question} {first}." if len(first) < BRIEF else f"{first}."
 

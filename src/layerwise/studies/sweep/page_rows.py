@@ -1,4 +1,4 @@
-"""The rows behind the pictures of a sweep: its curves, costs, benchmarks, similarities, states and loops."""
+"""The rows behind the figures of a sweep."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ALL, CONTRAST, GAINED, LOOP_COUNT, LOOPED
 
 BEST = {LOOPED: "best_loops", GAINED: "best_gain"}
-"""The contrast that holds the best number of each window, with its interval, by family."""
+"""Metric of the best number of each window, by family."""
 FITTED = "line through the best"
 
 
 def numbered(data: ReportData) -> Iterator[Score]:
-    """Return the effect of each window of layers with its loops, or its gain, as `strength`, per task."""
+    """Yield the effect of each window of layers per task, with the number of loops or the gain as `strength`."""
     for record in data.swept:
         number = record.strategy.partition("=")[2]
         if record.family not in BEST or not number.isdecimal():
@@ -42,22 +42,19 @@ def numbered(data: ReportData) -> Iterator[Score]:
 
 
 def best(data: ReportData) -> Iterator[Score]:
-    """Return the number with the least effect for each window that has several, and the line through those of loops.
-
-    Intervals, and the line, are those of the contrasts on the whole text.
-    """
-    for family, of in Rows(numbered(data)).by("family").items():
-        for task, rows in of.by("task").items():
-            whole = task == data.tasks[0]
-            bounds = by_window(data, BEST[family]) if whole else {}
+    """Yield the best number of each window with several, and the fitted line of loops, with intervals on all text."""
+    for family, own_rows in Rows(numbered(data)).by("family").items():
+        for task, rows in own_rows.by("task").items():
+            is_first = task == data.tasks[0]
+            bounds = by_window(data, BEST[family]) if is_first else {}
             widths = {width: own for width, own in rows.by("affected").items() if len(own.axis("strength")) > 1}
             for width, own in widths.items():
                 least = min(own, key=lambda row: (row.value, row.strength))
-                known, of_one = bounds.get(width), {"task": task, "family": family, "affected": width}
-                low, high = (known.low, known.high) if known else (None, None)
-                yield Score(CONTRAST, "best", least.strength or 0.0, low, high, **of_one)
-                if whole and family == LOOPED and (fitted := line(data)) is not None:
-                    yield Score(CONTRAST, "best", fitted[0] + fitted[1] * width, **of_one, against=FITTED)
+                bound, columns = bounds.get(width), {"task": task, "family": family, "affected": width}
+                low, high = (bound.low, bound.high) if bound else (None, None)
+                yield Score(CONTRAST, "best", least.strength or 0.0, low, high, **columns)
+                if is_first and family == LOOPED and (fitted := line(data)) is not None:
+                    yield Score(CONTRAST, "best", fitted[0] + fitted[1] * width, **columns, against=FITTED)
 
 
 def by_window(data: ReportData, metric: str) -> dict[float, Score]:
@@ -70,7 +67,7 @@ def over_windows(data: ReportData, metric: str) -> Score | None:
 
 
 def line(data: ReportData) -> tuple[float, float] | None:
-    """Intercept and slope of the line through the best counts; `None` where no slope was measured."""
+    """Return intercept and slope of the line through the best counts; None without a slope."""
     slope, counts = over_windows(data, "slope"), by_window(data, BEST[LOOPED])
     if slope is None or not counts:
         return None
@@ -78,15 +75,15 @@ def line(data: ReportData) -> tuple[float, float] | None:
 
 
 CURVED = (vocab.DELTA, vocab.EXACT, "token_accuracy")
-UNSEEN, TRAINED = "below the minimum detectable effect", "as trained"
-LEAST = "least loss at that price"
+UNSEEN, TRAINED = "below the minimum detectable effect", "original model"
+LEAST = "lowest loss at this cost"
 PRICES: Mapping[str, Callable[[PlanRecord], int]] = {
     "layer evaluations": lambda record: record.evaluations,
     "sequential stages": lambda record: record.stages,
 }
 MIDDLES = ("mean", "median")
-"""What is taken over the benchmarks; the paper draws the median, which hides the one that collapsed."""
-MOST_MAPS = 8
+"""Averages over the benchmarks; the paper draws the median, which hides a benchmark that collapses."""
+MAX_MAPS = 8
 
 
 def trained(data: ReportData) -> str:
@@ -111,7 +108,7 @@ def degradation(data: ReportData) -> Iterator[Score]:
             if metric != vocab.DELTA and whole is not None:
                 yield from make_level_rows(own, {TRAINED: whole.value})
             for size in own.where(seed=None).by("affected").values() if metric == vocab.DELTA else ():
-                edge = median(known) if (known := [row.mde for row in size if row.mde is not None]) else None
+                edge = median(limits) if (limits := [row.mde for row in size if row.mde is not None]) else None
                 yield from make_level_rows(size, {UNSEEN: (-edge, edge)} if edge is not None else {})
 
 
@@ -141,7 +138,7 @@ def benchmark_metrics(data: ReportData) -> dict[str, str]:
 
 
 def benchmark_curves(data: ReportData) -> Iterator[Score]:
-    """Return benchmark curves from chance (0) to the original model (1), overall and for each metric (`arm`)."""
+    """Yield benchmark curves from chance (0) to the original model (1), overall and for each metric (`arm`)."""
     rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
     shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}
     shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in benchmark_metrics(data).items()}
@@ -185,10 +182,10 @@ def zoned(data: ReportData) -> list[PlanZones]:
 
 
 def states(data: ReportData) -> Iterator[Score]:
-    for each in zoned(data)[:MOST_MAPS]:
+    for each in zoned(data)[:MAX_MAPS]:
         own, record = data.rows.where(measure=vocab.STATES, plan=each.plan), data.records.get(each.plan)
         strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
-        name = "As trained" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
+        name = "Original model" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
         same = [Score(vocab.STATES, "cosine", 1.0, state=at, to_state=at) for at in range(1, each.states + 1)]
         for row in (*mirror_pairs(own.where(metric="cosine")), *same, *own.where(metric="variance")):
             yield replace(row, condition=name)
@@ -207,8 +204,8 @@ def task_rows(data: ReportData) -> Iterator[Score]:
     for task in data.tasks:
         scores = [score for plan in data.records if (score := data.effect(plan, task)) is not None]
         for counts in ("documents", "tokens"):
-            known = [count for score in scores if (count := getattr(score, counts)) is not None]
-            yield from [Score(vocab.EFFECT, counts, float(max(known)), task=task)] if known else []
+            counted = [count for score in scores if (count := getattr(score, counts)) is not None]
+            yield from [Score(vocab.EFFECT, counts, float(max(counted)), task=task)] if counted else []
         whole = [data.effect(trained(data), task, metric) for metric in (vocab.NLL, vocab.EXACT)]
         yield from (replace(row, low=None, high=None) for row in whole if row is not None)
     yield from ranking(data)

@@ -1,4 +1,4 @@
-"""Prepare a sweep: which plans are measured, on how much text, in batches of which size."""
+"""Prepare a sweep: choose the plans, the amount of text and the batch size."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from layerwise.studies.sweep.tasks import add_similarity, compared_plans
 from layerwise.studies.sweep.verb import DEFAULT_FAMILIES
 
 FEWER_FAMILIES = (("leave_one_out", "swap_adjacent"), ("leave_one_out",))
-"""Families that are measured instead of the default ones if there is no time for these."""
+"""Families to measure instead of the default ones if there is not enough time."""
 
 ACCELERATOR_TOKENS = 65_536
 """Maximum number of tokens in a batch on an accelerator."""
 
 LAYER_WIDTHS, LOGIT_BYTES = 16, 12
-"""States that a layer holds of a token, in widths of the model; bytes that the loss takes for each logit."""
+"""Hidden states per token in a layer, in widths of the model; bytes per logit of the loss."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ class PreparedSweep:
     """The plans, text and batches of a sweep.
 
     Args:
-        options: Which plans are asked for.
-        members: The plans that the model can run, with their families.
-        left_out: Notes on plans that it cannot run.
-        plans: The plans, the original model's first.
-        chosen: The text, and the options that were chosen with it.
-        batch_tokens: Number of tokens that run together.
-        compared: Number of passes that comparing hidden states takes.
+        options: Requested plans.
+        members: Plans that the model can run, with their families.
+        unsupported: Notes on plans that it cannot run.
+        plans: Plans to run, the identity plan first.
+        chosen: Text, and the options chosen with it.
+        batch_tokens: Number of tokens per batch.
+        compared: Number of forward passes for comparing hidden states.
     """
 
     options: PlanChoice
     members: Sequence[Member]
-    left_out: Sequence[str]
+    unsupported: Sequence[str]
     plans: Sequence[Plan]
     chosen: ChosenText
     batch_tokens: int
@@ -72,9 +72,9 @@ class PreparedSweep:
 
     @property
     def notes(self) -> list[str]:
-        """Return the notes of a sweep: plans that cannot run, and what few documents cannot show."""
+        """Return the notes of a sweep: plans that cannot run, and limits of few documents."""
         few_units = describe_test(self.text.units, len(self.plans) - 1)
-        return [*self.left_out, *([few_units] if few_units else [])]
+        return [*self.unsupported, *([few_units] if few_units else [])]
 
 
 def prepare(
@@ -105,9 +105,9 @@ def prepare(
     refuse_too_little(chosen.data)
     if "families" in chosen.options:
         options = replace(options, families=tuple(chosen.options["families"]))
-    members, left_out, plans = list_plans(stack, options)
+    members, unsupported, plans = list_plans(stack, options)
     compared = _count_compared(stack, members) if similarity else 0
-    return PreparedSweep(options, members, left_out, plans, chosen, size, compared)
+    return PreparedSweep(options, members, unsupported, plans, chosen, size, compared)
 
 
 def prepare_batches(stack: Stack, options: PlanChoice, batches: EvalData) -> PreparedSweep:
@@ -123,7 +123,7 @@ def resume_batch_size(
     request: TextRequest,
     seed: int,
 ) -> PreparedSweep:
-    """Take the batch size of a run that is resumed: it decides the last bits of losses."""
+    """Use the batch size of a run that is resumed, since it decides the last bits of losses."""
     values = request.values
     folder = Path(values["run"]) if values.get("run") else default_folder(manifest)
     recorded = _read_batch_tokens(folder, manifest)
@@ -134,13 +134,13 @@ def resume_batch_size(
 
 
 def _read_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
-    """Return the batch size that the run in `folder` was begun with; None if there is none, or another run."""
+    """Return the batch size that the run in `folder` was started with; None if there is no such run."""
     if not is_run(folder):
         return None
     try:
         recorded = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, RunError):
-        return None  # what is wrong with it is said when it is resumed
+        return None  # resuming reports the error
     number = recorded.numerics.get("batch_tokens", "")
     return int(number) if recorded.measured() == manifest.measured() and number.isdigit() else None
 
@@ -153,24 +153,24 @@ def batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
 
 
 def bytes_of_token(stack: Stack, plans: Sequence[Plan], length: int) -> float:
-    """Return what one token takes.
+    """Return the number of bytes per token.
 
-    It is a state for each step of the longest plan, since the graph of all plans is gone through depth first; and in a
-    layer its states, the inner ones of the perceptron, and its row of every head's attention.
+    There is a hidden state for each step of the longest plan, since the graph of all plans is traversed depth first;
+    and within a layer its states, those inside the MLP, and a row of every attention head.
     """
     config = stack.text_config
     width = int(config.hidden_size)
     inner = getattr(config, "intermediate_size", None) or 4 * width
     heads = getattr(config, "num_attention_heads", None) or 1
-    held = max(len(plan.steps()) for plan in plans) + 1
-    numbers = width * (held + LAYER_WIDTHS) + 4 * int(inner) + 2 * int(heads) * length
+    states = max(len(plan.steps()) for plan in plans) + 1
+    numbers = width * (states + LAYER_WIDTHS) + 4 * int(inner) + 2 * int(heads) * length
     return float(numbers * stack.dtype.itemsize)
 
 
 def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[str], list[Plan]]:
     """Return the plans that the model can run, notes on the others, and all plans with the original model's first."""
-    members, left_out = filter_runnable(stack, options.list_members(stack.depth))
-    return list(members), list(left_out), list(add_identity(stack, members))
+    members, unsupported = filter_runnable(stack, options.list_members(stack.depth))
+    return list(members), list(unsupported), list(add_identity(stack, members))
 
 
 def _count_compared(stack: Stack, members: Sequence[Member]) -> int:
@@ -220,11 +220,11 @@ def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) ->
     if few_units is not None:
         yield few_units
     yield (
-        f"{cost.plans} plans: {cost.naive:,} layer evaluations one by one, {cost.evaluations:,} at least; "
-        f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"
+        f"{cost.plans} plans: {cost.evaluations:,} layer evaluations ({cost.naive:,} without prefix sharing, "
+        f"{cost.naive / cost.evaluations:.2f}x as many)"
     )
     if stack.resident is not None:
         yield describe_streaming(estimate_streaming(stack, stack.resident, plans, text))
     if workers is not None:
-        pieces = format_count(count_shards(plans, text, workers), "piece")
-        yield f"{format_count(workers, 'worker')}: {pieces} of windows and plans"
+        shards = format_count(count_shards(plans, text, workers), "shard")
+        yield f"{format_count(workers, 'worker')}: {shards} of windows and plans"

@@ -1,8 +1,8 @@
 """Compute the cost of strategies on windows of the depth, resampled together.
 
-A *curve* is a strategy of a family, its cost at a window the loss minus that of the original model in nats/token, the
-mean over draws. Resamples draw documents (by task, `layerwise.measure.stats.grid`) and the draws of random orders.
-Windows where a plan has a greater loss than a unigram model are not compared: nothing is left to tell plans apart.
+A *curve* is a strategy of a family. Its cost at a window is the loss minus that of the original model in nats/token,
+averaged over draws. Resamples draw documents (by task, `layerwise.measure.stats.grid`) and draws of random orders.
+Windows at which a plan does worse than a unigram model are not compared.
 """
 
 from __future__ import annotations
@@ -22,44 +22,46 @@ from layerwise.measure.stats.grid import Grid, Strata, unit_pieces
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import PlanRecord, Score
 
-MOST_LISTED = 3
-"""Layers of which a few draws are most of the orders there are."""
+MAX_LISTED = 3
+"""Maximum number of layers whose orders are few enough to draw most of them."""
 
 Curve = tuple[str, str]
 
 Costs = Callable[[Curve, Sequence[int]], Numbers]
-"""From a curve and some sizes of window to what it costs there, nats per token, of shape (..., windows)."""
+"""From a curve and some sizes of window to its costs there in nats/token, `(..., windows)`."""
 
 Statistic = Callable[[Costs], Numbers]
-"""A number made of costs, one for each resample."""
+"""Compute a number from costs, one for each resample."""
 
 
 def mean_cost(curve: Curve, windows: Sequence[int]) -> Statistic:
-    """Return the mean over windows of what a curve costs."""
     return lambda costs: np.asarray(costs(curve, windows).mean(axis=-1))
 
 
-def relative(first: Numbers, second: Numbers) -> Numbers:
+def relative_difference(first: Numbers, second: Numbers) -> Numbers:
     """Return the difference of two costs relative to the mean of their magnitudes; 0 if both are 0.
 
-    >>> float(relative(np.array(1.5), np.array(0.5)))
+    >>> float(relative_difference(np.array(1.5), np.array(0.5)))
     1.0
     """
-    return relative_to(first - second, first, second)
+    return divide_by_mean_size(first - second, first, second)
 
 
-def relative_to(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
-    """A number over the mean of the sizes of two costs; 0 where both are nothing."""
+def divide_by_mean_size(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
+    """Divide a number by the mean magnitude of two costs; 0 if both are 0."""
     size = (np.abs(first) + np.abs(second)) / 2
     return np.divide(value, size, out=np.zeros_like(size), where=size > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Strategies:
-    """The losses of a sweep by curve and window: build it with `Strategies.of`.
+    """The losses of a sweep by curve and window; built by `Strategies.from_grid`.
 
-    `parts` has every plan's cost by stratum, `shares` the strata's shares of tokens, `rows` the draws of each curve.
-    `ceiling` is the greatest mean cost of a window that is compared.
+    Args:
+        parts: Cost of every plan, by stratum.
+        shares: Shares of the strata in the tokens.
+        rows: Draws of each curve, by window.
+        ceiling: Maximum mean cost of a window that is compared.
     """
 
     parts: tuple[Part, ...]
@@ -70,7 +72,7 @@ class Strategies:
     ceiling: float = np.inf
 
     @classmethod
-    def of(
+    def from_grid(
         cls,
         grid: Grid,
         records: Iterable[PlanRecord],
@@ -80,9 +82,10 @@ class Strategies:
         resamples: int = RESAMPLES,
         unigram: float | None = None,
     ) -> Strategies:
-        """Return the curves of `records` on `grid`, without plans that it has no losses of and without single layers.
+        """Return the curves of `records` on `grid`, without single layers and plans without losses.
 
-        `unigram` is the loss of a unigram model in nats/token. Without a `baseline` the costs are those of the grid.
+        `unigram` is the loss of a unigram model in nats/token. Without a `baseline` the costs are the values of the
+        grid.
         """
         row_of = {plan: row for row, plan in enumerate(grid.plans)}
         rows_by_curve: dict[Curve, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -93,19 +96,16 @@ class Strategies:
             curve: {affected: np.array(rows) for affected, rows in windows.items()}
             for curve, windows in rows_by_curve.items()
         }
-        own = np.zeros(len(grid.cells)) if baseline is None else grid.nll[row_of[baseline]]
-        parts, shares = _strata(grid, own)
-        ceiling = np.inf if unigram is None else unigram - float(own.sum() / grid.tokens.sum())
+        original = np.zeros(len(grid.cells)) if baseline is None else grid.nll[row_of[baseline]]
+        parts, shares = _split_strata(grid, original)
+        ceiling = np.inf if unigram is None else unigram - float(original.sum() / grid.tokens.sum())
         return cls(parts, shares, rows, seed, resamples, ceiling)
 
     def windows(self, *curves: Curve, best: bool = False) -> tuple[int, ...]:
-        """Return the sizes of window, of two layers and more, at which `curves` are compared; ascending.
+        """Return the sizes of window at which all `curves` (or the `best`) cost at most `ceiling`, ascending."""
+        return tuple(size for size, is_compared in self.list_compared(*curves, best=best).items() if is_compared)
 
-        All of them must cost at most `ceiling`, or the `best` of them.
-        """
-        return tuple(size for size, is_compared in self.measured(*curves, best=best).items() if is_compared)
-
-    def measured(self, *curves: Curve, best: bool = False) -> dict[int, bool]:
+    def list_compared(self, *curves: Curve, best: bool = False) -> dict[int, bool]:
         sizes = [set(self.rows.get(curve, {})) for curve in curves]
         costs = self.costs()
         return {
@@ -130,7 +130,7 @@ class Strategies:
     def row_by_halves(
         self, claim: str, metric: str, statistic: Callable[[Costs, Costs], Numbers], **settings: Any
     ) -> Score:
-        """Return a number chosen on the costs of one half and reported on the other (`halves`); both are resampled."""
+        """Return a number selected on one half of the documents and reported on the other; both are resampled."""
         halves, resampled = self._halved
 
         def of_both(effects: Numbers) -> Numbers:
@@ -143,32 +143,30 @@ class Strategies:
     def has_halves(self) -> bool:
         return min(part.units for part in self.parts) > 1
 
-    def halves(self) -> tuple[Strategies, Strategies]:
+    def split_halves(self) -> tuple[Strategies, Strategies]:
         chance = np.random.default_rng(self.seed)
         orders = [chance.permutation(part.units) for part in self.parts]
         first, second = (
-            tuple(part.on(order[side::2]) for part, order in zip(self.parts, orders, strict=True)) for side in (0, 1)
+            tuple(part.select_units(order[side::2]) for part, order in zip(self.parts, orders, strict=True))
+            for side in (0, 1)
         )
         return replace(self, parts=first), replace(self, parts=second)
 
     def _orders(self, curve: Curve, size: int) -> float:
-        """Return how many orders of up to three layers there are to draw from, of more layers enough of them.
-
-        The reversed order is a strategy of its own.
-        """
+        """Return the number of orders to draw from, without the reversed one; infinite for more than three layers."""
         family, strategy = curve
-        orders = math.factorial(size) - (size in self.rows.get((family, "reverse"), {})) if size <= MOST_LISTED else 0
+        orders = math.factorial(size) - (size in self.rows.get((family, "reverse"), {})) if size <= MAX_LISTED else 0
         return orders if strategy == "random" and len(self.rows[curve][size]) <= orders else math.inf
 
     @cached_property
     def _resampled(self) -> Resampled:
-        return Resampled.of(self.parts, seed=self.seed, resamples=self.resamples)
+        return Resampled.from_parts(self.parts, seed=self.seed, resamples=self.resamples)
 
     @cached_property
     def _halved(self) -> tuple[tuple[Strategies, Strategies], Resampled]:
-        first, second = self.halves()
-        both = Resampled.of((*first.parts, *second.parts), seed=self.seed, resamples=self.resamples)
-        # Windows of one document may be in both halves, and it is one document all the same.
+        first, second = self.split_halves()
+        both = Resampled.from_parts((*first.parts, *second.parts), seed=self.seed, resamples=self.resamples)
+        # Windows of one document may be in both halves.
         return (first, second), replace(both, documents=sum(part.documents for part in self.parts))
 
     def _costs(self, effects: Numbers) -> Costs:
@@ -178,17 +176,17 @@ class Strategies:
 
         def costs(curve: Curve, windows: Sequence[int]) -> Numbers:
             drawn = [
-                mean_over(mixed[..., self.rows[curve][size]], chance, self._orders(curve, size)) for size in windows
+                average_draws(mixed[..., self.rows[curve][size]], chance, self._orders(curve, size)) for size in windows
             ]
             return np.stack(drawn, axis=-1)
 
         return costs
 
 
-def mean_over(draws: Numbers, chance: np.random.Generator, population: float = math.inf) -> Numbers:
-    """Average over draws, (resamples, ..., draws), each resample with the error of a mean over k different draws of N.
+def average_draws(draws: Numbers, chance: np.random.Generator, population: float = math.inf) -> Numbers:
+    """Average over draws `(resamples, ..., draws)`, each resample with the error of a mean over k draws of N.
 
-    The error has Student's t of k - 1 degrees of freedom, which resampled draws do not reach if there are few of them:
+    The error follows Student's t with k - 1 degrees of freedom, whose tails few resampled draws do not reach:
 
         mean + sqrt(1 - k / N) sum_i g[i] (x[i] - mean) / sqrt(k c)        g normal, c chi-squared of k - 1
     """
@@ -201,8 +199,8 @@ def mean_over(draws: Numbers, chance: np.random.Generator, population: float = m
     return np.asarray(mean + (weights * (draws - mean[..., None])).sum(axis=-1))
 
 
-def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
-    """Return every plan's cost, (plans, units) by stratum, and the strata's shares of tokens."""
+def _split_strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
+    """Return the costs `(plans, units)` of every stratum, and the shares of the strata in the tokens."""
     changes = grid.nll - baseline
     strata = Strata.from_lengths(unit_pieces(grid))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])

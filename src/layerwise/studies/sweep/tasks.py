@@ -1,6 +1,6 @@
 """The tasks of a sweep: losses and effects, similarity of hidden states, zones, and continuations of prompts.
 
-Each one stores what it computes and computes only what is missing.
+Each task stores its results and computes only missing ones.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.plan_states import plan_state_rows, plan_states, zone_rows
 from layerwise.measure.activations.similarity import similarity_sums
-from layerwise.measure.contrasts.bits import bits_contrasts
-from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.layers import core_of_sweep
+from layerwise.measure.contrasts.contrast import CONTRAST, replace_claims
+from layerwise.measure.contrasts.layers import contrast_core_of_sweep, contrast_quantized_layers
 from layerwise.measure.interventions.sweep import (
     CostEstimate,
     CostMeter,
@@ -40,14 +39,12 @@ from layerwise.runner.price import remaining_passes
 from layerwise.runner.reporter import Reporter, describe_readings, format_duration
 from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.stack import Stack
-from layerwise.studies.sweep.half_depth import strategy_contrasts
-from layerwise.studies.sweep.order_contrasts import order_of_sweep
-from layerwise.studies.sweep.painters_contrasts import CONTRASTED, painters_contrasts
+from layerwise.studies.sweep.contrasts import CONTRASTED, contrast_at_half_depth, contrast_order, contrast_painters
 
-MOST_STATES = 512
-"""Maximum number of steps of a plan whose states are compared: as many states are held at once."""
+MAX_STATES = 512
+"""Maximum number of steps of a plan whose states are compared, since all states are in memory at once."""
 
-LEFT_OUT = "plans"
+PLAN_NOTES = "plans"
 """Subject of notes on plans that the model cannot run; they are printed under the table of plans."""
 
 
@@ -55,8 +52,8 @@ LEFT_OUT = "plans"
 class LossesTask(Task[list[str]]):
     """The losses of every plan on the text, and the effects and contrasts that follow from them.
 
-    The result has a sentence for each plan whose losses are not finite. `runner` computes elsewhere. `pace` is the
-    timed number of seconds per token. `compared` plans also have their hidden states compared.
+    The result has a sentence for each plan whose losses are not finite. `runner` computes on a cluster, `pace` is the
+    measured number of seconds per token, and `compared` the number of plans whose hidden states are compared.
     """
 
     stack: Stack
@@ -78,13 +75,9 @@ class LossesTask(Task[list[str]]):
         return remaining_passes(self.stack, self.text, due, self.plans, pace=self.pace)
 
     def execute(self, study: Study) -> list[str]:
-        """Compute missing losses, and effects if losses were added.
-
-        Raises:
-            MeasureError: If the original model's losses are not finite.
-        """
+        """Compute missing losses, and effects if losses were added."""
         run, reporter = study.run, study.reporter
-        run.store.replace_notes(LEFT_OUT, self.notes)
+        run.store.replace_notes(PLAN_NOTES, self.notes)
         run.store.add_plans(plan_records(self.members))
         due = estimate_cost(self.stack, self.plans, self.text, run.store.finished)
         failures = self._measure(due, run, reporter) if due.head_tokens else []
@@ -103,13 +96,13 @@ class LossesTask(Task[list[str]]):
         records = plan_records(self.members)
         unigram = unigram_loss(window.scored_ids for window in windows)
         contrasts = [
-            *strategy_contrasts(losses, records, depth, tasks, seed=seed),
-            *bits_contrasts(losses, records, depth, seed=seed),
-            *core_of_sweep(losses, depth, seed=seed),
-            *order_of_sweep(losses, records, depth, tasks, seed=seed, unigram=unigram),
+            *contrast_at_half_depth(losses, records, depth, tasks, seed=seed),
+            *contrast_quantized_layers(losses, records, depth, seed=seed),
+            *contrast_core_of_sweep(losses, depth, seed=seed),
+            *contrast_order(losses, records, depth, tasks, seed=seed, unigram=unigram),
         ]
         if CONTRASTED.intersection(self.families):
-            contrasts += painters_contrasts(losses, records, depth, seed=seed, unigram=unigram)
+            contrasts += contrast_painters(losses, records, depth, seed=seed, unigram=unigram)
         _store_contrasts(run, contrasts)
         run.store.replace_scores(EFFECT, scores)
 
@@ -126,8 +119,8 @@ class LossesTask(Task[list[str]]):
         busy = (spent.layer_seconds + spent.head_seconds) / seconds / (1 if self.runner is None else self.runner.count)
         reporter.log(
             f"sweep: {format_duration(seconds)}, {busy:.0%} of it in layers and heads; "
-            f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations, "
-            f"{spent.most_live} states live at most"
+            f"{spent.layer_tokens / due.layer_tokens:.2f}x the minimum of layer evaluations; "
+            f"peak: {spent.most_live} hidden states in memory"
         )
         return failures
 
@@ -153,7 +146,7 @@ class SimilarityTask(Task[None]):
     def _compare_states(self, run: Run, reporter: Reporter) -> None:
         rows, zones = run.store.scores(STATES), run.store.scores(ZONES)
         measured = {score.plan for score in rows}
-        left_out: list[str] = []
+        failures: list[str] = []
         for plan in compared_plans(self.members, self.stack.depth):
             if str(plan) in measured:
                 continue
@@ -161,19 +154,19 @@ class SimilarityTask(Task[None]):
             try:
                 states = plan_states(self.stack, plan, self.text.batches)
             except MeasureError as error:
-                left_out.append(str(error))
+                failures.append(str(error))
                 continue
             zones += zone_rows(states, plan, seed=self.seed)
             rows += plan_state_rows(states, plan)
             run.store.replace_scores(ZONES, zones)
             run.store.replace_scores(STATES, rows)
-        if left_out:
-            run.store.replace_notes(ZONES, left_out)
+        if failures:
+            run.store.replace_notes(ZONES, failures)
 
 
 @dataclass(frozen=True)
 class ContinuationsTask(Task[None]):
-    """What the model writes after each prompt under some plans."""
+    """The continuations of each prompt under some plans."""
 
     stack: Stack
     members: Sequence[Member]
@@ -188,7 +181,7 @@ class ContinuationsTask(Task[None]):
         missing = len(dict.fromkeys(self.prompts)) * len(plans) - len(finished)
         if missing <= 0:
             return
-        reporter.log(f"texts: {format_count(len(plans), 'plan')}, {format_count(len(self.prompts), 'prompt')}")
+        reporter.log(f"continuations: {format_count(len(plans), 'plan')}, {format_count(len(self.prompts), 'prompt')}")
         for each in continue_prompts(self.stack, plans, tuple(self.prompts), self.new_tokens, finished=finished):
             stored.append(each)
             run.store.replace_notes(CONTINUATION, [one.note().text for one in stored])
@@ -235,8 +228,10 @@ def add_similarity(cost: CostEstimate, stack: Stack, compared: int, text: EvalDa
 
 
 def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
-    """Return the plans to continue prompts under: the trained order, single plans and windows asked for, and painters
-    near half the depth; of random orders the first.
+    """Return the plans to continue prompts under.
+
+    These are the identity plan, requested plans and windows, and the Painters' strategies near half the depth (of
+    random orders the first).
 
     >>> from layerwise.plan import families
     >>> [str(plan) for plan in continued_plans(families.painters(6), 6)]
@@ -258,20 +253,22 @@ def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
 
 
 def compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
-    """Return the plans to compare hidden states under: the trained order, single plans asked for, and skip and
-    middle repeat of every window (Painters, figure 15); at most `MOST_STATES` steps."""
+    """Return the plans to compare hidden states under, of at most `MAX_STATES` steps.
+
+    These are the identity plan, requested plans, and skip and middle repeat of every window (Painters, figure 15).
+    """
     chosen = (
         member.plan
         for member in members
         if member.family == GIVEN or (member.family.startswith(WINDOW) and member.strategy in ("skip", "middle_repeat"))
     )
     distinct = dict.fromkeys([Plan.identity(depth), *chosen])
-    return tuple(plan for plan in distinct if len(plan.steps()) <= MOST_STATES)
+    return tuple(plan for plan in distinct if len(plan.steps()) <= MAX_STATES)
 
 
 def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
     claims = {score.claim for score in rows if score.claim}
-    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), rows, claims))
+    run.store.replace_scores(CONTRAST, replace_claims(run.store.scores(CONTRAST), rows, claims))
 
 
 def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:

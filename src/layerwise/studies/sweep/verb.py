@@ -240,7 +240,7 @@ def sweep(
             lines=[
                 *steps.describe_work(stack, prepared, None if ray is None else cluster.planned_workers(ray, workers)),
                 *(benchmarks.describe() if benchmarks is not None else ()),
-                *(f"note: {note}" for note in prepared.left_out),
+                *(f"note: {note}" for note in prepared.unsupported),
             ],
             tasks=[losses, *([benchmarks] if benchmarks is not None else [])],
             chosen=prepared.chosen.options,
@@ -264,8 +264,8 @@ def sweep(
 
 def _check_options(minutes: object, tokens: object, text: object, batches: object, metric: object) -> None:
     if minutes is not None and tokens is not None:
-        raise OptionError(f"{spell('minutes')} and {spell('tokens')} each say how much text is read. Pass one of them.")
+        raise OptionError(f"{spell('minutes')} and {spell('tokens')} both set the amount of text. Pass one of them.")
     if text is not None and batches is not None:
-        raise OptionError("text and batches each say what is scored. Pass one of them.")
+        raise OptionError("text and batches both set the data. Pass one of them.")
     if metric is not None and batches is None:
         raise OptionError("metric scores the rows of batches. Pass batches too.")

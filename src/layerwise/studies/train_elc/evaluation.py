@@ -29,8 +29,8 @@ from layerwise.data.text.encoding import Encoded
 from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, SpanMasking, padding
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.trainings import PATTERN, pattern
+from layerwise.measure.contrasts.contrast import CONTRAST, replace_claims
+from layerwise.measure.contrasts.trainings import PATTERN, contrast_pattern
 from layerwise.measure.cost.memory import inference_memory
 from layerwise.measure.recovery.stability import stability_rows
 from layerwise.measure.stats.float64 import to_float64_cpu
@@ -88,7 +88,7 @@ def evaluate_pretrained(session: Study, pretrainings: Pretrainings) -> None:
     rows += make_training_rows({model: record for model, record in records.items() if record is not None})
     run.store.replace_scores((MASKED_LM, ALPHA, TRAINING), rows)
     of_weights = _rows_of_weights(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
-    of_weights[CONTRAST] = renewed(run.store.scores(CONTRAST), of_weights[CONTRAST], (PATTERN,))
+    of_weights[CONTRAST] = replace_claims(run.store.scores(CONTRAST), of_weights[CONTRAST], (PATTERN,))
     run.store.replace_scores(of_weights, chain.from_iterable(of_weights.values()))
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=describe_numerics(pretrainings.device, "auto"))
@@ -131,7 +131,7 @@ def _rows_of_weights(pretrainings: Pretrainings, rows: list[Score]) -> dict[str,
         learned, are_shares = weights_by_seed(rows, recipe.arm), find_variant(recipe.variant).mixture == "softmax"
         if not recipe.frozen_layer_weights:
             scores[SEED_AGREEMENT] += seed_agreement_scores(recipe.arm, learned, initial=initial)
-            scores[CONTRAST] += pattern(recipe.arm, learned, initial) if are_shares else []
+            scores[CONTRAST] += contrast_pattern(recipe.arm, learned, initial) if are_shares else []
         scores[UNIFORMITY] += uniformity_rows(recipe.arm, learned, initial) if are_shares else []
     return scores
 

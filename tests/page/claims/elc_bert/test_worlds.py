@@ -7,8 +7,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.trainings import pattern as mass
-from layerwise.measure.contrasts.variants import difference_rows
+from layerwise.measure.contrasts.trainings import contrast_pattern as mass
+from layerwise.measure.contrasts.variants import contrast_variants
 from layerwise.measure.weights.layer_weights import seed_agreement_scores, uniformity_rows
 from layerwise.models.elc.configuration import first_values
 from layerwise.results.rows import Score
@@ -41,7 +41,7 @@ def _study(
             own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
             values = 0.7 + shared + noise * own + better * better_by
             found += [Score(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
-        return [*found, *difference_rows(found, terms), Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
+        return [*found, *contrast_variants(found, terms), Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
 
     return rows
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from layerwise.measure.contrasts.contrast import ArmEffects
-from layerwise.studies.diagnose.joint import random_sets, redundant_sets, scaling
+from layerwise.measure.contrasts.contrast import PlanEffects
+from layerwise.studies.diagnose.contrasts import contrast_redundant_sets, contrast_scaling, draw_random_sets
 from page.claims import truths
 from page.claims.documents import part
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
@@ -15,8 +15,8 @@ from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
 RANKING = {0: 4.0, 1: 0.05, 2: 0.05, 3: 0.05, 4: 1.0, 5: 2.0}  # three cost little
 
 
-def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), **how: Any) -> ArmEffects:
-    return ArmEffects(tuple(keys), lambda asked: part(costs, run, **how), run, 200)
+def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), **how: Any) -> PlanEffects:
+    return PlanEffects(tuple(keys), lambda asked: part(costs, run, **how), run, 200)
 
 
 def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, documents: int = 16) -> Truth:
@@ -24,7 +24,7 @@ def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, d
     for name in ("noise", "copy"):
         for layer in range(6):
             arms |= {f"{layer}={name}:0.1": equal, f"{layer}={name}:1": largest}
-    return lambda run: scaling(planted(list(arms.values()), run, list(arms), noise=noise, documents=documents))
+    return lambda run: contrast_scaling(planted(list(arms.values()), run, list(arms), noise=noise, documents=documents))
 
 
 test_planted_costs_are_found_in_most_runs = truths.simulated(
@@ -45,19 +45,19 @@ def test_an_inconclusive_answer_states_the_text_that_would_decide() -> None:
 
 
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:
-    assert scaling(planted([0.1, 3.0], 0, ["0=scale:0.1", "0=noise:1", "0=gate:0.9"])) == []
-    assert redundant_sets(ArmEffects.of([], "0-5", seed=0), "0 4 5", ["random"], RANKING, 3) == []
+    assert contrast_scaling(planted([0.1, 3.0], 0, ["0=scale:0.1", "0=noise:1", "0=gate:0.9"])) == []
+    assert contrast_redundant_sets(PlanEffects.from_losses([], "0-5", seed=0), "0 4 5", ["random"], RANKING, 3) == []
 
 
 def test_a_redundant_set_is_compared_with_random_sets() -> None:
-    rows = redundant_sets(planted([0.1, 2.0, 3.0], 0, noise=0.0, skew=0.0), "chosen", ["a", "b"], RANKING, 3)
+    rows = contrast_redundant_sets(planted([0.1, 2.0, 3.0], 0, noise=0.0, skew=0.0), "chosen", ["a", "b"], RANKING, 3)
     values = {row.metric: row.value for row in rows}
     assert values == pytest.approx({"joint": 0.1, "spared": 2.4, "layers": 3.0, "singles": 0.15})
 
 
 def test_random_sets_are_distinct_and_drawn_from_the_seed() -> None:
-    drawn = random_sets(12, 4, seed=0)
+    drawn = draw_random_sets(12, 4, seed=0)
     assert len(drawn) == len(set(drawn)) == 20
     assert all(len(set(layers)) == 4 and list(layers) == sorted(layers) for layers in drawn)
-    assert drawn == random_sets(12, 4, seed=0) != random_sets(12, 4, seed=1)
-    assert random_sets(6, 3, seed=0) == list(itertools.combinations(range(6), 3))
+    assert drawn == draw_random_sets(12, 4, seed=0) != draw_random_sets(12, 4, seed=1)
+    assert draw_random_sets(6, 3, seed=0) == list(itertools.combinations(range(6), 3))

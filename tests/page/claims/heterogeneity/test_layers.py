@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.layers import core as core_rows
-from layerwise.measure.contrasts.layers import core_ranges
+from layerwise.measure.contrasts.layers import contrast_core as core_rows
+from layerwise.measure.contrasts.layers import list_core_ranges
 from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.stats.verdicts import compute_verdicts
 from layerwise.plan import Plan
@@ -73,8 +73,8 @@ def test_one_core_one_dominant_layer_and_no_core() -> None:
 
 @pytest.mark.parametrize("depth", [4, 6, 12, 30, 48])
 def test_core_ranges_lie_inside_the_model(depth: int) -> None:
-    assert all(0 <= layers[0] <= layers[-1] < depth for layers in core_ranges(depth))
-    assert len({len(layers) for layers in core_ranges(depth)}) == 1
+    assert all(0 <= layers[0] <= layers[-1] < depth for layers in list_core_ranges(depth))
+    assert len({len(layers) for layers in list_core_ranges(depth)}) == 1
 
 
 def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: int = 64) -> Iterator[Score]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from layerwise.measure.recovery.recovery import LayerRecovery, associations
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.agreement import layer_metrics, skip_agreement
+from layerwise.studies.diagnose.contrasts import correlate_with_skipping, read_layer_metrics
 from page.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated
 
 
@@ -72,7 +72,7 @@ def importance(measure: str, metric: str, values: Iterable[float] = range(6), **
 
 
 def test_metrics_are_read_from_the_rows_of_whole_layers() -> None:
-    found = layer_metrics(
+    found = read_layer_metrics(
         [
             *importance("predictability", "heldout_rows_r2", range(0, -6, -1)),
             *importance("ablation", "skip"),
@@ -92,7 +92,7 @@ def test_metrics_are_read_from_the_rows_of_whole_layers() -> None:
 
 def test_a_metric_is_compared_with_skipping_over_the_layers_that_both_have() -> None:
     values = np.random.default_rng(0).normal(size=12).tolist()
-    metrics = layer_metrics(
+    metrics = read_layer_metrics(
         [
             *importance("ablation", "skip", values),
             *importance("proxies", "block_influence", [2 * value + 1 for value in values])[7:],
@@ -101,7 +101,7 @@ def test_a_metric_is_compared_with_skipping_over_the_layers_that_both_have() -> 
             *importance("proxies", "angular_distance", [1.0] * 12, distance=1),
         ]
     )
-    rows = {(row.condition, row.against): row for row in skip_agreement(metrics)}
+    rows = {(row.condition, row.against): row for row in correlate_with_skipping(metrics)}
     assert {name for name, _ in rows} == {"block_influence", "gate_sensitivity"}, "the others are too few or constant"
     alike, opposite = rows["block_influence", None], rows["gate_sensitivity", None]
     assert (alike.value, alike.high) == (1.0, 1.0)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.shuffled import loss, merged
+from layerwise.measure.contrasts.shuffled import compute_merging_loss, contrast_merging
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.results.rows import Score
 from page.claims.trainings import SHARED, World
@@ -29,7 +29,7 @@ def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float 
             mixed = draw.dirichlet(np.full(world.seeds, 4.0), draws) @ own + 0.01 * draw.standard_normal(draws)
             members = world.outcomes(draw, difficulty, level + own)
             models = world.outcomes(draw, difficulty, level - lost + mixed)
-            found += merged(arm, kind, members, models, CHANCE, batch=world.batch)
+            found += contrast_merging(arm, kind, members, models, CHANCE, batch=world.batch)
         return found
 
     return rows
@@ -60,7 +60,7 @@ test_at_the_edge_it_is_neither_lossless_nor_lossy = seldom(
 def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
     hits = (np.random.default_rng(4).random((7, 64)) < np.linspace(0.3, 0.9, 7)[:, None]).astype(float)
     outcomes = [Predictions(each, None, 1.0 - each, np.ones(64)) for each in hits]
-    found = loss(outcomes[:3], outcomes[3:], batch=4)
+    found = compute_merging_loss(outcomes[:3], outcomes[3:], batch=4)
     gaps = (hits[:3].mean(axis=0) - hits[3:].mean(axis=0)).reshape(16, 4).mean(axis=1)
     parts = [np.var(hits[:3].mean(axis=1), ddof=1) / 3, np.var(hits[3:].mean(axis=1), ddof=1) / 4]
     variance = sum(term.variance for term in found.terms)
@@ -69,6 +69,6 @@ def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
 
 def test_other_arms_and_kinds_decide_nothing() -> None:
     outcomes = PLAIN.outcomes(np.random.default_rng(0), np.zeros(960), np.full(3, 0.6))
-    assert merged("layershuffle", "own-depth", outcomes, outcomes, CHANCE, batch=60) == []
-    assert merged("layerdrop", "random", outcomes, outcomes, CHANCE, batch=60) == []
+    assert contrast_merging("layershuffle", "own-depth", outcomes, outcomes, CHANCE, batch=60) == []
+    assert contrast_merging("layerdrop", "random", outcomes, outcomes, CHANCE, batch=60) == []
     assert claim_of("merging", [], 12).verdict == "not measured"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from layerwise.measure.contrasts.shuffled import positions, shortfall
+from layerwise.measure.contrasts.shuffled import compute_shortfall, contrast_positions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
 from page.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, seldom, simulated
@@ -32,7 +32,7 @@ def truth(told: float, probed: float | None, seeds: int = 3, images: int = 960, 
         arms = {"layershuffle-predict": {n: Survey(DEPTH, {}, positions=seed(told)) for n in range(seeds)}}
         if probed is not None:
             arms["baseline"] = {n: Survey(DEPTH, {}, probed=seed(probed)) for n in range(seeds)}
-        return list(positions(arms))
+        return list(contrast_positions(arms))
 
     return rows
 
@@ -56,6 +56,6 @@ test_at_the_edge_it_is_neither_there_nor_short = seldom(
 
 def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
     perfect = {0: np.array([[4.0] * 16, [4.0] * 16])}
-    row = shortfall([perfect, perfect]).row("positions", "short")
+    row = compute_shortfall([perfect, perfect]).row("positions", "short")
     assert row.low is not None
     assert row.high > 0.02  # of 64 images, so many may be wrong

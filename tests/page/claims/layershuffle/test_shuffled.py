@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from layerwise.measure.contrasts.shuffled import shuffled
+from layerwise.measure.contrasts.shuffled import contrast_orders
 from layerwise.results.rows import Score
 from page.claims import truths
 from page.claims.trainings import Arms, World
@@ -18,7 +18,7 @@ PLAIN = World()
 
 def truth(arms: Arms, world: World = PLAIN) -> Truth:
     def rows(run: int) -> Iterable[Score]:
-        return shuffled(world.surveys(run, arms), chance=CHANCE, batch=world.batch)
+        return contrast_orders(world.surveys(run, arms), chance=CHANCE, batch=world.batch)
 
     return rows
 

@@ -10,7 +10,7 @@ from layerwise.measure.activations.similarity import DocumentCosines, middle_sta
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
-from layerwise.studies.sweep.order_contrasts import order_by_task, order_of_sweep
+from layerwise.studies.sweep.contrasts import contrast_order, contrast_order_by_task
 from page.claims.benchmarked import DEPTH as BENCHMARK_DEPTH
 from page.claims.benchmarked import Planted, benchmarked, straight
 from page.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
@@ -172,7 +172,7 @@ def effects(
                 values[plan] = moved * (1 + shared) + generator.normal() * noise * moved
             for plan, value in values.items():
                 losses.append(Loss(plan, task, f"{document:03}", 0, (3.0 + value) * tokens, tokens, 0))
-    yield from order_by_task(losses, BASELINE, MOVED, ABSENT, answers, seed=run)
+    yield from contrast_order_by_task(losses, BASELINE, MOVED, ABSENT, answers, seed=run)
 
 
 ordered = partial(effects, text=(0.5, 0.5))
@@ -211,12 +211,12 @@ def test_order_is_compared_at_the_window_nearest_to_half_of_the_depth() -> None:
         for task in TASKS
         for document in range(9)
     ]
-    rows = order_of_sweep(losses, records, 8, ("arithmetic", "copy"), seed=3)
-    expected = order_by_task(losses, BASELINE, own, absent, ("arithmetic", "copy"), seed=3)
+    rows = contrast_order(losses, records, 8, ("arithmetic", "copy"), seed=3)
+    expected = contrast_order_by_task(losses, BASELINE, own, absent, ("arithmetic", "copy"), seed=3)
     assert len(own["random"]) > 1
     assert {row.metric: row.value for row in rows} == pytest.approx({row.metric: row.value for row in expected})
     assert len(rows) == 2
-    assert order_of_sweep([row for row in losses if row.plan != BASELINE], records, 8, ("arithmetic",)) == []
+    assert contrast_order([row for row in losses if row.plan != BASELINE], records, 8, ("arithmetic",)) == []
 
 
 def kinds(order: float, absence: float, reasoning_order: float, reasoning_absence: float) -> Planted:

@@ -1,9 +1,9 @@
-"""Compare sets of layers that are changed together with their layers one by one and with random sets.
+"""Contrasts of a diagnosis: layers changed together, random sets, scaling, and metrics compared with skipping.
 
 J is the cost of a set in nats/token, S the sum over its single layers, R the cost of random errors of equal norm:
     error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise is the same of random errors
     redundant_sets       joint C, spared (mean cost of random sets of that size) - C; `mde` at 90 % power each
-A redundant set is chosen on one half of the text (single effects sum to less than `SURVIVES`), tested on the other.
+A redundant set is chosen on one half of the text (single effects sum to less than `MAX_SURVIVED`), tested on the other.
 """
 
 from __future__ import annotations
@@ -12,34 +12,37 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import CONTRAST, ArmEffects, Statistic, first, mean_of_drawn, seeds
+from layerwise.measure.contrasts.contrast import CONTRAST, PlanEffects, Statistic, as_seeds, average_redrawn, take_first
 from layerwise.measure.interventions.predicted_weight_loss import set_columns
+from layerwise.measure.stats.ranks import rank_correlation
 from layerwise.measure.stats.statistics import Numbers
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
 
 ACCUMULATION, REDUNDANT = "error_accumulation", "redundant_sets"
 RANDOM_SETS = 20
 """Random sets for each chosen one: another random set falls between their least and most in 19 of 21 cases."""
 
-LEAST = 1e-3
+MIN_DAMAGE = 1e-3
 """Nats per token: damage that is smaller has no shares."""
 
-SURVIVES = 0.2
+MAX_SURVIVED = 0.2
 """Nats per token, a fifth more perplexity: what the published model "survives" (scaling by 0.9, +19 %)."""
 
 
-def accumulation(effects: ArmEffects, sets: Mapping[str, Sequence[int]]) -> list[Score]:
+def contrast_sets(effects: PlanEffects, sets: Mapping[str, Sequence[int]]) -> list[Score]:
     rows: list[Score] = []
     for name, layers in sets.items():
         kinds = ("predicted", "same_norm_random")
         part = effects.part([key for kind in kinds for key in (f"{name}={kind}", *(f"{of}={kind}" for of in layers))])
         if part is not None:
             about, half = set_columns(name, layers), 1 + len(layers)
-            own, noise = (effects.resampled(part, range(start, start + half)) for start in (0, half))
+            own, noise = (effects.resample(part, range(start, start + half)) for start in (0, half))
             rows += own.rows(ACCUMULATION, ADDITIVITY, **about)
             rows.append(noise.row(ACCUMULATION, "share_of_noise", _share, **about))
             rows.append(Score(CONTRAST, "layers", float(len(layers)), claim=ACCUMULATION, **about))
@@ -51,34 +54,34 @@ def _singles(effects: Numbers) -> Numbers:
 
 
 def _share(effects: Numbers) -> Numbers:
-    return np.asarray(1 - _singles(effects) / np.maximum(first(effects), LEAST))
+    return np.asarray(1 - _singles(effects) / np.maximum(take_first(effects), MIN_DAMAGE))
 
 
 ADDITIVITY: Mapping[str, Statistic] = {
-    "joint": first,
+    "joint": take_first,
     "singles": _singles,
-    "excess": lambda effects: np.asarray(first(effects) - _singles(effects)),
+    "excess": lambda effects: np.asarray(take_first(effects) - _singles(effects)),
     "share": _share,
 }
 """The four numbers of a set: the first effect is its joint one, the others those of its layers."""
 
 
-def redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
-    """Choose the most layers whose effects in `ranking` sum to less than `SURVIVES`: at least 2, at most `most`.
+def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
+    """Choose the most layers whose effects in `ranking` sum to less than `MAX_SURVIVED`: at least 2, at most `most`.
 
-    >>> redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
+    >>> select_redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
     (1, 2, 3)
     """
     layers = sorted(ranking, key=ranking.__getitem__)
     sums = itertools.accumulate(ranking[layer] for layer in layers[:most])
-    size = max([2, *(count for count, total in enumerate(sums, start=1) if total < SURVIVES)])
+    size = max([2, *(count for count, total in enumerate(sums, start=1) if total < MAX_SURVIVED)])
     return tuple(sorted(layers[:size]))
 
 
-def random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
+def draw_random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
     """Draw `RANDOM_SETS` distinct sets of `size` layers; return all sets where there are no more than that.
 
-    >>> random_sets(3, 2, seed=0)
+    >>> draw_random_sets(3, 2, seed=0)
     [(0, 1), (0, 2), (1, 2)]
     """
     if math.comb(depth, size) <= RANDOM_SETS:
@@ -90,8 +93,8 @@ def random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
     return list(sets)
 
 
-def redundant_sets(
-    effects: ArmEffects, chosen: str, random: Sequence[str], ranking: Mapping[int, float], size: int
+def contrast_redundant_sets(
+    effects: PlanEffects, chosen: str, random: Sequence[str], ranking: Mapping[int, float], size: int
 ) -> list[Score]:
     """Compute the rows of the plan that skips the `chosen` set of `size` layers, compared with `random` sets.
 
@@ -101,16 +104,16 @@ def redundant_sets(
     part = effects.part(keys)
     if part is None:
         return []
-    draw = np.random.default_rng([*seeds(effects.seed), size])
+    draw = np.random.default_rng([*as_seeds(effects.seed), size])
 
     def spared(effects: Numbers) -> Numbers:
         sets = effects[..., 1:]
-        random = sets.mean() if sets.ndim == 1 else mean_of_drawn(sets, draw, sets.shape[-1])
-        return np.asarray(random - first(effects))
+        random = sets.mean() if sets.ndim == 1 else average_redrawn(sets, draw, sets.shape[-1])
+        return np.asarray(random - take_first(effects))
 
-    drawn = effects.resampled(part, range(len(keys)))
+    drawn = effects.resample(part, range(len(keys)))
     return [
-        *drawn.rows(REDUNDANT, {"joint": first, "spared": spared}, power=1 - 0.2 / 2),
+        *drawn.rows(REDUNDANT, {"joint": take_first, "spared": spared}, power=1 - 0.2 / 2),
         Score(CONTRAST, "layers", float(size), claim=REDUNDANT),
         Score(CONTRAST, "singles", sum(sorted(ranking.values())[:size]), claim=REDUNDANT),
     ]
@@ -125,7 +128,7 @@ _KEY = re.compile(r"(\d+)=(scale|noise|low_rank|interpolate|copy|predict):([0-9.
 _JOINT_KEY = re.compile(r"joint=(\w+):([0-9.]+)")
 
 
-def scaling(effects: ArmEffects) -> list[Score]:
+def contrast_scaling(effects: PlanEffects) -> list[Score]:
     """Test whether scaling is milder than other changes of the weights of equal size, with simultaneous intervals.
 
     cost[s, x, l] is that of strategy s at size x in layer l; there are no rows without a rival of scaling's size.
@@ -147,13 +150,13 @@ def scaling(effects: ArmEffects) -> list[Score]:
         for kind, theirs in (("equal", sizes[SMALL]), ("unequal", sizes[max(sizes)])):
             if shared := sorted(own.keys() & theirs.keys()):
                 chosen = [*(own[layer] for layer in shared), *(theirs[layer] for layer in shared)]
-                drawn = effects.resampled(part, chosen)
+                drawn = effects.resample(part, chosen)
                 level, power = 1 - 0.05 / len(rivals), 1 - 0.2 / len(rivals)
                 rows.append(drawn.row(SCALING, kind, _median_excess, condition=name, level=level, power=power))
     return rows
 
 
-def joint_manipulation(effects: ArmEffects, ranking: Mapping[int, float], layers: Sequence[int]) -> list[Score]:
+def contrast_joint_changes(effects: PlanEffects, ranking: Mapping[int, float], layers: Sequence[int]) -> list[Score]:
     """Return the rows of `layers` changed together, chosen by `ranking`; none without scaling and a rival."""
     sizes: dict[str, set[float]] = {}
     for key in effects.keys:
@@ -167,7 +170,7 @@ def joint_manipulation(effects: ArmEffects, ranking: Mapping[int, float], layers
     rows: list[Score] = []
     for number, (name, size) in enumerate(joint):
         start = len(joint) + number * len(layers)
-        drawn = effects.resampled(part, [number, *range(start, start + len(layers))])
+        drawn = effects.resample(part, [number, *range(start, start + len(layers))])
         rows += drawn.rows(JOINT, ADDITIVITY, condition=name, strength=size)
     rows.append(Score(CONTRAST, "layers", float(len(layers)), claim=JOINT))
     return rows + [Score(CONTRAST, "member", ranking[layer], claim=JOINT, layer=layer) for layer in layers]
@@ -176,3 +179,52 @@ def joint_manipulation(effects: ArmEffects, ranking: Mapping[int, float], layers
 def _median_excess(effects: Numbers) -> Numbers:
     own, theirs = np.split(effects, 2, axis=-1)
     return np.asarray(np.median(theirs - own, axis=-1))
+
+
+SHUFFLES = 10_000
+
+Metrics = Mapping[str, Mapping[int, float]]
+
+
+def read_layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
+    """Read the metrics by name, layer to importance, from the rows of a diagnosis.
+
+    >>> read_layer_metrics([Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])])
+    {'skip': {0: 0.3, 1: 0.1}}
+    """
+    rows = Rows(scores).where(task=vocab.ALL, layer=PRESENT, part=None, against=None, seed=None)
+    proxies, noise = rows.where(measure=vocab.PROXIES), rows.where(measure=vocab.MANIPULATION, condition="noise")
+    sources = {
+        "predictability": rows.where(measure=vocab.PREDICTABILITY, metric="heldout_rows_r2"),
+        vocab.SKIPPING: rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING),
+        "recovery": _recovery_rows(rows),
+        "noise": noise.where(metric=vocab.DELTA_NLL, strength=0.5),
+        "block_influence": proxies.where(metric="block_influence"),
+        "angular": proxies.where(metric="angular_distance", distance=1),
+        "gate_sensitivity": proxies.where(metric="gate_sensitivity"),
+        "gate_gradient": proxies.where(metric="gate_gradient"),
+    }
+    metrics = {name: {row.layer: row.value for row in own if row.layer is not None} for name, own in sources.items()}
+    metrics["predictability"] = {layer: 1 - value for layer, value in metrics["predictability"].items()}
+    return {name: dict(sorted(values.items())) for name, values in metrics.items() if values}
+
+
+def _recovery_rows(rows: Rows) -> Rows:
+    areas = rows.where(measure=vocab.RECOVERY, metric="area")
+    for condition, arm in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model")):
+        if own := areas.where(condition=condition, arm=arm):
+            return own
+    return Rows([])
+
+
+def correlate_with_skipping(metrics: Metrics, *, seed: int = 0) -> Iterator[Score]:
+    skips = metrics.get(vocab.SKIPPING, {})
+    for name, values in metrics.items():
+        shared = sorted(skips.keys() & values.keys())
+        pair = [[each[layer] for layer in shared] for each in (skips, values)]
+        correlation = None if name == vocab.SKIPPING else rank_correlation(*pair, seed=seed, shuffles=SHUFFLES)
+        if correlation is not None:
+            numbers = (correlation.value, correlation.low, correlation.high, correlation.p)
+            yield Score(vocab.AGREEMENT, "spearman", *numbers, condition=name)
+            band = (0.0, correlation.null_low, correlation.null_high)
+            yield Score(vocab.AGREEMENT, "spearman", *band, condition=name, against=vocab.SHUFFLED_LAYERS)
