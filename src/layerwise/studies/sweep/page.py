@@ -246,9 +246,8 @@ def _similarity(data: ReportData) -> Iterator[Part]:
     )
     reach = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
     if reach:
-        yield Says(
-            lambda data: [f"Intervals over {data.units} are at most ±{format_number(max(reach))} wide."], terminal=False
-        )
+        width = format_number(max(reach))
+        yield Text(lambda data: [f"Intervals over {data.units} are at most ±{width} wide."], terminal=False)
 
 
 def zone_table(data: ReportData) -> Table:
