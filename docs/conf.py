@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: `make docs`. Nothing is downloaded, and every command and cell on the site is run."""
+"""Configuration of the site (`make docs`). Nothing is downloaded, and every command and cell is run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from jupyter_client.manager import KernelManager
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # commands run this layerwise
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # commands use this layerwise
 os.environ["COLUMNS"] = "88"
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("NO_COLOR", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # small models: more threads only wait for each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # more threads do not help small models
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # progress bars of notebooks, which are off
-KernelManager.transport_encryption.default_value = "auto"  # a kernel without it warns on every page
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # progress bars of notebooks are off
+KernelManager.transport_encryption.default_value = "auto"  # otherwise each page warns
 
 project = "layerwise"
 author = "the layerwise contributors"
@@ -28,23 +28,19 @@ release = version = metadata.version("layerwise")
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.duration",  # names the slowest pages at the end
+    "sphinx.ext.duration",  # prints the slowest pages
     "sphinx_copybutton",
     "sphinx_design",
     "api_pages",
-    "commands",
-    "docstrings",
-    "outside",
-    "plan_pictures",
-    "reports",
+    "directives",
 ]
 exclude_patterns = ["extensions", "static"]
 templates_path: list[str] = []
-suppress_warnings = ["mystnb.unknown_mime_type"]  # a result shows itself as HTML; its text is for the terminal
+suppress_warnings = ["mystnb.unknown_mime_type"]  # results are shown as HTML, their text is for terminals
 nitpicky = True
 nitpick_ignore = [("py:obj", "layerwise.manifest")]  # a key in a Parquet file
 nitpick_ignore_regex = [
-    ("py:class", ".*"),  # annotations: types of other projects, whose inventories need a network, and aliases
+    ("py:class", ".*"),  # types of other projects, whose inventories need a network, and aliases
     ("py:obj", r"(?!layerwise\.).*"),
 ]
 
@@ -60,6 +56,8 @@ autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
 autodoc_class_signature = "mixed"
 autodoc_typehints_format = "short"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 
@@ -68,10 +66,10 @@ html_title = f"layerwise {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
-html_use_index = False  # the search finds names, and the API pages list them
+html_use_index = False  # use the search or the API pages
 html_domain_indices = False
 html_copy_source = False
-smartquotes_action = "qe"  # quotes and ellipses; two hyphens begin an option, and stay
+smartquotes_action = "qe"  # quotes and ellipses, but not the two hyphens of options
 pygments_style = "default"
 pygments_dark_style = "monokai"
 copybutton_prompt_text = r"^\$ "

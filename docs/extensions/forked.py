@@ -1,7 +1,6 @@
-"""A command of layerwise, carried out in a copy of a process that has imported torch and transformers already.
+"""Run layerwise commands in forks of a process that has already imported torch and transformers.
 
-The imports take longer than most commands of the site. The server is a process of its own, so nothing that Sphinx or
-a notebook holds is copied.
+The imports take longer than most commands of the site.
 """
 
 from __future__ import annotations
@@ -13,31 +12,32 @@ from pathlib import Path
 
 PRELOADED = ("layerwise.cli.app", "layerwise.runner.study", "transformers.models.auto.modeling_auto", "sphinx")
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(list(PRELOADED))
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(list(PRELOADED))
 
 
-def forked(words: list[str], folder: Path, limit: float) -> tuple[int, str]:
-    """The status of `layerwise` with these words in a folder, and all that it prints.
+def run_forked(words: list[str], folder: Path, max_seconds: float) -> tuple[int, str]:
+    """Run `layerwise` with these words in a folder, and return its exit status and output.
 
-    Raises `TimeoutError` when the command takes more than `limit` seconds.
+    Raises:
+        TimeoutError: If the command takes more than `max_seconds`.
     """
-    printed = folder / ".printed"
-    process = _FORKS.Process(target=_carry_out, args=(words, folder, printed))
+    output = folder / ".printed"
+    process = _CONTEXT.Process(target=_run_main, args=(words, folder, output))
     process.start()
-    process.join(limit)
+    process.join(max_seconds)
     if process.exitcode is None:
         process.kill()
-        raise TimeoutError(f"{' '.join(words)} took more than {limit} seconds")
-    text = printed.read_text(encoding="utf-8")
-    printed.unlink()
+        raise TimeoutError(f"{' '.join(words)} took more than {max_seconds} seconds")
+    text = output.read_text(encoding="utf-8")
+    output.unlink()
     return process.exitcode, text
 
 
-def _carry_out(words: list[str], folder: Path, printed: Path) -> None:
+def _run_main(words: list[str], folder: Path, output: Path) -> None:
     from layerwise.cli.app import main
 
-    with printed.open("wb") as file:
+    with output.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     os.chdir(folder)
