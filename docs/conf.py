@@ -56,8 +56,6 @@ autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
 autodoc_class_signature = "mixed"
 autodoc_typehints_format = "short"
-napoleon_numpy_docstring = False
-napoleon_use_rtype = False
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 

@@ -23,9 +23,11 @@ from typing import Any
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import layerwise
 
+NAPOLEON = Config(napoleon_use_rtype=False)
 EXCLUDED = ("layerwise.cli", "layerwise.__main__", "layerwise.page.")
 
 _NAME = re.compile(r"layerwise(\.\w+)+")
@@ -205,6 +207,8 @@ def _process_signature(
 
 
 def _process_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    if what not in ("data", "attribute"):  # whose first word napoleon would take for a type
+        lines[:] = GoogleDocstring(lines, NAPOLEON, app, what, name, obj, options).lines()
     lines[:] = rewrite(lines)
 
 
@@ -224,7 +228,6 @@ def _write(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.setup_extension("sphinx.ext.napoleon")  # first, so that its sections are converted here too
     app.connect("builder-inited", _write)
     app.connect("autodoc-process-signature", _process_signature)
     app.connect("autodoc-process-docstring", _process_docstring)
