@@ -42,6 +42,7 @@ nitpick_ignore = [("py:obj", "layerwise.manifest")]  # a key in a Parquet file
 nitpick_ignore_regex = [
     ("py:class", ".*"),  # types of other projects, whose inventories need a network, and aliases
     ("py:obj", r"(?!layerwise\.).*"),
+    ("py:exc", r"\w+"),  # short names in sections on errors
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]

@@ -26,9 +26,12 @@ from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import layerwise
+from layerwise.catalogue import VERBS
 
 NAPOLEON = Config(napoleon_use_rtype=False)
-EXCLUDED = ("layerwise.cli", "layerwise.__main__", "layerwise.page.")
+EXCLUDED = ("layerwise.__main__", "layerwise.bounded", "layerwise.catalogue", "layerwise.cli", "layerwise.page.")
+VERB_MODULES = {verb.function.__module__ for verb in VERBS.values()}
+"""The only modules of `layerwise.studies` that are documented."""
 
 _NAME = re.compile(r"layerwise(\.\w+)+")
 _MARKUP = re.compile(r"(\*[\w ]+\*)|([\\*|]|_(?!\w))")  # emphasis stays, other signs are escaped
@@ -42,7 +45,12 @@ def documented_modules() -> dict[str, bool]:
     """Return the full name of each documented module, and whether it is a package."""
     found = pkgutil.walk_packages(layerwise.__path__, "layerwise.")
     names = {"layerwise": True, **{module.name: module.ispkg for module in found}}
-    return {name: is_package for name, is_package in names.items() if not name.startswith(EXCLUDED)}
+    return {name: is_package for name, is_package in names.items() if not is_excluded(name)}
+
+
+def is_excluded(name: str) -> bool:
+    is_inside_study = re.match(r"layerwise\.studies\.\w+\.\w+", name)
+    return name.startswith(EXCLUDED) or bool(is_inside_study and not name.startswith(tuple(VERB_MODULES)))
 
 
 def find_target(package: ModuleType, name: str) -> str | None:
@@ -62,7 +70,7 @@ def resolve(name: str) -> str | None:
     if name in documented_modules():
         return name
     owner, _, attribute = name.rpartition(".")
-    if name.startswith(EXCLUDED) or not owner:
+    if is_excluded(name) or not owner:
         return None
     if owner in documented_modules() and hasattr(import_module(owner), attribute):
         return find_target(import_module(owner), attribute)
