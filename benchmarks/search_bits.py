@@ -19,7 +19,7 @@ from statistics import mean
 import layerwise
 from layerwise.results import Rows
 from layerwise.results.vocabulary import ABOVE_CHOSEN, ARM, DELTA, REPORT, SEARCH
-from layerwise.studies.search.page import ARMS, verdict
+from layerwise.studies.search.page import ARMS, describe_verdict
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
         for name in ARMS:
             row = rows.one(metric=ABOVE_CHOSEN, arm=name, task=REPORT)
             if row is not None:
-                verdicts[name][verdict(row, 0.05).split(" below")[0]] += 1
+                verdicts[name][describe_verdict(row, 0.05).split(" below")[0]] += 1
                 above[name].append(row.value)
             elif rows.where(metric=ARM, arm=name, plan=str(result.best)):
                 verdicts[name]["the same plan"] += 1

@@ -30,16 +30,16 @@ import layerwise
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
-from layerwise.search.evaluator import GraphEvaluator, WorstCase
-from layerwise.search.evolve import FIRST, MOST_EXCHANGES, OFFSPRING, generations
-from layerwise.search.greedy import Space, greedy, winners
+from layerwise.search.evaluator import GraphEvaluator, WorstCaseEvaluator
+from layerwise.search.evolve import FIRST_SETS, MAX_EXCHANGES, OFFSPRING, count_generations
+from layerwise.search.greedy import Space, greedy, rank_plans
 from layerwise.search.rungs import RungSettings
 
 SCALE = 16
 SMALL, LARGE = 2048 // SCALE, 32768 // SCALE
 
 
-class TableEvaluator(WorstCase):
+class TableEvaluator(WorstCaseEvaluator):
     """Losses from the table, and the cost that the engine would have."""
 
     def __init__(self, table: dict[Plan, Numbers], tokens: Numbers, rungs: list[list[int]]) -> None:
@@ -104,14 +104,14 @@ def evopress(space: Space, nll: dict[Plan, Numbers], tokens: Numbers, pool: list
 
     drop = space.depth - int(space.limit)
     starts: dict[Plan, None] = {}
-    while len(starts) < FIRST:
+    while len(starts) < FIRST_SETS:
         starts.setdefault(plan_of(set(draw.sample(range(space.depth), drop))))
     (parent,) = best(list(starts), SMALL, 1)
-    for _ in range(generations(space)):
+    for _ in range(count_generations(space)):
         young: dict[Plan, None] = {}
         while len(young) < OFFSPRING:
             out = set(range(space.depth)) - set(parent.order())
-            for _ in range(min(draw.randint(1, MOST_EXCHANGES), draw.randint(1, MOST_EXCHANGES))):
+            for _ in range(min(draw.randint(1, MAX_EXCHANGES), draw.randint(1, MAX_EXCHANGES))):
                 goes, comes = draw.choice(sorted(set(range(space.depth)) - out)), draw.choice(sorted(out))
                 out = out - {comes} | {goes}
             if plan_of(out) != parent:
@@ -126,10 +126,10 @@ def counted() -> None:
     parts = [np.full(count, tokens / 256) for count in (16, 48, 192)]
     for depth, drop in ((12, 3), (12, 6), (32, 8)):
         space = Space(depth, ("drop",), lambda plan: float(len(plan.steps())), depth - drop)
-        worst = WorstCase(parts, [int(part.sum()) for part in parts])
+        worst = WorstCaseEvaluator(parts, [int(part.sum()) for part in parts])
         for _ in greedy(worst, space, settings=RungSettings(alpha=0.0)):
             pass
-        rounds = generations(space) * (OFFSPRING * 2048 + 3 * tokens) + FIRST * 2048
+        rounds = count_generations(space) * (OFFSPRING * 2048 + 3 * tokens) + FIRST_SETS * 2048
         theirs = rounds * (depth - drop)
         print(
             f"{drop} of {depth} layers: the search at most {worst.spent.layer_tokens:,} layer-tokens, EvoPress "
@@ -166,7 +166,7 @@ def main() -> None:
         count = len(searched)
         rungs = [searched[: count // 16], searched[count // 16 : count // 4], searched[count // 4 :]]
         evaluator = TableEvaluator(table, tokens, rungs)
-        ours = next(iter(winners(greedy(evaluator, space), space)))
+        ours = next(iter(rank_plans(greedy(evaluator, space), space)))
         theirs, cost = evopress(space, table, tokens, pool, seed)
         loss = {plan: (table[plan] - table[whole])[fresh].sum() / tokens[fresh].sum() for plan in plans}
         size = [plan for plan in plans if len(plan.steps()) == space.limit]

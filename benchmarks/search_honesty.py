@@ -24,8 +24,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
 from layerwise.plan import Plan  # noqa: E402
 from layerwise.results.rows import Loss, Score  # noqa: E402
-from layerwise.search.confirm import losses_above  # noqa: E402
-from layerwise.search.greedy import Space, greedy, winners  # noqa: E402
+from layerwise.search.confirm import compute_loss_changes  # noqa: E402
+from layerwise.search.greedy import Space, greedy, rank_plans  # noqa: E402
 from search.planted_objective import PlantedObjective  # noqa: E402
 
 DEPTH, DROPPED = 16, 6
@@ -61,10 +61,10 @@ def main() -> None:
             )
             for text in range(3)
         )
-        plan = next(iter(winners(greedy(searched, space, width=2), space)))
-        report = losses_above(rows_of(reported, plan), whole, "report", seed=seed)
-        search = losses_above(rows_of(searched, plan), whole, "search", seed=seed)
-        another = score_of(losses_above(rows_of(fresh, plan), whole, "fresh", seed=seed), "delta_nll").value
+        plan = next(iter(rank_plans(greedy(searched, space, width=2), space)))
+        report = compute_loss_changes(rows_of(reported, plan), whole, "report", seed=seed)
+        search = compute_loss_changes(rows_of(searched, plan), whole, "search", seed=seed)
+        another = score_of(compute_loss_changes(rows_of(fresh, plan), whole, "fresh", seed=seed), "delta_nll").value
         asked = {
             "again": (score_of(report, "again"), another),
             "report": (score_of(report, "delta_nll"), reported.true(plan)),

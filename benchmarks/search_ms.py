@@ -13,7 +13,7 @@ import torch
 import layerwise
 from layerwise.measure.cost.pass_time import PHASES, Setting
 from layerwise.plan import Plan
-from layerwise.search.prices import PlanPrices, measured
+from layerwise.search.costs import PlanCosts, measure_milliseconds
 
 
 def main() -> None:
@@ -37,11 +37,11 @@ def main() -> None:
     plans = [Plan.parse(text) for text in texts]
     for phase in PHASES:
         setting = Setting(phase, options.batch, options.context)
-        table, times = measured(stack, setting, plans, repeats=options.repeats)
-        prices = PlanPrices.of(stack, table)
+        table, times = measure_milliseconds(stack, setting, plans, repeats=options.repeats)
+        costs = PlanCosts.from_stack(stack, table)
         print(f"{setting}: a layer {table.pieces[0, None]:.3f} ms, the rest {table.rest:.3f} ms")
         for plan, whole in times.items():
-            predicted = prices.of_plan(plan, "ms")
+            predicted = costs.compute(plan, "ms")
             print(
                 f"  {plan!s:28} predicted {predicted:8.3f} ms, measured {whole:8.3f} ms, {whole / predicted - 1:+.1%}"
             )

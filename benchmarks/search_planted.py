@@ -17,8 +17,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
 from layerwise.plan import Plan  # noqa: E402
 from layerwise.search.evaluator import GraphEvaluator  # noqa: E402
-from layerwise.search.greedy import Space, greedy, winners  # noqa: E402
-from layerwise.search.rungs import grown  # noqa: E402
+from layerwise.search.greedy import Space, greedy, rank_plans  # noqa: E402
+from layerwise.search.rungs import split_rungs  # noqa: E402
 from search.planted_objective import PlantedObjective  # noqa: E402
 from search.planted_stack import planted_search  # noqa: E402
 
@@ -37,9 +37,9 @@ def main() -> None:
     for seed in range(options.stacks):
         began = time.process_time()
         stack, text = planted_search(IDENTITY, HARMFUL, depth=32, seed=seed, windows=64)
-        evaluator = GraphEvaluator(stack, grown(text, seed))
+        evaluator = GraphEvaluator(stack, split_rungs(text, seed))
         space = Space(32, ("drop",), layers, 24)
-        best = next(iter(winners(greedy(evaluator, space), space)))
+        best = next(iter(rank_plans(greedy(evaluator, space), space)))
         gone = sorted(set(range(32)) - best.layers())
         spent = evaluator.spent
         print(
@@ -54,7 +54,7 @@ def main() -> None:
             for seed in range(options.seeds):
                 objective = PlantedObjective(16, coupling=coupling, seed=seed, documents=16)
                 space = Space(16, ("drop",), layers, 16 - dropped)
-                best = next(iter(winners(greedy(objective, space), space)))
+                best = next(iter(rank_plans(greedy(objective, space), space)))
                 right += abs(objective.true(best) - objective.optimum(dropped)) < 1e-9
             print(
                 f"16 layers, {dropped} go, pair effects {coupling:g} x the single ones: the optimum in {right} "

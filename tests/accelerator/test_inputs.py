@@ -87,7 +87,7 @@ def test_healing_moves_its_copies_once(device: torch.device, tmp_path: Path) -> 
     assert trainer.stack.device.type == device.type
     held = []
     for _ in range(2):
-        with trainer.learning.before():
+        with trainer.learning.original():
             held.append([weight.data_ptr() for weight in trainer.stack.model.parameters()])
     assert held[0] == held[1]
 

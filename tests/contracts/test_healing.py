@@ -70,5 +70,5 @@ def test_what_is_healed_opens_as_it_was_trained(one: Specimen, method: Method, t
         untrained = opened(one)
         assert not compare(untrained.logits(PLAN, **batch), trained, WIDTH, len(PLAN.steps())).holds
         identity = Plan.identity(untrained.depth)
-        with trainer.learning.before():
+        with trainer.learning.original():
             assert torch.equal(trainer.stack.logits(identity, **batch), untrained.logits(identity, **batch))

@@ -11,19 +11,19 @@ from layerwise.plan import Plan
 from layerwise.plan.plan import Visit
 from layerwise.results.rows import Loss, Score
 from layerwise.search.bits import (
-    EXCHANGES,
+    MAX_EXCHANGES,
     Allocations,
     Choice,
     allocate,
-    choices,
-    random_allocations,
-    ranked,
-    rule_plans,
-    with_choice,
+    apply_choice,
+    assign_by_rank,
+    build_rule_plans,
+    draw_random_allocations,
+    list_choices,
 )
-from layerwise.search.confirm import losses_above
-from layerwise.search.greedy import Space, winners
-from layerwise.search.moves import Move, stages
+from layerwise.search.confirm import compute_loss_changes
+from layerwise.search.greedy import Space, rank_plans
+from layerwise.search.moves import Move, unroll
 from layerwise.search.rungs import RungSettings
 from search.planted_objective import PlantedObjective
 from tier import by_tier
@@ -31,12 +31,12 @@ from tier import by_tier
 BITS = {None: 32.0, "Q4_0": 4.5, "Q4_1": 5.0, "Q5_0": 5.5, "Q5_1": 6.0, "Q8_0": 8.5}
 
 
-def price(plan: Plan) -> float:
+def total_bytes(plan: Plan) -> float:
     return 100 + sum(BITS[source] for _, source in {(step.layer, step.source) for step in plan.steps()})
 
 
 def space(depth: int, bits: float, moves: tuple[Move, ...] = ("bits",)) -> Space:
-    return Space(depth, moves, price, 100 + depth * bits)
+    return Space(depth, moves, total_bytes, 100 + depth * bits)
 
 
 def every(depth: int) -> list[Plan]:
@@ -50,7 +50,7 @@ def allocations(draw: st.DrawFn) -> Allocations:
     own = space(depth, draw(st.sampled_from([4.5, 5.0, 6.5, 9.0, 17.0, 31.0])), moves)
     rises: dict[tuple[int, Choice], float] = {}
     for layer in range(depth):
-        for choice in choices(own, layer):
+        for choice in list_choices(own, layer):
             rises[layer, choice] = 0.0 if choice == Visit(layer) else draw(st.floats(-0.1, 1.0))
     return Allocations(own, rises)
 
@@ -61,24 +61,24 @@ def predicted(found: Allocations, plan: Plan) -> float:
 
 
 @given(allocations())
-def test_an_allocation_is_within_the_limit_and_no_single_change_within_it_promises_more(found: Allocations) -> None:
-    plan = found.cheapest()
+def test_an_allocation_fits_and_no_single_change_improves_it(found: Allocations) -> None:
+    plan = found.find_best()
     assert found.space.allows(plan)
     assert len(plan.steps()) >= 1
     for layer, choice in found.rises:
-        now = with_choice(stages(plan), layer, choice)
+        now = apply_choice(unroll(plan), layer, choice)
         if now and found.space.allows(changed := Plan(now)):
             assert predicted(found, changed) >= predicted(found, plan) - 1e-9
 
 
 @given(allocations())
 @settings(max_examples=30)
-def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found: Allocations) -> None:
-    options = [choices(found.space, layer) for layer in range(found.space.depth)]
+def test_an_allocation_is_within_one_change_of_the_optimum(found: Allocations) -> None:
+    options = [list_choices(found.space, layer) for layer in range(found.space.depth)]
     plans = (Plan(tuple(each for each in own if each is not None)) for own in product(*options) if any(own))
     best = min(predicted(found, plan) for plan in plans if found.space.allows(plan))
     largest = max(found.rises.values()) - min(found.rises.values())
-    assert predicted(found, found.cheapest()) <= best + largest + 1e-9
+    assert predicted(found, found.find_best()) <= best + largest + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found:
         ((4.5 + 8.5) / 2, "Q4_0:0 Q8_0:1"),  # the bits that remain go to the layer that loses most
     ],
 )
-def test_nats_are_weighed_by_the_bits_they_save(bits: float, best: str) -> None:
+def test_loss_increases_are_weighted_by_the_bytes_they_save(bits: float, best: str) -> None:
     losses = {(0, "Q4_0"): 1.0, (0, "Q8_0"): 0.97, (1, "Q4_0"): 2.0, (1, "Q8_0"): 0.9 if best.endswith(" 1") else 1.9}
     rises: dict[tuple[int, Choice], float] = {(layer, Visit(layer)): 0.0 for layer in range(2)}
     rises |= {(layer, Visit(layer, source=source)): loss for (layer, source), loss in losses.items()}
-    assert str(Allocations(space(2, bits), rises).cheapest()) == best
+    assert str(Allocations(space(2, bits), rises).find_best()) == best
 
 
 @given(allocations())
-def test_exchanges_stay_within_the_limit_and_change_two_layers_at_most(found: Allocations) -> None:
-    plan = found.cheapest()
-    around = found.exchanges(plan)
-    assert len(around) == len(set(around)) <= EXCHANGES
+def test_exchanges_fit_and_change_at_most_two_layers(found: Allocations) -> None:
+    plan = found.find_best()
+    around = found.propose_exchanges(plan)
+    assert len(around) == len(set(around)) <= MAX_EXCHANGES
     own = {step.layer: step.source for step in plan.steps()}
     for each in around:
         other = {step.layer: step.source for step in each.steps()}
@@ -113,34 +113,34 @@ def test_exchanges_stay_within_the_limit_and_change_two_layers_at_most(found: Al
         assert 1 <= len(changed) <= 2
 
 
-def test_exchanges_begin_with_what_promises_most() -> None:
+def test_exchanges_start_with_the_most_promising_one() -> None:
     own = space(3, 8.5)
     rises: dict[tuple[int, Choice], float] = {
         (layer, choice): 0.0 if choice == Visit(layer) else (layer + 1) / BITS[choice.source]  # type: ignore[union-attr]
         for layer in range(3)
-        for choice in choices(own, layer)
+        for choice in list_choices(own, layer)
     }
-    first = Allocations(own, rises).exchanges(Plan.parse("Q8_0:0 Q5_0:1 Q5_0:2"))[0]
-    assert str(first) == "Q8_0:0 Q5_0:1 Q8_0:2"  # the dearest layer, and no other has to give anything for it
+    first = Allocations(own, rises).propose_exchanges(Plan.parse("Q8_0:0 Q5_0:1 Q5_0:2"))[0]
+    assert str(first) == "Q8_0:0 Q5_0:1 Q8_0:2"  # the most sensitive layer gains bits, and no other loses any
 
 
-def test_a_fragile_layer_keeps_its_bits_and_a_layer_that_does_nothing_loses_them() -> None:
+def test_a_fragile_layer_keeps_its_bits_and_an_idle_layer_loses_them() -> None:
     objective = PlantedObjective(6, coupling=0.0, seed=1)
     objective.single[:] = [0.1, 0.1, 5.0, 0.1, 0.0, 0.1]
     own = space(6, 6.0)
-    best = next(iter(winners(allocate(objective, own, rule_plans(own, ())), own)))
+    best = next(iter(rank_plans(allocate(objective, own, build_rule_plans(own, ())), own)))
     bits = {step.layer: BITS[step.source] for step in best.steps()}
     assert bits[2] == max(bits.values()) > 6.0
     assert bits[4] == 4.5
-    assert price(best) <= 136.0
+    assert total_bytes(best) <= 136.0
 
 
-def test_what_is_reached_is_never_worse_on_the_text_of_the_search_than_any_rule() -> None:
+def test_the_result_is_never_worse_than_a_rule_on_the_search_text() -> None:
     for seed in range(by_tier(fast=3, nightly=30)):
         objective = PlantedObjective(8, coupling=0.8, noise=0.3, seed=seed, documents=32)
         own = space(8, 7.0, ("bits", "drop") if seed % 2 else ("bits",))
-        rules = rule_plans(own, ())
-        losses = winners(allocate(objective, own, rules, settings=RungSettings(last=64)), own)
+        rules = build_rule_plans(own, ())
+        losses = rank_plans(allocate(objective, own, rules, settings=RungSettings(last=64)), own)
         totals = {plan: float(objective.losses(plan).sum()) for plan in [next(iter(losses)), *rules.values()]}
         assert next(iter(totals)) == min(totals, key=lambda plan: totals[plan])
 
@@ -149,15 +149,15 @@ def test_what_is_reached_is_never_worse_on_the_text_of_the_search_than_any_rule(
     ("bits", "expected"),
     [(4.4, None), (4.5, "Q4_0:0-4"), (5.2, "Q4_1:0-4"), (8.5, "Q8_0:0-4"), (31.9, "Q8_0:0-4"), (32.0, "0-4")],
 )
-def test_the_uniform_type_is_the_one_with_the_most_bits_within_the_limit(bits: float, expected: str | None) -> None:
-    plan = ranked(space(5, bits), ())
+def test_the_uniform_type_has_the_most_bits_that_fit(bits: float, expected: str | None) -> None:
+    plan = assign_by_rank(space(5, bits), ())
     assert (None if plan is None else str(plan)) == expected
 
 
-def test_the_first_layers_of_an_order_get_the_type_above_and_all_others_the_type_below() -> None:
+def test_the_first_layers_of_an_order_get_more_bits_than_the_others() -> None:
     order = [4, 0, 1, 2, 3]
     # The budget fits Q5_1 everywhere: above it is Q8_0, below it Q5_0, and the remainder is Q5_1.
-    texts = {bits: str(ranked(space(5, bits), order)) for bits in (6.0, 6.1, 6.2, 6.7, 8.4)}
+    texts = {bits: str(assign_by_rank(space(5, bits), order)) for bits in (6.0, 6.1, 6.2, 6.7, 8.4)}
     assert texts[6.0] == "Q5_1:0-4"  # one layer more at Q8_0 takes 30.5 of 30
     assert texts[6.1] == "Q5_0:0-3 Q8_0:4"
     assert texts[6.2] == "Q5_1:0 Q5_0:1-3 Q8_0:4"
@@ -165,44 +165,44 @@ def test_the_first_layers_of_an_order_get_the_type_above_and_all_others_the_type
     assert texts[8.4] == "Q8_0:0-2 Q5_1:3 Q8_0:4"
 
 
-def test_rules_and_draws_are_within_the_limit_and_differ() -> None:
+def test_rules_and_random_allocations_fit_and_differ() -> None:
     own = space(12, 7.0)
     influence = [Score("proxies", "block_influence", 0.1 * layer, layer=layer) for layer in range(12)]
-    rules = rule_plans(own, influence)
+    rules = build_rule_plans(own, influence)
     assert list(rules) == ["uniform", "first_and_last", "block_influence"]
     ends = {step.layer for step in rules["first_and_last"].steps() if step.source == "Q8_0"}
     assert ends == {0, 1, 2, 9, 10, 11}
     assert {step.source for step in rules["first_and_last"].steps()} == {"Q8_0", "Q5_0"}
     most = {step.layer for step in rules["block_influence"].steps() if step.source == "Q8_0"}
     assert most == {6, 7, 8, 9, 10, 11}
-    by_power = rule_plans(own, influence, {layer: -float(layer) for layer in range(12)})["imatrix"]
+    by_power = build_rule_plans(own, influence, {layer: -float(layer) for layer in range(12)})["imatrix"]
     assert {step.layer for step in by_power.steps() if step.source == "Q8_0"} == {0, 1, 2, 3, 4, 5}
-    draws = random_allocations(own, 20, 0)
+    draws = draw_random_allocations(own, 20, 0)
     assert len(set(draws)) == 20
-    assert draws == random_allocations(own, 20, 0) != random_allocations(own, 20, 1)
+    assert draws == draw_random_allocations(own, 20, 0) != draw_random_allocations(own, 20, 1)
     assert all(own.allows(plan) for plan in [*rules.values(), *draws])
 
 
-def test_a_limit_below_the_fewest_bits_is_refused_and_left_out_layers_reach_it() -> None:
+def test_a_budget_below_the_fewest_bits_requires_skipped_layers() -> None:
     objective = PlantedObjective(4, coupling=0.0, seed=0)
-    with pytest.raises(MeasureError, match="with every layer at its fewest bits the model costs 118 bytes"):
+    with pytest.raises(MeasureError, match="must be at least 118 bytes, the size with every layer at its fewest bits"):
         list(allocate(objective, space(4, 4.0), {}))
     own = space(4, 4.0, ("drop", "bits"))
-    best = next(iter(winners(allocate(objective, own, {}), own)))
+    best = next(iter(rank_plans(allocate(objective, own, {}), own)))
     assert len(best.steps()) == 3
     assert own.allows(best)
 
 
 @pytest.mark.simulated
 @pytest.mark.nightly
-def test_the_number_of_a_search_holds_another_text_in_90_of_100() -> None:
+def test_the_prediction_interval_covers_another_text_in_90_of_100_searches() -> None:
     held, whole = 0, Plan.identity(8)
     for seed in range(100):
         searched, reported, fresh = (
             PlantedObjective(8, coupling=0.3, noise=1.0, seed=seed, documents=48, text=text) for text in range(3)
         )
         own = space(8, 5.5)
-        plan = next(iter(winners(allocate(searched, own, rule_plans(own, ()), width=2), own)))
+        plan = next(iter(rank_plans(allocate(searched, own, build_rule_plans(own, ()), width=2), own)))
 
         def rows(objective: PlantedObjective, plan: Plan = plan) -> list[Loss]:
             return [
@@ -211,7 +211,11 @@ def test_the_number_of_a_search_holds_another_text_in_90_of_100() -> None:
                 for number, nll in enumerate(objective.losses(each))
             ]
 
-        again = next(row for row in losses_above(rows(reported), whole, "report", seed=seed) if row.metric == "again")
-        other = next(row for row in losses_above(rows(fresh), whole, "fresh", seed=seed) if row.metric == "delta_nll")
+        again = next(
+            row for row in compute_loss_changes(rows(reported), whole, "report", seed=seed) if row.metric == "again"
+        )
+        other = next(
+            row for row in compute_loss_changes(rows(fresh), whole, "fresh", seed=seed) if row.metric == "delta_nll"
+        )
         held += (again.low or 0.0) <= other.value <= (again.high or 0.0)
     assert held >= 90

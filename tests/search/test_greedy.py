@@ -15,12 +15,12 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
 from layerwise.results.vocabulary import DELTA
-from layerwise.search.confirm import losses_above
+from layerwise.search.confirm import compute_loss_changes
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
-from layerwise.search.greedy import Space, exchanges, greedy, winners
-from layerwise.search.moves import MOVES, cheaper, check_moves, neighbours, restored, stages
-from layerwise.search.rungs import Evaluator, RungSettings, grown, mean_losses
+from layerwise.search.greedy import Space, exchange_layers, greedy, rank_plans
+from layerwise.search.moves import MOVES, check_moves, list_cheaper, list_neighbors, restore_layers, unroll
+from layerwise.search.rungs import Evaluator, RungSettings, mean_losses, split_rungs
 from layerwise.stack import Stack
 from search.planted_objective import PlantedObjective
 from search.planted_stack import planted_search
@@ -36,21 +36,21 @@ def dropped(plan: Plan, depth: int) -> list[int]:
 
 
 def best_of(evaluator: Evaluator, space: Space, **options: int) -> Plan:
-    return next(iter(winners(greedy(evaluator, space, **options), space)))
+    return next(iter(rank_plans(greedy(evaluator, space, **options), space)))
 
 
 def space(depth: int, limit: float) -> Space:
     return Space(depth, ("drop",), layers, limit)
 
 
-def test_layers_that_do_nothing_or_harm_are_those_that_go() -> None:
+def test_idle_and_harmful_layers_are_skipped() -> None:
     stack, text = planted_search([1, 4], [5], depth=7, windows=48)
-    evaluator = GraphEvaluator(stack, grown(text, 0))
+    evaluator = GraphEvaluator(stack, split_rungs(text, 0))
     assert dropped(best_of(evaluator, space(7, 4), width=2), 7) == [1, 4, 5]
 
 
 @pytest.mark.simulated
-def test_the_best_set_of_coupled_layers_is_the_exhaustive_optimum() -> None:
+def test_coupled_layers_reach_the_exhaustive_optimum() -> None:
     seeds = by_tier(fast=3, nightly=20)
     right = 0
     for seed in range(seeds):
@@ -61,28 +61,27 @@ def test_the_best_set_of_coupled_layers_is_the_exhaustive_optimum() -> None:
 
 
 @pytest.mark.parametrize("search", first_fast([greedy, evolve]))
-def test_each_of_two_models_gives_the_layer_that_is_spoilt_in_the_other(search: Callable[..., Any]) -> None:
-    """Each copy of the model has noise in another layer; merged, they give the original."""
+def test_two_models_provide_the_layers_that_are_damaged_in_the_other(search: Callable[..., Any]) -> None:
     first, text = planted_search([], [1], depth=4, windows=48)
     second, _ = planted_search([1], [2], depth=4, windows=1)
     able = copy.copy(first)
     able.sources = Stack.with_sources({"a": first, "b": second}).sources
     own = Space(4, ("drop",), layers, 4, ("b",))
-    best = next(iter(winners(search(GraphEvaluator(able, grown(text, 0)), own), own)))
+    best = next(iter(rank_plans(search(GraphEvaluator(able, split_rungs(text, 0)), own), own)))
     sources = {step.layer: step.source for step in best.steps()}
     assert (len(sources), sources[1], sources[2]) == (4, "b", None)
 
 
-def test_a_plan_is_measured_on_a_rung_only_while_it_is_in() -> None:
+def test_only_survivors_are_evaluated_on_the_next_rung() -> None:
     objective = PlantedObjective(12, coupling=0.3, seed=0, documents=64)
     list(greedy(objective, space(12, 9)))
     by_rung = [len({plan for plan, at in objective.evaluated if at == rung}) for rung in range(3)]
     assert by_rung[0] > 2 * by_rung[1] >= 2 * by_rung[2]
 
 
-def test_where_nothing_can_be_left_out_the_limit_is_refused() -> None:
+def test_a_limit_below_every_plan_is_an_error() -> None:
     objective = PlantedObjective(4, coupling=0.3, seed=0, documents=16)
-    with pytest.raises(MeasureError, match="nothing can be left out"):
+    with pytest.raises(MeasureError, match="cannot skip anything more"):
         list(greedy(objective, Space(4, ("drop",), layers, 0.5), settings=RungSettings()))
 
 
@@ -93,27 +92,29 @@ LAYERS = 6
 def reached(draw: st.DrawFn) -> Plan:
     plan = Plan.identity(LAYERS)
     for _ in range(draw(st.integers(0, 4))):
-        nearby = [*cheaper(plan, MOVES), *neighbours(plan, MOVES, LAYERS)]
+        nearby = [*list_cheaper(plan, MOVES), *list_neighbors(plan, MOVES, LAYERS)]
         plan = draw(st.sampled_from([each for each in nearby if len(each.steps()) < 12]))
     return plan
 
 
 @given(reached())
-def test_every_move_leads_to_another_plan_that_the_model_can_run(plan: Plan) -> None:
-    for each in {*cheaper(plan, MOVES), *neighbours(plan, MOVES, LAYERS)}:
+def test_every_edit_returns_a_different_valid_plan(plan: Plan) -> None:
+    for each in {*list_cheaper(plan, MOVES), *list_neighbors(plan, MOVES, LAYERS)}:
         each.check(LAYERS)
         assert each != plan
         assert Plan.parse(str(each)) == each or str(Plan.parse(str(each))) == str(each)
 
 
 @given(reached())
-def test_stages_are_the_plan_unrolled(plan: Plan) -> None:
-    assert Plan(stages(plan)).steps() == plan.steps()
+def test_unrolled_stages_run_the_same_steps(plan: Plan) -> None:
+    assert Plan(unroll(plan)).steps() == plan.steps()
 
 
-def test_each_move_does_what_it_is_called() -> None:
+def test_each_edit_returns_the_expected_plans() -> None:
     plan = Plan.parse("0-2")
-    texts = {move: [str(each) for each in [*cheaper(plan, [move]), *neighbours(plan, [move], 3)]] for move in MOVES}
+    texts = {
+        move: [str(each) for each in [*list_cheaper(plan, [move]), *list_neighbors(plan, [move], 3)]] for move in MOVES
+    }
     assert texts["drop"] == ["1 2", "0 2", "0 1"]
     assert texts["halves"][:2] == ["0.mlp 1 2", "0.attn 1 2"]
     assert "0 1 1 2" in texts["repeat"]
@@ -124,21 +125,23 @@ def test_each_move_does_what_it_is_called() -> None:
     assert texts["reorder"] == ["1 0 2", "0 2 1"]
 
 
-def test_runs_are_as_long_as_they_may_be() -> None:
-    twice = neighbours(Plan.identity(LAYERS), ("repeat",), LAYERS, longest=LAYERS)
+def test_repeated_runs_have_at_most_the_maximum_length() -> None:
+    twice = list_neighbors(Plan.identity(LAYERS), ("repeat",), LAYERS, max_repeat=LAYERS)
     assert len(twice) == LAYERS * (LAYERS + 1) // 2
-    assert len(neighbours(Plan.identity(LAYERS), ("repeat",), LAYERS)) == len(twice) - 3  # two of 5 layers, one of 6
-    assert len(neighbours(Plan.identity(LAYERS), ("damp",), LAYERS, longest=LAYERS)) == 2 * len(twice)
+    assert (
+        len(list_neighbors(Plan.identity(LAYERS), ("repeat",), LAYERS)) == len(twice) - 3
+    )  # two of 5 layers, one of 6
+    assert len(list_neighbors(Plan.identity(LAYERS), ("damp",), LAYERS, max_repeat=LAYERS)) == 2 * len(twice)
 
 
-def test_layers_of_other_models_stand_in_and_go_back() -> None:
+def test_layers_are_exchanged_between_models() -> None:
     plan = Plan.parse("0 b:1 Q4_0:2")
-    around = {str(each) for each in neighbours(plan, (), 4, ("b", "c"))}
+    around = {str(each) for each in list_neighbors(plan, (), 4, ("b", "c"))}
     assert around == {"b:0 b:1 Q4_0:2", "c:0 b:1 Q4_0:2", "0 1 Q4_0:2", "0 c:1 Q4_0:2"}
 
 
-def test_what_was_left_out_comes_back_where_it_was() -> None:
-    back = {str(Plan(each)) for each in restored(stages(Plan.parse("0 3.mlp 4")), 5, halves=True)}
+def test_a_skipped_layer_is_restored_at_its_place() -> None:
+    back = {str(Plan(each)) for each in restore_layers(unroll(Plan.parse("0 3.mlp 4")), 5, halves=True)}
     assert back == {
         "0 1 3.mlp 4",
         "0 1.attn 3.mlp 4",
@@ -150,18 +153,18 @@ def test_what_was_left_out_comes_back_where_it_was() -> None:
     }
 
 
-def test_moves_that_there_are_not_are_refused() -> None:
+def test_unknown_moves_are_an_error() -> None:
     assert check_moves(("halves", "drop")) == ("drop", "halves")
-    with pytest.raises(OptionError, match="no move 'dropp'; did you mean drop"):
+    with pytest.raises(OptionError, match="unknown move 'dropp'; did you mean drop"):
         check_moves(("dropp",))
-    with pytest.raises(OptionError, match="a search needs moves"):
+    with pytest.raises(OptionError, match="moves must not be empty"):
         check_moves(())
 
 
 DEPTH, DOCUMENTS = 12, 64
 WHOLE = Plan.identity(DEPTH)
 HELPS = Plan.parse("0-5 (6 7):gain=0.5*2 8-11")
-SPACE = Space(DEPTH, ("repeat", "damp"), lambda plan: float(len(plan.steps())), 2 * DEPTH, longest=DEPTH)
+SPACE = Space(DEPTH, ("repeat", "damp"), lambda plan: float(len(plan.steps())), 2 * DEPTH, max_repeat=DEPTH)
 SEEDS = 100 if TIER == "nightly" else 40
 NOISE = 0.05
 """Standard deviation over documents in nats."""
@@ -189,7 +192,7 @@ class Repeats:
 
 def scanned(costs: Callable[[Plan], float], seed: int) -> tuple[Plan, Repeats]:
     searched = Repeats(costs, seed, 0, [8, 20])
-    best = list(winners(exchanges(searched, SPACE, (WHOLE,), width=1), SPACE))
+    best = list(rank_plans(exchange_layers(searched, SPACE, (WHOLE,), width=1), SPACE))
     change = next((plan for plan in best if plan != WHOLE), WHOLE)
     select = Repeats(costs, seed, 1, [])
     losses = mean_losses(select, [WHOLE, change], WHOLE)
@@ -206,25 +209,25 @@ def gains(costs: Callable[[Plan], float], seed: int) -> Mapping[Plan, float]:
         for plan in (WHOLE, chosen)
         for number, nll in enumerate(fresh.losses(plan))
     ]
-    (row,) = (row for row in losses_above(rows, WHOLE, "report", seed=seed) if row.metric == DELTA)
+    (row,) = (row for row in compute_loss_changes(rows, WHOLE, "report", seed=seed) if row.metric == DELTA)
     return {chosen: row.high} if row.high < 0 else {}
 
 
 @pytest.mark.parametrize(
     "costs", first_fast([lambda plan: 0.002 * (crc32(str(plan).encode()) % 100), lambda plan: 0.0])
 )
-def test_a_scan_in_which_nothing_helps_claims_a_repeat_in_at_most_5_of_100(costs: Callable[[Plan], float]) -> None:
+def test_a_scan_without_a_helpful_repeat_finds_one_in_at_most_5_of_100(costs: Callable[[Plan], float]) -> None:
     assert sum(bool(gains(costs, seed)) for seed in range(SEEDS)) <= 0.05 * SEEDS
 
 
-def test_a_repeat_that_helps_is_named() -> None:
+def test_a_helpful_repeat_is_found() -> None:
     def costs(plan: Plan) -> float:
         return -2.9 * NOISE / DOCUMENTS**0.5 if plan == HELPS else 0.1
 
     assert sum(HELPS in gains(costs, seed) for seed in range(SEEDS)) >= 0.75 * SEEDS
 
 
-def test_the_trained_order_stays_and_most_repeats_read_little() -> None:
+def test_the_original_model_survives_and_most_repeats_are_eliminated_early() -> None:
     _, searched = scanned(lambda plan: 0.1, 0)
     assert len(searched.read[0]) == 1 + 3 * DEPTH * (DEPTH + 1) // 2
     assert WHOLE in searched.read[2]

@@ -1,4 +1,4 @@
-"""The evaluator's rounds, and costs, latency, one-shot sets and confirmation on a stack with a known truth."""
+"""Evaluation rounds, costs, latency, one-shot sets and confirmation on a stack with planted effects."""
 
 from collections import Counter
 from dataclasses import replace
@@ -20,12 +20,18 @@ from layerwise.measure.language.evaluation_data import EvalData, piece_lengths, 
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
 from layerwise.search.budget import Budget
-from layerwise.search.confirm import against_arms, losses_above, winners_curse
-from layerwise.search.evaluator import GraphEvaluator, WorstCase
+from layerwise.search.confirm import compare_controls, compute_loss_changes, compute_selection_gap
+from layerwise.search.costs import CostTable, Piece, PlanCosts, count_bytes, measure_milliseconds
+from layerwise.search.evaluator import GraphEvaluator, WorstCaseEvaluator
 from layerwise.search.greedy import Space, greedy
-from layerwise.search.one_shot import first_within, one_shot_plans, random_sets, skip_effects, turning
-from layerwise.search.prices import Piece, PlanPrices, PriceTable, byte_table, measured
-from layerwise.search.rungs import RungSettings, grown
+from layerwise.search.one_shot import (
+    build_one_shot_plans,
+    draw_random_sets,
+    measure_skip_effects,
+    measure_turning,
+    skip_until_within,
+)
+from layerwise.search.rungs import RungSettings, split_rungs
 from layerwise.stack import Stack, load
 from measure.conftest import reading, stack
 from tier import first_fast
@@ -39,7 +45,7 @@ def space(limit: float) -> Space:
     return Space(6, ("drop",), lambda plan: float(len(plan.steps())), limit)
 
 
-def test_budgets_are_one_limit_each() -> None:
+def test_a_budget_has_exactly_one_limit() -> None:
     assert Budget.parse("layers = 0.75x").limit(32) == 24
     assert Budget.parse("bytes=1000").limit(5000) == 1000
     assert Budget(ms=12.5).limit(99) == 12.5
@@ -49,26 +55,26 @@ def test_budgets_are_one_limit_each() -> None:
             Budget(**wrong)  # type: ignore[arg-type]
 
 
-def test_prices_are_sums_over_steps_and_bytes_over_distinct_weights(stack: Stack) -> None:
-    table = PriceTable(
+def test_costs_add_up_over_steps_and_bytes_over_distinct_weights(stack: Stack) -> None:
+    table = CostTable(
         {(layer, half): 10.0 if half is None else 4.0 for layer in range(6) for half in (None, "attn", "mlp")}, 7
     )
-    prices = PlanPrices(6, byte_table(stack), table)
-    assert prices.of_plan(Plan.parse("0 1*2 2.attn"), "ms") == 7 + 30 + 4
-    assert prices.of_plan(Plan.parse("0 1*2 2.attn"), "layers") == 3.5
-    bytes_of = {text: prices.of_plan(Plan.parse(text), "bytes") for text in ("0-5", "0-4", "0-4 4", "0-4 4.mlp", "0")}
+    costs = PlanCosts(6, count_bytes(stack), table)
+    assert costs.compute(Plan.parse("0 1*2 2.attn"), "ms") == 7 + 30 + 4
+    assert costs.compute(Plan.parse("0 1*2 2.attn"), "layers") == 3.5
+    bytes_of = {text: costs.compute(Plan.parse(text), "bytes") for text in ("0-5", "0-4", "0-4 4", "0-4 4.mlp", "0")}
     assert bytes_of["0-4"] == bytes_of["0-4 4"] == bytes_of["0-4 4.mlp"] < bytes_of["0-5"]
     mlp, layer = (
         sum(weight.numel() * weight.element_size() for weight in module.parameters())
         for module in (stack.block(0).mlp, stack.block(1))
     )
-    assert prices.of_plan(Plan.parse("0.attn"), "bytes") == bytes_of["0-5"] - 5 * layer - mlp
+    assert costs.compute(Plan.parse("0.attn"), "bytes") == bytes_of["0-5"] - 5 * layer - mlp
     assert bytes_of["0-5"] == sum(weight.numel() * weight.element_size() for weight in stack.model.parameters())
 
 
 @pytest.mark.parametrize("kind", first_fast(["Q8_0", "F32"]))
 @pytest.mark.parametrize("plan", ["0-3", "0 2 3", "0 Q4_0:1 2 Q8_0:3", "Q5_1:0-3 Q5_1:1"])
-def test_the_bytes_of_a_gguf_file_are_those_of_the_file_that_is_written(plan: str, kind: str, tmp_path: Path) -> None:
+def test_the_bytes_of_a_plan_match_the_written_gguf_file(plan: str, kind: str, tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="needs layerwise[gguf]")
     from checkpoint.gguf_models import write_llama
 
@@ -77,11 +83,11 @@ def test_the_bytes_of_a_gguf_file_are_those_of_the_file_that_is_written(plan: st
     sizes = {name: each.size for name, each in GGUFFile.open(tmp_path / "out.gguf").tensors.items()}
     repeated = [f"blk.{slot}." for slot in range(4, len(Plan.parse(plan).steps()))]
     once = sum(size for name, size in sizes.items() if not any(name.startswith(each) for each in repeated))
-    assert PlanPrices.of(own).of_plan(Plan.parse(plan), "bytes") == once
+    assert PlanCosts.from_stack(own).compute(Plan.parse(plan), "bytes") == once
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
-def test_milliseconds_add_up_to_the_pass(stack: Stack, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layer_times_add_up_to_the_forward_pass(stack: Stack, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(pass_time, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
@@ -100,7 +106,7 @@ def test_milliseconds_add_up_to_the_pass(stack: Stack, phase: Phase, monkeypatch
             lasts(block.input_layernorm, 0.25)
             lasts(block.self_attn, 3 + layer)
             lasts(block.mlp, 2)
-        table, times = measured(stack, Setting(phase, 1, 8), [Plan.parse("0-2")], repeats=3)
+        table, times = measure_milliseconds(stack, Setting(phase, 1, 8), [Plan.parse("0-2")], repeats=3)
     finally:
         for handle in handles:
             handle.remove()
@@ -112,10 +118,10 @@ def test_milliseconds_add_up_to_the_pass(stack: Stack, phase: Phase, monkeypatch
     assert times[Plan.parse("0-2")] == pytest.approx(20 + 5.25 + 6.25 + 7.25)
 
 
-def test_the_sets_of_a_score_are_as_large_as_the_limit_asks(stack: Stack, reading: EvalData) -> None:
+def test_one_shot_sets_skip_as_few_layers_as_the_limit_requires(stack: Stack, reading: EvalData) -> None:
     evaluator = GraphEvaluator(stack, [reading])
-    effects = skip_effects(evaluator, space(4))
-    arms = one_shot_plans(space(4), turning(stack, [reading]), effects)
+    effects = measure_skip_effects(evaluator, space(4))
+    arms = build_one_shot_plans(space(4), measure_turning(stack, [reading]), effects)
     assert set(arms) == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last"}
     assert all(len(plan.steps()) == 4 for plan in arms.values())
     assert arms["deepest_keep_last"] == Plan.parse("0-2 5")
@@ -123,9 +129,9 @@ def test_the_sets_of_a_score_are_as_large_as_the_limit_asks(stack: Stack, readin
     assert set(range(6)) - arms["sweep_effect"].layers() == set(worst)
     gone = sorted(set(range(6)) - arms["angular_distance"].layers())
     assert gone[1] - gone[0] == 1
-    assert len(random_sets(space(4), 50, 0)) == 15
-    assert random_sets(space(4), 5, 1) == random_sets(space(4), 5, 1) != random_sets(space(4), 5, 2)
-    assert first_within(space(0.5), [0, 1, 2, 3, 4, 5]) is None
+    assert len(draw_random_sets(space(4), 50, 0)) == 15
+    assert draw_random_sets(space(4), 5, 1) == draw_random_sets(space(4), 5, 1) != draw_random_sets(space(4), 5, 2)
+    assert skip_until_within(space(0.5), [0, 1, 2, 3, 4, 5]) is None
 
 
 def losses(effect: dict[str, float], documents: int = 40, seed: int = 0) -> list[Loss]:
@@ -138,12 +144,12 @@ def losses(effect: dict[str, float], documents: int = 40, seed: int = 0) -> list
     ]
 
 
-def test_what_a_plan_loses_has_an_interval_for_the_truth_and_one_for_another_text() -> None:
+def test_a_loss_change_has_a_confidence_and_a_prediction_interval() -> None:
     skewed = [
         replace(row, nll=row.nll + 90.0 * (row.plan == "0-3" and row.document == "d1"))
         for row in losses({"0-5": 0.0, "0-3": 0.2})
     ]
-    rows = losses_above(skewed, WHOLE, "report", seed=0)
+    rows = compute_loss_changes(skewed, WHOLE, "report", seed=0)
     truth, again = (next(row for row in rows if row.metric == metric) for metric in ("delta_nll", "again"))
     assert (truth.plan, truth.task) == ("0-3", "report")
     assert truth.low < 0.2 < truth.high
@@ -153,20 +159,20 @@ def test_what_a_plan_loses_has_an_interval_for_the_truth_and_one_for_another_tex
         assert bound - truth.value == pytest.approx(2**0.5 * (own - truth.value))
 
 
-def test_the_winners_curse_is_the_gap_between_independent_texts() -> None:
+def test_the_selection_gap_is_the_difference_between_independent_texts() -> None:
     plan = Plan.parse("0-3")
     search, report = losses({"0-5": 0.0, "0-3": 0.1}, seed=1), losses({"0-5": 0.0, "0-3": 0.3}, seed=2)
-    (gap,) = winners_curse(search, report, WHOLE, plan)
+    (gap,) = compute_selection_gap(search, report, WHOLE, plan)
     assert gap.low > 0.1
     assert gap.value == pytest.approx(0.2, abs=0.05)
-    assert winners_curse(search[:0] + losses({"0-5": 0.0, "0-3": 0.1}, documents=3), report, WHOLE, plan) == []
+    assert compute_selection_gap(search[:0] + losses({"0-5": 0.0, "0-3": 0.1}, documents=3), report, WHOLE, plan) == []
 
 
-def test_arms_are_compared_with_the_chosen_plan_and_corrected_together() -> None:
+def test_controls_are_compared_with_the_selected_plan_and_corrected_together() -> None:
     effect = {"0-3": 0.2, "1-4": 0.5, "2-5": 0.205, "0 2-4": 0.9, "0 1 4 5": 0.1}
     arms = {name: Plan.parse(text) for name, text in {"a": "1-4", "b": "2-5", "c": "0-3", "d": "1-4"}.items()}
     random = [Plan.parse("0 2-4"), Plan.parse("0 1 4 5")]
-    rows = against_arms(losses(effect), Plan.parse("0-3"), arms, random, "report", seed=0)
+    rows = compare_controls(losses(effect), Plan.parse("0-3"), arms, random, "report", seed=0)
     above = {row.arm: row for row in rows if row.metric == "above_chosen"}
     assert set(above) == {"a", "b", "d", "random"}  # c chose the same plan
     assert above["a"].p_adjusted < 0.05
@@ -197,11 +203,11 @@ def evaluated(evaluator: GraphEvaluator, rungs: int) -> dict[tuple[str, int], li
     }
 
 
-@pytest.mark.parametrize("most_bytes", [1 << 30, 0])
-def test_the_losses_are_those_of_the_sweep_whatever_is_held(stack: Stack, reading: EvalData, most_bytes: int) -> None:
-    rungs = grown(reading, 0)
+@pytest.mark.parametrize("max_bytes", [1 << 30, 0])
+def test_losses_match_a_sweep_for_any_cache_size(stack: Stack, reading: EvalData, max_bytes: int) -> None:
+    rungs = split_rungs(reading, 0)
     rows: list[Loss] = []
-    evaluator = GraphEvaluator(stack, rungs, sink=rows.extend, prefix="search/", most_bytes=most_bytes)
+    evaluator = GraphEvaluator(stack, rungs, sink=rows.extend, prefix="search/", max_bytes=max_bytes)
     for parent, texts in ROUNDS:
         for rung in range(len(rungs)):
             evaluator.evaluate(plans(texts), rung, Plan.parse(parent))
@@ -214,8 +220,8 @@ def test_the_losses_are_those_of_the_sweep_whatever_is_held(stack: Stack, readin
             assert same[0].task == f"search/{row.task}"
 
 
-def test_nothing_is_evaluated_twice_and_stored_rows_stand_for_it(stack: Stack, reading: EvalData) -> None:
-    rungs = grown(reading, 0)
+def test_stored_losses_are_not_computed_again(stack: Stack, reading: EvalData) -> None:
+    rungs = split_rungs(reading, 0)
     rows: list[Loss] = []
     evaluator = GraphEvaluator(stack, rungs, sink=rows.extend)
     for parent, texts in ROUNDS * 2:
@@ -224,29 +230,29 @@ def test_nothing_is_evaluated_twice_and_stored_rows_stand_for_it(stack: Stack, r
     counts = Counter((row.plan, row.task, row.document, row.window) for row in rows)
     assert set(counts.values()) == {1}
     again: list[Loss] = []
-    resumed = GraphEvaluator(stack, rungs, sink=again.extend, known=rows)
+    resumed = GraphEvaluator(stack, rungs, sink=again.extend, stored=rows)
     assert evaluated(resumed, len(rungs)) == evaluated(evaluator, len(rungs))
     assert again == []
     assert resumed.spent.layer_tokens == 0
 
 
-def test_a_plan_that_has_not_read_all_of_the_text_has_no_rows(stack: Stack, reading: EvalData) -> None:
+def test_rows_require_evaluation_on_every_rung(stack: Stack, reading: EvalData) -> None:
     order, windows = piece_lengths(reading, fewest=1), len(reading.windows)
     rungs = [select_pieces(reading, list(order)[start::2]) for start in (0, 1)]
     evaluator, (whole, other) = GraphEvaluator(stack, rungs), plans(["0-5", "1-5"])
     evaluator.evaluate([whole], 0, whole)
     read = len(rungs[0].windows)
     for plan, count in ((whole, read), (other, 0)):
-        with pytest.raises(MeasureError, match=rf"losses of {plan} .* read {count} of {windows} windows: evaluate it"):
+        with pytest.raises(MeasureError, match=rf"plan {plan} was evaluated on {count} of {windows} windows"):
             evaluator.losses([plan])
     evaluator.evaluate([whole], 1, whole)
     assert sum(row.tokens for row in evaluator.losses([whole])) == sum(window.scored for window in reading.windows)
 
 
-def test_what_a_round_costs_is_known_before_it_runs(stack: Stack, reading: EvalData) -> None:
-    rungs = grown(reading, 0)
+def test_the_cost_of_a_round_is_known_before_it_runs(stack: Stack, reading: EvalData) -> None:
+    rungs = split_rungs(reading, 0)
     evaluator = GraphEvaluator(stack, rungs)
-    counted = WorstCase(evaluator.tokens, evaluator.batch_tokens)
+    counted = WorstCaseEvaluator(evaluator.tokens, evaluator.batch_tokens)
     for parent, texts in ROUNDS:
         for rung in range(len(rungs)):
             evaluator.evaluate(plans(texts), rung, Plan.parse(parent))
@@ -257,19 +263,19 @@ def test_what_a_round_costs_is_known_before_it_runs(stack: Stack, reading: EvalD
 
 @pytest.mark.parametrize(("limit", "width"), [(2, 1), (3, 2), (4, 3)])
 def test_no_search_costs_more_than_the_worst_case(stack: Stack, reading: EvalData, limit: int, width: int) -> None:
-    rungs = grown(reading, 0)
+    rungs = split_rungs(reading, 0)
     space = Space(6, ("drop",), lambda plan: float(len(plan.steps())), limit)
     evaluator = GraphEvaluator(stack, rungs)
-    skip_effects(evaluator, space)
+    measure_skip_effects(evaluator, space)
     list(greedy(evaluator, space, width=width))
-    worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
-    skip_effects(worst, space)
+    worst = WorstCaseEvaluator(evaluator.tokens, evaluator.batch_tokens)
+    measure_skip_effects(worst, space)
     list(greedy(worst, space, width=width, settings=RungSettings(alpha=0.0)))
     assert evaluator.spent.layer_tokens <= worst.spent.layer_tokens
     assert evaluator.spent.head_tokens <= worst.spent.head_tokens
 
 
-def test_a_plan_whose_loss_is_not_finite_loses_to_every_other(
+def test_a_plan_with_non_finite_loss_ranks_last(
     stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply = stack.apply

@@ -20,7 +20,7 @@ from layerwise.plan import Plan
 from layerwise.plan.schedule.allocation import Importance
 from layerwise.results import Run
 from layerwise.runner.reporter import Silent
-from layerwise.search.prices import PriceTable
+from layerwise.search.costs import CostTable
 from layerwise.stack import Stack, load
 from layerwise.stack.load import resolve_device
 from studies.growth.tiny_inputs import save_config, save_documents
@@ -33,18 +33,18 @@ TIMED = ("second", "bytes", "data_wait")
 """Parts of names of metrics that depend on the machine."""
 
 
-def _layer_times(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[PriceTable, dict[Plan, float]]:
+def _layer_times(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[CostTable, dict[Plan, float]]:
     costs = {None: 1.0, "attn": 0.6, "mlp": 0.6}
-    table = PriceTable({(layer, half): cost for layer in range(stack.depth) for half, cost in costs.items()}, 0.5)
+    table = CostTable({(layer, half): cost for layer in range(stack.depth) for half, cost in costs.items()}, 0.5)
     return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
 
 
 PLANTED: Mapping[str, Any] = {
     "measure.cost.pass_time:TimedPass.seconds": lambda self: len(self.stack.running.steps()) / 1000,
     "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
-    "studies.search.steps:measured": _layer_times,
+    "studies.search.steps:measure_milliseconds": _layer_times,
     "train.training_log:Pace.notes": lambda *_: {"seconds": 1.0, "step_seconds": 1.0, "peak_bytes": 1.0},
-    "studies.train_growth.steps:measured_importance": lambda *_, **__: [
+    "studies.train_growth.steps:estimate_importance": lambda *_, **__: [
         Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2)
     ],
     "studies.train_elc.evaluation:PAIRS": 1,

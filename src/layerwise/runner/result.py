@@ -250,7 +250,7 @@ class SearchResult(Result):
             FrontPoint(Plan.parse(plan), prices[plan].value, fresh[plan].value if plan in fresh else 0.0)
             for plan in of_unit.where(metric=vocab.FRONT).axis("plan")
         ]
-        return sorted(points, key=lambda point: point.price)
+        return sorted(points, key=lambda point: point.cost)
 
     @property
     def confirmed(self) -> pandas.DataFrame:

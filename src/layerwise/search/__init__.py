@@ -1,7 +1,9 @@
-"""Search: the plan within a budget that increases the loss least, confirmed on held-out text. It is a verb, too:
+"""Search for the plan within a budget that increases the loss least, confirmed on held-out text.
 
-result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
-result.best, result.front, result.confirmed
+The package is callable::
+
+    result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
+    result.best, result.front, result.confirmed
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ class _Verb(ModuleType):
         return signature(self._function)
 
     @property
-    def __doc__(self) -> str:  # type: ignore[override] # help shows the options of the verb
+    def __doc__(self) -> str:  # type: ignore[override] # help() shows the options of the verb
         return f"search{signature(self._function)}\n\n{self._function.__doc__}"
 
 
-# A module may be given a class of its own (Python's data model, "Customizing module attribute access").
+# A module is callable if its class is (Python's data model, "Customizing module attribute access").
 sys.modules[__name__].__class__ = _Verb

@@ -1,9 +1,9 @@
 """Choose the quantization of each layer within a budget of bytes, and the allocations that need no search.
 
-Each choice of a layer (as it is, each GGUF type that saves bytes, skipped with the edit `drop`) is measured alone. As
-if loss increases added up, the change with the least increase per byte is made until the plan is within the limit
-(multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)); exchanges improve the result.
-`rule_plans` and random allocations need no search.
+Each choice for a layer (unchanged, each GGUF type that saves bytes, skipped with the edit `drop`) is measured alone.
+Assuming that loss increases add up, the change with the smallest increase per byte is applied until the plan is within
+the limit (multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)); exchanges improve the result.
+`build_rule_plans` and `draw_random_allocations` need no search.
 """
 
 from __future__ import annotations
@@ -21,121 +21,125 @@ from layerwise.plan import Plan
 from layerwise.plan.families import INTEGER_TYPES
 from layerwise.plan.plan import Stage, Visit
 from layerwise.results.rows import Score
-from layerwise.search.greedy import WIDTH, SearchStep, Space, best_of, exchanges
-from layerwise.search.moves import BITS, stages
+from layerwise.search.greedy import WIDTH, SearchStep, Space, exchange_layers, select_beam
+from layerwise.search.moves import BITS, unroll
 from layerwise.search.one_shot import block_influence
-from layerwise.search.rungs import Evaluator, RungSettings, contest, mean_losses
+from layerwise.search.rungs import Evaluator, RungSettings, mean_losses, run_round
 
 UNIFORM = "uniform"
 FIRST_AND_LAST = "first_and_last"
 IMATRIX = "imatrix"
 
-FEWEST_BITS = INTEGER_TYPES[0]
+SMALLEST_TYPE = INTEGER_TYPES[0]
 
-EXCHANGES = 48
-"""Exchanges of bits that are measured around a plan: those that promise most."""
+MAX_EXCHANGES = 48
+"""Maximum number of exchanges that are measured around a plan: the most promising ones."""
 
 Choice = Visit | None
-"""How a layer runs; `None` where it is left out."""
+"""How a layer runs; None if it is skipped."""
 
 
 @dataclass(frozen=True)
 class Allocations:
-    """The choices of every layer of a `space`, with their bytes; `rises` says what each loses by itself."""
+    """Choices of every layer of a `space`, with their bytes and the loss increase of each choice alone (`rises`)."""
 
     space: Space
     rises: Mapping[tuple[int, Choice], float]
 
     @classmethod
-    def measured(cls, evaluator: Evaluator, space: Space) -> Allocations:
+    def measure(cls, evaluator: Evaluator, space: Space) -> Allocations:
         plans = {
-            (layer, choice): Plan(with_choice(stages(space.whole), layer, choice))
+            (layer, choice): Plan(apply_choice(unroll(space.original), layer, choice))
             for layer in range(space.depth)
-            for choice in choices(space, layer)
+            for choice in list_choices(space, layer)
         }
-        losses = mean_losses(evaluator, list(dict.fromkeys([space.whole, *plans.values()])), space.whole)
-        return cls(space, {key: losses[plan] - losses[space.whole] for key, plan in plans.items()})
+        losses = mean_losses(evaluator, list(dict.fromkeys([space.original, *plans.values()])), space.original)
+        return cls(space, {key: losses[plan] - losses[space.original] for key, plan in plans.items()})
 
     @cached_property
     def bytes(self) -> Mapping[tuple[int, Choice], float]:
-        whole = self.space.price(self.space.whole)
+        whole = self.space.cost(self.space.original)
         return {
-            (layer, choice): self.space.price(Plan(with_choice(stages(self.space.whole), layer, choice))) - whole
+            (layer, choice): self.space.cost(Plan(apply_choice(unroll(self.space.original), layer, choice))) - whole
             for layer, choice in self.rises
         }
 
-    def of(self, layer: int) -> list[Choice]:
+    def list_choices(self, layer: int) -> list[Choice]:
         return [choice for number, choice in self.rises if number == layer]
 
-    def cheapest(self) -> Plan:
-        """Return the plan within the limit that loses least if the rises add up; else raise `MeasureError`."""
+    def find_best(self) -> Plan:
+        """Return the plan within the limit with the lowest loss, assuming that loss increases add up.
+
+        Raises:
+            MeasureError: If no plan is within the limit.
+        """
         space, now = self.space, dict[int, Choice]((layer, Visit(layer)) for layer in range(self.space.depth))
         while not space.allows(plan := _plan(now.values())):
             changes = [
-                ((self.rises[layer, choice] - self.rises[layer, own]) / saved, layer, number, choice)
-                for layer, own in now.items()
-                for number, choice in enumerate(self.of(layer))
-                if (saved := self.bytes[layer, own] - self.bytes[layer, choice]) > 0
+                ((self.rises[layer, choice] - self.rises[layer, before]) / saved, layer, number, choice)
+                for layer, before in now.items()
+                for number, choice in enumerate(self.list_choices(layer))
+                if (saved := self.bytes[layer, before] - self.bytes[layer, choice]) > 0
                 and (choice is not None or sum(each is not None for each in now.values()) > 1)
             ]
             if not changes:
                 raise MeasureError(
-                    f"with every layer at its fewest bits the model costs {space.price(plan):,.0f} bytes, above the "
-                    f"limit of {space.limit:,.0f}: give a larger budget, or --moves bits,drop"
+                    f"--budget must be at least {space.cost(plan):,.0f} bytes, the size with every layer at its fewest "
+                    f"bits, got {space.limit:,.0f}. Pass a larger budget, or --moves bits,drop."
                 )
             _, layer, _, choice = min(changes, key=lambda change: change[:3])
             now[layer] = choice
-        # The last change may have saved more than was needed, and a layer that goes leaves room for others.
-        while (better := self._improved(now)) is not None:
+        # The last change can save more than needed, which leaves bytes for other layers.
+        while (better := self._improve(now)) is not None:
             now = better
         return _plan(now.values())
 
-    def _improved(self, now: Mapping[int, Choice]) -> dict[int, Choice] | None:
-        for layer, own in sorted(now.items(), key=lambda item: -self.rises[item]):
-            for choice in sorted(self.of(layer), key=lambda each: self.rises[layer, each]):
+    def _improve(self, now: Mapping[int, Choice]) -> dict[int, Choice] | None:
+        for layer, before in sorted(now.items(), key=lambda item: -self.rises[item]):
+            for choice in sorted(self.list_choices(layer), key=lambda each: self.rises[layer, each]):
                 changed = {**now, layer: choice}
-                is_better = self.rises[layer, choice] < self.rises[layer, own] and any(changed.values())
+                is_better = self.rises[layer, choice] < self.rises[layer, before] and any(changed.values())
                 if is_better and self.space.allows(_plan(changed.values())):
                     return changed
         return None
 
-    def exchanges(self, plan: Plan) -> list[Plan]:
-        own = {visit.layer: visit for visit in stages(plan) if isinstance(visit, Visit)}
+    def propose_exchanges(self, plan: Plan) -> list[Plan]:
+        visits = {visit.layer: visit for visit in unroll(plan) if isinstance(visit, Visit)}
         changes = [
-            (rise - self.rises[layer, own.get(layer)], layer, choice)
+            (rise - self.rises[layer, visits.get(layer)], layer, choice)
             for (layer, choice), rise in self.rises.items()
-            if choice != own.get(layer) and (layer, own.get(layer)) in self.rises
+            if choice != visits.get(layer) and (layer, visits.get(layer)) in self.rises
         ]
-        saves = [self.bytes[layer, choice] <= self.bytes[layer, own.get(layer)] for _, layer, choice in changes]
-        cheaper, dearer = list(compress(changes, saves)), list(compress(changes, map(not_, saves)))
+        saves = [self.bytes[layer, choice] <= self.bytes[layer, visits.get(layer)] for _, layer, choice in changes]
+        cheaper, costlier = list(compress(changes, saves)), list(compress(changes, map(not_, saves)))
         made: list[tuple[tuple[float, int, Choice], ...]] = [(change,) for change in changes]
-        made += [(up, down) for up, down in product(dearer, cheaper) if up[1] != down[1]]
+        made += [(up, down) for up, down in product(costlier, cheaper) if up[1] != down[1]]
         near: dict[Plan, None] = {}
         for each in sorted(made, key=lambda each: sum(rise for rise, _, _ in each)):
-            now = stages(plan)
+            now = unroll(plan)
             for _, layer, choice in each:
-                now = with_choice(now, layer, choice)
+                now = apply_choice(now, layer, choice)
             if now and self.space.allows(changed := Plan(now)):
                 near.setdefault(changed)
-            if len(near) == EXCHANGES:
+            if len(near) == MAX_EXCHANGES:
                 break
         return list(near)
 
 
-def choices(space: Space, layer: int) -> tuple[Choice, ...]:
-    own, whole = stages(space.whole), space.price(space.whole)
+def list_choices(space: Space, layer: int) -> tuple[Choice, ...]:
+    stages, original = unroll(space.original), space.cost(space.original)
     typed = (Visit(layer, source=name) for name in INTEGER_TYPES)
-    cheaper = (each for each in typed if space.price(Plan(with_choice(own, layer, each))) < whole)
+    cheaper = (each for each in typed if space.cost(Plan(apply_choice(stages, layer, each))) < original)
     return (Visit(layer), *cheaper, *([None] if "drop" in space.moves and space.depth > 1 else []))
 
 
-def with_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage, ...]:
+def apply_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage, ...]:
     """Return the stages with every visit of a layer as `choice`; a skipped one is inserted in the original order.
 
     >>> plan = Plan.parse("0-2 1")
-    >>> Plan(with_choice(stages(plan), 1, Visit(1, source="Q4_0"))), Plan(with_choice(stages(plan), 1, None))
+    >>> Plan(apply_choice(unroll(plan), 1, Visit(1, source="Q4_0"))), Plan(apply_choice(unroll(plan), 1, None))
     (Plan('0 Q4_0:1 2 Q4_0:1'), Plan('0 2'))
-    >>> Plan(with_choice(stages(Plan.parse("0 2")), 1, Visit(1)))
+    >>> Plan(apply_choice(unroll(Plan.parse("0 2")), 1, Visit(1)))
     Plan('0-2')
     """
     visits = {index for index, stage in enumerate(now) if isinstance(stage, Visit) and stage.layer == layer}
@@ -150,30 +154,39 @@ def with_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage
 def allocate(
     evaluator: Evaluator,
     space: Space,
-    arms: Mapping[str, Plan],
+    controls: Mapping[str, Plan],
     *,
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """Yield the allocation chosen by the rises, compared with `arms`, then the rounds of exchanges from the best.
+    """Yield the best allocation by single increases, compared with `controls`, then rounds of exchanges from the best.
 
-    Raises `MeasureError` if even the fewest bits are above the limit.
+    Raises:
+        MeasureError: If even the fewest bits are above the limit.
     """
-    allocations = Allocations.measured(evaluator, space)
-    settings = replace(settings or RungSettings(), fewest=width)
-    candidates = list(dict.fromkeys([allocations.cheapest(), *arms.values()]))
-    ended = contest(evaluator, candidates, space.whole, settings=settings)
-    yield SearchStep(BITS, ended)
+    allocations = Allocations.measure(evaluator, space)
+    settings = replace(settings or RungSettings(), min_survivors=width)
+    candidates = list(dict.fromkeys([allocations.find_best(), *controls.values()]))
+    result = run_round(evaluator, candidates, space.original, settings=settings)
+    yield SearchStep(BITS, result)
     others = replace(space, moves=tuple(move for move in space.moves if move != BITS))
-    yield from exchanges(
-        evaluator, others, best_of(ended, width), width=width, settings=settings, around=allocations.exchanges
+    yield from exchange_layers(
+        evaluator,
+        others,
+        select_beam(result, width),
+        width=width,
+        settings=settings,
+        around=allocations.propose_exchanges,
     )
 
 
-def rule_plans(
+def build_rule_plans(
     space: Space, scores: Iterable[Score], power: Mapping[int, float] = MappingProxyType({})
 ) -> dict[str, Plan]:
-    """Return the allocation of each rule by name, none if no type is within the limit; `power` is of layers' inputs."""
+    """Return the allocation of each rule by name, without rules that find none within the limit.
+
+    `power` is the mean squared input of each layer, from an importance matrix.
+    """
     influence = block_influence(scores)
     orders = {
         UNIFORM: (),
@@ -181,58 +194,59 @@ def rule_plans(
         "block_influence": sorted(influence, key=lambda layer: (-influence[layer], layer)),
         **({IMATRIX: sorted(power, key=lambda layer: (-power[layer], layer))} if power else {}),
     }
-    return {name: plan for name, order in orders.items() if (plan := ranked(space, order)) is not None}
+    return {name: plan for name, order in orders.items() if (plan := assign_by_rank(space, order)) is not None}
 
 
-def random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
+def draw_random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
     draw = Random(f"{seed}/{space.depth}/{BITS}")
     drawn: dict[Plan, None] = {}
     for _ in range(5 * count):
-        plan = ranked(space, draw.sample(range(space.depth), space.depth))
+        plan = assign_by_rank(space, draw.sample(range(space.depth), space.depth))
         if plan is not None and len(drawn) < count:
             drawn.setdefault(plan)
     return list(drawn)
 
 
-def ranked(space: Space, order: Sequence[int]) -> Plan | None:
-    """Return a plan with as many first layers of `order` as fit at the type above the uniform one, others below it.
+def assign_by_rank(space: Space, order: Sequence[int]) -> Plan | None:
+    """Assign the type above the uniform one to as many first layers of `order` as fit, the one below to the others.
 
-    Without an order every layer has the uniform type; `None` if no type is within the limit.
+    Without an order every layer has the uniform type. Returns None if no type is within the limit.
     """
     ladder = _ladder(space)
-    level = next((number for number, source in enumerate(ladder) if space.allows(uniform(space.depth, source))), None)
+    plans = (assign_uniform(space.depth, source) for source in ladder)
+    level = next((number for number, plan in enumerate(plans) if space.allows(plan)), None)
     if level is None:
         return None
     if not order or level == 0:
-        return uniform(space.depth, ladder[level])
+        return assign_uniform(space.depth, ladder[level])
     *more, low = ladder[level - 1 : level + 2]
-    own: dict[int, str | None] = dict.fromkeys(range(space.depth), low)
+    types: dict[int, str | None] = dict.fromkeys(range(space.depth), low)
     for layer in order:
         for source in more:
-            if space.allows(_at({**own, layer: source})):
-                own[layer] = source
+            if space.allows(_assign({**types, layer: source})):
+                types[layer] = source
                 break
-    return _at(own)
+    return _assign(types)
 
 
-def _at(types: Mapping[int, str | None]) -> Plan:
+def _assign(types: Mapping[int, str | None]) -> Plan:
     return _plan(Visit(layer, source=source) for layer, source in types.items())
 
 
-def uniform(depth: int, source: str | None) -> Plan:
-    """Every layer at one type, or as it is.
+def assign_uniform(depth: int, source: str | None) -> Plan:
+    """Return the plan with every layer at one type, or unquantized.
 
-    >>> uniform(3, "Q8_0")
+    >>> assign_uniform(3, "Q8_0")
     Plan('Q8_0:0-2')
     """
     return _plan(Visit(layer, source=source) for layer in range(depth))
 
 
 def _ladder(space: Space) -> list[str | None]:
-    whole = space.price(space.whole)
-    priced = [(space.price(uniform(space.depth, name)), name) for name in INTEGER_TYPES]
-    return [None, *(name for price, name in sorted(priced, reverse=True) if price < whole)]
+    original = space.cost(space.original)
+    costs = [(space.cost(assign_uniform(space.depth, name)), name) for name in INTEGER_TYPES]
+    return [None, *(name for cost, name in sorted(costs, reverse=True) if cost < original)]
 
 
-def _plan(chosen: Iterable[Choice]) -> Plan:
-    return Plan(tuple(choice for choice in chosen if choice is not None))
+def _plan(layers: Iterable[Choice]) -> Plan:
+    return Plan(tuple(choice for choice in layers if choice is not None))

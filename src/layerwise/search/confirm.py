@@ -1,10 +1,10 @@
-"""Confirmation: evaluate the chosen plan once on held-out text, compared with other arms.
+"""Confirm the selected plan on held-out text, compared with the controls.
 
-Rows of measure `search`, in nats per token, of a plan on a text (`search`, `select`, `report`, `second`): `delta_nll`,
-the difference to the original model; `again`, the same value with the 95 % interval for another text of as many
-documents (each side times the root of 2); `gap` (of `report`), delta_nll minus that on the search text.
-Rows of an arm on `report` and `second`: `above_chosen`, its loss minus the chosen plan's, paired by document (`random`:
-the mean of the sets); `better` (of `random`), the share of random sets that lose less than the chosen plan.
+Rows of measure `search`, in nats per token. Of a plan on a text (`search`, `select`, `report`, `second`): `delta_nll`,
+the difference to the original model; `again`, the same value with the 95 % prediction interval for another text of as
+many documents (each side times the square root of 2); `gap` (of `report`), delta_nll minus that on the search text. Of
+a control on `report` and `second`: `above_chosen`, its loss minus the selected plan's, paired by document (`random`:
+the mean of the sets); `better` (of `random`), the share of random sets with a lower loss than the selected plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEVEL = 0.95
 _MEAN_OF_RANDOM = "mean of the random sets"
 
 
-def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -> list[Score]:
+def compute_loss_changes(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -> list[Score]:
     rows = list(losses)
     plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
     if not plans:
@@ -45,10 +45,11 @@ def _again(score: Score, low: float, high: float) -> Score:
     return replace(score, metric=AGAIN, low=low, high=high, p=None, p_adjusted=None, mde=None)
 
 
-def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:
-    """Return the gap of a plan: its loss increase on held-out text minus that on the search text.
+def compute_selection_gap(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:
+    """Return the selection bias of a plan: its loss increase on held-out text minus that on the search text.
 
-    Errors add up; Student's interval, Satterthwaite's degrees of freedom. No row if a text has too few units.
+    Standard errors add in quadrature; Student's t interval with Satterthwaite's degrees of freedom. Empty if a text has
+    too few units.
     """
     parts, compared = [], {str(whole), str(plan)}
     for losses, sign in ((search, -1.0), (report, 1.0)):
@@ -62,23 +63,32 @@ def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, p
     return [Score(SEARCH, GAP, gap.value, gap.low, gap.high, task=REPORT, plan=str(plan))]
 
 
-def against_arms(
-    losses: Iterable[Loss], chosen: Plan, arms: Mapping[str, Plan], random: Sequence[Plan], task: str, *, seed: int
+def compare_controls(
+    losses: Iterable[Loss],
+    selected: Plan,
+    controls: Mapping[str, Plan],
+    random: Sequence[Plan],
+    task: str,
+    *,
+    seed: int,
 ) -> list[Score]:
-    """`above_chosen` of every arm and of the random sets, and `better`; an arm that chose the same plan has none."""
+    """Return `above_chosen` of every control and of the random sets, and `better`.
+
+    A control that selects the same plan has no row.
+    """
     rows = list(losses)
-    names = {name: str(plan) for name, plan in arms.items() if plan != chosen}
-    draws = [str(plan) for plan in random if plan != chosen]
+    names = {name: str(plan) for name, plan in controls.items() if plan != selected}
+    draws = [str(plan) for plan in random if plan != selected]
     rows += _mean_rows(rows, draws)
     compared = [*((plan, name) for name, plan in names.items()), *([(_MEAN_OF_RANDOM, RANDOM)] if draws else [])]
-    # Arms may share a plan, and a comparison names each of its plans once.
+    # Controls can share a plan, and `differences` takes each plan once.
     groups: dict[str, list[str]] = defaultdict(list)
     for key, name in compared:
         groups[key].append(name)
     firsts = [ConditionLosses(key, ABOVE_CHOSEN, {"arm": sharing[0]}) for key, sharing in groups.items()]
     scores = [
         replace(score, task=task, arm=name)
-        for score in compare_conditions(SEARCH, rows, str(chosen), firsts, seed=seed, by_task=False)
+        for score in compare_conditions(SEARCH, rows, str(selected), firsts, seed=seed, by_task=False)
         if score.against is None
         for sharing in groups.values()
         if sharing[0] == score.arm
@@ -88,15 +98,15 @@ def against_arms(
         total: dict[str, float] = defaultdict(float)
         for row in rows:
             total[row.plan] += row.nll
-        share = sum(total[plan] < total[str(chosen)] for plan in draws) / len(draws)
+        share = sum(total[plan] < total[str(selected)] for plan in draws) / len(draws)
         scores.append(Score(SEARCH, BETTER, share, task=task, arm=RANDOM))
     return scores
 
 
 def _mean_rows(rows: Sequence[Loss], plans: Sequence[str]) -> list[Loss]:
-    wanted, cells = set(plans), defaultdict(list)
+    averaged, cells = set(plans), defaultdict(list)
     for row in rows:
-        if row.plan in wanted:
+        if row.plan in averaged:
             cells[row.task, row.document, row.window].append(row)
     return [
         replace(same[0], plan=_MEAN_OF_RANDOM, nll=sum(row.nll for row in same) / len(same), hits=0)

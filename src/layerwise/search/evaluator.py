@@ -1,8 +1,8 @@
-"""Evaluate plans on text, a round at a time: all candidates of a round are one graph with cached parent states.
+"""Evaluate plans on text, a round at a time: all candidates of a round form one graph with cached parent states.
 
-A plan costs only its stages after the prefix that it shares with the parent, and equal continuations are computed once:
-the cost of a round is known before it runs. A loss is computed once, and a resumed run reads it back. Parent states
-beyond `most_bytes` are recomputed. Batches depend on the text alone, so a plan's loss does not depend on other plans.
+A plan costs only the stages after the prefix it shares with the parent, and equal continuations are computed once, so
+the cost of a round is known before it runs. A resumed run reads stored losses. Parent states beyond `max_bytes` are
+recomputed. Batches depend on the text alone, so the loss of a plan does not depend on other plans.
 """
 
 from __future__ import annotations
@@ -27,47 +27,48 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.plan.plan import Stage
 from layerwise.results.rows import Loss
-from layerwise.search.moves import stages
+from layerwise.search.moves import unroll
 from layerwise.stack import Capture, Stack
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.inputs import evaluating
 
-MOST_BYTES = 1 << 30
-"""The states of parents that are held at most: 1 GiB."""
+MAX_BYTES = 1 << 30
+"""Maximum size of the cached parent states: 1 GiB."""
 
 NOT_FINITE = 1e6
-"""What a token counts, in nats, under a plan whose loss is not finite: more than any other."""
+"""Loss in nats/token of a plan whose loss is not finite: larger than any other."""
 
 Sink = Callable[[Sequence[Loss]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Forks:
-    """The plans of a round by where they leave the parent: after how many of its stages, and how they go on.
+    """Plans of a round, grouped by the number of stages they share with the parent.
 
-    `at[n]` is the graph of what follows the first n stages; `ends[n]` are the plans that stop there.
+    `at[n]` is the graph of the stages after the first n; `ends[n]` is the plan that ends there.
     """
 
     at: Mapping[int, tuple[Graph, Mapping[Plan, Plan]]]
     ends: Mapping[int, Plan]
 
     @classmethod
-    def of(cls, plans: Sequence[Plan], parent: Sequence[Stage]) -> Forks:
-        """Sort plans by their common beginning with the stages of the parent.
+    def from_plans(cls, plans: Sequence[Plan], parent: Sequence[Stage]) -> Forks:
+        """Group plans by the prefix they share with the stages of the parent.
 
-        >>> forks = Forks.of([Plan.parse("0 2"), Plan.parse("0 3"), Plan.parse("0 1")], stages(Plan.parse("0-2")))
+        >>> plans = [Plan.parse("0 2"), Plan.parse("0 3"), Plan.parse("0 1")]
+        >>> forks = Forks.from_plans(plans, unroll(Plan.parse("0-2")))
         >>> {after: graph.evaluations for after, (graph, _) in forks.at.items()}, forks.ends
         ({1: 2}, {2: Plan('0 1')})
         """
         tails: dict[int, dict[Plan, Plan]] = defaultdict(dict)
         ends: dict[int, Plan] = {}
         for plan in plans:
-            own = stages(plan)
-            common = common_beginning(own, parent)
-            if common == len(own):
-                ends[common] = plan
+            stages = unroll(plan)
+            shared = count_shared_stages(stages, parent)
+            if shared == len(stages):
+                ends[shared] = plan
             else:
-                tails[common][Plan(own[common:])] = plan
+                tails[shared][Plan(stages[shared:])] = plan
         return cls({after: (build(after_plans), after_plans) for after, after_plans in tails.items()}, ends)
 
     @property
@@ -84,8 +85,8 @@ class Forks:
 
 
 @dataclass(slots=True)
-class Spent:
-    """Layer evaluations and heads, times their tokens; `naive` is the cost of every plan alone on all of the text."""
+class SearchCost:
+    """Layer and head evaluations times tokens; `naive` is the cost of running each plan separately on all text."""
 
     layer_tokens: int = 0
     head_tokens: int = 0
@@ -93,39 +94,39 @@ class Spent:
     layer_seconds: float = 0.0
     head_seconds: float = 0.0
 
-    def plus(self, other: Spent) -> Spent:
-        return Spent(self.layer_tokens + other.layer_tokens, self.head_tokens + other.head_tokens)
+    def add(self, other: SearchCost) -> SearchCost:
+        return SearchCost(self.layer_tokens + other.layer_tokens, self.head_tokens + other.head_tokens)
 
 
-class WorstCase:
-    """An evaluator that computes nothing and makes up losses for which a search costs most.
+class WorstCaseEvaluator:
+    """Evaluator that computes nothing and returns the losses for which a search costs most.
 
-    The candidates that leave their parent earliest win, and every round improves until the rounds are used up.
+    Candidates that leave their parent earliest win, and every round improves until the rounds are used up.
     """
 
     def __init__(self, tokens: Sequence[Numbers], batch_tokens: Sequence[int]) -> None:
         self.tokens = tokens
         self.batch_tokens = batch_tokens
-        self.spent = Spent()
-        self._known: set[tuple[Plan, int]] = set()
-        self._held: dict[int, tuple[Stage, ...]] = {}
+        self.spent = SearchCost()
+        self._seen: set[tuple[Plan, int]] = set()
+        self._cached: dict[int, tuple[Stage, ...]] = {}
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        missing = [plan for plan in dict.fromkeys(plans) if (plan, rung) not in self._known]
-        way, held = stages(parent), self._held.get(rung, ())
+        missing = [plan for plan in dict.fromkeys(plans) if (plan, rung) not in self._seen]
+        path, cached = unroll(parent), self._cached.get(rung, ())
         if missing:
-            forks = Forks.of(missing, way)
-            kept = common_beginning(held, way)
-            added = max(0, forks.deepest - kept)
-            self._held[rung] = way[: max(kept, forks.deepest)]
+            forks = Forks.from_plans(missing, path)
+            shared = count_shared_stages(cached, path)
+            added = max(0, forks.deepest - shared)
+            self._cached[rung] = path[: max(shared, forks.deepest)]
             self.spent.layer_tokens += (forks.evaluations + added) * self.batch_tokens[rung]
             self.spent.head_tokens += forks.heads * self.batch_tokens[rung]
-            self._known.update((plan, rung) for plan in missing)
-        losses = [common_beginning(stages(plan), way) - len(self._known) for plan in plans]
+            self._seen.update((plan, rung) for plan in missing)
+        losses = [count_shared_stages(unroll(plan), path) - len(self._seen) for plan in plans]
         return np.outer(losses, self.tokens[rung]).astype(np.float64)
 
 
-def common_beginning(first: Sequence[Stage], second: Sequence[Stage]) -> int:
+def count_shared_stages(first: Sequence[Stage], second: Sequence[Stage]) -> int:
     length = min(len(first), len(second))
     return next((index for index in range(length) if first[index] != second[index]), length)
 
@@ -133,7 +134,7 @@ def common_beginning(first: Sequence[Stage], second: Sequence[Stage]) -> int:
 @dataclass
 class _Parent:
     captured: Capture
-    way: tuple[Stage, ...]
+    path: tuple[Stage, ...]
     states: list[Tensor]
 
     @property
@@ -143,27 +144,27 @@ class _Parent:
 
 @dataclass
 class GraphEvaluator:
-    """Losses of plans on the `rungs` of a text; an `Evaluator` of `layerwise.search.rungs`.
+    """`Evaluator` that runs a model on the `rungs` of a text.
 
-    `sink` receives new rows, `known` rows are not computed, `spent` counts the computation, and `watch` is called after
-    every loss. The task of a row is that of the text after `prefix`. With `in_bfloat16`, matrices are multiplied in
-    bfloat16 and all else, the residual stream included, is computed in the dtype of the model.
+    New rows go to `sink`, `stored` rows are not computed again, `spent` counts the computation, and `watch` is called
+    after every loss. The task of a row is `prefix` plus that of the text. With `in_bfloat16`, matrices are multiplied
+    in bfloat16; everything else, including the residual stream, keeps the dtype of the model.
     """
 
     stack: Stack
     rungs: Sequence[EvalData]
     sink: Sink = lambda rows: None
-    known: Iterable[Loss] = ()
+    stored: Iterable[Loss] = ()
     prefix: str = ""
-    watch: Callable[[Spent], None] = lambda spent: None
-    most_bytes: int = MOST_BYTES
+    watch: Callable[[SearchCost], None] = lambda spent: None
+    max_bytes: int = MAX_BYTES
     in_bfloat16: bool = False
-    spent: Spent = field(default_factory=Spent)
+    spent: SearchCost = field(default_factory=SearchCost)
 
     def __post_init__(self) -> None:
-        # One way of dividing the text into units holds for all rungs.
-        whole = sum(len(piece_lengths(data, fewest=1)) for data in self.rungs) >= MIN_DOCUMENTS
-        self._texts = [_Rung.of(data, whole) for data in self.rungs]
+        # All rungs use the same kind of unit: documents, or windows if there are few documents.
+        by_document = sum(len(piece_lengths(data, fewest=1)) for data in self.rungs) >= MIN_DOCUMENTS
+        self._texts = [_Rung.from_data(data, by_document) for data in self.rungs]
         self._ends = np.cumsum([0, *(len(text.cells) for text in self._texts)])
         self._at = {
             cell: int(start) + at
@@ -171,10 +172,10 @@ class GraphEvaluator:
             for at, cell in enumerate(text.cells)
         }
         self._nll: dict[str, Numbers] = {}
-        for row in self.known:
+        for row in self.stored:
             at = self._at.get(self._cell(row)) if row.task.startswith(self.prefix) else None
             if at is not None:
-                self._of(row.plan)[at] = row.nll
+                self._losses_of(row.plan)[at] = row.nll
         self._parents: dict[tuple[int, int], _Parent] = {}
         self._bytes = 0
 
@@ -187,18 +188,21 @@ class GraphEvaluator:
         return [sum(batch.size for batch in data.batches) for data in self.rungs]
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the summed loss of every plan on every unit of a rung: (plans, units), `NOT_FINITE` if not finite.
+        """Return the summed loss of every plan on every unit of a rung, `(plans, units)`; `NOT_FINITE` if not finite.
 
-        Raises `MeasureError` if the loss of the original model is not finite.
+        Raises:
+            MeasureError: If the loss of the original model is not finite.
         """
-        texts = {plan: str(plan) for plan in dict.fromkeys(plans)}  # a plan is long to write, and there are many cells
+        texts = {
+            plan: str(plan) for plan in dict.fromkeys(plans)
+        }  # formatting a plan is slow, and there are many cells
         new = [plan for plan, text in texts.items() if text not in self._nll]
-        known = [self._of(text) for text in texts.values()]
+        losses = [self._losses_of(text) for text in texts.values()]
         self.spent.naive += sum(len(plan.steps()) for plan in new) * sum(self.batch_tokens)
-        text, own = self._texts[rung], slice(self._ends[rung], self._ends[rung + 1])
-        lacking = np.isnan([nll[own] for nll in known])
+        text, cells = self._texts[rung], slice(self._ends[rung], self._ends[rung + 1])
+        lacking = np.isnan([nll[cells] for nll in losses])
         before: list[bool] = []
-        forks, due = Forks.of((), ()), dict[Plan, str]()
+        forks, due = Forks.from_plans((), ()), dict[Plan, str]()
         arithmetic = torch.autocast(self.stack.device.type, torch.bfloat16, enabled=self.in_bfloat16)
         with evaluating(self.stack.model), torch.inference_mode(), arithmetic:
             for number, batch in enumerate(self.rungs[rung].batches if lacking.any() else ()):
@@ -206,36 +210,40 @@ class GraphEvaluator:
                 if any(missing):
                     if missing != before:
                         due = {plan: name for (plan, name), lacks in zip(texts.items(), missing, strict=True) if lacks}
-                        before, forks = missing, Forks.of(list(due), stages(parent))
-                    self._measure((rung, number), batch, forks, due, stages(parent))
-        sums = {plan: text.sums(nll[own]) for plan, nll in zip(texts, known, strict=True)}
+                        before, forks = missing, Forks.from_plans(list(due), unroll(parent))
+                    self._measure((rung, number), batch, forks, due, unroll(parent))
+        sums = {plan: text.sums(nll[cells]) for plan, nll in zip(texts, losses, strict=True)}
         return np.array([sums[plan] for plan in plans])
 
-    def complete(self) -> dict[Plan, float]:
-        """The plans that have read all of the text, with their mean losses in nats per token."""
+    def mean_losses(self) -> dict[Plan, float]:
+        """Return the mean loss in nats/token of every plan that was evaluated on all of the text."""
         total = sum(float(tokens.sum()) for tokens in self.tokens)
         return {
             Plan.parse(plan): sum(nll.tolist()) / total for plan, nll in self._nll.items() if not np.isnan(nll).any()
         }
 
     def losses(self, plans: Iterable[Plan]) -> list[Loss]:
-        """The rows of plans that have read all of the text. Raises `MeasureError` for a plan that has not."""
+        """Return the rows of plans that were evaluated on all of the text.
+
+        Raises:
+            MeasureError: If a plan was not.
+        """
         cells = [(*cell, scored) for each in self._texts for cell, scored in zip(each.cells, each.scored, strict=True)]
         rows = []
         for text in dict.fromkeys(map(str, plans)):
-            known = self._nll.get(text, np.full(len(self._at), np.nan))
-            if missing := int(np.isnan(known).sum()):
+            losses = self._nll.get(text, np.full(len(self._at), np.nan))
+            if missing := int(np.isnan(losses).sum()):
                 raise MeasureError(
-                    f"the losses of {text} were asked for and it has read {known.size - missing} of {known.size} "
-                    "windows: evaluate it on every rung first"
+                    f"plan {text} was evaluated on {losses.size - missing} of {losses.size} windows. Evaluate it on "
+                    "every rung first."
                 )
             rows += [
                 Loss(text, task, document, window, nll, int(scored), 0)
-                for (task, document, window, scored), nll in zip(cells, known.tolist(), strict=True)
+                for (task, document, window, scored), nll in zip(cells, losses.tolist(), strict=True)
             ]
         return rows
 
-    def _of(self, plan: str) -> Numbers:
+    def _losses_of(self, plan: str) -> Numbers:
         if plan not in self._nll:
             self._nll[plan] = np.full(len(self._at), np.nan)
         return self._nll[plan]
@@ -244,66 +252,66 @@ class GraphEvaluator:
         return row.task.removeprefix(self.prefix), row.document, row.window
 
     def _measure(
-        self, key: tuple[int, int], batch: AnyBatch, forks: Forks, due: Mapping[Plan, str], way: Sequence[Stage]
+        self, key: tuple[int, int], batch: AnyBatch, forks: Forks, due: Mapping[Plan, str], path: Sequence[Stage]
     ) -> None:
-        clock, heads = time.perf_counter(), self.spent.head_seconds
-        held = self._held(key, batch, way, forks.deepest)
+        start, heads = time.perf_counter(), self.spent.head_seconds
+        cached = self._run_parent(key, batch, path, forks.deepest)
         for after, plan in forks.ends.items():
-            self._take(batch, [due[plan]], held.states[after])
+            self._score(batch, [due[plan]], cached.states[after])
         for after, (graph, tails) in forks.at.items():
             names: dict[int, list[str]] = {}
             for tail, plan in tails.items():
                 names.setdefault(graph.ends[tail], []).append(due[plan])
-            for node, state in self._walk(graph, held.captured, held.states[after], batch):
-                self._take(batch, names[node], state)
-        if self._bytes + held.bytes <= self.most_bytes:
-            self._parents[key] = held
-            self._bytes += held.bytes
-        self.spent.layer_seconds += time.perf_counter() - clock - (self.spent.head_seconds - heads)
+            for node, state in self._run(graph, cached.captured, cached.states[after], batch):
+                self._score(batch, names[node], state)
+        if self._bytes + cached.bytes <= self.max_bytes:
+            self._parents[key] = cached
+            self._bytes += cached.bytes
+        self.spent.layer_seconds += time.perf_counter() - start - (self.spent.head_seconds - heads)
 
-    def _walk(self, graph: Graph, captured: Capture, state: Tensor, batch: AnyBatch) -> Iterator[tuple[int, Tensor]]:
-        walk = GraphExecutor(
+    def _run(self, graph: Graph, captured: Capture, state: Tensor, batch: AnyBatch) -> Iterator[tuple[int, Tensor]]:
+        executor = GraphExecutor(
             graph, lambda layer, before, part, source: self.stack.apply(layer, before, captured, part, source), state
         )
-        yield from walk.states()
-        self.spent.layer_tokens += walk.evaluated * batch.size
+        yield from executor.states()
+        self.spent.layer_tokens += executor.evaluated * batch.size
 
-    def _held(self, key: tuple[int, int], batch: AnyBatch, way: Sequence[Stage], depth: int) -> _Parent:
+    def _run_parent(self, key: tuple[int, int], batch: AnyBatch, path: Sequence[Stage], depth: int) -> _Parent:
         before = self._parents.pop(key, None)
         if before is None:
             captured = self.stack.capture(**batch.inputs)
             before = _Parent(captured, (), [captured.state])
         else:
             self._bytes -= before.bytes
-        alike = common_beginning(before.way, way)
-        held = _Parent(before.captured, tuple(way[: max(alike, depth)]), before.states[: alike + 1])
-        for stage in way[len(held.states) - 1 : depth]:
-            walked = self._walk(build([Plan((stage,))]), held.captured, held.states[-1], batch)
-            held.states += [state for _, state in walked]
-        return held
+        shared = count_shared_stages(before.path, path)
+        parent = _Parent(before.captured, tuple(path[: max(shared, depth)]), before.states[: shared + 1])
+        for stage in path[len(parent.states) - 1 : depth]:
+            ran = self._run(build([Plan((stage,))]), parent.captured, parent.states[-1], batch)
+            parent.states += [state for _, state in ran]
+        return parent
 
-    def _take(self, batch: AnyBatch, plans: Sequence[str], state: Tensor) -> None:
-        clock = time.perf_counter()
+    def _score(self, batch: AnyBatch, plans: Sequence[str], state: Tensor) -> None:
+        start = time.perf_counter()
         losses = window_losses(self.stack, state, batch)
         self.spent.head_tokens += batch.size
         for plan in plans:
-            self._keep(batch, plan, losses)
-        self.spent.head_seconds += time.perf_counter() - clock
+            self._store(batch, plan, losses)
+        self.spent.head_seconds += time.perf_counter() - start
         self.watch(self.spent)
 
-    def _keep(self, batch: AnyBatch, plan: str, losses: Sequence[WindowLoss]) -> None:
+    def _store(self, batch: AnyBatch, plan: str, losses: Sequence[WindowLoss]) -> None:
         rows = [
             Loss(plan, self.prefix + window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
             for window, loss in zip(batch.windows, losses, strict=True)
         ]
-        known, at = self._of(plan), [self._at[self._cell(row)] for row in rows]
+        stored, at = self._losses_of(plan), [self._at[self._cell(row)] for row in rows]
         if all(math.isfinite(row.nll) for row in rows):
-            self.sink([row for row, cell in zip(rows, at, strict=True) if np.isnan(known[cell])])
+            self.sink([row for row, cell in zip(rows, at, strict=True) if np.isnan(stored[cell])])
         elif plan == str(Plan.identity(self.stack.depth)):
             raise MeasureError(
-                f"the model itself ({plan}) gives non-finite logits; check the checkpoint, or use --dtype float32"
+                f"the original model ({plan}) returns non-finite logits. Check the checkpoint or pass --dtype float32."
             )
-        known[at] = [row.nll if math.isfinite(row.nll) else NOT_FINITE * row.tokens for row in rows]
+        stored[at] = [row.nll if math.isfinite(row.nll) else NOT_FINITE * row.tokens for row in rows]
 
 
 @dataclass(frozen=True)
@@ -314,14 +322,17 @@ class _Rung:
     batches: Sequence[Sequence[int]]
 
     @classmethod
-    def of(cls, data: EvalData, whole: bool) -> _Rung:
+    def from_data(cls, data: EvalData, by_document: bool) -> _Rung:
         windows = sorted(data.windows, key=lambda each: (each.task, each.document, each.index))
         cells = [(window.task, window.document, window.index) for window in windows]
         at = {cell: number for number, cell in enumerate(cells)}
         units: dict[tuple[str, str, int], int] = {}
-        of = [units.setdefault((task, document, -1 if whole else index), len(units)) for task, document, index in cells]
+        unit_of = [
+            units.setdefault((task, document, -1 if by_document else index), len(units))
+            for task, document, index in cells
+        ]
         batches = [[at[each.task, each.document, each.index] for each in batch.windows] for batch in data.batches]
-        return cls(cells, np.array([each.scored for each in windows], dtype=float), np.array(of), batches)
+        return cls(cells, np.array([each.scored for each in windows], dtype=float), np.array(unit_of), batches)
 
     def sums(self, values: Numbers) -> Numbers:
         return np.asarray(np.bincount(self.units, weights=values), dtype=np.float64)

@@ -1,9 +1,9 @@
-"""Greedy descent with a beam, then exchanges: the default search.
+"""Greedy descent with a beam, followed by exchanges: the default search.
 
-From the original model, the edits that increase the loss least per saving are made repeatedly, with all candidates
-re-evaluated at each step (SLEB, Song et al. 2024, arXiv 2402.09025). The best `width` plans continue (beam search),
-since the best set of k + 1 need not contain the best set of k. At the limit, layers are
-exchanged, or taken from another model, until nothing helps.
+From the original model, the edits that increase the loss least per unit saved are applied repeatedly, and all
+candidates are re-evaluated at each step (SLEB, Song et al. 2024, arXiv 2402.09025). The best `width` plans continue
+(beam search), because the best set of k + 1 layers need not contain the best set of k. At the limit, layers are
+exchanged, or taken from another model, until no exchange helps.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from dataclasses import dataclass, replace
 
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
-from layerwise.search.moves import LONGEST_REPEAT, Move, cheaper, neighbours
-from layerwise.search.rungs import Evaluator, Round, RungSettings, contest
+from layerwise.search.moves import MAX_REPEAT, Move, list_cheaper, list_neighbors
+from layerwise.search.rungs import Evaluator, Round, RungSettings, run_round
 
-Price = Callable[[Plan], float]
+Cost = Callable[[Plan], float]
 
 WIDTH = 3
 
-ROUNDS = 8
-"""Rounds of exchanges, at most."""
+MAX_ROUNDS = 8
+"""Maximum number of exchange rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The search space: the edits (`moves`) of a model of `depth` layers, the cost of a plan, and its limit.
+    """Search space of a model with `depth` layers: the allowed edits (`moves`), the cost of a plan and its limit.
 
-    `sources` names other models that may provide layers; at most `longest` layers run twice.
+    `sources` names other models that may provide layers; at most `max_repeat` consecutive layers run twice.
     """
 
     depth: int
     moves: tuple[Move, ...]
-    price: Price
+    cost: Cost
     limit: float
     sources: tuple[str, ...] = ()
-    longest: int = LONGEST_REPEAT
+    max_repeat: int = MAX_REPEAT
 
     @property
-    def whole(self) -> Plan:
+    def original(self) -> Plan:
         return Plan.identity(self.depth)
 
     def allows(self, plan: Plan) -> bool:
-        return self.price(plan) <= self.limit * (1 + 1e-9)
+        return self.cost(plan) <= self.limit * (1 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +59,31 @@ def greedy(
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """Yield the rounds from the original model to the limit (see `winners`); raise `MeasureError` if no move does."""
-    settings = replace(settings or RungSettings(), fewest=width)
-    beam: tuple[Plan, ...] = (space.whole,)
+    """Yield the rounds from the original model to the limit (see `rank_plans`).
+
+    Raises:
+        MeasureError: If no edit reaches the limit.
+    """
+    settings = replace(settings or RungSettings(), min_survivors=width)
+    beam: tuple[Plan, ...] = (space.original,)
     while not all(space.allows(plan) for plan in beam):
-        candidates, base = [plan for plan in beam if space.allows(plan)], space.price(space.whole)
+        candidates, base = [plan for plan in beam if space.allows(plan)], space.cost(space.original)
         for plan in beam:
-            smaller = [] if space.allows(plan) else cheaper(plan, space.moves)
-            candidates += [each for each in smaller if space.price(each) < space.price(plan)]
+            smaller = [] if space.allows(plan) else list_cheaper(plan, space.moves)
+            candidates += [each for each in smaller if space.cost(each) < space.cost(plan)]
         if not candidates:
             raise MeasureError(
-                f"of {beam[0]} nothing can be left out by {', '.join(space.moves)}, and it costs "
-                f"{space.price(beam[0]):g}, above the limit of {space.limit:g}: give a larger budget, or more "
-                "moves"
+                f"the edits {', '.join(space.moves)} cannot skip anything more of {beam[0]}, which costs "
+                f"{space.cost(beam[0]):g}, above the limit of {space.limit:g}. Pass a larger budget or more moves."
             )
-        saved = {each: 1 / (base - space.price(each)) for each in candidates}
-        ended = contest(evaluator, candidates, beam[0], base=space.whole, scale=saved, settings=settings)
-        yield SearchStep("drop", ended)
-        beam = best_of(ended, width)
-    yield from exchanges(evaluator, space, beam, width=width, settings=settings)
+        saved = {each: 1 / (base - space.cost(each)) for each in candidates}
+        result = run_round(evaluator, candidates, beam[0], base=space.original, scale=saved, settings=settings)
+        yield SearchStep("drop", result)
+        beam = select_beam(result, width)
+    yield from exchange_layers(evaluator, space, beam, width=width, settings=settings)
 
 
-def exchanges(
+def exchange_layers(
     evaluator: Evaluator,
     space: Space,
     beam: Sequence[Plan],
@@ -89,30 +92,30 @@ def exchanges(
     settings: RungSettings | None = None,
     around: Callable[[Plan], Iterable[Plan]] = lambda plan: (),
 ) -> Iterator[SearchStep]:
-    settings = replace(settings or RungSettings(), fewest=width)
+    settings = replace(settings or RungSettings(), min_survivors=width)
     tried: set[Plan] = set()
     best = tuple(beam)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         untried = [plan for plan in best if plan not in tried]
         tried.update(untried)
         near = [
             each
             for plan in untried
-            for each in neighbours(plan, space.moves, space.depth, space.sources, space.longest)
+            for each in list_neighbors(plan, space.moves, space.depth, space.sources, space.max_repeat)
         ]
         near += [each for plan in untried for each in around(plan)]
         candidates = list(dict.fromkeys([*best, *(each for each in near if space.allows(each))]))
         if len(candidates) == len(best):
             return
-        ended = contest(evaluator, candidates, best[0], kept=best, settings=settings)
-        yield SearchStep("exchange", ended)
-        best = best_of(ended, width)
+        result = run_round(evaluator, candidates, best[0], kept=best, settings=settings)
+        yield SearchStep("exchange", result)
+        best = select_beam(result, width)
 
 
-def best_of(ended: Round, width: int) -> tuple[Plan, ...]:
-    return (*ended.losses, *ended.runners_up)[:width]
+def select_beam(result: Round, width: int) -> tuple[Plan, ...]:
+    return (*result.losses, *result.runners_up)[:width]
 
 
-def winners(steps: Iterable[SearchStep], space: Space) -> dict[Plan, float]:
-    read = {plan: loss for step in steps for plan, loss in step.round.losses.items() if space.allows(plan)}
-    return dict(sorted(read.items(), key=lambda item: item[1]))
+def rank_plans(steps: Iterable[SearchStep], space: Space) -> dict[Plan, float]:
+    losses = {plan: loss for step in steps for plan, loss in step.round.losses.items() if space.allows(plan)}
+    return dict(sorted(losses.items(), key=lambda item: item[1]))

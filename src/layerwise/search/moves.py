@@ -1,11 +1,11 @@
-"""Moves from a plan to adjacent plans: pure functions of plans, without a model.
+"""Edits that turn a plan into adjacent plans: pure functions of plans, without a model.
 
-    drop, halves        skip a layer, or its attention or MLP (FinerCut, BlockPruner); in an exchange another comes back
+    drop, halves        skip a layer, or its attention or MLP (FinerCut, BlockPruner); an exchange restores another
     bits                quantize a layer to a GGUF type (`layerwise.search.bits`)
-    repeat, damp        run up to four layers twice; damped, each pass with a part of its update
-    parallel, reorder   give two neighbors the same state and add both updates; or swap them
+    repeat, damp        run up to four layers twice; damped, each pass applies part of its update
+    parallel, reorder   run two neighbors on the same state and add both updates; or swap them
 
-`repeat` and `damp` raise the cost. Other models may provide layers. Moves act on unrolled stages, except for groups.
+`repeat` and `damp` raise the cost. Other models may provide layers. Edits act on unrolled stages, except for groups.
 """
 
 from __future__ import annotations
@@ -22,34 +22,38 @@ from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
 
 Move = Literal["drop", "halves", "repeat", "damp", "parallel", "reorder", "bits"]
 MOVES: tuple[Move, ...] = get_args(Move)
-CHEAPER: tuple[Move, ...] = ("drop", "halves")
-"""The moves that make a plan cheaper, one step at a time."""
+CHEAPER_MOVES: tuple[Move, ...] = ("drop", "halves")
+"""Edits that make a plan cheaper, one step at a time."""
 
 BITS: Move = "bits"
-BESIDE_BITS: tuple[Move, ...] = ("drop", "repeat", "reorder")
-"""The moves that a search for types may make as well."""
+MOVES_WITH_BITS: tuple[Move, ...] = ("drop", "repeat", "reorder")
+"""Edits that can be combined with `bits`."""
 
-LONGEST_REPEAT = 4
-"""Layers of the longest run that `repeat` repeats, beside moves that leave layers out."""
+MAX_REPEAT = 4
+"""Maximum number of consecutive layers that `repeat` runs twice, if layers can be skipped too."""
 
 GAINS = (0.25, 0.5)
-"""The shares of its update that each pass of a run has under `damp`."""
+"""Share of its update that each pass applies under `damp`."""
 
 
 def check_moves(names: Sequence[str]) -> tuple[Move, ...]:
-    """The moves of these names, each once. Raises `OptionError` for one that there is not, and for none."""
+    """Return the named edits without duplicates, in the order of `MOVES`.
+
+    Raises:
+        OptionError: If a name is unknown, or if there is none.
+    """
     for name in names:
         if name not in MOVES:
-            raise OptionError(f"there is no move {name[:40]!r}; {near_matches(name, MOVES)}")
+            raise OptionError(f"unknown move {name[:40]!r}; {near_matches(name, MOVES)}")
     if not names:
-        raise OptionError(f"a search needs moves: name some of {', '.join(MOVES)}")
+        raise OptionError(f"moves must not be empty. Pass some of {', '.join(MOVES)}.")
     return tuple(move for move in MOVES if move in names)
 
 
-def stages(plan: Plan) -> tuple[Stage, ...]:
-    """The stages of a plan, unrolled: visits and blocks that run several times, and the insides of blocks.
+def unroll(plan: Plan) -> tuple[Stage, ...]:
+    """Return the stages of a plan with repeats and blocks written out.
 
-    >>> [str(Plan((stage,))) for stage in stages(Plan.parse("0*2 [1 2]*2 (3|4)"))]
+    >>> [str(Plan((stage,))) for stage in unroll(Plan.parse("0*2 [1 2]*2 (3|4)"))]
     ['0', '0', '1', '2', '1', '2', '(3|4)']
     """
     unrolled: list[Stage] = []
@@ -58,50 +62,48 @@ def stages(plan: Plan) -> tuple[Stage, ...]:
             case Visit(times=times):
                 unrolled += [replace(stage, times=1)] * times
             case Block(plan=inside, times=times):
-                unrolled += stages(inside) * times
+                unrolled += unroll(inside) * times
             case Group():
                 unrolled.append(stage)
     return tuple(unrolled)
 
 
-def cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
-    """Every plan that one of the moves makes cheaper by one step.
+def list_cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
+    """Return every plan that one of the edits makes cheaper by one step.
 
-    >>> [str(each) for each in cheaper(Plan.parse("0-2"), ("drop",))]
+    >>> [str(each) for each in list_cheaper(Plan.parse("0-2"), ("drop",))]
     ['1 2', '0 2', '0 1']
     """
-    made = [each for move in CHEAPER if move in moves for each in _MOVES[move](stages(plan))]
+    made = [each for move in CHEAPER_MOVES if move in moves for each in _MOVES[move](unroll(plan))]
     return _distinct(plan, made)
 
 
-def neighbours(
-    plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = (), longest: int = LONGEST_REPEAT
+def list_neighbors(
+    plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = (), max_repeat: int = MAX_REPEAT
 ) -> list[Plan]:
-    """Return every plan one exchange away: a skipped layer is swapped in, or another move is made.
+    """Return every plan one exchange away: a skipped layer is swapped in, or another edit is made.
 
-    At most `longest` layers run twice.
-
-    >>> [str(each) for each in neighbours(Plan.parse("0 2"), ("drop",), 3)]
+    >>> [str(each) for each in list_neighbors(Plan.parse("0 2"), ("drop",), 3)]
     ['1 2', '0 1']
-    >>> [str(each) for each in neighbours(Plan.parse("0 b:1"), (), 2, ["b"])]
+    >>> [str(each) for each in list_neighbors(Plan.parse("0 b:1"), (), 2, ["b"])]
     ['b:0 b:1', '0 1']
     """
-    now = stages(plan)
+    now = unroll(plan)
     made: list[tuple[Stage, ...]] = []
-    for smaller in (each for move in CHEAPER if move in moves for each in _MOVES[move](now)):
-        made += restored(smaller, depth, halves="halves" in moves)
+    for smaller in (each for move in CHEAPER_MOVES if move in moves for each in _MOVES[move](now)):
+        made += restore_layers(smaller, depth, halves="halves" in moves)
     if "repeat" in moves:
-        made += _repeated(now, longest, (1.0,))
+        made += _repeated(now, max_repeat, (1.0,))
     if "damp" in moves:
-        made += _repeated(now, longest, GAINS)
+        made += _repeated(now, max_repeat, GAINS)
     for move in ("parallel", "reorder"):
         if move in moves:
             made += _MOVES[move](now)
-    made += from_sources(now, sources)
+    made += swap_sources(now, sources)
     return _distinct(plan, made)
 
 
-def from_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple[Stage, ...]]:
+def swap_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple[Stage, ...]]:
     models = (None, *sources)
     for index, stage in enumerate(now):
         if isinstance(stage, Visit) and stage.source in models:
@@ -110,8 +112,8 @@ def from_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple
                     yield (*now[:index], replace(stage, source=source), *now[index + 1 :])
 
 
-def restored(now: Sequence[Stage], depth: int, *, halves: bool) -> Iterator[tuple[Stage, ...]]:
-    """The stages with one layer back that is not there, where the trained order has it; with `halves` also a half."""
+def restore_layers(now: Sequence[Stage], depth: int, *, halves: bool) -> Iterator[tuple[Stage, ...]]:
+    """Yield the stages with one skipped layer restored at its original place; with `halves`, or one sublayer of it."""
     present = _layers(now)
     for layer in range(depth):
         if layer in present:
@@ -140,8 +142,8 @@ def _halves(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
                 yield (*now[:index], replace(stage, sublayer=other_sublayer(sublayer)), *now[index + 1 :])
 
 
-def _repeated(now: Sequence[Stage], longest: int, gains: Sequence[float]) -> Iterator[tuple[Stage, ...]]:
-    for length in range(1, min(longest, len(now)) + 1):
+def _repeated(now: Sequence[Stage], max_repeat: int, gains: Sequence[float]) -> Iterator[tuple[Stage, ...]]:
+    for length in range(1, min(max_repeat, len(now)) + 1):
         for start in range(len(now) - length + 1):
             run = tuple(now[start : start + length])
             if not all(isinstance(stage, Visit) for stage in run):
@@ -173,5 +175,5 @@ _MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
 
 def _distinct(plan: Plan, made: Sequence[tuple[Stage, ...]]) -> list[Plan]:
     plans = dict.fromkeys(Plan(each) for each in made if each)
-    plans.pop(Plan(stages(plan)), None)
+    plans.pop(Plan(unroll(plan)), None)
     return list(plans)

@@ -1,12 +1,12 @@
-"""The sets of layers that a single score chooses: the baselines of a search, and the null.
+"""Layer sets chosen by a single score: the baselines of a search, and its null.
 
     block_influence        the layers that turn the state least (ShortGPT, Men et al. 2024, arXiv 2403.03853)
     angular_distance       the run of layers across which the last token turns least (Gromov et al. 2024, 2403.17887)
-    sweep_effect           the layers whose skip alone costs least
-    deepest_keep_last      the deepest layers but the last (the simple baseline of Gromov et al.)
-    random                 sets drawn at random: the null
+    sweep_effect           the layers with the smallest loss increase when skipped
+    deepest_keep_last      the deepest layers except the last (the simple baseline of Gromov et al.)
+    random                 random sets: the null
 
-Whole layers are skipped in the order of the score until the plan is within the limit.
+Layers are skipped in the order of the score until the plan is within the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
 from layerwise.search.greedy import Space
-from layerwise.search.moves import cheaper
+from layerwise.search.moves import list_cheaper
 from layerwise.search.rungs import Evaluator, mean_losses
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
@@ -31,10 +31,10 @@ RANDOM = "random"
 DEEPEST = "deepest_keep_last"
 RANDOM_SETS = 20
 
-_MISSES = 100
+_MAX_MISSES = 100
 
 
-def turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:
+def measure_turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:
     sums = BlockInfluence(stack.depth)
     with evaluating(stack.model), torch.inference_mode():
         for batch in (batch for data in text for batch in data.batches):
@@ -44,14 +44,14 @@ def turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:
     return sums.scores()
 
 
-def skip_effects(evaluator: Evaluator, space: Space) -> dict[int, float]:
-    plans = cheaper(space.whole, ("drop",))
-    losses = mean_losses(evaluator, plans, space.whole)
+def measure_skip_effects(evaluator: Evaluator, space: Space) -> dict[int, float]:
+    plans = list_cheaper(space.original, ("drop",))
+    losses = mean_losses(evaluator, plans, space.original)
     return {layer: losses[plan] for layer, plan in enumerate(plans)}
 
 
-def one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, float]) -> dict[str, Plan]:
-    """The plan that each score chooses, by its name; a score that leaves nothing within the limit chooses none."""
+def build_one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, float]) -> dict[str, Plan]:
+    """Return the plan of each score by name, without scores that leave no layer within the limit."""
     rows = list(scores)
     influence = block_influence(rows)
     orders = {
@@ -59,9 +59,9 @@ def one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, 
         "sweep_effect": _ascending(effects),
         DEEPEST: list(range(space.depth - 2, -1, -1)),
     }
-    chosen = {name: first_within(space, order) for name, order in orders.items()}
-    chosen["angular_distance"] = _straightest(space, rows)
-    return {name: plan for name, plan in chosen.items() if plan is not None}
+    plans = {name: skip_until_within(space, order) for name, order in orders.items()}
+    plans["angular_distance"] = _skip_straightest_run(space, rows)
+    return {name: plan for name, plan in plans.items() if plan is not None}
 
 
 def block_influence(scores: Iterable[Score]) -> dict[int, float]:
@@ -69,27 +69,27 @@ def block_influence(scores: Iterable[Score]) -> dict[int, float]:
     return {row.layer: row.value for row in rows if row.layer is not None}
 
 
-def random_sets(space: Space, count: int, seed: int) -> list[Plan]:
+def draw_random_sets(space: Space, count: int, seed: int) -> list[Plan]:
     draw = Random(f"{seed}/{space.depth}")
     drawn: dict[Plan, None] = {}
     misses = 0
-    while len(drawn) < count and misses < _MISSES:
-        plan = first_within(space, draw.sample(range(space.depth), space.depth))
+    while len(drawn) < count and misses < _MAX_MISSES:
+        plan = skip_until_within(space, draw.sample(range(space.depth), space.depth))
         misses = misses + 1 if plan is None or plan in drawn else 0
         if plan is not None:
             drawn.setdefault(plan)
     return list(drawn)
 
 
-def first_within(space: Space, order: Sequence[int]) -> Plan | None:
-    """The whole model without the first layers of `order`, as few of them as the limit asks for.
+def skip_until_within(space: Space, order: Sequence[int]) -> Plan | None:
+    """Skip the first layers of `order`, as few as the limit requires; None if no layer would remain.
 
     >>> space = Space(4, ("drop",), lambda plan: float(len(plan.steps())), 2.0)
-    >>> first_within(space, [2, 0, 1, 3])
+    >>> skip_until_within(space, [2, 0, 1, 3])
     Plan('1 3')
     """
     for count in range(1, len(order)):
-        plan = edits.skip(space.whole, *order[:count])
+        plan = edits.skip(space.original, *order[:count])
         if space.allows(plan):
             return plan
     return None
@@ -99,13 +99,13 @@ def _ascending(scores: Mapping[int, float]) -> list[int]:
     return sorted(scores, key=lambda layer: (scores[layer], layer))
 
 
-def _straightest(space: Space, rows: Iterable[Score]) -> Plan | None:
+def _skip_straightest_run(space: Space, rows: Iterable[Score]) -> Plan | None:
     named = [(row.layer, row.distance or 0, row.value) for row in rows if row.metric == "angular_distance"]
     distances = {(layer, length): value for layer, length, value in named if layer is not None}
     for count in range(1, space.depth):
         runs = [(start, length) for start, length in distances if length == count]
         for start, _ in sorted(runs, key=lambda run: (distances[run], run)):
-            plan = edits.skip(space.whole, *range(start, start + count))
+            plan = edits.skip(space.original, *range(start, start + count))
             if space.allows(plan):
                 return plan
     return None

@@ -1,9 +1,9 @@
-"""A round of a search: candidates leave on growing text until one is left, with one error rate for all rungs.
+"""One round of a search: candidates are eliminated on growing amounts of text, with one error rate for all rungs.
 
-The rungs are T/16, T/4 and T tokens, read only by remaining candidates. A candidate leaves as worse if its paired
-difference to the leader is above 0 at `alpha / (rungs * candidates)` (Bonferroni), so the best one leaves by mistake
-with probability below `alpha`. If more than a quarter remain, others leave by rank (successive halving, Jamieson and
-Talwalkar 2016, arXiv 1502.07943), to bound the cost.
+The rungs are T/16, T/4 and T tokens, read only by remaining candidates. A candidate is eliminated if its paired
+difference to the leader is above 0 at `alpha / (rungs * candidates)` (Bonferroni), so the best one is eliminated by
+mistake with probability below `alpha`. If more than a quarter remain, others are eliminated by rank (successive
+halving, Jamieson and Talwalkar 2016, arXiv 1502.07943), which bounds the cost.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
 from layerwise.plan import Plan
 
 GROWTH = 4
-"""How many times the text of a rung is that of the one before it."""
+"""Ratio of the text of a rung to that of the previous one."""
 
 
 class Evaluator(Protocol):
-    """Measures plans on the parts of a text; the same plan on the same part is never computed twice."""
+    """Evaluate plans on the parts of a text; the same plan on the same part is never computed twice."""
 
     @property
     def tokens(self) -> Sequence[Numbers]:
-        """For each rung, the scored tokens of every unit (document) that it adds: shapes (units,)."""
+        """Scored tokens of every unit (document) that each rung adds, `(units,)` per rung."""
         ...
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the summed loss in nats of every plan on every unit that the rung adds: (plans, units).
+        """Return the summed loss in nats of every plan on every unit that the rung adds, `(plans, units)`.
 
-        The states of `parent`, from which the plans were made, may be cached.
+        The states of `parent`, from which the plans were derived, can be cached.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RungSettings:
-    """The settings of a round: the share and minimum that continue after a rung, and the error rate.
+    """Settings of a round: the share and minimum number of max_survivors of a rung, and the error rate.
 
     At most `last` candidates read the last rung, three quarters of the text.
     """
 
     share: float = 1 / GROWTH
-    fewest: int = 4
+    min_survivors: int = 4
     alpha: float = 0.05
     last: int = 3
 
-    def survivors(self, candidates: int) -> int:
-        """How many candidates may go on after a rung at most.
+    def max_survivors(self, candidates: int) -> int:
+        """Return the maximum number of candidates after a rung.
 
-        >>> RungSettings().survivors(32), RungSettings().survivors(3)
+        >>> RungSettings().max_survivors(32), RungSettings().max_survivors(3)
         (8, 4)
         """
-        return max(self.fewest, math.ceil(self.share * candidates))
+        return max(self.min_survivors, math.ceil(self.share * candidates))
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of a round: plans that read all of the text, the best first, with mean losses in nats per token.
+    """Result of a round: plans that read all of the text, the best first, with mean losses in nats/token.
 
-    Of the `candidates`, `worse` left by the test, `ranked` by rank; `runners_up` reached the last rung without reading
-    it.
+    Of the `candidates`, `worse` were eliminated by the test and `ranked` by rank; `runners_up` reached the last rung
+    without reading it.
     """
 
     losses: Mapping[Plan, float]
@@ -84,7 +84,7 @@ class Round:
         return next(iter(self.losses))
 
 
-def contest(
+def run_round(
     evaluator: Evaluator,
     candidates: Sequence[Plan],
     parent: Plan,
@@ -94,10 +94,10 @@ def contest(
     kept: Collection[Plan] = (),
     settings: RungSettings | None = None,
 ) -> Round:
-    """Find the candidates that lose least on all of the text.
+    """Find the candidates with the lowest loss on all of the text.
 
-    With `base` and `scale` they are ranked by `scale` times their rise above `base`'s loss. `parent`'s states are
-    shared.
+    With `base` and `scale`, candidates are ranked by `scale` times their increase over the loss of `base`. Candidates
+    in `kept` are never eliminated. The states of `parent` are shared.
     """
     settings = settings or RungSettings()
     plans = list(dict.fromkeys(candidates))
@@ -115,23 +115,23 @@ def contest(
             continue
         rise = (nll - origin) * factors[:, None]
         order = np.argsort(ratio(rise, read), kind="stable")
-        beaten = _worse(rise, read, int(order[0]), settings.alpha / (rungs * total))
-        # The fewest go on whatever the test says: a search keeps several plans to go on from.
-        left = [index for rank, index in enumerate(order) if rank < settings.fewest or not beaten[index]]
-        going = sorted(int(index) for index in left[: settings.survivors(len(plans))])
-        worse, ranked = worse + len(plans) - len(left), ranked + len(left) - len(going)
+        beaten = _find_worse(rise, read, int(order[0]), settings.alpha / (rungs * total))
+        # The minimum survives regardless of the test: a search continues from several plans.
+        passed = [index for rank, index in enumerate(order) if rank < settings.min_survivors or not beaten[index]]
+        survivors = sorted(int(index) for index in passed[: settings.max_survivors(len(plans))])
+        worse, ranked = worse + len(plans) - len(passed), ranked + len(passed) - len(survivors)
         if rung == rungs - 2:
-            by_rank = sorted(going, key=list(order).index)
+            by_rank = sorted(survivors, key=list(order).index)
             runners_up = tuple(plans[index] for index in by_rank[settings.last :] if plans[index] not in kept)
-            going = sorted(by_rank[: settings.last])
-        going = sorted({*going, *(index for index, plan in enumerate(plans) if plan in kept)})
-        plans, factors, nll = [plans[index] for index in going], factors[going], nll[going]
+            survivors = sorted(by_rank[: settings.last])
+        survivors = sorted({*survivors, *(index for index, plan in enumerate(plans) if plan in kept)})
+        plans, factors, nll = [plans[index] for index in survivors], factors[survivors], nll[survivors]
     order = np.argsort(ratio((nll - origin) * factors[:, None], read), kind="stable")
     means = ratio(nll, read)
     return Round({plans[index]: float(means[index]) for index in order}, total, worse, ranked, runners_up)
 
 
-def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray[np.bool_]:
+def _find_worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray[np.bool_]:
     if level == 0:
         return np.zeros(len(rise), dtype=bool)
     above = rise - rise[leader]
@@ -147,34 +147,38 @@ def mean_losses(evaluator: Evaluator, plans: Sequence[Plan], parent: Plan) -> di
 
 
 SHARES: Mapping[str, float] = {"search": 0.4, "select": 0.2, "report": 0.4}
-"""The parts, and their shares of the documents; a short text leaves `select` 8 of them and halves the rest."""
+"""Parts of the text and their shares of the documents.
 
-RUNGS = 3
-"""Rungs of the search text, at most: T/16, T/4 and T tokens."""
+For a short text `select` has 8, and the others half the rest.
+"""
 
-FEWEST = 3 * MIN_UNITS
-"""Documents below which parts need 8 windows instead of 8 documents."""
+MAX_RUNGS = 3
+"""Maximum number of rungs of the search text: T/16, T/4 and T tokens."""
+
+MIN_SPLIT_DOCUMENTS = 3 * MIN_UNITS
+"""Number of documents below which parts need 8 windows instead of 8 documents."""
 
 
-def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
-    """Split `data` into named parts that share no document, or no window if 8 windows a part are not had otherwise.
+def split_text(data: EvalData, seed: int) -> dict[str, EvalData]:
+    """Split a text into named parts without common documents, or without common windows if documents are too few.
 
-    Raises `DataError` if a part would have fewer than 8 documents or windows.
+    Raises:
+        DataError: If a part would have fewer than 8 documents or windows.
     """
-    if len(SHARES) <= data.documents < FEWEST:
-        whole = shuffle_pieces(piece_lengths(data, fewest=1), seed)
-        half = max(1, round(SHARES["search"] * len(whole)))
-        few = dict(zip(SHARES, (whole[:half], whole[half:-half], whole[-half:]), strict=True))
-        parts = {name: select_pieces(data, own) for name, own in few.items()}
+    if len(SHARES) <= data.documents < MIN_SPLIT_DOCUMENTS:
+        documents = shuffle_pieces(piece_lengths(data, fewest=1), seed)
+        half = max(1, round(SHARES["search"] * len(documents)))
+        split = (documents[:half], documents[half:-half], documents[-half:])
+        parts = {name: select_pieces(data, part) for name, part in zip(SHARES, split, strict=True)}
         if min(len(part.windows) for part in parts.values()) >= MIN_UNITS:
             return parts
-    order = shuffle_pieces(piece_lengths(data, FEWEST), seed)
+    order = shuffle_pieces(piece_lengths(data, MIN_SPLIT_DOCUMENTS), seed)
     count = len(order)
-    if count < FEWEST:
+    if count < MIN_SPLIT_DOCUMENTS:
         raise DataError(
-            f"{data.name} has {data.documents} documents in {len(data.windows)} windows, and they are divided into "
-            f"{len(SHARES)} parts of at least {MIN_UNITS}: give {FEWEST} documents or more, or shorter windows "
-            "with --max-length"
+            f"{data.name} must have at least {MIN_SPLIT_DOCUMENTS} documents or windows ({MIN_UNITS} in each of "
+            f"{len(SHARES)} parts), got {data.documents} in {len(data.windows)} windows. Pass more documents, or a "
+            "smaller --max-length."
         )
     ends = [round(sum(list(SHARES.values())[:number]) * count) for number in range(len(SHARES) + 1)]
     if ends[2] - ends[1] < MIN_UNITS:
@@ -190,8 +194,8 @@ def share_no_document(parts: Iterable[EvalData]) -> bool:
     return len(documents) == len(set(documents))
 
 
-def grown(data: EvalData, seed: int, rungs: int = RUNGS) -> tuple[EvalData, ...]:
-    """What each rung adds to the one before it: together they are the whole text, and the first has 8 units or more."""
+def split_rungs(data: EvalData, seed: int, rungs: int = MAX_RUNGS) -> tuple[EvalData, ...]:
+    """Split a text into the part that each rung adds to the previous one; the first has at least 8 units."""
     order = shuffle_pieces(piece_lengths(data, MIN_DOCUMENTS), seed)
     ends = [len(order) // GROWTH**rung for rung in range(rungs)]
     ends = [0, *sorted(end for end in ends if end >= MIN_UNITS or end == len(order))]

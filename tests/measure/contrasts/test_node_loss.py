@@ -11,7 +11,7 @@ from layerwise.measure.interventions.survey import Condition, EvaluationGrid, No
 from layerwise.plan import Plan
 from layerwise.plan.samplers import LAYOUTS, node_layout
 from layerwise.results.rows import Score
-from layerwise.studies.robustness.node_loss import node_loss
+from layerwise.studies.robustness.node_loss import node_loss_rows
 from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
 
 SPLITS = splits(64)
@@ -65,7 +65,7 @@ def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
     layers = [Idle(), Idle(), Idle(), Reader(), Idle(), Idle()]
     stack = classifier(layers)
     result = survey(stack, SPLITS.test, SPLITS.collate, GRID)
-    scores = node_loss({"reader": {0: result}}, BATCH)
+    scores = node_loss_rows({"reader": {0: result}}, BATCH)
     whole = result.outcomes["sequential"].accuracy
     without = evaluate(stack, Plan.parse("0-2 4 5"), SPLITS.test, SPLITS.collate).accuracy
     lost = rows_of(scores, "accuracy_lost")
@@ -88,7 +88,7 @@ def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
 
 def test_what_is_lost_anywhere_is_as_many_layers() -> None:
     result = survey(turning(6), SPLITS.test, SPLITS.collate, GRID)
-    scores = node_loss({"turning": {0: result}}, BATCH)
+    scores = node_loss_rows({"turning": {0: result}}, BATCH)
     under, whole = result.outcomes["kept 4 random sequential"], result.outcomes["sequential"]
     scattered = rows_of(scores, "nll_added", "scattered")[3, "blocks", 1, "sequential"]
     assert scattered.value == pytest.approx(under.mean_nll - whole.mean_nll)
@@ -103,17 +103,18 @@ def test_what_is_lost_anywhere_is_as_many_layers() -> None:
 def test_uneven_nodes_have_nothing_to_be_compared_with_anywhere() -> None:
     grid = EvaluationGrid(orders=1, draws=8, kept=(3,), rules=("random",), nodes=(2,))
     result = survey(turning(5), SPLITS.test, SPLITS.collate, grid)
-    scores = node_loss({"turning": {0: result, 1: result}}, BATCH)
+    scores = node_loss_rows({"turning": {0: result, 1: result}}, BATCH)
     assert rows_of(scores, "accuracy_lost")
     assert not rows_of(scores, "accuracy_lost", "scattered")
     assert (
-        node_loss({"none": {0: survey(turning(3), SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1))}}, BATCH) == []
+        node_loss_rows({"none": {0: survey(turning(3), SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1))}}, BATCH)
+        == []
     )
 
 
 def test_the_interval_of_a_difference_is_over_seeds_and_batches() -> None:
     surveys = {seed: survey(turning(6, seed), SPLITS.test, SPLITS.collate, GRID) for seed in range(2)}
-    row = rows_of(node_loss({"turning": surveys}, BATCH), "nll_added_above", "blocks")[
+    row = rows_of(node_loss_rows({"turning": surveys}, BATCH), "nll_added_above", "blocks")[
         3, "round-robin", 1, "sequential"
     ]
     torn, blocks = (

@@ -19,7 +19,7 @@ from layerwise.plan import Plan
 from layerwise.results import Loss, Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, GAP
-from layerwise.search.confirm import against_arms, losses_above, winners_curse
+from layerwise.search.confirm import compare_controls, compute_loss_changes, compute_selection_gap
 
 
 def losses(changes: dict[str, list[float]], tokens: dict[str, int]) -> list[Loss]:
@@ -114,13 +114,15 @@ ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
         {"metric": "d"},
     ),
     "a contrast": (contrasted, {"metric": "mean"}),
-    "another text": (lambda: losses_above(RENAMED, WHOLE_PLAN, "report", seed=0), {"metric": AGAIN}),
+    "another text": (lambda: compute_loss_changes(RENAMED, WHOLE_PLAN, "report", seed=0), {"metric": AGAIN}),
     "the gap between texts": (
-        lambda: winners_curse([replace(row, nll=2.0 * row.tokens) for row in RENAMED], RENAMED, WHOLE_PLAN, PLAN),
+        lambda: compute_selection_gap(
+            [replace(row, nll=2.0 * row.tokens) for row in RENAMED], RENAMED, WHOLE_PLAN, PLAN
+        ),
         {"metric": GAP},
     ),
     "above the chosen": (
-        lambda: against_arms(RENAMED, WHOLE_PLAN, {"arm": PLAN}, (), "report", seed=0),
+        lambda: compare_controls(RENAMED, WHOLE_PLAN, {"arm": PLAN}, (), "report", seed=0),
         {"metric": ABOVE_CHOSEN},
     ),
 }

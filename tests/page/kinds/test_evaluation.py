@@ -1,4 +1,4 @@
-"""Evaluated models: minimal pairs, fine-tuned tasks, and scores under a plan."""
+"""The page of an evaluation: minimal pairs, fine-tuned tasks, and scores under a plan."""
 
 from dataclasses import replace
 from functools import cache
@@ -13,7 +13,7 @@ from layerwise.plan.families import leave_one_out
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.vocabulary import NORMALISED
 from layerwise.studies.evaluate import page
-from layerwise.studies.evaluate.page import PLANS, Taught
+from layerwise.studies.evaluate.page import PLANS, FineTuneResults
 from tools.golden.stored_run import read_run
 
 
@@ -23,12 +23,12 @@ def tuned() -> ReportData:
 
 
 @pytest.fixture
-def own() -> Taught:
-    (only,) = Taught.every(tuned())
+def own() -> FineTuneResults:
+    (only,) = FineTuneResults.list_all(tuned())
     return only
 
 
-def test_suites_say_how_many_words_are_known() -> None:
+def test_the_suite_table_has_the_word_coverage() -> None:
     rows = [
         Score("blimp", metric, value, arm="a", seed=seed, documents=10)
         for seed, share in enumerate((0.9, 0.8))
@@ -38,13 +38,13 @@ def test_suites_say_how_many_words_are_known() -> None:
     assert line == ("BLiMP", "10", "80.0 % to 90.0 %", "–", "1")
 
 
-def test_the_main_metric_is_none_from_chance_in_whichever_order_rows_are_stored(own: Taught) -> None:
+def test_the_main_metric_does_not_depend_on_the_order_of_rows(own: FineTuneResults) -> None:
     turned = tuple(sorted(tuned().scores, key=lambda row: row.condition != NORMALISED))
-    (other,) = Taught.every(replace(tuned(), scores=turned))
+    (other,) = FineTuneResults.list_all(replace(tuned(), scores=turned))
     assert other.columns == own.columns
 
 
-def test_where_intervals_overlap_nothing_is_ranked() -> None:
+def test_overlapping_intervals_are_inconclusive() -> None:
     wide = (
         row if row.low is None else replace(row, low=row.value - 0.5, high=row.value + 0.5) for row in tuned().scores
     )
@@ -55,22 +55,20 @@ def test_where_intervals_overlap_nothing_is_ranked() -> None:
     assert not list(page.EVALUATION.following(data)), "no plan is better than another"
 
 
-def test_the_page_has_one_section_of_plans_and_no_sweep() -> None:
+def test_the_page_has_one_section_of_plans() -> None:
     data = tuned()
     second = (replace(row, arm="elc") for row in data.scores)
     data = replace(data, scores=(*data.scores, *second))
     chapters = {chapter.anchor: chapter for chapter in build_chapters(data)}
     assert list(chapters) == [PLANS, "glue", "provenance"]
     (main,) = chapters[PLANS].pictures
-    assert [choice.question for choice in main.choices] == ["Arm", "Family", "Score"]
-    assert main.choices[2].options[:3] == ("mean", "normalised mean", "normalised median")
-    html = render(data)
-    assert "1 plan of x left out." in html
-    assert "have no effect yet" not in html
+    assert [choice.question for choice in main.choices] == ["Variant", "Family", "Score"]
+    assert main.choices[2].options[:3] == ("mean", "normalized mean", "normalized median")
+    render(data)
     assert "## GLUE under plans, elc" in markdown(data)
 
 
-def test_plans_of_one_size_have_a_curve_too() -> None:
+def test_plans_of_one_size_have_a_curve() -> None:
     members = (Member(Plan.identity(8), "identity", "identity", 0), *leave_one_out(8))
     records = tuple(
         PlanRecord(str(each.plan), each.family, each.strategy, each.affected, None, 8, 8, 8, 8) for each in members
@@ -80,13 +78,13 @@ def test_plans_of_one_size_have_a_curve_too() -> None:
         for at, each in enumerate(members)
     ]
     data = ReportData({"depth": 8}, records, tuple(rows))
-    rows = next(Taught.every(data)).curves(("rte", "accuracy", None))
+    rows = next(FineTuneResults.list_all(data)).curves(("rte", "accuracy", None))
     assert len(rows.axis("plan")) == 8
     assert "rte" in render(data)
 
 
-def test_a_run_without_plans_has_no_such_section() -> None:
+def test_a_run_without_plans_has_no_section_of_plans() -> None:
     data = replace(tuned(), plans=(), notes=(), scores=tuple(row for row in tuned().scores if row.plan is None))
-    assert not list(Taught.every(data))
+    assert not list(FineTuneResults.list_all(data))
     assert PLANS not in {chapter.anchor for chapter in build_chapters(data)}
     assert page.EVALUATION.answer(data).startswith("GLUE, ")

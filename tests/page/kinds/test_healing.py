@@ -1,4 +1,4 @@
-"""Healing texts claim no more than intervals show; tests/golden/healing-planted freezes them."""
+"""The page of a healing claims no more than its intervals show."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 
 from layerwise.page import ReportData, render
 from layerwise.results.rows import Score
-from layerwise.studies.heal.page import answers_by_window, findings
+from layerwise.studies.heal.page import derive_window_accuracy, write_findings
 from tools.golden.outputs import stored
 
 RUN = stored("healing-planted")
@@ -30,24 +30,24 @@ def data(scores: Iterable[Score]) -> ReportData:
     return ReportData({"model": "m", "corpus": "c"}, (), tuple(scores))
 
 
-def test_what_is_inconclusive_is_called_that_with_what_would_have_been_seen() -> None:
+def test_an_inconclusive_contrast_has_its_minimum_detectable_effect() -> None:
     rows = (replace(row, p_adjusted=0.4) if row.measure == "healing_contrast" else row for row in RUN.scores)
-    text = " ".join(findings(data(rows)))
-    assert "full-teacher against full-labels: inconclusive in 3 seeds" in text
-    assert "above 0.0150 it would have been seen" in text
+    text = " ".join(write_findings(data(rows)))
+    assert "full-teacher compared with full-labels: inconclusive with 3 seeds" in text
+    assert "minimum detectable effect 0.0150" in text
 
 
 @pytest.mark.parametrize(
     ("seeds", "documents", "said"),
     [
-        (3, 148, "Intervals of what was trained are over 3 seeds and 148 documents."),
-        (2, 7, "Intervals of what was trained are over 2 seeds and the windows of 7 documents."),
-        (1, 148, "One seed was trained: the intervals are over 148 documents alone, and another seed may differ"),
+        (3, 148, "Intervals of trained models are over 3 seeds and 148 documents."),
+        (2, 7, "Intervals of trained models are over 2 seeds and the windows of 7 documents."),
+        (1, 148, "With one seed, intervals are over 148 documents only; another seed may differ"),
     ],
 )
-def test_what_intervals_are_over_is_said_where_the_shares_are(seeds: int, documents: int, said: str) -> None:
+def test_the_units_of_intervals_are_reported(seeds: int, documents: int, said: str) -> None:
     own = [Score("healing", "nll", 2.0, arm="lora", seed=seed, documents=documents) for seed in range(seeds)]
-    assert said in " ".join(findings(data(own)))
+    assert said in " ".join(write_findings(data(own)))
 
 
 HELPS, HURTS, OPEN = (-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1)
@@ -63,11 +63,11 @@ HELPS, HURTS, OPEN = (-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1)
         ((OPEN,), "skipping 1 is inconclusive.", False),
     ],
 )
-def test_few_help_and_many_hurt_only_where_the_intervals_say_so(
+def test_the_window_pattern_follows_the_intervals(
     intervals: tuple[tuple[float, float], ...], said: str, is_pattern: bool
 ) -> None:
-    text = " ".join(findings(data(window_rows(0.0, 0.0, 0.0, *intervals))))
-    assert f"Beside the whole model trained as long {said}" in text
+    text = " ".join(write_findings(data(window_rows(0.0, 0.0, 0.0, *intervals))))
+    assert f"Compared with the control, {said}" in text
     assert ("few help, many hurt" in text) == is_pattern
 
 
@@ -95,14 +95,16 @@ def answers(*gains: tuple[float, float]) -> Iterator[Score]:
         ((OPEN, HELPS), "skipping 2 hurts and skipping 1 is inconclusive."),
     ],
 )
-def test_more_right_answers_are_a_help(gains: tuple[tuple[float, float], ...], said: str) -> None:
-    text = " ".join(findings(data([*WITHOUT_WINDOWS, *answers(*gains)])))
-    assert f"On quiz, beside the whole model trained as long, {said}" in text
-    assert "On quiz full-teacher has −10.0 [−15.0, −5.0] points of accuracy beside the untouched model." in text
+def test_the_benchmark_pattern_counts_higher_accuracy_as_help(
+    gains: tuple[tuple[float, float], ...], said: str
+) -> None:
+    text = " ".join(write_findings(data([*WITHOUT_WINDOWS, *answers(*gains)])))
+    assert f"On quiz, compared with the control, {said}" in text
+    assert "On quiz full-teacher has −10.0 [−15.0, −5.0] points of accuracy compared with the original" in text
 
 
-def test_the_curve_of_a_benchmark_begins_at_the_untouched_and_at_the_control() -> None:
-    rows = list(answers_by_window(data([*WITHOUT_WINDOWS, *reversed(list(answers(HELPS, HURTS)))])))
+def test_the_benchmark_curve_starts_at_the_original_model_and_the_control() -> None:
+    rows = list(derive_window_accuracy(data([*WITHOUT_WINDOWS, *reversed(list(answers(HELPS, HURTS)))])))
     amounts = [row.affected for row in rows if row.against is None]
     assert amounts == sorted(amounts)
     points = {(row.condition, row.affected, row.against) for row in rows}
@@ -113,6 +115,6 @@ def test_the_curve_of_a_benchmark_begins_at_the_untouched_and_at_the_control() -
 
 
 @pytest.mark.parametrize("gains", [(), (HELPS, HURTS)])
-def test_the_page_has_the_curve_where_windows_have_answers(gains: tuple[tuple[float, float], ...]) -> None:
+def test_the_page_has_the_benchmark_curve_if_windows_were_evaluated(gains: tuple[tuple[float, float], ...]) -> None:
     page = render(data([*WITHOUT_WINDOWS, *answers(*gains)]))
-    assert ("Benchmarks: few layers skipped, and many" in page) == bool(gains)
+    assert ("Benchmarks: few and many layers skipped" in page) == bool(gains)

@@ -1,10 +1,10 @@
-"""Probing subtracts the untrained model; tests/golden/probing-planted freezes the texts."""
+"""The page of a probe: findings are relative to the randomly initialized model."""
 
 from dataclasses import replace
 
 import pytest
 
-from layerwise.studies.evaluate.probing import by_state, findings
+from layerwise.studies.evaluate.probing import derive_states, write_findings
 from page.planted import of
 from tools.golden.outputs import stored
 
@@ -19,30 +19,30 @@ def text(gain: float, difference: float) -> str:
         else row
         for row in RUN.scores
     )
-    return " ".join(findings(replace(RUN, scores=tuple(rows))))
+    return " ".join(write_findings(replace(RUN, scores=tuple(rows))))
 
 
 @pytest.mark.parametrize(
     ("gain", "difference", "is_learned", "side"),
     [
-        (0.2, 0.1, True, "gives linguistic features more than surface ones at the states 0, 1, 2"),
-        (0.2, -0.2, True, "gives surface features more than linguistic ones"),
-        (0.01, 0.01, False, "gives linguistic or surface features more"),
-        (-0.01, -0.01, False, "gives linguistic or surface features more"),
+        (0.2, 0.1, True, "improves linguistic features more than surface ones at the states 0, 1, 2"),
+        (0.2, -0.2, True, "improves surface features more than linguistic ones"),
+        (0.01, 0.01, False, "improves linguistic or surface features more"),
+        (-0.01, -0.01, False, "improves linguistic or surface features more"),
     ],
 )
-def test_what_is_learned_and_which_side_gains_more(gain: float, difference: float, is_learned: bool, side: str) -> None:
+def test_findings_follow_the_intervals(gain: float, difference: float, is_learned: bool, side: str) -> None:
     said = text(gain, difference)
-    assert ("nothing shows that it takes training" in said) is not is_learned
+    assert ("randomly initialized model, inconclusive" in said) is not is_learned
     assert side in said
-    assert ("At every state it is inconclusive" in said) is not is_learned
+    assert ("is inconclusive at every state" in said) is not is_learned
 
 
-def test_arms_are_told_apart_and_seeds_are_averaged() -> None:
-    drawn = list(by_state(RUN))
+def test_variants_are_separate_and_seeds_are_averaged() -> None:
+    drawn = list(derive_states(RUN))
     assert len([row for row in drawn if row.against is None]) == 2 * 2 * 3
     assert len([row for row in drawn if row.against == "shuffled"]) == 2 * 3
     (row,) = (each for each in drawn if (each.arm, each.task, each.state, each.against) == ("elc", "length", 0, None))
     assert row.value == pytest.approx(0.61)
     alone = (replace(row, arm=None, seed=None) for row in RUN.rows.where(arm="elc", seed=0))
-    assert "length of a word: read best at state 2, 80.0 % [75.0, 85.0]" in " ".join(findings(of(*alone)))
+    assert "word length: best at state 2, 80.0 % [75.0, 85.0]" in " ".join(write_findings(of(*alone)))

@@ -186,7 +186,7 @@ def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, w
 def test_rows_of_an_unknown_layout_draw_nothing_and_the_section_says_so() -> None:
     lost = row("nodes", "accuracy_lost", 0.1, 0.02, arm="a", layout="rings", nodes=4, lost=1, order="random")
     data = only(ROBUSTNESS, "robustness")
-    assert "No node was lost in this run" in render(replace(data, scores=(*data.scores, lost)))
+    assert "No node failed in this run" in render(replace(data, scores=(*data.scores, lost)))
 
 
 def test_orders_of_several_seeds_are_dots_of_their_own() -> None:

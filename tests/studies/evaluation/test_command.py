@@ -1,4 +1,4 @@
-"""`layerwise evaluate`: a model and the models of a run on pairs and tasks; what cannot be is refused at once."""
+"""`layerwise evaluate`: a model and the models of a run on pairs and tasks, and invalid options."""
 
 import json
 from itertools import islice
@@ -31,7 +31,7 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated, "PARADIGMS", dict(islice(generated.PARADIGMS.items(), 3)))
 
 
-def test_suites_in_the_help_are_those_of_the_code() -> None:
+def test_the_suites_in_the_help_match_the_code() -> None:
     assert set(SUITES) == {SUITE, *PUBLISHED, *FINE_TUNED}
 
 
@@ -42,7 +42,7 @@ def save_pairs(folder: Path, name: str = "mine.jsonl") -> Path:
     return folder / name
 
 
-def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> None:
+def test_a_single_model_is_evaluated_in_a_new_run(model: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     own = save_pairs(tmp_path / "data")
     ended = layerwise("evaluate", model, "--suite", f"pairs,{own}", "--limit", "3", "--run", run)
@@ -60,7 +60,7 @@ def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
+def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
     run = tmp_path / "run"
     manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, ("robustness",), (), 0)
     with Run.create(run, manifest):
@@ -87,15 +87,15 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
         (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
         (["--suite", "msgs-ours", "--train", "heads"], "Did you mean head?"),
         (["--suite", "attribution", "--layer-weights", "held"], "--layer-weights requires a run"),
-        (["--minutes", "3", "--limit", "5"], "each say how many pairs are scored"),
+        (["--minutes", "3", "--limit", "5"], "--minutes and --limit exclude each other"),
         (["--suite", "msgs-ours,pairs", "--minutes", "3"], "Evaluate msgs-ours in a second run"),
     ],
 )
-def test_what_is_asked_is_checked_before_a_model_is_loaded(arguments: list[str], message: str) -> None:
+def test_invalid_options_are_rejected_before_a_model_is_loaded(arguments: list[str], message: str) -> None:
     assert message in " ".join(refused("evaluate", "no-such-model", *arguments).split())
 
 
-def test_missing_files_are_refused_without_a_run_folder(
+def test_missing_files_are_an_error_without_a_run_directory(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -108,23 +108,25 @@ def test_missing_files_are_refused_without_a_run_folder(
     assert not (tmp_path / "runs").exists()
 
 
-def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
+def test_an_opened_model_is_evaluated_in_python(model: Path, tmp_path: Path) -> None:
     own = save_pairs(tmp_path / "data")
     stack = load(model)
     result = evaluate(stack, reporter=Silent(), suite=(str(own),), run=tmp_path / "run")
     table = result.table("pairs mine.jsonl")
     assert set(zip(table["arm"], table["seed"], strict=True)) >= {("tiny", 0)}
-    with pytest.raises(DataError, match="fine-tuning opens its models anew"):
+    with pytest.raises(DataError, match="fine-tuning reloads the model"):
         evaluate(stack, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "other")
 
 
-def test_several_processes_fine_tune_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fine_tuning_on_several_processes_is_an_error(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(TrainError, match="Start it without torchrun"):
         evaluate(model, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "run")
 
 
-def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, tmp_path: Path) -> None:
+def test_overwrite_discards_the_rows_of_the_named_suites(model: Path, tmp_path: Path) -> None:
     own, run = save_pairs(tmp_path / "data"), tmp_path / "run"
     evaluate(model, reporter=Silent(), suite=(str(own),), run=run)
     with Run.open(run) as opened:
@@ -146,23 +148,23 @@ def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, t
         ({"suite": ("msgs-ours",), "temperature": 2.0}, "temperature requires a suite of pairs"),
     ],
 )
-def test_options_that_no_suite_reads_are_refused(options: dict[str, Any], message: str) -> None:
+def test_options_that_no_suite_uses_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         evaluate("demo", reporter=Silent(), **options)
 
 
 @pytest.mark.slow
-def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model: Path, tmp_path: Path) -> None:
+def test_a_single_task_is_compared_with_chance(model: Path, tmp_path: Path) -> None:
     command = ("evaluate", model, "--suite", "msgs-ours", "--run", tmp_path / "run", "--tasks", "Control Length")
     ended = layerwise(*command, "--limit", "8", "--seeds", "1")
     assert ended.code == 0, ended.err
-    printed = ended.out[ended.out.index("Mixed signals of our own, fine-tuned:") :].splitlines()
+    printed = ended.out[ended.out.index(", fine-tuned:") :].splitlines()
     assert printed[1].split() == ["task", "metric", "chance", "tiny"]
     assert printed[2].split()[:4] == ["control", "length", "mcc", "0.000"]
     with Run.open(tmp_path / "run") as run:
         assert {row.task for row in run.store.scores("msgs-ours")} == {"control length"}
     said = refused("evaluate", model, "--suite", "msgs-ours", "--tasks", "control lenth", "--run", tmp_path / "other")
-    assert "there is no task 'control lenth'; did you mean control length" in " ".join(said.split())
+    assert "unknown task 'control lenth'; did you mean control length" in " ".join(said.split())
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def right(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, FineTuningConfig, 
     return calls
 
 
-def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_trained(
+def test_plans_are_fine_tuned_and_compared_with_the_original_model(
     model: Path, tmp_path: Path, right: list[Any]
 ) -> None:
     for name in ("rte", "cola"):
@@ -196,14 +198,14 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
     plans = ("--families", "leave_one_out", "--plan", "0 (1|2)*2 3")
     arguments = ("evaluate", model, *suite, *plans, "--seeds", "1", "--train", "head", "--epochs", "3")
     dry = layerwise(*arguments, "--dry-run")
-    assert "plans: 5, each active in fine-tuning and in the test, compared with the model as trained" in dry.out
+    assert "plans: 5, each active in fine-tuning and testing, compared with the original model" in dry.out
     assert f"{(1 + 5) * 2} fine-tunings" in dry.out
     ended = layerwise(*arguments, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert len(right) == 12
     assert {(settings.train, settings.epochs) for _, settings, _ in right} == {("head", 3)}
     assert {plan for *_, plan in right} == {None, "1-3", "0 2 3", "0 1 3", "0-2", "0 (1|2)*2 3"}
-    assert "glue under plans, active in fine-tuning and in the test, tiny:" in ended.out
+    assert "glue under plans, active in fine-tuning and testing, tiny:" in ended.out
     assert "0 (1|2)*2 3 " in ended.out
     assert "0 (1|2)*2 3 of tiny" not in ended.out
     with Run.open(tmp_path / "run") as run:

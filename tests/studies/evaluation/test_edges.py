@@ -1,4 +1,4 @@
-"""`layerwise evaluate --without-edges`: a run and a single model, resumed and with other settings; refusals."""
+"""`layerwise evaluate --without-edges` for a run and a single model, and its errors."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ DEPTH = 3
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = {name: generated.PARADIGMS[name] for name in ("singular_subject_verb", "article_noun")}
-    monkeypatch.setattr(generated, "PARADIGMS", kept)
+    few = {name: generated.PARADIGMS[name] for name in ("singular_subject_verb", "article_noun")}
+    monkeypatch.setattr(generated, "PARADIGMS", few)
 
 
 def save_elc(folder: Path, variant: str = "elc") -> Path:
@@ -113,17 +113,17 @@ def test_a_causal_model_with_an_attached_wiring_is_evaluated_without_edges(tmp_p
     [
         (("--without-edges", "3<0"), "edges to remove must be a percentage between 0 and 100"),
         (("--without-edges", "9<-0", "--limit", "8"), "there is no edge 9<-0; readers are 0 to 2"),
-        (("--without-edges", "30%", "--limit", "7"), "has 7 pairs, and without edges an interval needs 8"),
+        (("--without-edges", "30%", "--limit", "7"), "--without-edges requires 8 pairs of each phenomenon, got 7"),
         (("--without-edges", "30%", "--minutes", "3"), "--without-edges requires --limit instead of --minutes"),
         (("--without-edges", "30%", "--suite", "msgs-ours"), "--without-edges requires a suite of pairs"),
     ],
 )
-def test_edges_that_cannot_be_removed_are_refused(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_invalid_edges_are_rejected(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     model = save_elc(tmp_path / "model")
     assert message in " ".join(refused("evaluate", model, *arguments, "--run", tmp_path / "run").split())
 
 
-def test_a_model_without_layer_weights_is_refused(tmp_path: Path) -> None:
+def test_a_model_without_layer_weights_is_rejected(tmp_path: Path) -> None:
     model = save_elc(tmp_path / "model", "ltg")
     said = " ".join(refused("evaluate", model, "--without-edges", "30%", "--limit", "8").split())
-    assert "has no learned layer weights; train some into a model" in said
+    assert "has no learned layer weights. Train them with" in said

@@ -1,4 +1,4 @@
-"""Fine-tuned benchmarks: planted tasks are learned and coins are not, rows say what they should, nothing runs twice."""
+"""Fine-tuning on tasks: planted tasks are learned, random labels are not, and stored answers are reused."""
 
 import json
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ from layerwise.studies.evaluate.finetuned_tasks import (
     LEARNING_CURVE,
     PREDICTIONS,
     FineTunedModel,
-    averaged,
-    described,
-    fine_tuned,
+    add_means,
+    describe_task,
+    fine_tune_model,
     run_task,
 )
 from layerwise.train import fine_tuning
@@ -56,7 +56,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def benchmark(
     location: Path, task: ClassificationTask, settings: FineTuningConfig, seed: int, **options: Any
 ) -> list[Score]:
-    used, outcome = fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **HOW, **options)
+    used, outcome = fine_tune_model(FineTunedModel("bert", 0, location), task, settings, seed, **HOW, **options)
     return task_rows(used, outcome.labels, outcome.predictions)
 
 
@@ -66,7 +66,7 @@ def _found(rows: list[Score], name: str, metric: str, against: str | None = None
     return row
 
 
-def test_a_task_that_can_be_learned_is_learned(bert: Path) -> None:
+def test_a_planted_task_is_learned(bert: Path) -> None:
     rows = benchmark(bert, planted(), QUICK, 0)
     assert _found(rows, "all", "mcc").value > 0.95
     assert _found(rows, "all", "accuracy").value > 0.95
@@ -80,7 +80,7 @@ def test_random_labels_stay_at_chance(bert: Path) -> None:
     assert _found(rows, "all", "mcc", "chance").value == 0.0
 
 
-def test_a_decoder_without_a_padding_token_learns_too(tmp_path: Path) -> None:
+def test_a_decoder_without_a_padding_token_is_fine_tuned(tmp_path: Path) -> None:
     tokenizer = character_tokenizer()
     config = GPT2Config(
         vocab_size=len(tokenizer),
@@ -106,7 +106,7 @@ def test_a_decoder_without_a_padding_token_learns_too(tmp_path: Path) -> None:
     assert fine_tune(tmp_path, task, replace(QUICK, epochs=20), 0, device="cpu").selection > 0.9
 
 
-def test_an_answer_stays_with_its_example_whatever_its_length(bert: Path) -> None:
+def test_answers_stay_with_their_examples(bert: Path) -> None:
     task = planted()
     mixed = tuple(row._replace(text=row.text + " w5" * (17 * number % 23)) for number, row in enumerate(task.test))
     outcome = fine_tune(bert, replace(task, test=mixed), QUICK, 0, device="cpu")
@@ -116,14 +116,14 @@ def test_an_answer_stays_with_its_example_whatever_its_length(bert: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_seed_decides_everything_and_another_decides_otherwise(bert: Path) -> None:
+def test_fine_tuning_is_reproducible_by_seed(bert: Path) -> None:
     first, again, other = (fine_tune(bert, planted(), ONCE, seed, device="cpu") for seed in (0, 0, 1))
     assert replace(first, seconds=0) == replace(again, seconds=0)
     assert first.predictions != other.predictions
 
 
 @pytest.mark.slow
-def test_of_several_learning_rates_the_one_that_selects_best_is_kept(bert: Path) -> None:
+def test_the_best_learning_rate_is_selected(bert: Path) -> None:
     told: list[tuple[int, int]] = []
     settings = replace(QUICK, learning_rates=(1e-7, 3e-3))
     outcome = fine_tune(bert, planted(), settings, 0, device="cpu", progress=lambda step, of: told.append((step, of)))
@@ -133,14 +133,14 @@ def test_of_several_learning_rates_the_one_that_selects_best_is_kept(bert: Path)
 
 
 @pytest.mark.slow
-def test_the_test_set_is_not_used_to_select(bert: Path) -> None:
+def test_the_test_set_is_not_used_for_selection(bert: Path) -> None:
     task = planted()
     flipped = replace(task, test=tuple(row._replace(label=1 - row.label) for row in task.test))
     first, second = (fine_tune(bert, each, QUICK, 0, device="cpu") for each in (task, flipped))
     assert (first.predictions, first.selection, first.epoch) == (second.predictions, second.selection, second.epoch)
 
 
-def test_patience_ends_the_teaching(bert: Path) -> None:
+def test_patience_stops_fine_tuning(bert: Path) -> None:
     steps: list[int] = []
     coin = planted(random_labels=True)
     settings = replace(QUICK, learning_rates=(1e-9,), epochs=50, patience=2)
@@ -150,7 +150,7 @@ def test_patience_ends_the_teaching(bert: Path) -> None:
 
 
 @pytest.fixture
-def taught(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
 
     def all_ones(
@@ -176,7 +176,7 @@ def _models(folder: Path) -> list[FineTunedModel]:
     return found
 
 
-def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_rows_cover_fine_tunings_models_and_variants(tmp_path: Path, run: Run, trained: list[Any]) -> None:
     rows = run_task(_models(tmp_path), planted(), ONCE, run, seeds=3, **HOW)
     values = {named(row): row.value for row in rows if row.metric == "accuracy" and row.against is None}
     assert set(values) == {
@@ -198,29 +198,29 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
     assert sorted(map(str, run.store.scores("glue"))) == sorted(map(str, rows))
 
 
-def test_what_is_finished_is_not_taught_again(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_finished_fine_tunings_are_not_repeated(tmp_path: Path, run: Run, trained: list[Any]) -> None:
     models = _models(tmp_path)
     rows = run_task(models, planted(), ONCE, run, seeds=2, **HOW)
-    assert len(taught) == 8
-    taught.clear()
+    assert len(trained) == 8
+    trained.clear()
     assert run_task(models, planted(), ONCE, run, seeds=2, **HOW) == rows
-    assert taught == []
+    assert trained == []
     run_task(models, planted(), ONCE, run, seeds=3, **HOW)
-    assert taught == [(Path(model.location).name, "planted", 2) for model in models]
-    taught.clear()
+    assert trained == [(Path(model.location).name, "planted", 2) for model in models]
+    trained.clear()
     next((run.folder / PREDICTIONS).glob("glue/planted/ltg-1.0-*.json")).unlink()
     run_task(models, planted(), ONCE, run, seeds=3, **HOW)
-    assert taught == [("ltg-1", "planted", 0)]
+    assert trained == [("ltg-1", "planted", 0)]
 
 
-def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_changed_inputs_are_fine_tuned_again(tmp_path: Path, run: Run, trained: list[Any]) -> None:
     location = Path(_models(tmp_path)[0].location)
     keep = run.folder / PREDICTIONS
 
     def again(task: ClassificationTask, settings: FineTuningConfig) -> int:
-        taught.clear()
+        trained.clear()
         benchmark(location, task, settings, 0, keep=keep)
-        return len(taught)
+        return len(trained)
 
     assert again(planted(), ONCE) == 1
     assert again(planted(), ONCE) == 0
@@ -231,7 +231,7 @@ def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run:
     assert again(planted(), ONCE) == 1
 
 
-def test_rows_of_other_tasks_and_models_stay(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_rows_of_other_tasks_and_models_are_preserved(tmp_path: Path, run: Run, trained: list[Any]) -> None:
     models = _models(tmp_path)
     other = replace(planted(seed=1), name="other", source="from another seed")
     run_task(models, planted(), ONCE, run, seeds=1, **HOW)
@@ -245,9 +245,7 @@ def test_rows_of_other_tasks_and_models_stay(tmp_path: Path, run: Run, taught: l
     assert any(note.startswith("other: from another seed; examples: train 120") for note in notes)
 
 
-def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_learning_curve_replaces_an_earlier_one(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def followed(
         location: Path, task: ClassificationTask, settings: FineTuningConfig, seed: int, **_: Any
     ) -> FineTuningResult:
@@ -268,23 +266,23 @@ def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
     assert len(rows) == 6
 
 
-def test_a_limit_is_said_in_the_note() -> None:
-    whole = described(planted(), ONCE)
+def test_the_note_has_the_limit() -> None:
+    whole = describe_task(planted(), ONCE)
     assert whole == "planted: examples: train 120, selection 60, test 60."
-    limited = described(planted(), replace(ONCE, training_limit=50, test_limit=20))
-    assert "train 50 of 120, selection 60, test 20 of 60; a number made with fewer" in limited
+    limited = describe_task(planted(), replace(ONCE, training_limit=50, test_limit=20))
+    assert "train 50 of 120, selection 60, test 20 of 60; not comparable" in limited
 
 
-def test_a_single_fine_tuning_keeps_the_interval_over_examples() -> None:
+def test_a_single_fine_tuning_has_the_interval_over_examples() -> None:
     scores = task_rows(planted(), (1, 0, 0, 1), (1, 0, 1, 1))
     pieces = [replace(row, arm="name", seed=0, tuning_seed=0) for row in scores]
-    rows = averaged([[pieces]])
+    rows = add_means([[pieces]])
     one, *means = (_found(rows, name, "accuracy") for name in ("name/0.0", "name/0", "name"))
     assert [replace(mean, seed=0, tuning_seed=0) for mean in means] == [one, one]
     assert (one.value, one.documents) == (0.75, 4)
 
 
-def test_models_that_cannot_be_graded_are_refused(bert: Path, tmp_path: Path) -> None:
+def test_models_without_a_classification_head_are_an_error(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot be given a head for 2 classes"):
         fine_tune(tmp_path, planted(), ONCE, 0, device="cpu")
     config = json.loads((bert / "config.json").read_text())
@@ -297,7 +295,7 @@ def test_models_that_cannot_be_graded_are_refused(bert: Path, tmp_path: Path) ->
         fine_tune(deeper, planted(), ONCE, 0, device="cpu")
 
 
-def test_answers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+def test_non_finite_answers_are_an_error(tmp_path: Path) -> None:
     broken = tiny_bert(tmp_path)
     weights = load_file(broken / "model.safetensors")
     weights["bert.encoder.layer.1.output.dense.bias"][0] = float("nan")
@@ -306,7 +304,7 @@ def test_answers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
         fine_tune(broken, planted(), ONCE, 0, device="cpu")
 
 
-def test_a_gradient_that_is_not_finite_teaches_nothing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_non_finite_gradient_is_an_error(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = fine_tuning._with_head
     monkeypatch.setattr(fine_tuning, "_with_head", lambda *args: (rooted(own(*args)[0]), *own(*args)[1:]))
     with pytest.raises(TrainError, match=r"the loss of step 1 is finite and its gradient is nan.*taught planted"):

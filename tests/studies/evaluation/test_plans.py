@@ -1,4 +1,4 @@
-"""Evaluations of plans, and what is evaluated within minutes."""
+"""Evaluation of plans, and evaluation within a time budget."""
 
 import json
 import re
@@ -36,7 +36,7 @@ from layerwise.studies.evaluate.finetuned_tasks import (
     run_task,
     store_summary,
 )
-from layerwise.studies.evaluate.minutes import chosen_limit, resolutions
+from layerwise.studies.evaluate.minutes import choose_limit, describe_resolution
 from layerwise.studies.evaluate.steps import aggregate_lines
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
@@ -103,7 +103,7 @@ def _values(
     return {named(replace(row, against=None)): row.value for row in rows}
 
 
-def test_rows_carry_their_plan_and_the_plans_their_strategy(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_rows_have_their_plan_and_plans_their_strategy(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     _evaluate(_models(tmp_path), [EASY], run)
     found = _values(run, "easy", "accuracy")
     assert {"bert", "bert/0", "bert/0.0", "0 of bert", "0 of bert/0", "0 of bert/0.0", "0*2 1-3 of bert"} <= set(found)
@@ -114,7 +114,7 @@ def test_rows_carry_their_plan_and_the_plans_their_strategy(tmp_path: Path, run:
     assert records == {(each.family, each.strategy, each.affected, str(each.plan)) for each in PLANS}
 
 
-def test_a_killed_evaluation_goes_on_with_the_next_fine_tuning(
+def test_an_interrupted_evaluation_resumes_with_the_next_fine_tuning(
     tmp_path: Path, run: Run, taught: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = _models(tmp_path)
@@ -136,7 +136,7 @@ def test_a_killed_evaluation_goes_on_with_the_next_fine_tuning(
     assert len(taught) == len(set(taught)) == len({member.plan for member in PLANS})
 
 
-def test_over_the_tasks_there_is_a_mean_and_the_scale_from_chance(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_the_summary_has_means_and_the_scale_from_chance(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     _evaluate(_models(tmp_path), [EASY, HARD], run, seeds=2)
     easy, hard = (_values(run, task.name, task.metric) for task in (EASY, HARD))
     means = _values(run, "all", "mean")
@@ -154,7 +154,7 @@ def test_over_the_tasks_there_is_a_mean_and_the_scale_from_chance(tmp_path: Path
     assert "all: the mean is over easy (accuracy), hard (mcc)." in [note.text for note in run.store.notes("glue")]
 
 
-def test_a_task_that_stays_at_chance_has_no_scale(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_a_task_at_chance_has_no_scale(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     coin = replace(EASY, name="coin", test=tuple(row._replace(label=0) for row in EASY.test))
     _evaluate(_models(tmp_path), [coin, HARD], run)
     assert _values(run, "coin", "accuracy", NORMALISED) == {}
@@ -162,7 +162,7 @@ def test_a_task_that_stays_at_chance_has_no_scale(tmp_path: Path, run: Run, taug
     assert _values(run, "hard", "mcc", NORMALISED)
 
 
-def test_arms_are_means_over_their_models_under_a_plan_too(tmp_path: Path, run: Run, taught: list[Any]) -> None:
+def test_variants_are_means_over_their_models_under_a_plan(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     _evaluate(_models(tmp_path, ("ltg/0", "ltg/1", "elc/0")), [EASY, HARD], run)
     found = _values(run, "easy", "accuracy")
     assert {"0 of ltg", "0 of elc", "0 of ltg/1", "0 of elc/0.0"} <= set(found)
@@ -170,11 +170,11 @@ def test_arms_are_means_over_their_models_under_a_plan_too(tmp_path: Path, run: 
     assert "0 of elc" in _values(run, "all", "mean", NORMALISED)
 
 
-def test_models_of_several_depths_share_no_plans(tmp_path: Path) -> None:
+def test_models_of_different_depth_are_an_error(tmp_path: Path) -> None:
     (model,) = _models(tmp_path)
     deeper = replace(model, arm="deep", members=PlanChoice(("painters",)).list_members(6))
     check_one_depth([model, model])
-    with pytest.raises(DataError, match=r"differ in depth \(bert/0 has 4 layers, deep/0 has 6 layers\)"):
+    with pytest.raises(DataError, match=r"different ones \(bert/0 has 4 layers, deep/0 has 6 layers\)"):
         check_one_depth([model, deeper])
 
 
@@ -207,41 +207,39 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.mark.parametrize(("minutes", "models"), [(1, 1), (3, 1), (3, 2), (10, 3)])
-def test_it_ends_before_the_minutes_do_and_uses_most_of_them(clock: Clock, minutes: int, models: int) -> None:
+def test_the_limit_uses_most_of_the_minutes(clock: Clock, minutes: int, models: int) -> None:
     suites = [suite([9_000, 5_000]), suite([400], "q")]
-    limit, text = chosen_limit(minutes, clock.open, suites, models=models, began=0.0, options=ScoringOptions())
+    limit, text = choose_limit(minutes, clock.open, suites, models=models, began=0.0, options=ScoringOptions())
     pairs = sum(min(limit, count) for count in (9_000, 5_000, 400))
     end = clock.now + (models - 1) * clock.opening + models * clock.each * pairs
     assert 0.95 * USED * 60 * minutes < end <= USED * 60 * minutes
     assert clock.scored == [{"p0", "p1", "q0"}] * 2, "pairs of all suites are timed, and the first time warms up"
     assert f"pairs: {pairs:,} of 14,400" in text
-    assert f"--limit {limit} scores" in text
+    assert f"same as --limit {limit}" in text
 
 
-def test_too_few_minutes_are_answered_with_as_many_as_do(clock: Clock) -> None:
+def test_too_few_minutes_are_an_error_with_the_required_number(clock: Clock) -> None:
     clock.each = 1.0
     arguments: dict[str, Any] = {"models": 1, "began": 0.0, "options": ScoringOptions()}
-    with pytest.raises(OptionError, match=r"--minutes 1 is too little: a pair of each of 3 .* give --minutes 2"):
-        chosen_limit(1, clock.open, [suite([50, 50, 50])], **arguments)
+    with pytest.raises(OptionError, match=r"--minutes must be at least 2, got 1: one pair of each of 3"):
+        choose_limit(1, clock.open, [suite([50, 50, 50])], **arguments)
     clock.now = 0.0
-    limit, _ = chosen_limit(2, clock.open, [suite([50, 50, 50])], **arguments)
+    limit, _ = choose_limit(2, clock.open, [suite([50, 50, 50])], **arguments)
     assert limit
 
 
-def test_half_of_a_distance_from_chance_takes_four_times_the_pairs() -> None:
+def test_half_of_the_detectable_effect_takes_four_times_the_pairs() -> None:
     def points(count: int) -> float:
-        return float(next(resolutions([suite([count])])).split()[3])
+        return float(next(describe_resolution([suite([count])])).split()[-4])
 
     assert points(4_000) == pytest.approx(100 * (1.961 + 0.842) * 0.5 / 4_000**0.5, rel=0.01)
     assert points(1_000) == pytest.approx(2 * points(4_000), rel=0.01)
 
 
-def test_the_same_command_scores_the_same_pairs_again(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_command_scores_the_same_pairs(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated, "PARADIGMS", dict(islice(generated.PARADIGMS.items(), 2)))
     choices = iter([3, 2, 5])
-    monkeypatch.setattr("layerwise.studies.evaluate.minutes.chosen_limit", lambda *_, **__: (next(choices), "chosen"))
+    monkeypatch.setattr("layerwise.studies.evaluate.minutes.choose_limit", lambda *_, **__: (next(choices), "chosen"))
     command = ("evaluate", model, "--run", tmp_path / "run", "--minutes")
     first, again, other = (layerwise(*command, minutes) for minutes in (1, 1, 2))
     assert first.code == again.code == other.code == 0, first.err + again.err + other.err
@@ -263,14 +261,14 @@ def _part(name: str, value: float, files: int, examples: int | None) -> tuple[Sc
     )
 
 
-def test_the_aggregate_says_of_how_much_it_is() -> None:
+def test_the_aggregate_has_the_number_of_files() -> None:
     parts = (*_part("blimp", 52.77, 17, 1152), *_part("glue", 43.9, 10, 160), *_part("msgs", 0.0, 11, None))
     total = Score(BABYLM, "aggregate", 39.56, arm="elc")
     head, columns, line = (
         re.split(r"\s{2,}", text.strip()) for text in aggregate_lines(_run(*parts, total)).split("\n")
     )
     assert head == ["BabyLM's aggregate of 2023, 0.5 blimp + 0.3 glue + 0.2 msgs, in points:"]
-    assert columns == ["arm", "aggregate", "blimp", "glue", "msgs"]
+    assert columns == ["variant", "aggregate", "blimp", "glue", "msgs"]
     assert line == ["elc", "39.6, partial", "52.8 (1,152 examples)", "43.9 (10 of 11 files, 160 examples)", "0.0"]
     *_, last = aggregate_lines(_run(*parts[:2])).split("\n")
     absent = "– (0 of 11 files)"

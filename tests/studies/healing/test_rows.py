@@ -1,4 +1,4 @@
-"""Healing: its rows and its runs."""
+"""Rows and runs of a healing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,16 +27,16 @@ from layerwise.results.rows import Loss, Score
 from layerwise.runner.reporter import Silent
 from layerwise.stack import load
 from layerwise.studies.heal import rows as made
-from layerwise.studies.heal.arms import Healing, HealingArm, middle_skipped, random_plan
 from layerwise.studies.heal.benchmarks import Outcomes
 from layerwise.studies.heal.rows import benchmark_rows
-from layerwise.studies.heal.steps import DEFAULT_STEPS, choose_settings
+from layerwise.studies.heal.steps import MAX_DEFAULT_STEPS, choose_settings
+from layerwise.studies.heal.variants import Healing, HealingVariant, draw_random_plan, skip_middle
 from layerwise.train.heal.options import HealingOptions
 from train.learners import tiny_bert
 
 
-def arms(*names: str) -> tuple[HealingArm, ...]:
-    return tuple(HealingArm(name, HealingOptions(), name, int(name.partition("-")[2] or 0)) for name in names)
+def variants(*names: str) -> tuple[HealingVariant, ...]:
+    return tuple(HealingVariant(name, HealingOptions(), name, int(name.partition("-")[2] or 0)) for name in names)
 
 
 class PlantedLosses:
@@ -58,9 +58,8 @@ class PlantedLosses:
 
 
 @pytest.mark.parametrize(("whole", "at"), [(2.0, 1.5), (1.9, 0.0)])
-def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model_gains(whole: float, at: float) -> None:
-    """The text improves the whole model too, so healed models that only match the untouched one are worse."""
-    healing = Healing(Plan.identity(6), 6, arms("whole", "skip-1", "skip-2"), 2)
+def test_the_crossing_is_relative_to_the_control(whole: float, at: float) -> None:
+    healing = Healing(Plan.identity(6), 6, variants("whole", "skip-1", "skip-2"), 2)
     losses = {
         f"{name}/{seed}": loss
         for seed in range(2)
@@ -75,20 +74,20 @@ def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model
     assert rows["layers", None] == pytest.approx(at)
 
 
-def test_windows_are_those_of_the_sweep_and_in_the_middle() -> None:
+def test_windows_match_the_middle_windows_of_a_sweep() -> None:
     for depth in range(2, 41):
         swept = {member.affected: member.plan for member in families.painters(depth) if member.strategy == "skip"}
         for count in range(1, depth):
-            healed = middle_skipped(depth, count)
+            healed = skip_middle(depth, count)
             assert healed == swept.get(count, healed)
             gone = [layer for layer in range(depth) if layer not in healed.layers()]
             assert gone == list(range(gone[0], gone[0] + count))
             assert 0 <= gone[0] - (depth - 1 - gone[-1]) <= 1
 
 
-def test_a_random_plan_has_the_size_and_is_another() -> None:
+def test_a_random_plan_has_the_same_size_and_differs() -> None:
     plan = Plan.parse("0-1 4-5")
-    drawn = {str(random_plan(plan, 6, seed)) for seed in range(20)}
+    drawn = {str(draw_random_plan(plan, 6, seed)) for seed in range(20)}
     assert str(plan) not in drawn
     assert len(drawn) > 5
     assert all(len(Plan.parse(text).steps()) == 4 for text in drawn)
@@ -97,9 +96,8 @@ def test_a_random_plan_has_the_size_and_is_another() -> None:
 LOSSES = {"untouched": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0, "random/0": 3.2, "whole/0": 1.9}
 
 
-def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
-    """A random plan that lost 4 nats and kept 1.2 regained 70 % of its own loss, but 40 % of the healed plan's."""
-    healing = Healing(Plan.parse("0-1 4-5"), 6, arms("lora", "whole", "random"), 1)
+def test_every_share_is_of_the_requested_plans_loss_increase() -> None:
+    healing = Healing(Plan.parse("0-1 4-5"), 6, variants("lora", "whole", "random"), 1)
     rows = made.regained(healing, PlantedLosses(LOSSES, reach=0.1), "all")  # type: ignore[arg-type]
     values = {(row.arm, row.metric): row.value for row in rows}
     assert values["pruned", "lost"] == pytest.approx(1.0)
@@ -145,7 +143,7 @@ def losses(name: str, documents: int = 40) -> list[Loss]:
 
 
 @pytest.mark.parametrize("task", ["all", "a", "b"])
-def test_what_a_plan_loses_has_the_interval_of_a_sweep(task: str) -> None:
+def test_the_loss_increase_has_the_interval_of_a_sweep(task: str) -> None:
     (row,) = (
         row
         for row in compute_effects([*losses("untouched"), *losses("pruned")], "untouched", seed=0)
@@ -154,7 +152,7 @@ def test_what_a_plan_loses_has_the_interval_of_a_sweep(task: str) -> None:
     assert outcomes(MODELS).difference("pruned", "untouched", task) == (row.value, row.low, row.high)
 
 
-def test_intervals_of_healed_models_are_over_seeds_and_documents_of_every_task() -> None:
+def test_intervals_cover_seeds_and_documents_of_every_task() -> None:
     found = outcomes(MODELS)
     gaps = [found.loss(f"lora/{seed}", "all") - found.loss("untouched", "all") for seed in range(3)]
     mean = np.mean([MODELS[f"lora/{seed}"] for seed in range(3)], axis=0) - BASE
@@ -175,7 +173,7 @@ def test_intervals_of_healed_models_are_over_seeds_and_documents_of_every_task()
     assert reach == pytest.approx(estimate.value)
 
 
-def test_a_share_is_pulled_by_a_document_as_by_leaving_it_out() -> None:
+def test_pulls_of_a_share_match_leaving_a_document_out() -> None:
     found = outcomes(MODELS)
     start, whole, healed = (found.loss(name, "a") for name in ("pruned", "untouched", "lora/0"))
     share = (start - healed) / (start - whole)
@@ -187,7 +185,7 @@ def test_a_share_is_pulled_by_a_document_as_by_leaving_it_out() -> None:
     assert share.pulls.sum() == pytest.approx(0.0, abs=1e-12)
 
 
-def test_few_documents_have_windows_as_units_and_fewer_have_no_interval() -> None:
+def test_few_documents_use_windows_as_units_and_fewer_have_no_interval() -> None:
     for documents, units in ((8, 8), (7, 14), (3, 6)):
         models = {name: nll[: 2 * documents] for name, nll in MODELS.items()}
         found = outcomes(models, documents)
@@ -197,7 +195,7 @@ def test_few_documents_have_windows_as_units_and_fewer_have_no_interval() -> Non
 
 
 QUESTIONS = 40
-ARMS = arms("lora", "whole", "random", "skip-1")
+VARIANTS = variants("lora", "whole", "random", "skip-1")
 
 
 def answered(right: int, first: int = 0) -> Survey:
@@ -212,10 +210,10 @@ def rows_of(seeds: int = 2, **right: Survey) -> list[Score]:
         "pruned": answered(10),
         "skip-1 before": answered(20),
         **{f"random before/{seed}": answered(5) for seed in range(seeds)},
-        **{f"{arm.name}/{seed}": answered(25 + seed) for arm in ARMS for seed in range(seeds)},
+        **{f"{variant.name}/{seed}": answered(25 + seed) for variant in VARIANTS for seed in range(seeds)},
         **{name.replace("_", "/"): survey for name, survey in right.items()},
     }
-    return list(benchmark_rows(Healing(Plan.parse("0-1 4-5"), 6, ARMS, seeds), surveys, {"quiz": 0.25}))
+    return list(benchmark_rows(Healing(Plan.parse("0-1 4-5"), 6, VARIANTS, seeds), surveys, {"quiz": 0.25}))
 
 
 def one(rows: Sequence[Score], **columns: object) -> Score:
@@ -225,7 +223,7 @@ def one(rows: Sequence[Score], **columns: object) -> Score:
     return row
 
 
-def test_shares_and_paired_differences_are_those_of_the_questions() -> None:
+def test_benchmark_accuracy_and_differences_are_paired_by_question() -> None:
     rows = rows_of()
     assert one(rows, against="chance").value == 0.25
     assert one(rows, metric="accuracy", arm="untouched").value == pytest.approx(30 / 40)
@@ -237,8 +235,7 @@ def test_shares_and_paired_differences_are_those_of_the_questions() -> None:
     assert one(rows, metric="difference", arm="lora", against="untouched").value == pytest.approx(-4.5 / 40)
 
 
-def test_the_control_is_the_whole_model_of_the_same_seed() -> None:
-    """The arms answer different questions: accuracy alone would not tell them apart, but exchanged seeds would."""
+def test_the_control_is_paired_by_seed() -> None:
     rows = rows_of(whole_0=answered(25), whole_1=answered(26, first=2))
     beside = one(rows, metric="difference", arm="lora", against="whole")
     assert beside.value == pytest.approx(0.0)
@@ -248,7 +245,7 @@ def test_the_control_is_the_whole_model_of_the_same_seed() -> None:
     assert not [row for row in rows if row.arm == "whole" and row.against == "whole"]
 
 
-def test_windows_have_the_number_of_layers_before_and_after() -> None:
+def test_windows_are_evaluated_before_and_after_healing() -> None:
     rows = rows_of()
     before = one(rows, metric="accuracy", arm="skip-1", condition="before")
     after = one(rows, metric="accuracy", arm="skip-1", condition="healed")
@@ -282,7 +279,7 @@ def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.slow
-def test_the_checkpoint_is_the_adapters_on_the_base_under_the_plan(
+def test_the_checkpoint_matches_the_base_with_adapters_under_the_plan(
     inputs: tuple[Path, Path], healed: tuple[Path, Ended]
 ) -> None:
     folder = healed[0]
@@ -298,7 +295,7 @@ def test_the_checkpoint_is_the_adapters_on_the_base_under_the_plan(
 
 
 @pytest.mark.slow
-def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_learning_rate_grid_is_extended_at_its_edge(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     result = library.heal(
         inputs[0],
         inputs[1],
@@ -329,7 +326,7 @@ def test_vision_models_are_healed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_models_that_fill_in_tokens_are_healed(tmp_path: Path) -> None:
+def test_masked_language_models_are_healed(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(20)]
     bert = tiny_bert(tmp_path / "bert", words)
     texts = tmp_path / "texts"
@@ -342,9 +339,9 @@ def test_models_that_fill_in_tokens_are_healed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_plan_with_groups_is_healed_without_a_checkpoint(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     ended = heal(inputs[0], "0 (1|2) 3", tmp_path / "run", "--text", inputs[1], *SHORT, "--controls", "")
-    assert "no " in ended.err
+    assert "was not written" in ended.err
     assert "a checkpoint runs its layers one after another" in ended.err
     assert not (tmp_path / "run" / "model").exists()
     assert (tmp_path / "run" / "adapter" / "adapter_config.json").is_file()
@@ -363,18 +360,16 @@ def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path
         (("--plan", "0-1", "--steps", "3", "--epochs", "1"), "Pass one of them"),
     ],
 )
-def test_what_cannot_be_is_refused_before_a_model_is_opened(options: tuple[str, ...], words: str) -> None:
+def test_invalid_options_are_rejected_before_a_model_is_loaded(options: tuple[str, ...], words: str) -> None:
     message = refused("heal", "no/model/there", *options)
     assert words in message or "99x" in message
 
 
 @pytest.mark.parametrize(
     ("options", "count", "steps"),
-    [({}, 320, 20), ({}, 6_400, DEFAULT_STEPS), ({"epochs": 1.0}, 6_400, 400), ({"steps": 7}, 6_400, 7)],
+    [({}, 320, 20), ({}, 6_400, MAX_DEFAULT_STEPS), ({"epochs": 1.0}, 6_400, 400), ({"steps": 7}, 6_400, 7)],
 )
-def test_a_training_on_a_long_text_has_a_budget_unless_it_is_given(
-    options: dict[str, Any], count: int, steps: int
-) -> None:
+def test_training_on_a_long_text_has_a_default_budget(options: dict[str, Any], count: int, steps: int) -> None:
     given = {"steps": None, "epochs": None, **options}
     settings = choose_settings("org/name", count, {}, **given, is_bounded="epochs" not in options)
     assert settings.steps(count) == steps

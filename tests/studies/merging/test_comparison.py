@@ -27,11 +27,11 @@ from layerwise.runner.source_models import (
 )
 from layerwise.stack import Stack, load
 from layerwise.studies.robustness.merging import (
-    NODES,
-    compare,
+    MAX_NODES,
+    compare_models,
     evaluate_members,
-    node_replacement,
-    replacements,
+    list_replacements,
+    replace_nodes,
 )
 from measure.planted_classifiers import Idle, Listed, Reader, classifier, splits
 
@@ -73,7 +73,7 @@ def value(rows: list[Score], strategy: str, order: str, metric: str = "accuracy"
 
 @pytest.fixture(scope="module")
 def rows() -> list[Score]:
-    return compare("arm", STACKS, SPLITS, draws=6, seed=5)
+    return compare_models("arm", STACKS, SPLITS, draws=6, seed=5)
 
 
 def test_members_and_their_ensemble_in_order(rows: list[Score]) -> None:
@@ -87,7 +87,7 @@ def test_members_and_their_ensemble_in_order(rows: list[Score]) -> None:
     assert value(rows, "ensemble", "sequential").low < share(together) < value(rows, "ensemble", "sequential").high
 
 
-def test_the_best_member_is_chosen_on_other_images_than_it_is_reported_on(rows: list[Score]) -> None:
+def test_the_best_member_is_selected_on_validation_images(rows: list[Score]) -> None:
     validation = evaluate_members(STACKS, SPLITS.validation, SPLITS.collate, "sequential", 5)
     test = evaluate_members(STACKS, SPLITS.test, SPLITS.collate, "sequential", 5)
     chosen = max(STACKS, key=lambda name: validation.members[name].accuracy)
@@ -99,7 +99,7 @@ def test_the_best_member_is_chosen_on_other_images_than_it_is_reported_on(rows: 
 
 
 @pytest.mark.parametrize("order", ["sequential", "random"])
-def test_merged_models_are_the_drawn_assignments(rows: list[Score], order: str) -> None:
+def test_merged_models_run_the_drawn_assignments(rows: list[Score], order: str) -> None:
     plans = assignments("abc", DEPTH, 6, 5, own_depth=order == "sequential")
     merged = Stack.with_sources(STACKS)
     shares = {plan: share(logits(merged, plan)) for plan in plans}
@@ -109,7 +109,7 @@ def test_merged_models_are_the_drawn_assignments(rows: list[Score], order: str) 
     assert len(set(drawn.values())) > 1
 
 
-def test_random_orders_are_never_the_order_as_trained(rows: list[Score]) -> None:
+def test_random_orders_are_never_the_original_order(rows: list[Score]) -> None:
     in_order = evaluate_members(STACKS, SPLITS.test, SPLITS.collate, "sequential", 5)
     one, again, other = (evaluate_members(STACKS, SPLITS.test, SPLITS.collate, "random", seed) for seed in (5, 5, 6))
     for name in STACKS:
@@ -122,20 +122,20 @@ def test_random_orders_are_never_the_order_as_trained(rows: list[Score]) -> None
     )
 
 
-def test_every_row_has_a_key_of_its_own_and_the_study_is_a_function_of_the_seed(rows: list[Score]) -> None:
+def test_rows_have_unique_keys_and_depend_only_on_the_seed(rows: list[Score]) -> None:
     keys = [(row.measure, row.key) for row in rows]
     assert len(keys) == len(set(keys))
     seen: list[tuple[int, int]] = []
-    assert compare("arm", STACKS, SPLITS, draws=6, seed=5, progress=lambda *done: seen.append(done)) == rows
+    assert compare_models("arm", STACKS, SPLITS, draws=6, seed=5, progress=lambda *done: seen.append(done)) == rows
     assert seen == [(number, 18) for number in range(1, 19)]
 
 
-def test_language_models_are_led_by_their_loss() -> None:
+def test_language_models_are_compared_by_loss() -> None:
     ids = torch.randint(3, 97, (24, 9), generator=torch.Generator().manual_seed(0))
     texts = Listed([{"input_ids": row, "labels": row} for row in ids])
     splits = Splits("text", "d", texts, texts, texts)
     stacks = {name: load(tiny_llama(3, seed=seed)) for seed, name in enumerate("ab")}
-    found = compare("arm", stacks, splits, draws=2)
+    found = compare_models("arm", stacks, splits, draws=2)
     with torch.inference_mode():
         said = torch.stack([stack.model(ids).logits for stack in stacks.values()]).mean(0)
     nll = torch.nn.functional.cross_entropy(said[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
@@ -143,9 +143,9 @@ def test_language_models_are_led_by_their_loss() -> None:
     assert not any(row.metric.startswith("accuracy_top5") for row in found)
 
 
-def test_one_model_has_nobody_to_merge_with() -> None:
-    with pytest.raises(ModelError, match="two models or more; arm has 1"):
-        compare("arm", {"a": STACKS["a"]}, SPLITS, draws=1)
+def test_one_model_cannot_be_merged() -> None:
+    with pytest.raises(ModelError, match="requires at least two models, got 1 of arm"):
+        compare_models("arm", {"a": STACKS["a"]}, SPLITS, draws=1)
 
 
 PLANTED = splits(32)
@@ -159,11 +159,11 @@ PLANTED = splits(32)
 )
 def test_every_node_of_every_model_is_lost_once(depth: int, models: int, seed: int, order: str) -> None:
     names = "abcd"[:models]
-    plans = list(replacements(names, depth, order, seed))
-    assert len(plans) == models * min(NODES, depth)
+    plans = list(list_replacements(names, depth, order, seed))
+    assert len(plans) == models * min(MAX_NODES, depth)
     lost_layers = []
     for number, (lost, replaced) in enumerate(plans):
-        model, other = names[number // min(NODES, depth)], names[(number // min(NODES, depth) + 1) % models]
+        model, other = names[number // min(MAX_NODES, depth)], names[(number // min(MAX_NODES, depth) + 1) % models]
         kept, all_of_it = visits(lost), visits(replaced)
         assert sorted(layer for layer, _ in all_of_it) == list(range(depth))
         # The remaining layers run in the order that they have when the node is replaced.
@@ -179,11 +179,11 @@ def visits(plan: Plan) -> list[tuple[int, str | None]]:
     return [(stage.layer, stage.source) for stage in plan.stages if isinstance(stage, Visit)]
 
 
-def test_a_node_that_reads_is_worth_replacing() -> None:
+def test_replacing_a_node_restores_the_planted_reader() -> None:
     stacks = {name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"}
     merged = Stack.with_sources(stacks)
     steps: list[None] = []
-    rows = list(node_replacement("arm", merged, ("a", "b"), PLANTED, 0, lambda: steps.append(None)))
+    rows = list(replace_nodes("arm", merged, ("a", "b"), PLANTED, 0, lambda: steps.append(None)))
     found = {(row.strategy, row.order, row.metric): row for row in rows}
     assert len(steps) == 2
     for order in ("sequential", "random"):
@@ -196,11 +196,11 @@ def test_a_node_that_reads_is_worth_replacing() -> None:
         assert gap.value == pytest.approx(whole - lost)
 
 
-def test_models_that_lose_alike_have_no_spread_however_much_their_nodes_differ() -> None:
+def test_the_spread_is_over_models_and_not_over_nodes() -> None:
     merged = Stack.with_sources({name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"})
     found = {
         (row.strategy, row.order, row.metric): row
-        for row in node_replacement("arm", merged, ("a", "b"), PLANTED, 0, lambda: None)
+        for row in replace_nodes("arm", merged, ("a", "b"), PLANTED, 0, lambda: None)
     }
     lost = found["node lost", "sequential", "accuracy"]
     assert found["node lost", "sequential", "accuracy_spread"].value == 0
@@ -228,7 +228,7 @@ def run_of(folder: Path, *arms: str, seeds: int = 2) -> Path:
     return folder
 
 
-def test_every_finished_model_of_a_run_is_a_source_arm_by_arm(tmp_path: Path) -> None:
+def test_every_finished_model_of_a_run_is_a_source_of_its_variant(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", "layershuffle", "baseline", "retrained-6", seeds=3)
     arms = group_by_variant(read_source_models([str(run)]))
     assert {arm: list(found) for arm, found in arms.items()} == {
@@ -238,14 +238,14 @@ def test_every_finished_model_of_a_run_is_a_source_arm_by_arm(tmp_path: Path) ->
     assert arms["layershuffle"]["c"].location == str(run / "layershuffle" / "seed-2" / "model")
 
 
-def test_models_keep_the_order_they_were_given_in(tmp_path: Path) -> None:
+def test_models_keep_the_given_order(tmp_path: Path) -> None:
     one, two = (str(trained(tmp_path / name, pedigree("arm"))) for name in ("z", "y"))
     (arm, found), *rest = group_by_variant(read_source_models([one, two, "owner/hub-model"])).items()
     assert (arm, [source.location for source in found.values()]) == ("arm", [one, two])
     assert [(name, list(more)) for name, more in rest] == [("models", ["a"])]
 
 
-def test_a_model_named_twice_and_a_run_without_models_are_refused(tmp_path: Path) -> None:
+def test_duplicate_models_and_empty_runs_are_errors(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", "arm")
     with pytest.raises(ModelError, match="named twice"):
         read_source_models([str(run), str(run / "arm" / "seed-0" / "model")])
@@ -253,7 +253,7 @@ def test_a_model_named_twice_and_a_run_without_models_are_refused(tmp_path: Path
         read_source_models([str(run_of(tmp_path / "empty"))])
 
 
-def test_models_of_different_base_are_refused_and_unknown_bases_are_said() -> None:
+def test_different_base_models_are_an_error_and_unknown_ones_a_note() -> None:
     known = {"a": SourceModel("arm", "A", pedigree("arm")), "b": SourceModel("arm", "B", pedigree("arm", 1))}
     assert check_one_base(known) == ()
     with pytest.raises(ModelError, match=r"a \(A\) and c \(C\) are of different base"):
@@ -263,14 +263,14 @@ def test_models_of_different_base_are_refused_and_unknown_bases_are_said() -> No
     assert check_one_base({"a": SourceModel("models", "A", None)}) == ()
 
 
-def test_layers_that_need_a_part_of_their_own_model_are_known() -> None:
+def test_added_parts_of_a_model_are_detected() -> None:
     assert SourceModel("arm", "A", pedigree("arm", variant="position")).added == "a position encoding"
     assert SourceModel("arm", "A", pedigree("arm", variant="wiring")).added == "learned layer weights"
     assert SourceModel("arm", "A", pedigree("arm", variant="predict")).added is None
     assert SourceModel("models", "A", None).added is None
 
 
-def test_there_are_names_for_any_number() -> None:
+def test_any_number_of_models_can_be_named() -> None:
     many = list(name_models([SourceModel("arm", str(number), None) for number in range(60)]))
     assert len(set(many)) == 60
     assert many[26:28] == ["a1", "b1"]

@@ -24,7 +24,7 @@ from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
 from layerwise.runner.training_runs import make_training_rows
 from layerwise.studies.evaluate import attribution
-from layerwise.studies.evaluate.attribution import add_arms, mark_words, model_rows, shuffle_labels
+from layerwise.studies.evaluate.attribution import add_variant_means, mark_words, model_rows, shuffle_labels
 from layerwise.studies.train_elc import evaluation
 from layerwise.studies.train_elc.variants import draw_share, make_recipe
 from layerwise.train.cost.convergence import fine_tuning_convergence, pretraining_convergence
@@ -183,7 +183,7 @@ TASK = mixed_signals()["ambiguous main_verb_relative_position"]
 
 def test_attribution_of_models_and_arms() -> None:
     shares = FeatureShares((0.5, 0.3), (0.1, 0.3), (0.2, 0.2), (0.1, 0.1), 0.004)
-    rows = add_arms([*model_rows(shares), *model_rows(shares, "shuffled")])
+    rows = add_variant_means([*model_rows(shares), *model_rows(shares, "shuffled")])
     values = {(row.metric, row.against): row.value for row in rows}
     assert values["linguistic", None] == pytest.approx(0.4)
     assert values["surface", "tokens"] == pytest.approx(0.1)

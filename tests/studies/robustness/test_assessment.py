@@ -1,4 +1,4 @@
-"""Assessments: every model surveyed once, whatever stops it, and the rows that come of it."""
+"""Surveys: every model is surveyed once, also after interruptions, and their rows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -100,7 +100,7 @@ def scores(run: Run, measure: str) -> Rows:
     return Rows(run.store.scores(measure))
 
 
-def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> None:
+def test_an_interrupted_survey_resumes_with_the_interrupted_model(ask: Ask, shelf: Shelf) -> None:
     def stopping(folder: Path) -> Trained:
         if folder.name == "sequential-0":
             raise KeyboardInterrupt
@@ -113,7 +113,7 @@ def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> 
     assert shelf.opened == ["baseline-0", "sequential-0"]
 
 
-def test_a_stop_inside_costs_the_arm_in_work_and_no_other(ask: Ask, shelf: Shelf, run: Run) -> None:
+def test_interrupted_inside_measures_resume_with_the_interrupted_variant(ask: Ask, shelf: Shelf, run: Run) -> None:
     arms = ("baseline/0", "layershuffle/0", "sequential/0")
 
     def stopping(folder: Path) -> Trained:
@@ -135,7 +135,7 @@ def test_a_stop_inside_costs_the_arm_in_work_and_no_other(ask: Ask, shelf: Shelf
     assert resumed == {measure: set(run.store.scores(measure)) for measure in resumed}
 
 
-def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: Run) -> None:
+def test_only_new_models_are_surveyed(ask: Ask, shelf: Shelf, run: Run) -> None:
     plain = EvaluationGrid(orders=3, draws=3, layers=False)
     ask("baseline/0", grid=plain)
     shelf.opened.clear()
@@ -144,7 +144,7 @@ def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: 
     assert scores(run, "robustness").where(arm="baseline", seed=1, order="sequential", metric="accuracy")
 
 
-def test_a_survey_answers_for_its_questions_data_and_numerics_alone(ask: Ask, tmp_path: Path) -> None:
+def test_a_survey_is_reused_only_for_the_same_grid_data_and_numerics(ask: Ask, tmp_path: Path) -> None:
     plain = EvaluationGrid(orders=3, draws=3, layers=False)
     how = "float32 on cpu, 1 thread"
     for other in (
@@ -161,7 +161,7 @@ def test_a_survey_answers_for_its_questions_data_and_numerics_alone(ask: Ask, tm
     assert ask("baseline/0", grid=plain, how=how)
 
 
-def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_umap_is_used_once_it_is_installed(ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
         without.setattr("layerwise.measure.activations.embedding.find_spec", lambda name: None)
         ask("baseline/0")
@@ -174,7 +174,7 @@ def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: 
     assert run.store.notes("embedding") == []
 
 
-def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
+def test_rows_of_two_variants_match_direct_evaluation(ask: Ask, run: Run, shelf: Shelf) -> None:
     asked = ("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
     assert ask(*asked)
     assert {*shelf.opened} == {each.replace("/", "-") for each in asked}
@@ -197,7 +197,7 @@ def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
         assert scores(run, measure).axis("arm") == ("baseline", "layershuffle")
 
 
-def test_models_refined_at_one_depth_are_one_arm_and_asked_nothing_else(ask: Ask, run: Run) -> None:
+def test_retrained_models_form_one_variant_and_are_evaluated_at_their_depth(ask: Ask, run: Run) -> None:
     ask("baseline/0", "retrained-2/0", "retrained-1/0")
     own = {(row.kept, row.strategy, row.order) for row in scores(run, "robustness").where(arm="retrained")}
     assert own == {(2, "even", "sequential"), (2, "even", "random"), (1, "even", "sequential")}
@@ -205,7 +205,7 @@ def test_models_refined_at_one_depth_are_one_arm_and_asked_nothing_else(ask: Ask
         assert scores(run, measure).axis("arm") == ("baseline",)
 
 
-def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
+def test_language_models_are_reported_by_loss(run: Run, tmp_path: Path) -> None:
     ids = torch.randint(3, 97, (8, 9), generator=torch.Generator().manual_seed(0))
     texts = Listed([{"input_ids": row, "labels": row} for row in ids])
     splits = Splits("texts", "t" * 64, texts, texts, texts)
@@ -219,7 +219,7 @@ def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shelf) -> None:
+def test_position_accuracy_matches_the_predictions(ask: Ask, run: Run, shelf: Shelf) -> None:
     ask("layershuffle-predict/0", "layershuffle-predict/1", "baseline/0")
     model = shelf(Path("layershuffle-predict-0"))
     assert model.prediction is not None
@@ -243,8 +243,7 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     assert found.axis("arm") == ("layershuffle-predict",)
 
 
-def test_positions_have_intervals_over_the_orders_of_all_seeds_and_of_some_width() -> None:
-    """Layers that are right under every other order are told less well than images that err one by one."""
+def test_position_intervals_are_over_the_orders_of_all_seeds() -> None:
     asked = np.full(8, 10.0)
     right = {seed: {0: np.array([[10.0, 0.0] * 4, asked]), 1: np.array([asked, asked])} for seed in range(2)}
     found = Rows(position_rows({"predict": right, "baseline": {0: {}}}))
@@ -258,7 +257,7 @@ def test_positions_have_intervals_over_the_orders_of_all_seeds_and_of_some_width
 
 
 @pytest.mark.slow
-def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
+def test_every_finding_of_the_paper_has_its_contrasts(ask: Ask, run: Run) -> None:
     run.store.replace_scores("contrast", [Score("contrast", "loss", 0.1, claim="merging")])
     ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
     found = {(row.claim, row.task, row.metric): row for row in scores(run, "contrast")}
@@ -287,7 +286,7 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
+def test_a_survey_stores_answers_by_batch(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
     ask("layershuffle-predict/0", "baseline/0", "layerdrop/0")
     kept = {path.parent.name: Survey.read(path) for path in tmp_path.glob("*/survey-*.npz")}
     assert {name: (bool(survey.positions), bool(survey.probed)) for name, survey in kept.items()} == {
@@ -299,7 +298,7 @@ def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_p
     assert kept["baseline-0"].probed[0][1].tolist() == [6, 6, 6, 2]
 
 
-def test_rows_of_a_training() -> None:
+def test_rows_follow_the_training_record() -> None:
     history = (LogEntry(5, "train", 2.0), LogEntry(10, "train", 1.5), LogEntry(10, "validation", 1.7))
     pedigree = TrainingRecord("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
     rows = make_training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})

@@ -1,4 +1,4 @@
-"""The configurations of robust training, and their tuning on planted losses."""
+"""Options of robust training, and tuning on planted losses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from layerwise.results.rows import Score
 from layerwise.runner.reporter import Silent
 from layerwise.runner.trainings import RecipeTraining
 from layerwise.studies.robustness import steps
-from layerwise.studies.robustness.steps import SettingsGrid, splits_of_trials
-from layerwise.studies.robustness.training_verb import OTHER_TRAININGS, expand_methods, train_robust
+from layerwise.studies.robustness.steps import SettingsGrid, choose_trial_splits
+from layerwise.studies.robustness.training_verb import expand_methods, train_robust
 from layerwise.studies.robustness.verb import robustness
 from layerwise.train.methods import METHODS, PositionOptions
 from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
@@ -30,14 +30,13 @@ def planned(*methods: str, **options: Any) -> tuple[Recipe, ...]:
     return seen[0]
 
 
-def test_methods_are_expanded() -> None:
-    """`all` stands for every method, and a number after retrained-K for another depth."""
+def test_all_and_retrained_depths_are_expanded() -> None:
     for methods in (("all", "retrained-9", "6", "3"), ("all", "retrained-9", "retrained-6", "retrained-3")):
         assert expand_methods(methods) == (*METHODS, "retrained-9", "retrained-6", "retrained-3")
     assert expand_methods(("layershuffle", "6", "layershuffle")) == ("layershuffle", "6")
 
 
-def test_options_replace_settings_of_the_recipe_and_the_baseline_comes_first() -> None:
+def test_options_change_the_recipe_and_the_baseline_comes_first() -> None:
     baseline, recipe, position = planned(
         "layershuffle-layerdrop",
         "layershuffle-position",
@@ -79,12 +78,12 @@ def test_options_replace_settings_of_the_recipe_and_the_baseline_comes_first() -
         ("layershuffle,6", {}, "unknown training method '6'"),
         ("elc", {}, "layerwise train elc"),
         ("growth,layershuffle", {}, "layerwise train growth"),
-        ("layershuffle", {"drop_rate": 0.5}, "^drop_rate requires a method that reads it: layerdrop"),
-        ("layerdrop", {"max_shift": 2}, "^max_shift requires a method"),
-        ("sequential", {"drop_sync": "masked"}, "^drop_sync requires a method"),
-        ("layershuffle", {"prediction_token": "mean"}, "^prediction_token requires .*: layershuffle-predict"),
-        ("layershuffle", {"position_table": "shared"}, "^position_table requires .*: layershuffle-position"),
-        ("layershuffle", {"position_dropout": 0.1}, "^position_dropout requires .*: layershuffle-position"),
+        ("layershuffle", {"drop_rate": 0.5}, "^drop_rate requires one of the methods layerdrop"),
+        ("layerdrop", {"max_shift": 2}, "^max_shift requires one of the methods"),
+        ("sequential", {"drop_sync": "masked"}, "^drop_sync requires one of the methods"),
+        ("layershuffle", {"prediction_token": "mean"}, "^prediction_token requires .* layershuffle-predict"),
+        ("layershuffle", {"position_table": "shared"}, "^position_table requires .* layershuffle-position"),
+        ("layershuffle", {"position_dropout": 0.1}, "^position_dropout requires .* layershuffle-position"),
         ("baseline", {"evals": 3}, "^evals requires a method other than baseline"),
         ("layerdrop", {"drop_rate": 2.0}, "is a probability from 0"),
         ("baseline", {"gradient_accumulation": 3}, "equal parts"),
@@ -92,15 +91,11 @@ def test_options_replace_settings_of_the_recipe_and_the_baseline_comes_first() -
         ("baseline", {"batch_size": 8, "batch_sizes": [8, 16]}, "^batch_size and batch_sizes exclude"),
     ],
 )
-def test_trainings_that_cannot_run_are_refused_before_a_model_is_opened(
+def test_invalid_trainings_are_rejected_before_a_model_is_loaded(
     methods: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(LayerwiseError, match=message):
         train_robust("no-such-model", methods=methods, reporter=Silent(), **options)
-
-
-def test_trainings_with_a_command_of_their_own_are_no_methods() -> None:
-    assert not set(OTHER_TRAININGS) & set(METHODS)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +107,7 @@ def test_trainings_with_a_command_of_their_own_are_no_methods() -> None:
         ("run", {"run": Path("other")}, "^run must not be given for a run"),
     ],
 )
-def test_options_without_an_effect_are_refused(
+def test_options_without_effect_are_rejected(
     model: str, options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -157,14 +152,14 @@ def bowl(rate: float, batch: int) -> Losses:
 
 @pytest.mark.parametrize("batch", [128, 640])
 @pytest.mark.parametrize("rate", [1e-4, 3e-4, 1e-3])
-def test_the_planted_point_is_chosen(rate: float, batch: int) -> None:
+def test_tuning_finds_the_planted_point(rate: float, batch: int) -> None:
     tuned, rows, _ = tune(bowl(rate, batch))
     assert (tuned["layershuffle"].learning_rate, tuned["layershuffle"].batch_size) == (rate, batch)
     (chosen,) = (row for row in rows if row.metric.startswith("chosen"))
     assert (chosen.learning_rate, chosen.batch_size) == (rate, batch)
 
 
-def test_every_method_is_tried_at_the_same_points_and_chooses_for_itself() -> None:
+def test_every_method_is_tuned_separately_on_the_same_points() -> None:
     tuned, _, tried = tune(
         lambda arm, rate, batch: bowl(3e-4, 640 if arm == "layerdrop" else 128)(arm, rate, batch),
         (1e-4, 3e-4, 1e-3),
@@ -187,7 +182,7 @@ def test_every_method_is_tried_at_the_same_points_and_chooses_for_itself() -> No
     assert len({each.folder for each in tried}) == len(tried)
 
 
-def test_a_rate_at_an_end_is_looked_beyond_and_is_called_not_tuned_where_it_stays_there() -> None:
+def test_the_learning_rate_grid_is_extended_at_its_edge() -> None:
     tuned, rows, tried = tune(lambda arm, rate, batch: 1e-4 / rate, (1e-4, 1e-3), (128,))
     most = max(each.recipe.settings.learning_rate for each in tried)
     assert most > 1e-3
@@ -195,7 +190,7 @@ def test_a_rate_at_an_end_is_looked_beyond_and_is_called_not_tuned_where_it_stay
     assert [row.metric for row in rows][-1] == "chosen_at_end"
 
 
-def test_one_rate_alone_is_not_swept() -> None:
+def test_a_single_learning_rate_is_not_tuned() -> None:
     _, _, tried = tune(bowl(1e-3, 640), (1e-4,), (128, 640))
     assert [(each.recipe.settings.learning_rate, each.recipe.settings.batch_size) for each in tried] == [
         (1e-4, 128),
@@ -211,16 +206,16 @@ class PlantedSplits:
     test: tuple[int, ...] = ()
 
 
-def test_what_is_reported_chooses_nothing() -> None:
+def test_trials_never_use_reported_examples() -> None:
     held_out = PlantedSplits("held out")
     own: Any = PlantedSplits()
-    assert splits_of_trials(own, lambda: held_out) is own  # type: ignore[arg-type, return-value]
+    assert choose_trial_splits(own, lambda: held_out) is own  # type: ignore[arg-type, return-value]
     reported: Any = replace(own, selects_on_reported=True, origin="train, reported on all of val")
-    assert splits_of_trials(reported, lambda: held_out) is held_out  # type: ignore[arg-type, return-value, comparison-overlap]
-    with pytest.raises(LayerwiseError, match="leave out --select-on reported"):
-        splits_of_trials(replace(reported, origin=""), lambda: held_out)  # type: ignore[arg-type, return-value]
+    assert choose_trial_splits(reported, lambda: held_out) is held_out  # type: ignore[arg-type, return-value, comparison-overlap]
+    with pytest.raises(LayerwiseError, match="Pass --select-on held-out"):
+        choose_trial_splits(replace(reported, origin=""), lambda: held_out)  # type: ignore[arg-type, return-value]
 
 
-def test_a_grid_has_the_settings_of_all_trainings_for_what_is_not_tuned() -> None:
-    assert SettingsGrid.of((), (), Settings()) is None
-    assert SettingsGrid.of((), (640, 128), Settings()) == SettingsGrid((1e-4,), (128, 640))
+def test_a_grid_has_the_common_setting_for_what_is_not_tuned() -> None:
+    assert SettingsGrid.create((), (), Settings()) is None
+    assert SettingsGrid.create((), (640, 128), Settings()) == SettingsGrid((1e-4,), (128, 640))

@@ -1,4 +1,4 @@
-"""`layerwise robustness` as a user meets it: of a run, of one model, of the demo; and what it refuses."""
+"""`layerwise robustness` of a run, of one model and of the demo, and its errors."""
 
 import shutil
 import sys
@@ -56,7 +56,7 @@ def stamps(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
+def test_all_models_of_a_run_are_surveyed(trained: Path) -> None:
     ended = layerwise("robustness", trained, *FEW)
     assert ended.code == 0, ended.err
     assert "Loading weights" not in ended.err
@@ -78,7 +78,7 @@ def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
     assert scores(trained) == found
 
 
-def test_one_model_has_a_run_of_its_own(one: tuple[Path, Ended]) -> None:
+def test_one_model_is_surveyed_in_a_new_run(one: tuple[Path, Ended]) -> None:
     folder, ended = one
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[2].startswith("vit ")
@@ -87,7 +87,7 @@ def test_one_model_has_a_run_of_its_own(one: tuple[Path, Ended]) -> None:
 
 
 @pytest.mark.slow
-def test_a_trained_model_alone_goes_by_its_method(trained: Path, tmp_path: Path) -> None:
+def test_a_trained_model_is_labeled_by_its_method(trained: Path, tmp_path: Path) -> None:
     path = trained / "layershuffle-predict" / "seed-0" / "model"
     ended = layerwise("robustness", path, *DIGITS, *FEW, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
@@ -96,7 +96,7 @@ def test_a_trained_model_alone_goes_by_its_method(trained: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_fresh_does_not_answer_for_another_model(one: tuple[Path, Ended], tmp_path: Path) -> None:
+def test_overwrite_surveys_another_model_again(one: tuple[Path, Ended], tmp_path: Path) -> None:
     other, run = save_vit(tmp_path / "vit", depth=4), shutil.copytree(one[0], tmp_path / "run")
     before = stamps(run)
     assert "--overwrite" in refused("robustness", other, *DIGITS, *FEW, "--run", run)
@@ -109,7 +109,7 @@ def test_fresh_does_not_answer_for_another_model(one: tuple[Path, Ended], tmp_pa
 
 
 @pytest.mark.slow
-def test_an_opened_model_has_the_rows_of_its_folder(one: tuple[Path, Ended], vit: Path, tmp_path: Path) -> None:
+def test_an_opened_model_has_the_same_rows_as_its_folder(one: tuple[Path, Ended], vit: Path, tmp_path: Path) -> None:
     options = {"images": "digits", "limit": 20, "orders": 3, "draws": 2, "reporter": Silent()}
     opened = list(library.robustness(library.load(vit), run=tmp_path / "run", **options).table("robustness")["value"])
     named = [row.value for row in scores(one[0]) if row.measure == "robustness"]
@@ -118,7 +118,7 @@ def test_an_opened_model_has_the_rows_of_its_folder(one: tuple[Path, Ended], vit
 
 
 @pytest.mark.slow
-def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
+def test_language_models_are_trained_and_surveyed(model: Path, tmp_path: Path) -> None:
     text = ("--text", save_texts(tmp_path / "texts"), "--max-length", "18")
     run = tmp_path / "run"
     short = (*text, *ONCE, "8", "--seeds", "1")
@@ -140,7 +140,7 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_trains_its_models_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "DEFAULTS_BY_MODEL", {"demo-vit": Settings(epochs=1, batch_size=20)})
     monkeypatch.setattr(training, "COMPARED", ("baseline",))
     monkeypatch.setattr(training, "REDUCED", (3,))
@@ -149,12 +149,12 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(each, "BATCHES", 1)
     ended = layerwise("robustness", "demo-vit", "--limit", "20", *FEW, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
-    assert "2 methods of training, 1 seed each" in ended.err
+    assert "2 training methods, 1 seed each" in ended.err
     rows = [row for row in scores(tmp_path / "run") if (row.measure, row.arm) == ("robustness", "retrained")]
     assert {(row.kept, row.strategy, row.order) for row in rows} == {(3, "even", "sequential"), (3, "even", "random")}
 
 
-def test_a_run_of_another_kind_is_refused(one: tuple[Path, Ended], tmp_path: Path) -> None:
+def test_a_different_kind_of_run_is_rejected(one: tuple[Path, Ended], tmp_path: Path) -> None:
     swept = tmp_path / "swept"
     with Run.open(one[0]) as run:
         Run.create(swept, replace(run.manifest, families=("leave_one_out",))).close()
@@ -164,7 +164,7 @@ def test_a_run_of_another_kind_is_refused(one: tuple[Path, Ended], tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_what_a_run_cannot_be_asked(trained: Path, tmp_path: Path) -> None:
+def test_invalid_options_for_a_run_are_rejected(trained: Path, tmp_path: Path) -> None:
     message = refused("robustness", trained, "--limit", "30", *FEW)
     assert "test examples may have been learned from" in message
     assert "--limit, --select-on and --seed of its training" in message

@@ -1,4 +1,4 @@
-"""`layerwise train robust` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
+"""`layerwise train robust`: its models, resumption and errors."""
 
 from pathlib import Path
 from typing import Any
@@ -42,20 +42,20 @@ def stamps(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in found}
 
 
-def test_it_says_where_every_arm_stands(trained: tuple[Path, Ended]) -> None:
+def test_the_terminal_lists_every_variant(trained: tuple[Path, Ended]) -> None:
     folder, ended = trained
     table = ended.out.splitlines()
-    assert table[0].startswith("Order: accuracy (%); chance 10; Δ, beside the baseline")
+    assert table[0].startswith("Order: accuracy (%); chance 10; Δ to the baseline")
     assert [line.split()[0] for line in table[2:4]] == ["baseline", "layershuffle"]
     assert table[-1] == f"report: {folder}/report.html"
     assert "vit: 3 layers, float32, cpu" in ended.err
     assert "digits: 20 to train, 20 to select, 20 to report" in ended.err
-    assert "2 methods of training, 2 seeds each" in ended.err
+    assert "2 training methods, 2 seeds each" in ended.err
     assert ended.err.count("2 steps in") == 4
     assert "Writing model" not in ended.err
 
 
-def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path, Ended]) -> None:
+def test_models_are_written_as_checkpoints_with_their_records(trained: tuple[Path, Ended]) -> None:
     folder, _ = trained
     assert (folder / "report.html").read_text().endswith("</html>\n")
     assert not list(folder.glob("*/seed-*/checkpoint-*"))
@@ -76,7 +76,7 @@ def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path
         }
 
 
-def test_a_method_is_added_to_what_is_there(trained: tuple[Path, Ended], vit: Path) -> None:
+def test_a_method_can_be_added_to_a_run(trained: tuple[Path, Ended], vit: Path) -> None:
     folder, _ = trained
     before = stamps(folder)
     more = layerwise(
@@ -87,7 +87,7 @@ def test_a_method_is_added_to_what_is_there(trained: tuple[Path, Ended], vit: Pa
     assert {name: stamp for name, stamp in stamps(folder).items() if name in before} == before
 
 
-def test_every_arm_is_looked_at_before_the_first_is_trained(trained: tuple[Path, Ended], vit: Path) -> None:
+def test_every_variant_is_checked_before_the_first_is_trained(trained: tuple[Path, Ended], vit: Path) -> None:
     folder, _ = trained
     other = ("--no-baseline", "--seeds", "1", "--images", "digits", "--limit", "20", "--epochs", "1", "--batch-size")
     message = refused("train", "robust", "sequential,layershuffle", "--model", vit, "--run", folder, *other, "5")
@@ -95,7 +95,7 @@ def test_every_arm_is_looked_at_before_the_first_is_trained(trained: tuple[Path,
     assert not (folder / "sequential").exists()
 
 
-def test_without_a_folder_a_run_is_named_by_its_recipe_too(vit: Path) -> None:
+def test_the_default_run_name_depends_on_the_recipe(vit: Path) -> None:
     def name(method: str, **options: Any) -> str:
         given = {"methods": (method,), "images": "digits", "limit": 20, "baseline": False, **options}
         described = describe_call(train_robust, vit, **given)
@@ -108,7 +108,7 @@ def test_without_a_folder_a_run_is_named_by_its_recipe_too(vit: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
+def test_overwrite_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
     command = ("train", "robust", "baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run")
     assert layerwise(*command, "--seeds", "2").code == 0
     before = stamps(tmp_path / "run")
@@ -125,7 +125,7 @@ def trained_on(images: Path, folder: Path) -> tuple[str | Path, ...]:
     return ("train", "robust", "baseline", "--images", images, "--run", folder / "run", *short)
 
 
-def test_labels_that_do_not_fit_the_head(vit: Path, images: Path, tmp_path: Path) -> None:
+def test_labels_that_do_not_fit_the_head_are_an_error(vit: Path, images: Path, tmp_path: Path) -> None:
     command = (*trained_on(images, tmp_path), "--model", vit)
     message = refused(*command)
     assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
@@ -139,7 +139,7 @@ def test_labels_that_do_not_fit_the_head(vit: Path, images: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("method", "message"), [("layershuffle", "layers from 2"), ("baseline", "of one layer has no order")]
 )
-def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message: str) -> None:
+def test_a_model_with_one_layer_is_rejected(tmp_path: Path, method: str, message: str) -> None:
     vit = save_vit(tmp_path / "vit", depth=1)
     assert message in refused(
         "train", "robust", method, "--no-baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run"
@@ -147,7 +147,7 @@ def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message:
     assert not (tmp_path / "run").exists()
 
 
-def test_python_and_a_run_folder_train_what_the_command_line_does(
+def test_python_and_a_run_directory_train_the_same_models(
     trained: tuple[Path, Ended], vit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = trained
@@ -162,7 +162,7 @@ def test_python_and_a_run_folder_train_what_the_command_line_does(
         library.train.nonsense  # noqa: B018
 
 
-def test_an_opened_model_is_trained_and_stays_as_it_is(vit: Path, tmp_path: Path) -> None:
+def test_training_does_not_change_an_opened_model(vit: Path, tmp_path: Path) -> None:
     stack = library.load(vit)
     before = weight_hash(stack.model)
     library.train.robust(

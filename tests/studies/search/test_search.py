@@ -1,4 +1,4 @@
-"""A search from end to end: texts that share no document, a run that resumes to the same front, honest refusals."""
+"""A search from end to end: disjoint texts, resumption to the same front, and errors."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from layerwise.runner.plan_choice import resolve_plan
 from layerwise.runner.reporter import Silent
 from layerwise.runner.result import SearchResult
 from layerwise.search.budget import Budget
-from layerwise.search.prices import PlanPrices, PriceTable
-from layerwise.search.rungs import SHARES, divided_text, share_no_document
+from layerwise.search.costs import CostTable, PlanCosts
+from layerwise.search.rungs import SHARES, share_no_document, split_text
 from layerwise.stack import Stack, load
-from layerwise.studies.search.page import on_front
+from layerwise.studies.search.page import derive_front
 from studies.describing import describe_call
 from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -70,23 +70,23 @@ def everything(folder: Path) -> tuple[list[object], ...]:
         return list(run.store.losses()), scores
 
 
-def test_the_package_is_a_verb_and_a_package(whole: Path) -> None:
+def test_a_search_returns_the_best_plan_its_front_and_confirmation(whole: Path) -> None:
     from layerwise.search.budget import FrontPoint
 
     result = SearchResult(whole)
     assert callable(layerwise.search)
     assert len(result.best.steps()) == 3
     assert all(isinstance(point, FrontPoint) for point in result.front)
-    assert [point.price for point in result.front] == sorted(point.price for point in result.front)
+    assert [point.cost for point in result.front] == sorted(point.cost for point in result.front)
     assert set(result.confirmed.metric) >= {"delta_nll", "again", "gap", "above_chosen", "better"}
     assert resolve_plan(str(whole)) == result.best
     samples = read_continuations(result.data.notes)
     assert [each.plan for each in samples] == ["0-4", str(result.best)]
     assert all(each.text for each in samples)
-    assert next(iter(dict.fromkeys(row.plan for row in on_front(result.data)))) == str(result.best)
+    assert next(iter(dict.fromkeys(row.plan for row in derive_front(result.data)))) == str(result.best)
 
 
-def test_texts_share_no_document_and_every_part_is_read_by_its_own_purpose(whole: Path) -> None:
+def test_search_selection_and_report_read_disjoint_documents(whole: Path) -> None:
     rows, _ = everything(whole)
     owners: dict[str, set[str]] = {name: set() for name in SHARES}
     for row in rows:
@@ -96,7 +96,7 @@ def test_texts_share_no_document_and_every_part_is_read_by_its_own_purpose(whole
     assert set(counts.values()) == {1}
 
 
-def test_the_controls_stand_beside_the_chosen_plan(whole: Path) -> None:
+def test_controls_are_compared_with_the_selected_plan(whole: Path) -> None:
     with Run.open(whole) as run:
         rows = run.store.scores("search")
     arms = {row.arm for row in rows if row.metric == "arm"}
@@ -113,13 +113,13 @@ def test_a_second_corpus_and_milliseconds_are_reported(
 ) -> None:
     calls: list[int] = []
 
-    def timed(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[PriceTable, dict[Plan, float]]:
+    def timed(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[CostTable, dict[Plan, float]]:
         calls.append(len(plans))
         costs = {None: 1.0, "attn": 0.6, "mlp": 0.6}
-        table = PriceTable({(layer, half): cost for layer in range(DEPTH) for half, cost in costs.items()}, 0.5)
+        table = CostTable({(layer, half): cost for layer in range(DEPTH) for half, cost in costs.items()}, 0.5)
         return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
 
-    monkeypatch.setattr("layerwise.studies.search.steps.measured", timed)
+    monkeypatch.setattr("layerwise.studies.search.steps.measure_milliseconds", timed)
     folder = tmp_path / "second"
     folder.mkdir()
     (folder / "a.txt").write_text("\n<|endoftext|>\n".join(f"sphinx of black quartz {n}" for n in range(12)))
@@ -172,9 +172,9 @@ def test_a_search_says_how_long_it_still_takes_after_every_plan(stack: Stack, co
 
 
 @pytest.mark.parametrize("count", [24, 31, 39, 40, 44])
-def test_a_short_text_keeps_eight_documents_for_the_choice_and_halves_the_rest(stack: Stack, count: int) -> None:
+def test_a_short_text_reserves_eight_documents_for_selection(stack: Stack, count: int) -> None:
     data = tokenize(stack, texts("texts", count, "text number"), length=16)
-    sizes = {name: part.documents for name, part in divided_text(data, 0).items()}
+    sizes = {name: part.documents for name, part in split_text(data, 0).items()}
     assert sum(sizes.values()) == count
     assert sizes["select"] == (8 if count <= 40 else round(0.6 * count) - round(0.4 * count))
     assert abs(sizes["search"] - sizes["report"]) <= 1
@@ -184,12 +184,10 @@ def test_a_short_text_keeps_eight_documents_for_the_choice_and_halves_the_rest(s
 @pytest.mark.parametrize(
     ("words", "apart"), [((300,) * 3, True), ((60,) * 12, True), ((300, 300, 10), False), ((300, 300), False)]
 )
-def test_parts_of_few_documents_share_none_where_each_has_eight_windows(
-    stack: Stack, words: tuple[int, ...], apart: bool
-) -> None:
+def test_parts_share_no_document_if_each_has_eight_windows(stack: Stack, words: tuple[int, ...], apart: bool) -> None:
     numbers = (" ".join(str(1000 * at + word) for word in range(count)) for at, count in enumerate(words, start=1))
     data = tokenize(stack, Corpus("few", tuple(Document(str(at), text) for at, text in enumerate(numbers))), length=16)
-    parts = divided_text(data, 0)
+    parts = split_text(data, 0)
     assert share_no_document(parts.values()) is apart
     assert min(len(part.windows) for part in parts.values()) >= 8
     assert sum(len(part.windows) for part in parts.values()) == len(data.windows)
@@ -198,9 +196,7 @@ def test_parts_of_few_documents_share_none_where_each_has_eight_windows(
 @pytest.mark.parametrize(
     "options", first_fast([{"method": "one-shot"}, {"method": "evolve"}, {"moves": ("drop", "halves"), "width": 2}])
 )
-def test_every_method_and_move_ends_within_the_budget(
-    stack: Stack, corpus: Corpus, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_every_method_meets_the_budget(stack: Stack, corpus: Corpus, tmp_path: Path, options: dict[str, Any]) -> None:
     result = layerwise.search(stack, corpus, Budget(layers=3), run=tmp_path / "run", **SMALL, **options)
     price = sum(1.0 if step.sublayer is None else 0.5 for step in result.best.steps())
     assert price <= 3
@@ -208,10 +204,9 @@ def test_every_method_and_move_ends_within_the_budget(
 
 
 @pytest.mark.parametrize("moves", first_fast([("bits",), ("bits", "drop")]))
-def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
+def test_quantization_fits_a_budget_of_bytes(
     stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compared with the rules and the importance matrix at no more bytes; the rows hold each layer's own cost."""
     pytest.importorskip("gguf", reason="needs layerwise[gguf]")
     from stack.test_load_gguf import write
 
@@ -222,25 +217,25 @@ def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
     write(tmp_path / stack.source.name / "imatrix.gguf", sums, counts)
     result = layerwise.search(stack, corpus, Budget(bytes="0.45x"), moves=moves, run=tmp_path / "run", **SMALL)
     rows = Rows(result.rows)
-    prices = PlanPrices.of(stack)
-    limit = 0.45 * prices.of_plan(Plan.identity(DEPTH), "bytes")
+    costs = PlanCosts.from_stack(stack)
+    limit = 0.45 * costs.compute(Plan.identity(DEPTH), "bytes")
     assert any(step.source for step in result.best.steps())
     assert {"uniform", "first_and_last", "block_influence", "imatrix", "random"} <= {
         *rows.where(metric="arm").axis("arm")
     }
-    assert all(prices.of_plan(Plan.parse(plan), "bytes") <= limit for plan in rows.where(metric="arm").axis("plan"))
-    assert prices.of_plan(result.best, "bytes") <= limit
+    assert all(costs.compute(Plan.parse(plan), "bytes") <= limit for plan in rows.where(metric="arm").axis("plan"))
+    assert costs.compute(result.best, "bytes") <= limit
     of_chosen = rows.where(metric="bits", arm="chosen")
     assert {(row.layer, row.condition) for row in of_chosen} == {
         (step.layer, step.source) for step in result.best.steps()
     }
     alone = rows.where(measure="contrast", claim="bits", metric="delta_nll", layer=PRESENT)
     assert {(row.layer, row.condition) for row in alone} == {*product(range(DEPTH), INTEGER_TYPES)}
-    assert "Bits of a weight, layer by layer" in result.report(tmp_path / "page.html").read_text()
+    assert "Bits per weight, layer by layer" in result.report(tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize("method", first_fast(["evolve", "greedy"]))
-def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpus, tmp_path: Path, method: str) -> None:
+def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: Path, method: str) -> None:
     other = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=3)
     other.save_pretrained(tmp_path / "other")
     result = layerwise.search(
@@ -256,20 +251,26 @@ def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpu
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"budget": "layers"}, "is no number above 0"),
-        ({"budget": "watts=3"}, "has no unit that is known"),
-        ({"budget": "layers=0"}, "is no number above 0"),
+        ({"budget": "layers"}, "must be a positive number or share"),
+        ({"budget": "watts=3"}, "the unit of a budget must be one of"),
+        ({"budget": "layers=0"}, "must be a positive number or share"),
         ({"budget": "layers=3", "moves": ("dorp",)}, "did you mean drop"),
-        ({"budget": "layers=3", "moves": ("repeat",)}, "moves must have one that makes a plan cheaper .*, got repeat"),
-        ({"budget": "layers=0.9x", "moves": ("damp",)}, "more than the whole model: layers=2x"),
+        (
+            {"budget": "layers=3", "moves": ("repeat",)},
+            "moves must contain one that makes a plan cheaper .*, got repeat",
+        ),
+        ({"budget": "layers=0.9x", "moves": ("damp",)}, "above the original model: layers=2x"),
         (
             {"budget": "layers=3", "method": "evolve", "moves": ("drop", "repeat")},
             "evolve requires moves drop,halves",
         ),
         ({"budget": "layers=3", "moves": ("bits",)}, "moves bits requires a budget of bytes, got layers=3"),
-        ({"budget": "bytes=0.5x", "moves": ("bits", "halves")}, "goes with drop, repeat, reorder, got halves"),
+        (
+            {"budget": "bytes=0.5x", "moves": ("bits", "halves")},
+            "can be combined with drop, repeat, reorder, got halves",
+        ),
         ({"budget": "bytes=0.5x", "moves": ("bits",), "source": ("b",)}, "moves bits excludes source"),
-        ({"budget": "layers=3", "context": 9}, "context requires latency, or a budget of ms"),
+        ({"budget": "layers=3", "context": 9}, "context requires latency or a budget of ms"),
         (
             {"budget": "layers=3", "method": "one-shot", "source": ("b",)},
             "source requires method auto",
@@ -277,13 +278,12 @@ def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpu
         ({"budget": "layers=3", "method": "evolve", "width": 2}, "width requires method auto or greedy"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: dict[str, Any], reason: str) -> None:
+def test_invalid_options_are_rejected_before_a_model_is_loaded(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         layerwise.search("nothing", **options, reporter=Silent())
 
 
-def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) -> None:
-    """Every repeat costs the demo loss; the best is measured on text that chose neither."""
+def test_the_original_model_is_selected_if_no_repeat_helps(tmp_path: Path) -> None:
     result = layerwise.search(
         "demo",
         None,
@@ -301,24 +301,18 @@ def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) ->
     assert rows.where(metric="above_chosen", arm="best_change", task="report")
     assert result.best == Plan.identity(12)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "no plan, since none was better than the original model" in page
+    assert "the original model, since no plan was better" in page
     assert "layerwise heal" not in page
 
 
-def test_a_budget_for_the_whole_model_and_too_little_text_are_refused(stack: Stack, corpus: Corpus) -> None:
-    with pytest.raises(OptionError, match="must be below the 5 layers of the whole model, got layers=5"):
+def test_a_budget_above_the_original_model_and_too_little_text_are_errors(stack: Stack, corpus: Corpus) -> None:
+    with pytest.raises(OptionError, match="must be below the 5 layers of the original model, got layers=5"):
         describe_call(layerwise.search, stack, corpus, "layers=5")
-    with pytest.raises(DataError, match="divided into 3 parts of at least 8"):
+    with pytest.raises(DataError, match="must have at least 24 documents or windows"):
         describe_call(layerwise.search, stack, texts("few", 9, "short"), "layers=3")
 
 
-def test_what_it_costs_is_said_before_it_begins(stack: Stack, corpus: Corpus) -> None:
-    lines = describe_call(layerwise.search, stack, corpus, "layers=3", max_length=16).lines
-    assert any("disjoint by document" in line for line in lines)
-    assert any("at most" in line and "layer evaluations x tokens" in line for line in lines)
-
-
-def test_a_budget_is_kept_as_text_and_names_the_same_run(whole: Path, stack: Stack, corpus: Corpus) -> None:
+def test_a_budget_as_text_resumes_the_same_run(whole: Path, stack: Stack, corpus: Corpus) -> None:
     before = everything(whole)
     assert layerwise.search(stack, corpus, "layers=3", run=whole, **SMALL).folder == whole
     assert everything(whole) == before

@@ -1,4 +1,4 @@
-"""What the tests of healing train: the tiny models of the tests of training, in a Trainer that can be looked into."""
+"""Tiny models for the tests of healing."""
 
 import copy
 from collections.abc import Callable

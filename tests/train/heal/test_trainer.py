@@ -1,4 +1,4 @@
-"""Healing: a step, and a training."""
+"""Healing: a training step, and a full training."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,25 +53,23 @@ def step(stack: Stack, kind: str, folder: Path, options: HealingOptions) -> tupl
     trainer = trainer_of(stack, kind, folder, options)
     moved(trainer)
     batch = batch_of(kind)
-    twin = copied(stack)
+    reference = copied(stack)
     loss = trainer.training_step(stack.model, batch)
-    return loss.item(), {name: each.grad for name, each in trainer.learning.weights().items()}, twin  # type: ignore[misc]
+    return loss.item(), {name: each.grad for name, each in trainer.learning.weights().items()}, reference  # type: ignore[misc]
 
 
 @EVERY
 @METHODS
-def test_a_step_learns_the_divergence_from_the_whole_model_before_healing(
-    kind: str, method: Method, tmp_path: Path
-) -> None:
+def test_a_step_minimizes_the_divergence_from_the_original_model(kind: str, method: Method, tmp_path: Path) -> None:
     whole, batch = opened(kind), batch_of(kind)
-    loss, gradients, twin = step(opened(kind), kind, tmp_path, options_of(method))
+    loss, gradients, reference = step(opened(kind), kind, tmp_path, options_of(method))
     with torch.no_grad():
         teacher = logits_of(whole, Plan.identity(DEPTH), batch)
-    student = logits_of(twin, PLAN, batch)
+    student = logits_of(reference, PLAN, batch)
     expected = divergence_by_hand(student, teacher, batch["labels"])
     assert loss == pytest.approx(expected.item(), rel=1e-5)
     expected.backward()
-    named = dict(twin.model.named_parameters())
+    named = dict(reference.model.named_parameters())
     for name, gradient in gradients.items():
         by_hand = named[name].grad
         found, wanted = (torch.zeros_like(named[name]) if each is None else each for each in (gradient, by_hand))
@@ -83,12 +81,12 @@ def test_a_step_learns_the_divergence_from_the_whole_model_before_healing(
 def test_hidden_states_are_compared_after_the_same_layer(kind: str, hidden: str, tmp_path: Path) -> None:
     whole, batch = opened(kind), batch_of(kind)
     options = options_of("full", hidden=hidden, hidden_weight=2.0)
-    loss, _, twin = step(opened(kind), kind, tmp_path, options)
+    loss, _, reference = step(opened(kind), kind, tmp_path, options)
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     with torch.no_grad():
         teacher = list(whole.states(Plan.identity(DEPTH), whole.capture(**inputs)))[1:]
-        student = list(twin.states(PLAN, twin.capture(**inputs)))[1:]
-        logits = [logits_of(twin, PLAN, batch), logits_of(whole, Plan.identity(DEPTH), batch)]
+        student = list(reference.states(PLAN, reference.capture(**inputs)))[1:]
+        logits = [logits_of(reference, PLAN, batch), logits_of(whole, Plan.identity(DEPTH), batch)]
     distances = []
     for state, layer in zip(student, PLAN.layers(), strict=True):
         if hidden == "cosine":
@@ -103,13 +101,13 @@ def test_hidden_states_are_compared_after_the_same_layer(kind: str, hidden: str,
 
 @EVERY
 @METHODS
-def test_the_model_before_healing_is_there_and_gone_again(kind: str, method: Method, tmp_path: Path) -> None:
+def test_the_original_model_is_restored_within_the_context(kind: str, method: Method, tmp_path: Path) -> None:
     stack, batch = opened(kind), batch_of(kind)
     own = logits_of(stack, Plan.identity(DEPTH), batch)
     trainer = trainer_of(stack, kind, tmp_path, options_of(method))
     moved(trainer)
     learned = {name: weight.detach().clone() for name, weight in trainer.learning.weights().items()}
-    with trainer.learning.before():
+    with trainer.learning.original():
         assert torch.equal(logits_of(stack, Plan.identity(DEPTH), batch), own)
     after = trainer.learning.weights()
     assert after.keys() == learned.keys()
@@ -118,13 +116,13 @@ def test_the_model_before_healing_is_there_and_gone_again(kind: str, method: Met
 
 
 @METHODS
-def test_a_checkpoint_holds_what_learns_and_no_more(method: Method, tmp_path: Path) -> None:
+def test_a_checkpoint_has_only_trainable_weights(method: Method, tmp_path: Path) -> None:
     trainer = trainer_of(opened("llama"), "llama", tmp_path, options_of(method))
     trainer._save(str(tmp_path))
     assert load_file(tmp_path / "model.safetensors").keys() == trainer.learning.weights().keys()
 
 
-def test_what_learns_is_what_the_method_says(tmp_path: Path) -> None:
+def test_each_method_trains_its_weights(tmp_path: Path) -> None:
     names = {}
     for method in ("lora", "full", "tail"):
         stack = opened("llama")
@@ -136,13 +134,13 @@ def test_what_learns_is_what_the_method_says(tmp_path: Path) -> None:
     assert len(names["lora"]) == 3 * 7 * 2
 
 
-def test_the_tail_of_a_vision_model_is_its_norm_its_head_and_three_layers(tmp_path: Path) -> None:
+def test_the_tail_of_a_vision_model_is_norm_head_and_three_layers(tmp_path: Path) -> None:
     learning = trainer_of(opened("vit"), "vit", tmp_path, options_of("tail")).learning
     outside = {name for name in learning.weights() if ".layers." not in name}
     assert outside == {"vit.layernorm.weight", "vit.layernorm.bias", "classifier.weight", "classifier.bias"}
 
 
-def test_copies_are_kept_of_what_learns_and_of_nothing_for_adapters_or_labels(tmp_path: Path) -> None:
+def test_copies_are_made_only_of_trainable_weights_with_a_teacher(tmp_path: Path) -> None:
     def copies(options: HealingOptions) -> int:
         return len(trainer_of(opened("llama"), "llama", tmp_path, options).learning._first)
 
@@ -151,8 +149,7 @@ def test_copies_are_kept_of_what_learns_and_of_nothing_for_adapters_or_labels(tm
     assert set(tail._first) == set(tail.weights())
 
 
-def test_logits_of_a_chunk_exist_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither pass makes logits of the whole batch; chunks of two rows give the step of one piece."""
+def test_logits_are_computed_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for chunk in (1 << 22, 40):
         monkeypatch.setattr("layerwise.train.heal.trainer.CHUNK", chunk)
@@ -169,8 +166,10 @@ def test_logits_of_a_chunk_exist_at_a_time(tmp_path: Path, monkeypatch: pytest.M
         torch.testing.assert_close(pieces[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_what_cannot_be_healed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TrainError, match="write --teacher self"):
+def test_a_hidden_loss_without_teacher_and_a_missing_library_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TrainError, match="Pass teacher='self'"):
         HealingOptions(teacher="none", hidden="mse")
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
     with pytest.raises(TrainError, match=r"layerwise\[heal\]"):
@@ -193,7 +192,7 @@ def learned(folder: Path) -> dict[str, Tensor]:
     return load_file(path)
 
 
-def test_peft_alone_opens_the_adapters(tmp_path: Path) -> None:
+def test_peft_loads_the_adapters(tmp_path: Path) -> None:
     stack, batch = opened("llama"), batch_of("llama")
     trainer = trainer_of(stack, "llama", tmp_path, HealingOptions(plan=str(PLAN), rank=2))
     moved(trainer)
@@ -207,7 +206,7 @@ def test_peft_alone_opens_the_adapters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", first_fast(["mixtral", "llama"]))
 @HEALED_BY
-def test_a_healed_model_opens_as_it_was_trained(method: Method, kind: str, tmp_path: Path) -> None:
+def test_a_healed_model_is_loaded_as_trained(method: Method, kind: str, tmp_path: Path) -> None:
     record = healed(tmp_path, method, kind)
     stack, base = load_healed(opened(kind), tmp_path / MODEL), opened(kind).model.state_dict()
     least = min(entry.loss for entry in record.history if entry.kind == "validation")
@@ -219,13 +218,13 @@ def test_a_healed_model_opens_as_it_was_trained(method: Method, kind: str, tmp_p
         assert float(stack.model(**batch).loss) == pytest.approx(least, rel=1e-4)
 
 
-def test_a_folder_without_anything_learned_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="nothing that a healing left"):
+def test_a_folder_without_healed_weights_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="has no healed weights"):
         load_healed(opened("llama"), tmp_path)
 
 
 @HEALED_BY
-def test_passes_that_are_accumulated_are_one_step(method: Method, tmp_path: Path) -> None:
+def test_accumulated_passes_equal_one_step(method: Method, tmp_path: Path) -> None:
     few = replace(SETTINGS, epochs=1, evals=1)
     whole = healed(tmp_path / "whole", method, settings=few)
     parts = healed(tmp_path / "parts", method, settings=replace(few, gradient_accumulation_steps=4))
@@ -233,7 +232,7 @@ def test_passes_that_are_accumulated_are_one_step(method: Method, tmp_path: Path
     assert [entry.loss for entry in parts.history] == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-def test_in_half_precision_weights_stay_float32(tmp_path: Path) -> None:
+def test_weights_stay_float32_in_half_precision(tmp_path: Path) -> None:
     record = healed(tmp_path, "lora", settings=replace(SETTINGS, precision="bfloat16"))
     assert all(weight.dtype == torch.float32 for weight in learned(tmp_path).values())
     first, *_, last = [entry.loss for entry in record.history if entry.kind == "train"]

@@ -1,8 +1,8 @@
 """Attribute the decisions of models fine-tuned on mixed signals to words (suite `attribution`).
 
-Rows of measure `attribution`, per model and arm: `linguistic` and `surface` (attribution share of the feature's words;
-against `TOKENS` their token shares), `preference` (their difference, less token shares) and `gap` (the largest
-completeness error); against `SHUFFLED` the same for shuffled labels.
+Rows of measure `attribution`, per model and variant: `linguistic` and `surface` (attribution share of the feature's
+words; against `TOKENS` their token shares), `preference` (their difference minus that of the token shares) and `gap`
+(the largest completeness error); against `SHUFFLED` the same for shuffled labels.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, f
 from layerwise.measure.stats.seeds import average_rows, seed_interval
 from layerwise.results import Run, Score
 from layerwise.results.vocabulary import ATTRIBUTION, SHUFFLED, TOKENS
-from layerwise.studies.evaluate.finetuned_tasks import FineTunedModel, Progress, fine_tuned
+from layerwise.studies.evaluate.finetuned_tasks import FineTunedModel, Progress, fine_tune_model
 from layerwise.train.fine_tuning import FineTuningConfig
 
 TASK = "ambiguous main_verb_relative_position"
-"""Both features of this task are carried by words: the linguistic one by `VERBS`, the other by `ARTICLES`."""
+"""Task whose linguistic feature is carried by `VERBS`, and whose surface feature by `ARTICLES`."""
 
 VERBS, ARTICLES = frozenset(TABLES["words"]["msgs"]["verb"]), frozenset({"the", "a"})
 
 SENTENCES = 64
-"""Sentences of each model that are attributed; the interval of an arm is over its seeds."""
+"""Number of attributed sentences per model; intervals of a variant are over its seeds."""
 
 
 def attribute(
@@ -42,7 +42,7 @@ def attribute(
     progress: Progress,
     device: str,
 ) -> None:
-    """Fine-tune every model with the labels of the task and with shuffled ones, and store the shares of its words."""
+    """Fine-tune every model on true and on shuffled labels, and store the attribution shares."""
     task = mixed_signals()[TASK]
     rates = ", ".join(f"{rate:g}" for rate in settings.learning_rates)
     note = (
@@ -62,43 +62,43 @@ def attribute(
             def inspect_model(tuned: Any, tokenizer: Any, measured: list[FeatureShares] = measured) -> None:
                 measured.append(feature_shares(tuned, tokenizer, mark_words(task), settings.length))
 
-            fine_tuned(model, each, settings, 0, progress=progress, device=device, inspect_model=inspect_model)
+            fine_tune_model(model, each, settings, 0, progress=progress, device=device, inspect_model=inspect_model)
             columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "task": task.name}
             rows += [replace(row, **columns) for row in model_rows(measured[-1], against)]
-            run.store.replace_scores(ATTRIBUTION, add_arms(rows))
+            run.store.replace_scores(ATTRIBUTION, add_variant_means(rows))
 
 
 def model_rows(shares: FeatureShares, against: str | None = None) -> list[Score]:
-    own = {name: np.array(getattr(shares, name)) for name in ("linguistic", "surface")}
-    tokens = {name: np.array(getattr(shares, f"{name}_tokens")) for name in own}
-    preference = own["linguistic"] - tokens["linguistic"] - own["surface"] + tokens["surface"]
-    values = [(name, against, of) for name, of in {**own, "preference": preference}.items()]
+    words = {name: np.array(getattr(shares, name)) for name in ("linguistic", "surface")}
+    tokens = {name: np.array(getattr(shares, f"{name}_tokens")) for name in words}
+    preference = words["linguistic"] - tokens["linguistic"] - words["surface"] + tokens["surface"]
+    values = [(name, against, each) for name, each in {**words, "preference": preference}.items()]
     if against is None:
-        values += [(name, TOKENS, of) for name, of in tokens.items()]
+        values += [(name, TOKENS, each) for name, each in tokens.items()]
     rows = []
-    for metric, null, of in values:
-        low, high = seed_interval(of.tolist())  # Student's interval, here over sentences
-        rows.append(Score(ATTRIBUTION, metric, float(of.mean()), low, high, against=null, documents=len(of)))
+    for metric, null, each in values:
+        low, high = seed_interval(each.tolist())  # Student's interval over sentences
+        rows.append(Score(ATTRIBUTION, metric, float(each.mean()), low, high, against=null, documents=len(each)))
     return [*rows, Score(ATTRIBUTION, "gap", shares.gap, against=against)]
 
 
-def add_arms(rows: Sequence[Score]) -> list[Score]:
-    """Return the rows of models and, behind them, the means of each arm over its seeds."""
-    of_arms: dict[tuple[str | None, str, str, str | None], list[Score]] = {}
+def add_variant_means(rows: Sequence[Score]) -> list[Score]:
+    """Return the rows of models, followed by the mean of each variant over its seeds."""
+    variants: dict[tuple[str | None, str, str, str | None], list[Score]] = {}
     for row in rows:
-        of_arms.setdefault((row.arm, row.task, row.metric, row.against), []).append(row)
+        variants.setdefault((row.arm, row.task, row.metric, row.against), []).append(row)
     results = list(rows)
-    for own in of_arms.values():
-        mean = average_rows(own, "", seed=None, documents=None)
-        if own[0].documents is None:
-            low, high = seed_interval([row.value for row in own])
+    for same in variants.values():
+        mean = average_rows(same, "", seed=None, documents=None)
+        if same[0].documents is None:
+            low, high = seed_interval([row.value for row in same])
             mean = replace(mean, low=low, high=high)
         results.append(mean)
     return results
 
 
 def shuffle_labels(task: ClassificationTask) -> ClassificationTask:
-    """Return the task with the labels of its training and selection sentences permuted; the test set stays."""
+    """Return the task with permuted labels of training and selection sentences; the test set is unchanged."""
     return replace(
         task,
         name=f"{task.name} shuffled",

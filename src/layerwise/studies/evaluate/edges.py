@@ -1,4 +1,4 @@
-"""Minimal pairs without some edges of learned layer weights, compared with the model as trained."""
+"""Minimal pairs without some edges of learned layer weights, compared with the original model."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ from layerwise.runner.minimal_pairs import EvaluatedModel, ScoringOptions, descr
 from layerwise.studies.evaluate.subjects import Subjects
 from layerwise.train import layer_mixing
 
-ORIGIN = (
-    "train some into a model with `layerwise train robust wiring-identity --model MODEL`, or use an ELC-BERT of a "
-    "variant other than ltg"
-)
+ORIGIN = "Train them with `layerwise train robust wiring-identity --model MODEL`, or pass an ELC-BERT other than ltg."
 
 
 def find_weighted(subjects: Subjects, suites: Sequence[PairSet]) -> tuple[str, ...]:
     """Return the labels of the models with learned layer weights.
 
-    Raises `ModelError` if there is none, and `DataError` for too few pairs of a phenomenon.
+    Raises:
+        ModelError: If there is none.
+        DataError: If a phenomenon has too few pairs.
     """
     for each in suites:
         name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
         if count < MIN_UNITS:
             raise DataError(
-                f"{name} of {each.suite} has {count} pairs, and without edges an interval needs {MIN_UNITS} of each "
-                "phenomenon: raise --limit, or leave the suite out"
+                f"--without-edges requires {MIN_UNITS} pairs of each phenomenon, got {count} of {name} in "
+                f"{each.suite}. Raise --limit, or remove the suite."
             )
     if subjects.stack is None:
         labels = [label for label, model in subjects.models.items() if has_layer_weights(Path(model.location))]
     else:
         labels = [] if find_wiring(subjects.stack.model) is None else list(subjects.models)
     if not labels:
-        raise ModelError(f"{', '.join(subjects.models)} has no learned layer weights; {ORIGIN}")
+        raise ModelError(f"{', '.join(subjects.models)} has no learned layer weights. {ORIGIN}")
     return tuple(labels)
 
 
@@ -62,7 +61,7 @@ def has_layer_weights(folder: Path) -> bool:
 
 
 def find_wiring(model: nn.Module) -> EdgeModel | None:
-    """Return the learned layer weights of an opened model, `None` for a model without any."""
+    """Return the learned layer weights of an opened model, or None."""
     if isinstance(model, ElcPreTrainedModel):
         return ElcWiring(model) if model.base_model.readers() else None
     return layer_mixing.of(model)
@@ -78,9 +77,11 @@ def evaluate_without_edges(
     seed: int,
     progress: Callable[[str, float], None],
 ) -> None:
-    """Evaluate every model on every suite without the edges of each cut; stored rows of equal settings are kept.
+    """Evaluate every model on every suite without the edges of each cut, unless stored rows have the same settings.
 
-    Raises `ModelError` for a model without layer weights, `PlanError` for a cut that removes nothing.
+    Raises:
+        ModelError: If a model has no layer weights.
+        PlanError: If a cut removes no edge.
     """
     for pairs in suites:
         note = f"{pairs.suite}: seed {seed}, {describe_setting(pairs, options)}"
@@ -88,21 +89,21 @@ def evaluate_without_edges(
         if note not in notes:
             run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.suite != pairs.suite])
             run.store.replace_notes(EDGES, [*(text for text in notes if not text.startswith(f"{pairs.suite}: ")), note])
-    wanted = {cut.text for cut in cuts}
+    required = {cut.text for cut in cuts}
     for model in models:
         opened = None
         for pairs in suites:
             stored = run.store.scores(EDGES)
             others = [row for row in stored if not (model.has(row) and row.suite == pairs.suite)]
-            if {row.condition for row in stored if row not in others} == wanted:
+            if {row.condition for row in stored if row not in others} == required:
                 continue
             opened = opened or model.open()
             wired = find_wiring(opened[0])
             if wired is None:
-                raise ModelError(f"{model.arm} has no learned layer weights; {ORIGIN}")
-            known = run.store.scores(ALPHA)
-            if not any(map(model.has, known)):
-                run.store.replace_scores(ALPHA, [*known, *alpha_rows(model.arm, model.seed, wired.edges())])
+                raise ModelError(f"{model.arm} has no learned layer weights. {ORIGIN}")
+            weights = run.store.scores(ALPHA)
+            if not any(map(model.has, weights)):
+                run.store.replace_scores(ALPHA, [*weights, *alpha_rows(model.arm, model.seed, wired.edges())])
             evaluate = partial(
                 margins,
                 SentenceScorer.from_model(*opened),
@@ -114,13 +115,13 @@ def evaluate_without_edges(
             rows = edge_cut_rows(
                 pairs.suite, pairs.pairs, wired, cuts, evaluate, seed=seed, progress=partial(progress, label)
             )
-            own = [replace(row, arm=model.arm, seed=model.seed) for row in rows]
-            run.store.replace_scores(EDGES, [*others, *own])
+            added = [replace(row, arm=model.arm, seed=model.seed) for row in rows]
+            run.store.replace_scores(EDGES, [*others, *added])
 
 
 def edges_table(run: Run, suite: str) -> str:
     rows = Rows(run.store.scores(EDGES)).where(suite=suite, task=ALL, metric="margin")
-    lines = [f"{suite} without edges (change of the margin in nats; range of equally many random edges):"]
+    lines = [f"{suite} without edges (change of the margin in nats; range for as many random edges):"]
     for row in rows.where(against=None):
         (random,) = rows.where(arm=row.arm, seed=row.seed, condition=row.condition, against=RANDOM)
         lines.append(

@@ -1,13 +1,12 @@
-"""Tasks that models are fine-tuned on, also under plans, compared with chance.
+"""Fine-tune models on tasks, also under plans, and compare them with chance.
 
-    arm, seed, other    one fine-tuning, `other`, of one pretrained model; the interval is over test examples
-    arm, seed           one pretrained model: the mean over its fine-tunings; Student's interval over them
-    arm                 one architecture: the mean over its pretrained models; Student's interval over those
+    arm, seed, tuning_seed    one fine-tuning of one pretrained model; the interval is over test examples
+    arm, seed                 one pretrained model: the mean over its fine-tunings; Student's interval over them
+    arm                       one variant: the mean over its pretrained models; Student's interval over those
 
-A mean of one has the interval below it. `CHANCE` is the score of the commonest training label. Rows under a plan have
-a `plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9); those of task "all" have the `mean` over a
-suite and, scaled from chance to the original model (condition `NORMALISED`), `mean` and `median`. Answers are stored in
-`RUN/predictions`, keyed by everything that decides them.
+A mean of one has the interval below it. `CHANCE` is the score of the commonest training label. Rows under a plan have a
+`plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9); those of task "all" have the `mean` over a
+suite and, scaled from chance to the original model (condition `NORMALISED`), `mean` and `median`.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class FineTunedModel:
-    """A model to fine-tune: its arm, seed, source and plans; the first of `members`, if any, is the original model.
+    """Model to fine-tune; the first of `members`, if any, is the identity plan.
 
-    Weights whose names end in one of `frozen` do not learn.
+    `arm` is its variant. Weights whose names end in one of `frozen` are not trained.
     """
 
     arm: str
@@ -81,16 +80,13 @@ def run_task(
     progress: Progress,
     device: str,
 ) -> list[Score]:
-    """Fine-tune every model on a task under a plan with `seeds` seeds; return the rows, which `run` stores too.
-
-    Rows of other models and tasks stay. Without a plan the task's note (`described`) is stored.
-    """
+    """Fine-tune every model on a task under a plan with `seeds` seeds; store and return the rows."""
     rows: list[list[list[Score]]] = []
     curves: list[Score] = []
     for model in models:
         pieces = []
         for seed in range(seeds):
-            used, outcome = fine_tuned(
+            used, outcome = fine_tune_model(
                 model, task, settings, seed, plan=plan, keep=run.folder / PREDICTIONS, progress=progress, device=device
             )
             columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "tuning_seed": seed}
@@ -98,18 +94,18 @@ def run_task(
             pieces.append([replace(row, **columns) for row in task_rows(used, outcome.labels, outcome.predictions)])
             curves += [replace(row, **columns) for row in _curve_rows(used, outcome)]
         rows.append(pieces)
-    own = averaged(rows)
-    store_rows(run, own)
-    # A curve takes the place of an earlier one of the same fine-tuning, whose steps may have been others.
+    averaged = add_means(rows)
+    store_rows(run, averaged)
+    # A curve replaces that of the same fine-tuning, which can have other steps.
     store_rows(run, curves, attrgetter("task", "arm", "seed", "tuning_seed", "plan"))
     if plan is None:
-        store_note(run, task.measure, task.name, described(task, settings))
-    else:  # once one of them has a row: a run of plans without rows is a sweep that waits
+        store_note(run, task.measure, task.name, describe_task(task, settings))
+    else:  # only now: plans without rows look like an unfinished sweep
         run.store.add_plans(plan_records(member for model in models for member in model.members))
-    return own
+    return averaged
 
 
-def fine_tuned(
+def fine_tune_model(
     model: FineTunedModel,
     task: ClassificationTask,
     settings: FineTuningConfig,
@@ -121,15 +117,17 @@ def fine_tuned(
     device: str,
     inspect_model: Inspection | None = None,
 ) -> tuple[ClassificationTask, FineTuningResult]:
-    """Return the task with as many examples as the settings allow, and the model's answers to it.
+    """Return the task limited by the settings, and the answers of the model, which are stored in the folder `keep`.
 
-    Answers stored in the folder `keep` are read; otherwise `inspect_model` is called with the fine-tuned model.
+    If they are not read from there, `inspect_model` is called with the fine-tuned model.
     """
     settings = replace(settings_for(task, settings), frozen=model.frozen)
     task = task.limited(settings.training_limit, settings.test_limit)
     path = None
     if keep is not None:
-        path = kept_file(keep, model, task, settings, seed, describe_numerics(resolve_device(device), "float32"), plan)
+        path = answer_path(
+            keep, model, task, settings, seed, describe_numerics(resolve_device(device), "float32"), plan
+        )
     if path is not None and path.is_file():
         return task, to_dataclass(FineTuningResult, read_json_file(path), str(path))
     under = "" if plan is None else f"{plan} of "
@@ -157,28 +155,29 @@ def _curve_rows(task: ClassificationTask, outcome: FineTuningResult) -> list[Sco
     return rows
 
 
-def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
+def add_means(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
     models = [_mean(pieces, tuning_seed=None) for pieces in rows]
-    arms: dict[tuple[str | None, str | None], list[list[Score]]] = {}
-    for own in models:
-        if own:
-            arms.setdefault((own[0].arm, own[0].plan), []).append(own)
+    variants: dict[tuple[str | None, str | None], list[list[Score]]] = {}
+    for model in models:
+        if model:
+            variants.setdefault((model[0].arm, model[0].plan), []).append(model)
     return [
-        *(row for pieces in rows for own in pieces for row in own),
-        *(row for own in models for row in own),
-        *(row for pieces in arms.values() for row in _mean(pieces, seed=None)),
+        *(row for pieces in rows for piece in pieces for row in piece),
+        *(row for model in models for row in model),
+        *(row for pieces in variants.values() for row in _mean(pieces, seed=None)),
     ]
 
 
-def described(task: ClassificationTask, settings: FineTuningConfig) -> str:
+def describe_task(task: ClassificationTask, settings: FineTuningConfig) -> str:
     used = task.limited(settings.training_limit, settings.test_limit)
-    whole = {split: len(examples) for split, examples in task.sets.items()}
+    available = {split: len(examples) for split, examples in task.sets.items()}
     counts = {split: len(examples) for split, examples in used.sets.items()}
     listed = ", ".join(
-        f"{split} {count}" + (f" of {whole[split]}" if count < whole[split] else "") for split, count in counts.items()
+        f"{split} {count}" + (f" of {available[split]}" if count < available[split] else "")
+        for split, count in counts.items()
     )
-    beside = "" if counts == whole else "; a number made with fewer than the task has is not the published task's"
-    return f"{task.name}: {task.source + '; ' if task.source else ''}examples: {listed}{beside}."
+    caveat = "" if counts == available else "; not comparable with published results, which use all examples"
+    return f"{task.name}: {task.source + '; ' if task.source else ''}examples: {listed}{caveat}."
 
 
 def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
@@ -189,8 +188,8 @@ def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable]
     if not rows:
         return
     measure, new = rows[0].measure, {key(row) for row in rows}
-    kept = [row for row in run.store.scores(measure) if key(row) not in new]
-    run.store.replace_scores(measure, [*kept, *rows])
+    others = [row for row in run.store.scores(measure) if key(row) not in new]
+    run.store.replace_scores(measure, [*others, *rows])
 
 
 def store_note(run: Run, measure: str, task: str, note: str) -> None:
@@ -198,7 +197,7 @@ def store_note(run: Run, measure: str, task: str, note: str) -> None:
     run.store.replace_notes(measure, [*text, note])
 
 
-def kept_file(
+def answer_path(
     keep: Path,
     model: FineTunedModel,
     task: ClassificationTask,
@@ -234,16 +233,16 @@ def check_one_depth(models: Sequence[FineTunedModel]) -> None:
     if len(depths) > 1:
         shown = ", ".join(f"{label} has {depth} layers" for depth, label in sorted(depths.items()))
         raise DataError(
-            f"the models of the run differ in depth ({shown}), so they share no plans; evaluate each by itself"
+            f"plans require models of one depth, got different ones ({shown}). Evaluate each model separately."
         )
 
 
 def store_summary(
     models: Sequence[FineTunedModel], tasks: Sequence[ClassificationTask], run: Run, *, seeds: int
 ) -> None:
-    """Store the means over the `tasks` of a suite, and the scores from chance to the original model.
+    """Store the means over the `tasks` of a suite, and their scale from chance to the original model.
 
-    Models that were fine-tuned on only some of the tasks have none.
+    Models that were fine-tuned on only some of the tasks are skipped.
     """
     measure = tasks[0].measure
     stored = Rows(run.store.scores(measure)).where(condition=None)
@@ -251,21 +250,22 @@ def store_summary(
     for model in models:
         scales = _scales(stored.where(arm=model.arm, seed=None, tuning_seed=None, plan=None), tasks)
         for plan in (None, *model.plans):
-            own = stored.where(arm=model.arm, seed=model.seed, plan=None if plan is None else str(plan))
+            scores = stored.where(arm=model.arm, seed=model.seed, plan=None if plan is None else str(plan))
             rows = [
-                _summarize(own.where(tuning_seed=seed), tasks, {} if plan is None else scales) for seed in range(seeds)
+                _summarize(scores.where(tuning_seed=seed), tasks, {} if plan is None else scales)
+                for seed in range(seeds)
             ]
             if all(rows):
                 pieces.append(rows)
-    store_rows(run, averaged(pieces))
+    store_rows(run, add_means(pieces))
     if len(tasks) > 1:
         listed = ", ".join(f"{task.name} ({task.metric})" for task in tasks)
         store_note(run, measure, ALL, f"{ALL}: the mean is over {listed}.")
 
 
 def _scales(stored: Rows, tasks: Sequence[ClassificationTask]) -> dict[str, ChanceScale]:
-    trained, chance = _find_scores(stored, tasks), _find_scores(stored, tasks, CHANCE)
-    scales = {name: chance_scale(row, chance[name]) for name, row in trained.items() if name in chance}
+    original, chance = _find_scores(stored, tasks), _find_scores(stored, tasks, CHANCE)
+    scales = {name: chance_scale(row, chance[name]) for name, row in original.items() if name in chance}
     return {name: scale for name, scale in scales.items() if scale is not None}
 
 

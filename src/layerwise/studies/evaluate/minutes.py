@@ -1,6 +1,6 @@
-"""The number of pairs per paradigm that fits the given minutes, from one timed batch.
+"""Choose the number of pairs per paradigm that fits the given minutes, from one timed batch.
 
-    seconds(limit) = models * seconds of a pair * sum over paradigms of min(limit, its pairs)
+    seconds(limit) = models * seconds per pair * sum over paradigms of min(limit, number of its pairs)
 
 The number is stored as a row of the run, so that a repeated command scores the same pairs.
 """
@@ -29,10 +29,10 @@ from layerwise.studies.evaluate.subjects import Subjects
 from layerwise.studies.evaluate.suites import SuiteChoice
 
 ABOUT_RUN, PAIRS = "run", "pairs_a_paradigm"
-"""The measure and the metric of the row that says how many pairs of each paradigm are scored."""
+"""Measure and metric of the row with the number of scored pairs per paradigm."""
 
 BATCH = 32
-"""Pairs that are timed, from all over the suites."""
+"""Number of timed pairs, spread over the suites."""
 
 
 def limit_pairs(
@@ -45,13 +45,13 @@ def limit_pairs(
     *,
     overwrite: bool,
 ) -> SuiteChoice:
-    """Keep as many pairs of each paradigm as fit the minutes since `began`, and report the effect that they resolve."""
+    """Keep as many pairs per paradigm as fit the minutes since `began`, and report the minimum detectable effect."""
     part = f"--minutes {minutes:g}"
     about = Rows(study.run.store.scores(ABOUT_RUN))
     recorded = about.value(metric=PAIRS, part=part)
     if recorded is None or overwrite:
         first = next(iter(subjects.models))
-        limit, text = chosen_limit(
+        limit, text = choose_limit(
             minutes,
             lambda: SentenceScorer.from_model(*subjects.open(first)),
             selection.pairs,
@@ -65,12 +65,12 @@ def limit_pairs(
     else:
         limit = round(recorded)
     limited = replace(selection, pairs=tuple(each.first(limit) for each in selection.pairs))
-    for text in resolutions(limited.pairs):
+    for text in describe_resolution(limited.pairs):
         study.reporter.log(text)
     return limited
 
 
-def chosen_limit(
+def choose_limit(
     minutes: float,
     scorer: Callable[[], SentenceScorer],
     suites: Sequence[PairSet],
@@ -79,41 +79,39 @@ def chosen_limit(
     began: float,
     options: ScoringOptions,
 ) -> tuple[int, str]:
-    """Return the pairs per paradigm that minutes allow since `began` (`time.monotonic`), and a sentence on them.
+    """Return the number of pairs per paradigm for `minutes` since `began` (`time.monotonic`), and a sentence on it.
 
-    Raises `OptionError` if not even one pair of each paradigm fits.
+    Raises:
+        OptionError: If not even one pair per paradigm fits.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     opened = scorer()
-    opening = time.monotonic() - begun
+    opening = time.monotonic() - start
     pairs = [pair for each in suites for pair in each.pairs]
     count = min(BATCH, len(pairs))
-    chosen = [pairs[(2 * number + 1) * len(pairs) // (2 * count)] for number in range(count)]
-    score = partial(preferences, opened, chosen, temperature=options.temperature, too_long=options.too_long)
-    of_pair = models * time_second_call(score) / len(chosen)
+    timed = [pairs[(2 * number + 1) * len(pairs) // (2 * count)] for number in range(count)]
+    score = partial(preferences, opened, timed, temperature=options.temperature, too_long=options.too_long)
+    per_pair = models * time_second_call(score) / len(timed)
     before = time.monotonic() - began + (models - 1) * opening
     sizes = [len(members) for each in suites for members in each.paradigms().values()]
     scored = [sum(min(limit, size) for size in sizes) for limit in range(max(sizes) + 1)]
-    limit = bisect_right(scored, (60 * minutes * USED - before) / of_pair) - 1
+    limit = bisect_right(scored, (60 * minutes * USED - before) / per_pair) - 1
     if limit < 1:
-        needed = before + of_pair * len(sizes)
+        needed = before + per_pair * len(sizes)
         raise OptionError(
-            f"--minutes {minutes:g} is too little: a pair of each of {len(sizes):,} paradigms takes about "
-            f"{format_duration(needed)}; give --minutes {int(needed / 60 / USED) + 1}, or fewer suites"
+            f"--minutes must be at least {int(needed / 60 / USED) + 1}, got {minutes:g}: one pair of each of "
+            f"{len(sizes):,} paradigms takes about {format_duration(needed)}. Pass more minutes, or fewer suites."
         )
     return limit, (
-        f"pairs: {scored[limit]:,} of {sum(sizes):,}, for about {format_duration(scored[limit] * of_pair)} "
-        f"(--minutes {minutes:g}); --limit {limit} scores the same again"
+        f"pairs: {scored[limit]:,} of {sum(sizes):,}, for about {format_duration(scored[limit] * per_pair)} "
+        f"(--minutes {minutes:g}); same as --limit {limit}"
     )
 
 
-def resolutions(suites: Sequence[PairSet]) -> Iterator[str]:
-    """Yield the detectable effect of each suite at 80% power: (t[.975] + t[.8]) * 0.5 / sqrt(pairs)."""
+def describe_resolution(suites: Sequence[PairSet]) -> Iterator[str]:
+    """Yield the minimum detectable effect of each suite at 80 % power: (t(0.975) + t(0.8)) * 0.5 / sqrt(pairs)."""
     for each in suites:
         count = len(each.pairs)
         if count > 1:
             mde = 100 * float(t_factor(count - 1.0, 1)) * CHANCE / count**0.5
-            yield (
-                f"resolution: {each.suite} about {format_number(mde)} points from chance, "
-                "which 80 of 100 such runs find"
-            )
+            yield (f"minimum detectable effect (80 % power) of {each.suite}: {format_number(mde)} points above chance")

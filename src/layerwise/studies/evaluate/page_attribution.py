@@ -1,4 +1,4 @@
-"""Words that decide: the attribution of decisions to words, by arm."""
+"""Page section on attribution of decisions to words, by variant."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
         )
         differ = [str(row.arm) for row in rows if is_resolved(row, data.level)]
         others = (
-            f". Different from {find_baseline(data)}: {join_words(differ) or 'none, at this many seeds'}"
+            f". Different from {find_baseline(data)}: {join_words(differ) or 'none with this many seeds'}"
             if rows
             else ""
         )
         answer = f"Attribution on linguistic minus surface words, beyond their share of the tokens: {shares}{others}."
-        yield Finding(f"Which words decide ({task})?", answer, to_verdict(bool(differ) if rows else None))
+        yield Finding(
+            f"Which words determine the decision ({task})?", answer, to_verdict(bool(differ) if rows else None)
+        )
 
 
 def attribution_notes(data: ReportData) -> Iterator[str]:
     gaps = data.rows.where(measure=vocab.ATTRIBUTION, metric="gap")
     if gaps:
-        yield f"At most {format_fixed(100 * max(row.value for row in gaps), 2)} % is missing from completeness."
+        yield f"Completeness error: at most {format_fixed(100 * max(row.value for row in gaps), 2)} %."
 
 
 def _column(head: str, metric: str, against: str | None = None) -> Column:
@@ -55,7 +57,7 @@ ATTRIBUTED = Section(
         Pivot(
             name="attribution",
             derive=lambda data: average_by_variant(data.rows.where(measure=vocab.ATTRIBUTION)),
-            rows={"arm": "arm"},
+            rows={"variant": "arm"},
             split="task",
             terminal=False,
             columns=(

@@ -1,12 +1,14 @@
-"""Steps of an evaluation: descriptions, fine-tunings with their conditions, and tables for the terminal."""
+"""Steps of an evaluation: descriptions, fine-tuning with its conditions, and tables for the terminal."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.glue import GLUE
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.measure.contrasts.variants import ADDED, KEPT
@@ -20,19 +22,21 @@ from layerwise.page.formatting import ABSENT, Format
 from layerwise.page.table import Table
 from layerwise.plan import EdgeCut
 from layerwise.results import Rows, Run, Score
-from layerwise.results.vocabulary import BABYLM, BACKBONE, LAYER_WEIGHTS
+from layerwise.results.vocabulary import ATTRIBUTION, BABYLM, BACKBONE, EDGES, LAYER_WEIGHTS
+from layerwise.runner.minimal_pairs import discard_rows as discard_pairs
 from layerwise.runner.minimal_pairs import format_pairs
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.tasks import Study
 from layerwise.studies.evaluate.attribution import attribute
 from layerwise.studies.evaluate.edges import edges_table
 from layerwise.studies.evaluate.finetuned_tasks import (
+    PREDICTIONS,
     FineTunedModel,
     check_one_depth,
     run_task,
     store_summary,
 )
-from layerwise.studies.evaluate.page import PLANS, TASK_TABLE, Taught, plan_table
+from layerwise.studies.evaluate.page import PLANS, TASK_TABLE, FineTuneResults, plan_table
 from layerwise.studies.evaluate.subjects import HELD, Subjects
 from layerwise.studies.evaluate.suites import SuiteChoice
 from layerwise.train.fine_tuning import FineTuningConfig
@@ -41,20 +45,20 @@ ONE = Format(decimals=1)
 AGGREGATED = ("blimp", "supplement", "glue", "msgs")
 
 REWIRED = "rewired"
-"""The folder of models that were given layer weights after their pretraining."""
+"""Folder of models whose layer weights were added after pretraining."""
 
 
 def plan_models(subjects: Subjects, choice: PlanChoice) -> tuple[tuple[FineTunedModel, ...], tuple[str, ...]]:
-    """Return the models with the plans that each can run, and notes on plans that are left out."""
+    """Return the models with the plans that each can run, and notes on skipped plans."""
     if not choice.describe():
         return tuple(subjects.models.values()), ()
     planned: list[FineTunedModel] = []
     notes: list[str] = []
     for label, model in subjects.models.items():
         stack = subjects.open_stack(label)
-        members, left_out = filter_runnable(stack, choice.list_members(stack.depth))
+        members, skipped = filter_runnable(stack, choice.list_members(stack.depth))
         planned.append(replace(model, members=members))
-        notes += left_out
+        notes += skipped
     check_one_depth(planned)
     return tuple(planned), tuple(dict.fromkeys(notes))
 
@@ -77,7 +81,7 @@ def describe_scoring(
 
 def describe_tuning(
     models: Sequence[FineTunedModel],
-    left_out: Sequence[str],
+    skipped: Sequence[str],
     selection: SuiteChoice,
     *,
     seeds: int,
@@ -88,23 +92,34 @@ def describe_tuning(
         yield f"fine-tuned tasks: {', '.join(task.name for task in selection.tasks)}"
     plans = [len(model.plans) for model in models]
     if any(plans):
-        yield f"plans: {max(plans):,}, each active in fine-tuning and in the test, compared with the model as trained"
-    for note in left_out:
+        yield f"plans: {max(plans):,}, each active in fine-tuning and testing, compared with the original model"
+    for note in skipped:
         yield f"note: {note}"
     scored = 2 * len(models) * sum(len(each.pairs) for each in selection.pairs)
     most = "" if minutes is None else f" at most (--minutes {minutes:g})"
-    arms = {"held": LAYER_WEIGHTS, "added": BACKBONE}
-    compared = [arms[name] for name in layer_weights]
+    variants = {"held": LAYER_WEIGHTS, "added": BACKBONE}
+    compared = [variants[name] for name in layer_weights]
     tuned = len(models) + sum(model.arm in compared for model in models)
     tunings = (tuned + sum(plans)) * len(selection.tasks) * seeds
-    tunings += 2 * tuned * selection.attributes  # with the labels and with shuffled ones
+    tunings += 2 * tuned * selection.attributes  # true and shuffled labels
     yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tunings"
+
+
+def discard_answers(tasks: Sequence[ClassificationTask], folder: Path) -> None:
+    for name in {task.measure for task in tasks}:
+        shutil.rmtree(folder / PREDICTIONS / name, ignore_errors=True)
+
+
+def discard_rows(run: Run, selection: SuiteChoice, *, has_cuts: bool) -> None:
+    discard_pairs(selection.pairs, run)
+    for measure in (*([EDGES] if has_cuts else []), *([ATTRIBUTION] if selection.attributes else [])):
+        run.store.replace_scores(measure, [])
 
 
 def fine_tune_models(
     study: Study,
     models: Sequence[FineTunedModel],
-    left_out: Sequence[str],
+    skipped: Sequence[str],
     selection: SuiteChoice,
     settings: FineTuningConfig,
     *,
@@ -112,26 +127,26 @@ def fine_tune_models(
     device: str,
     layer_weights: Collection[str],
 ) -> None:
-    """Fine-tune what is missing, and store scores, summaries and the aggregate of BabyLM.
+    """Run the missing fine-tunings, and store scores, summaries and the BabyLM aggregate.
 
-    With `layer_weights` models of `elc` are also fine-tuned with their weights `held`, and those of `ltg` with weights
+    With `layer_weights`, `elc` models are also fine-tuned with their weights `held`, and `ltg` models with weights
     `added`.
     """
     run, progress = study.run, study.reporter.progress
     trained = list(_with_weight_conditions(models, layer_weights, run.folder))
     if selection.attributes:
         attribute(trained, settings, run, progress=progress, device=device)
-    how: dict[str, Any] = {"seeds": seeds, "device": device, "progress": progress}
+    common: dict[str, Any] = {"seeds": seeds, "device": device, "progress": progress}
     for task in selection.tasks:
-        run_task(trained, task, settings, run, **how)
+        run_task(trained, task, settings, run, **common)
     glue = [task for task in selection.tasks if task.measure == GLUE]
     if any(model.plans for model in models):
-        run.store.replace_notes(PLANS, left_out)
+        run.store.replace_notes(PLANS, skipped)
         for task in selection.tasks:
             for plan in dict.fromkeys(plan for model in models for plan in model.plans):
-                under = [model for model in models if plan in model.plans]
-                run_task(under, task, settings, run, plan=plan, **how)
-            # A page that is written early has the scale of the tasks that are finished.
+                planned = [model for model in models if plan in model.plans]
+                run_task(planned, task, settings, run, plan=plan, **common)
+            # Keep the summary of finished tasks up to date for pages written early.
             if task in glue:
                 store_summary(models, glue[: glue.index(task) + 1], run, seeds=seeds)
     elif glue:
@@ -168,9 +183,9 @@ def list_results(run: Run, selection: SuiteChoice, cuts: Sequence[EdgeCut]) -> l
 def _task_tables(run: Run) -> Iterator[str]:
     data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
     titled = [(f"{title}, fine-tuned", table) for title, table in TASK_TABLE.tables(data)]
-    for own in Taught.every(data):
-        head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}"
-        titled.append((head, plan_table(data, own.suite, own.arm)))
+    for each in FineTuneResults.list_all(data):
+        head = f"{each.suite} under plans, active in fine-tuning and testing, {each.arm}"
+        titled.append((head, plan_table(data, each.suite, each.arm)))
     for head, table in titled:
         yield "\n".join([f"{head}:", *(f"  {line}" for line in table.lines())])
 
@@ -184,7 +199,7 @@ def aggregate_lines(run: Run) -> str:
         shown = ABSENT if total is None else ONE.text(total) + (", partial" if files != FILES else "")
         parts = [_describe_part(own.one(task=part, metric="part"), files[part], FILES[part]) for part in FILES]
         body.append((str(arm), shown, *parts))
-    lines = Table(("arm", "aggregate", *FILES), tuple(body)).lines()
+    lines = Table(("variant", "aggregate", *FILES), tuple(body)).lines()
     head = f"BabyLM's aggregate of 2023, {weights}, in points:"
     return "\n".join([head, *(f"  {line}" for line in lines)]) if lines else ""
 

@@ -1,4 +1,4 @@
-"""The models of an evaluation: every finished model of a run, or a single one."""
+"""Models of an evaluation: every finished model of a run, or a single one."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from layerwise.studies.evaluate.suites import SuiteChoice
 from layerwise.train.load_trained import open_trained
 
 FAMILY = "evaluation"
-"""The family in the manifest of an evaluation of a single model."""
+"""Family in the manifest of a run for a single model."""
 
 HELD = (".scalars",)
-"""The ending of the parameters that are layer weights."""
+"""Suffix of the parameters that are layer weights."""
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """Models by label, `ARM/SEED`; those of a run, `folder`, are opened one after another, a single one is `stack`."""
+    """Models by label, `VARIANT/SEED`; those of the run `folder` are opened one by one, a single one is `stack`."""
 
     models: Mapping[str, FineTunedModel]
     manifest: Manifest
@@ -44,11 +44,15 @@ class Subjects:
         return self.stack or _open_trained(Path(self.models[label].location), self.loading)
 
     def open(self, label: str) -> Opened:
-        """Open a model with its tokenizer; raises `ModelError` if it has none."""
+        """Open a model with its tokenizer.
+
+        Raises:
+            ModelError: If it has no tokenizer.
+        """
         return _with_tokenizer(self.open_stack(label))
 
     def list_models(self, labels: tuple[str, ...] = ()) -> list[EvaluatedModel]:
-        """Return the models called `labels` (default: all), each opened when it is its turn."""
+        """Return the models named `labels` (default: all), which open lazily."""
         return [
             EvaluatedModel(model.arm, model.seed, partial(self.open, label))
             for label, model in self.models.items()
@@ -60,7 +64,7 @@ def find_run(folder: Path, loading: Mapping[str, Any]) -> Subjects:
     quiet_transformers()
     models = finished_models(folder)
     if not models:
-        raise RunError(f"{folder} has no finished model (RUN/ARM/seed-N/model). Train one, or pass a model.")
+        raise RunError(f"{folder} has no finished model (RUN/VARIANT/seed-N/model). Train one, or pass a model.")
     with Run.open(folder) as run:
         manifest = run.manifest
     members = {
@@ -70,7 +74,7 @@ def find_run(folder: Path, loading: Mapping[str, Any]) -> Subjects:
 
 
 def _find_held(model: Path) -> tuple[str, ...]:
-    """Return the layer weights of a model, if its pretraining held them: they are held in fine-tuning too."""
+    """Return the layer weights of a model if they were frozen in pretraining: fine-tuning freezes them too."""
     record = TrainingRecord.read(model)
     settings = {} if record is None else record.recipe.get("pretraining", {})
     return HELD if settings.get("frozen_layer_weights") else ()
@@ -86,11 +90,16 @@ def open_single(
     seed: int,
     settings: Mapping[str, Any],
 ) -> Subjects:
-    """Open a single model. Raises `ModelError` without a tokenizer, `DataError` to fine-tune an opened model."""
+    """Open a single model.
+
+    Raises:
+        ModelError: If it has no tokenizer.
+        DataError: If an opened model is to be fine-tuned.
+    """
     quiet_transformers()
     is_named = isinstance(model, str | Path)
     if not is_named and (selection.tasks or selection.attributes):
-        raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
+        raise DataError("fine-tuning reloads the model. Pass its name or folder instead of an opened model.")
     path = Path(str(model)).expanduser() if is_named else Path()
     is_trained = is_named and (path / FILE).is_file()
     stack = _open_trained(path, loading) if is_trained else open_stack(model, reporter, **loading)
@@ -98,7 +107,7 @@ def open_single(
     name = str(model) if is_named else stack.source.name
     record = TrainingRecord.read(path) if is_named else None
     arm, seed_of_model = (Path(name).name, 0) if record is None else (record.arm, record.seed)
-    own = FineTunedModel(arm, seed_of_model, location_of(name))
+    single = FineTunedModel(arm, seed_of_model, location_of(name))
     manifest = make_manifest(
         stack,
         weight_hash(stack.model),
@@ -112,7 +121,7 @@ def open_single(
         seed=seed,
         settings=settings,
     )
-    return Subjects({own.label: own}, manifest, loading, stack=stack)
+    return Subjects({single.label: single}, manifest, loading, stack=stack)
 
 
 def _open_trained(folder: Path, loading: Mapping[str, Any]) -> Stack:
@@ -121,5 +130,5 @@ def _open_trained(folder: Path, loading: Mapping[str, Any]) -> Stack:
 
 def _with_tokenizer(stack: Stack) -> Opened:
     if stack.tokenizer is None:
-        raise ModelError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+        raise ModelError(f"{stack.source.name} has no tokenizer. Pass one with --tokenizer PATH.")
     return stack.model, stack.tokenizer

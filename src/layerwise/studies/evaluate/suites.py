@@ -1,4 +1,4 @@
-"""The suites that an evaluation names: minimal pairs and fine-tuned tasks, generated here or read from files."""
+"""Suites of an evaluation: minimal pairs and fine-tuned tasks, generated here or read from files."""
 
 from __future__ import annotations
 
@@ -64,19 +64,23 @@ def read_pair_sets(
 def read_fine_tuned_tasks(
     suites: Sequence[str], folder: Path | None, names: Sequence[str], seed: int
 ) -> tuple[ClassificationTask, ...]:
-    """Read the tasks to fine-tune on, named or all; raises `DataError` for an unknown name or missing files."""
+    """Read the named (default: all) tasks to fine-tune on.
+
+    Raises:
+        DataError: If a name is unknown, or a file is missing.
+    """
     tasks: list[ClassificationTask] = []
     folder = folder or Path()
     if "glue" in suites:
-        wanted = [name.casefold() for name in names if name.casefold() in FORMS]
-        tasks += read_tasks(folder, wanted or None, seed=seed)
+        selected = [name.casefold() for name in names if name.casefold() in FORMS]
+        tasks += read_tasks(folder, selected or None, seed=seed)
     if "msgs" in suites:
         named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
         tasks += read_msgs(next(named, folder), seed=seed)
     if "msgs-ours" in suites:
         tasks += mixed_signals().values()
-    known = {task.name.casefold(): task for task in tasks}
+    by_name = {task.name.casefold(): task for task in tasks}
     for name in names:
-        if name.casefold() not in known:
-            raise DataError(f"there is no task {name!r}; {near_matches(name, known)}")
-    return tuple(known[name.casefold()] for name in names) if names else tuple(tasks)
+        if name.casefold() not in by_name:
+            raise DataError(f"unknown task {name!r}; {near_matches(name, by_name)}")
+    return tuple(by_name[name.casefold()] for name in names) if names else tuple(tasks)

@@ -1,4 +1,4 @@
-"""Benchmarks of a healing: lm-eval tasks and minimal pairs per model, whose answers are stored with the model."""
+"""Evaluations of a healing: lm-eval tasks, minimal pairs and test data per model, stored with the model."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ from layerwise.stack.inputs import evaluating
 
 @dataclass(frozen=True)
 class HealingBenchmarks:
-    """What is asked of every model: `requests` of lm-eval, and `suites` of minimal pairs."""
+    """Benchmarks of every model: `requests` of lm-eval, and `suites` of minimal pairs."""
 
     requests: BenchmarkRequests | None
     suites: tuple[PairSet, ...]
 
     @classmethod
-    def of(
-        cls, tasks: Sequence[str], folder: Path | None, limit: int | None, stack: Stack, *, seed: int, filled_in: bool
+    def open(
+        cls, tasks: Sequence[str], folder: Path | None, limit: int | None, stack: Stack, *, seed: int, fills_in: bool
     ) -> HealingBenchmarks | None:
-        """Return the benchmarks called `tasks`, or None if there are none.
+        """Return the benchmarks named `tasks`, or None without names.
 
-        Raises `MeasureError` for a model without a tokenizer, for lm-eval tasks of a masked model, and as
-        `find_benchmarks` and `build_requests` do.
+        Raises:
+            MeasureError: If the model has no tokenizer, or cannot answer the tasks.
         """
         if not tasks:
             return None
         if stack.tokenizer is None:
-            raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer, or leave out --tasks")
+            raise MeasureError("--tasks requires a tokenizer. Pass --tokenizer.")
         named = [name for name in tasks if name != PAIRS]
-        if named and filled_in:
+        if named and fills_in:
             raise MeasureError(
-                f"{stack.source.name} fills in tokens, and lm-eval asks {', '.join(named)} of models that write: give "
-                f"--tasks {PAIRS}"
+                f"{', '.join(named)} of lm-eval requires a causal language model, got {stack.source.name}, which is "
+                f"masked. Pass --tasks {PAIRS}."
             )
         requests = None
         if named:
@@ -75,8 +75,8 @@ class HealingBenchmarks:
 
     @property
     def chance(self) -> Mapping[str, float]:
-        of_requests = {} if self.requests is None else dict(self.requests.chance)
-        return of_requests | {each.suite: CHANCE for each in self.suites}
+        requests = {} if self.requests is None else dict(self.requests.chance)
+        return requests | {each.suite: CHANCE for each in self.suites}
 
     def describe(self) -> str:
         counts = []
@@ -91,10 +91,11 @@ class HealingBenchmarks:
         counts += [f"{each.suite} ({len(each.pairs):,} pairs)" for each in self.suites]
         return f"benchmarks of every model: {', '.join(counts)}"
 
-    def answers(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
+    def answer(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
         """Return right (1) or wrong (0) answers under a plan, by benchmark; a tied pair counts 0.5.
 
-        Raises `MeasureError` for a benchmark that is not judged by accuracy.
+        Raises:
+            MeasureError: If a benchmark has no accuracy.
         """
         right: dict[str, list[float]] = {}
         if self.requests is not None:
@@ -103,20 +104,20 @@ class HealingBenchmarks:
                 right.setdefault(row.task.removeprefix(BENCHMARK_TASK).partition("/")[0], []).append(float(row.hits))
             lacking = [name for name in self.requests.names if name not in right]
             if lacking:
-                raise MeasureError(f"{lacking[0]} has no share of right answers to compare models by; leave it out")
+                raise MeasureError(f"{lacking[0]} has no accuracy to compare models by. Remove it from --tasks.")
         for suite in self.suites:
             scorer = SentenceScorer.from_model(stack.model, stack.tokenizer)
             with evaluating(stack.model), stack.under(plan):
                 right[suite.suite] = list(preferences(scorer, suite.pairs))
         return {name: _predictions(np.array(values)) for name, values in right.items()}
 
-    def evaluation(self, name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack]) -> StoredEvaluation:
-        """What the model that `opened(folder)` gives answers under a plan; `trained` names its training, if any."""
+    def evaluate(self, name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack]) -> StoredEvaluation:
+        """Return the evaluation of a model under a plan; `trained` names its training, if any."""
         key = sha256(f"{self._digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
         def make(folder: Path) -> Survey:
-            stack = opened(folder)
-            return Survey(stack.depth, self.answers(stack, plan))
+            stack = open_model(folder)
+            return Survey(stack.depth, self.answer(stack, plan))
 
         return StoredEvaluation(name, f"{FOLDER}/benchmarks-{key}.npz", make)
 
@@ -138,22 +139,22 @@ ALL = "all"
 FOLDER = "outcomes"
 
 
-def outcome_of(
-    name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack], splits: Splits, filled_in: bool
+def evaluate_test(
+    name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack], splits: Splits, fills_in: bool
 ) -> StoredEvaluation:
-    """What the model that `opened(folder)` gives does under a plan; `trained` names its training, if it had one."""
+    """Return the evaluation of a model on test data; `trained` names its training, if any."""
     key = sha256(f"{splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
     def make(folder: Path) -> Survey:
-        stack = opened(folder)
-        outcome = evaluate(stack, plan, splits.test, splits.collate, filled_in=filled_in)
+        stack = open_model(folder)
+        outcome = evaluate(stack, plan, splits.test, splits.collate, filled_in=fills_in)
         return Survey(stack.depth, {"test": outcome})
 
     return StoredEvaluation(name, f"{FOLDER}/{key}.npz", make)
 
 
 class Outcomes:
-    """What models did by name, on the same documents (windows if these are few) of every task, which are strata."""
+    """Losses and accuracies of models by name on the same documents (windows if these are few); tasks are strata."""
 
     def __init__(self, splits: Splits, surveys: Mapping[str, Survey], seed: int = 0) -> None:
         windows = getattr(splits.test, "windows", None)
@@ -197,8 +198,9 @@ class Outcomes:
         numerators, denominators = grid.by_unit(above), grid.by_unit(below)
         pulls = np.empty(denominators.size)
         for label in np.unique(strata):
-            own = strata == label
-            pulls[own] = numerators[own] - denominators[own] * (numerators[own].sum() / denominators[own].sum())
+            units = strata == label
+            mean = numerators[units].sum() / denominators[units].sum()
+            pulls[units] = numerators[units] - denominators[units] * mean
         return LinearEstimate(float(above.sum() / below.sum()), pulls / denominators.sum())
 
     def strata(self, task: str) -> StratumLabels:
@@ -211,16 +213,16 @@ class Outcomes:
         return int(self._grids[task].tokens.sum())
 
     def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
-        """Return the nats that `first` loses above `second`, with the interval that a sweep gives on the same text."""
+        """Return the loss of `first` minus that of `second` in nats/token, with the interval of a sweep."""
         rows = compute_effects([*self._losses(first), *self._losses(second)], second, seed=self._seed)
-        own = [row for row in rows if row.metric == "delta_nll" and (len(self._grids) == 1 or row.task == task)]
-        return own[0].value, own[0].low, own[0].high
+        row = next(each for each in rows if each.metric == "delta_nll" and (len(self._grids) == 1 or each.task == task))
+        return row.value, row.low, row.high
 
 
 def _likelihoods(stack: Stack, plan: Plan, requests: BenchmarkRequests) -> RequestLikelihoods:
     rows: list[Loss] = []
-    data, whole = requests.likelihoods, Plan.identity(stack.depth)
+    data, identity = requests.likelihoods, Plan.identity(stack.depth)
     if data is not None:
-        done = frozenset() if plan == whole else frozenset({str(whole)})
+        done = frozenset() if plan == identity else frozenset({str(identity)})
         sweep(stack, [plan], data, sink=rows.extend, finished=lambda *_: done)
     return RequestLikelihoods.from_losses(rows, [plan], data)

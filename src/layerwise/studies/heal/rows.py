@@ -1,13 +1,13 @@
-"""The rows of a healing: the loss increase, and what is regained net of the original model's own gain.
+"""Rows of a healing: the loss increase, and what is recovered net of the original model's own gain.
 
-With L(m) in nats/token, W the original model, P the pruned one, H the healed one of a seed, and C the original model
-trained on the same tokens with the same seed,
+With L(m) in nats/token, W the original model, P the pruned one, H the healed one of a seed, and C the control, i.e. the
+original model trained on the same tokens with the same seed,
 
     lost = L(P) - L(W)      regained = L(P) - L(H)      net = regained - (L(W) - L(C))      share = net / lost
 
-The interval of `lost` is that of a sweep, over documents; others are over seeds and the documents that they share, with
-tasks as strata (of one seed over documents). Benchmarks have an `accuracy` (Wilson's interval) and paired `difference`s
-to W and C, over seeds and questions (`seed_interval`).
+The interval of `lost` is that of a sweep, over documents; others are over seeds and their common documents, with tasks
+as strata (with one seed over documents). Benchmarks have an `accuracy` (Wilson's interval) and paired `difference`s to
+W and C, over seeds and questions (`over_seeds`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.trainings import make_choice_row, make_trial_rows
-from layerwise.studies.heal.arms import Healing, HealingArm
 from layerwise.studies.heal.benchmarks import ALL, Outcomes
+from layerwise.studies.heal.variants import Healing, HealingVariant
 
 
-def healing_rows(
+def build_rows(
     healing: Healing,
     outcomes: Outcomes,
     records: Mapping[tuple[str, int], TrainingRecord],
     trials: Mapping[str, Mapping[float, float]],
 ) -> list[Score]:
-    """Return the rows of all trainings; `records` are by arm and seed, the losses of `trials` by arm and rate."""
+    """Return all rows; `records` are by variant and seed, the losses of `trials` by variant and learning rate."""
     return [
         *_models(healing, outcomes),
         *(row for task in outcomes.tasks for row in regained(healing, outcomes, task)),
@@ -50,39 +50,39 @@ def healing_rows(
 
 def _models(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     seeds = range(healing.seeds)
-    models = {name: {**columns, "affected": None} for name, columns in healing.base_columns().items()}
-    models |= {f"{arm}/{seed}": {"arm": arm, "seed": seed} for arm in healing.names for seed in seeds}
+    models = {name: {**columns, "affected": None} for name, columns in healing.list_base_columns().items()}
+    models |= {f"{variant}/{seed}": {"arm": variant, "seed": seed} for variant in healing.names for seed in seeds}
     for task in outcomes.tasks:
         counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
         strata = outcomes.strata(task)
         for metric, of in (("nll", outcomes.loss), ("accuracy", outcomes.accuracy)):
             for name, columns in models.items():
                 yield Score(vocab.HEALING, metric, of(name, task).value, **columns, **counts)
-            for arm in healing.names:
-                each = [of(f"{arm}/{seed}", task) for seed in seeds]
-                yield _over(vocab.HEALING, metric, each, strata, arm=arm, task=task)
+            for variant in healing.names:
+                each = [of(f"{variant}/{seed}", task) for seed in seeds]
+                yield _over(vocab.HEALING, metric, each, strata, arm=variant, task=task)
 
 
 def regained(healing: Healing, outcomes: Outcomes, task: str) -> Iterator[Score]:
     value, low, high = outcomes.difference(vocab.PRUNED, vocab.UNTOUCHED, task)
-    if vocab.PRUNED in healing.base_columns():
+    if vocab.PRUNED in healing.list_base_columns():
         yield Score(
             vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
         )
     seeds, strata = range(healing.seeds), outcomes.strata(task)
     whole, has_control = outcomes.loss(vocab.UNTOUCHED, task), vocab.WHOLE in healing.names
-    for arm in healing.arms:
-        # A random plan is measured from where the plan that was asked for begins: all shares have one denominator.
-        origin = vocab.PRUNED if arm.name == vocab.RANDOM else healing.before(arm, 0)
+    for variant in healing.variants:
+        # Random plans are measured from the loss of the requested plan, so all shares have one denominator.
+        origin = vocab.PRUNED if variant.name == vocab.RANDOM else healing.name_untrained(variant, 0)
         start = outcomes.loss(origin, task)
-        healed = [outcomes.loss(f"{arm.name}/{seed}", task) for seed in seeds]
+        healed = [outcomes.loss(f"{variant.name}/{seed}", task) for seed in seeds]
         nats = [start - each for each in healed]
-        columns: dict[str, Any] = {"strata": strata, "arm": arm.name, "task": task}
+        columns: dict[str, Any] = {"strata": strata, "arm": variant.name, "task": task}
         yield _over(vocab.HEALING, "above_whole", [each - whole for each in healed], **columns)
         yield _over(vocab.HEALING, "regained", nats, **columns)
         lost = start - whole
-        # A share of what was not resolvably lost is a ratio of two noises.
-        if arm.name == vocab.WHOLE or lost.value <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
+        # If the loss increase is inconclusive, its share is a ratio of two noisy numbers.
+        if variant.name == vocab.WHOLE or lost.value <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
             continue
         yield _over(vocab.HEALING, "regained_share", [own / lost for own in nats], **columns)
         if has_control:
@@ -93,7 +93,7 @@ def regained(healing: Healing, outcomes: Outcomes, task: str) -> Iterator[Score]
 
 def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     main, seeds = healing.names[0], range(healing.seeds)
-    others = [arm.name for arm in healing.arms[1:] if arm.name != vocab.WHOLE and not arm.skipped]
+    others = [variant.name for variant in healing.variants[1:] if variant.name != vocab.WHOLE and not variant.skipped]
     estimates = {}
     for name in others:
         gaps = [outcomes.loss(f"{main}/{seed}", ALL) - outcomes.loss(f"{name}/{seed}", ALL) for seed in seeds]
@@ -109,11 +109,11 @@ def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
 
 
 def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
-    """Yield nats above the original model by the number of middle layers skipped, and the crossing.
+    """Yield nats/token above the original model by the number of middle layers skipped, and the crossing.
 
-    If the original model was also trained (at 0), rows against `whole` compare with that one, seed by seed.
+    With the control (at 0), rows against `whole` compare with it, seed by seed.
     """
-    windows = [arm for arm in healing.arms if arm.skipped]
+    windows = [variant for variant in healing.variants if variant.skipped]
     if not windows:
         return
     whole, seeds, strata = outcomes.loss(vocab.UNTOUCHED, ALL), range(healing.seeds), outcomes.strata(ALL)
@@ -122,11 +122,13 @@ def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     if has_control:
         for seed in seeds:
             curves[seed][0] = outcomes.loss(f"{vocab.WHOLE}/{seed}", ALL) - whole
-    for arm in windows:
-        value, low, high = outcomes.difference(healing.before(arm, 0), vocab.UNTOUCHED, ALL)
-        yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, affected=arm.skipped)
+    for variant in windows:
+        value, low, high = outcomes.difference(healing.name_untrained(variant, 0), vocab.UNTOUCHED, ALL)
+        yield Score(
+            vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, affected=variant.skipped
+        )
         for seed in seeds:
-            curves[seed][arm.skipped] = outcomes.loss(f"{arm.name}/{seed}", ALL) - whole
+            curves[seed][variant.skipped] = outcomes.loss(f"{variant.name}/{seed}", ALL) - whole
     columns: dict[str, Any] = {"strata": strata, "condition": vocab.HEALED}
     for count in sorted(curves[0]):
         each = [curves[seed][count] for seed in seeds]
@@ -134,16 +136,17 @@ def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     against = vocab.WHOLE if has_control else None
     if has_control:
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
-        for arm in windows:
-            skipped = [curves[seed][arm.skipped] for seed in seeds]
-            yield _over(vocab.HEALING_WINDOW, "above_whole", skipped, **columns, affected=arm.skipped, against=against)
-    known = [own for seed in seeds if (own := _crossing(curves[seed])) is not None]
-    if len(known) == len(seeds):
-        yield _over(vocab.HEALING_WINDOW, "layers", known, **columns, against=against)
+        for variant in windows:
+            skipped = [curves[seed][variant.skipped] for seed in seeds]
+            yield _over(
+                vocab.HEALING_WINDOW, "above_whole", skipped, **columns, affected=variant.skipped, against=against
+            )
+    crossings = [layers for seed in seeds if (layers := _crossing(curves[seed])) is not None]
+    if len(crossings) == len(seeds):
+        yield _over(vocab.HEALING_WINDOW, "layers", crossings, **columns, against=against)
 
 
 def _crossing(curve: Mapping[int, LinearEstimate]) -> LinearEstimate | None:
-    """The `crossing` of a curve; a unit pulls it by what the unit's pulls on the curve do."""
     value = crossing({count: each.value for count, each in curve.items()})
     if value is None:
         return None
@@ -153,8 +156,9 @@ def _crossing(curve: Mapping[int, LinearEstimate]) -> LinearEstimate | None:
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
-    """Return the number of layers, interpolated linearly, up to which a healed model is no worse than its reference; 0
-    if it always is, None if it never is.
+    """Return the interpolated number of layers up to which a healed model is no worse than its reference.
+
+    0 if it is always worse, None if it never is.
 
     >>> crossing({0: -0.2, 1: -0.1, 2: 0.1}), crossing({1: 0.1, 2: 0.3}), crossing({0: -0.2, 1: -0.1})
     (1.5, 0.0, None)
@@ -169,13 +173,13 @@ def crossing(curve: Mapping[int, float]) -> float | None:
 
 
 def _trials(losses: Mapping[str, Mapping[float, float]]) -> Iterator[Score]:
-    for arm, by_rate in losses.items():
-        yield from make_trial_rows(vocab.HEALING_RATE, arm, by_rate)
-        yield make_choice_row(vocab.HEALING_RATE, arm, by_rate)
+    for variant, by_rate in losses.items():
+        yield from make_trial_rows(vocab.HEALING_RATE, variant, by_rate)
+        yield make_choice_row(vocab.HEALING_RATE, variant, by_rate)
 
 
 def _costs(records: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]:
-    for (arm, seed), record in records.items():
+    for (variant, seed), record in records.items():
         taken = {
             "steps": record.steps,
             "examples": record.examples,
@@ -184,16 +188,16 @@ def _costs(records: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]
             **record.figures,
         }
         for metric, value in taken.items():
-            yield Score(vocab.HEALING_COST, metric, float(value), arm=arm, seed=seed)
+            yield Score(vocab.HEALING_COST, metric, float(value), arm=variant, seed=seed)
 
 
 def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: StratumLabels, **columns: Any) -> Score:
-    own = average_linear(seeds, strata)
-    row = Score(measure, metric, own.value, **columns)
-    if own.half == 0:
+    mean = average_linear(seeds, strata)
+    row = Score(measure, metric, mean.value, **columns)
+    if mean.half == 0:
         return row
     least, most = (0.0, np.inf) if metric in ("layers", "nll") else METRIC_RANGES.get(metric, (-np.inf, np.inf))
-    return replace(row, low=max(least, own.value - own.half), high=min(most, own.value + own.half))
+    return replace(row, low=max(least, mean.value - mean.half), high=min(most, mean.value + mean.half))
 
 
 def benchmark_rows(healing: Healing, surveys: Mapping[str, Survey], chance: Mapping[str, float]) -> Iterator[Score]:
@@ -201,30 +205,30 @@ def benchmark_rows(healing: Healing, surveys: Mapping[str, Survey], chance: Mapp
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
         shared: dict[str, Any] = {"task": task, "documents": len(right[vocab.UNTOUCHED])}
         yield Score(vocab.HEALING_TASK, "accuracy", chance[task], against=vocab.CHANCE, **shared)
-        for name, columns in healing.base_columns().items():
+        for name, columns in healing.list_base_columns().items():
             if columns["arm"] == vocab.RANDOM:
                 continue
             yield _accuracy(right[name], **columns, **shared)
             if name != vocab.UNTOUCHED:
                 yield _difference([(right[name], right[vocab.UNTOUCHED])], against=vocab.UNTOUCHED, **columns, **shared)
-        for arm in healing.arms:
-            yield from _trained(arm, right, healing, shared)
+        for variant in healing.variants:
+            yield from _trained(variant, right, healing, shared)
 
 
 def _trained(
-    arm: HealingArm, right: Mapping[str, Numbers], healing: Healing, shared: Mapping[str, Any]
+    variant: HealingVariant, right: Mapping[str, Numbers], healing: Healing, shared: Mapping[str, Any]
 ) -> Iterator[Score]:
-    columns: dict[str, Any] = {"arm": arm.name, **shared}
-    if arm.skipped:
-        columns |= {"condition": vocab.HEALED, "affected": arm.skipped}
-    own = [right[f"{arm.name}/{seed}"] for seed in range(healing.seeds)]
+    columns: dict[str, Any] = {"arm": variant.name, **shared}
+    if variant.skipped:
+        columns |= {"condition": vocab.HEALED, "affected": variant.skipped}
+    own = [right[f"{variant.name}/{seed}"] for seed in range(healing.seeds)]
     rows = [_accuracy(each, seed=seed, **columns) for seed, each in enumerate(own)]
     yield from rows
     values = [row.value for row in rows]
     bounds = seed_interval(values, "accuracy", [(row.low, row.high) for row in rows])
     yield Score(vocab.HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
     yield _difference([(each, right[vocab.UNTOUCHED]) for each in own], against=vocab.UNTOUCHED, **columns)
-    if arm.name not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in healing.names:
+    if variant.name not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in healing.names:
         controls = [right[f"{vocab.WHOLE}/{seed}"] for seed in range(healing.seeds)]
         yield _difference(list(zip(own, controls, strict=True)), against=vocab.WHOLE, **columns)
 

@@ -1,4 +1,4 @@
-"""The steps of a healing: learning rates are swept, arms trained, models evaluated, and the best one is written."""
+"""Steps of a healing: sweep learning rates, train the variants, evaluate the models, and write the best one."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from layerwise.runner.training_runs import (
 )
 from layerwise.runner.trainings import (
     FIRST_SWEEP_SEED,
+    EvaluationsTask,
     RecipeTraining,
     TrainingsTask,
     make_trial,
@@ -42,10 +43,10 @@ from layerwise.runner.trainings import (
 )
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
-from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, Healing, HealingArm
-from layerwise.studies.heal.benchmarks import FOLDER
-from layerwise.train.heal.learning import CONFIG, load_healed
-from layerwise.train.heal.options import healing_recipe
+from layerwise.studies.heal.benchmarks import FOLDER, HealingBenchmarks, evaluate_test
+from layerwise.studies.heal.variants import DEMO_EPOCHS, SETTINGS, Healing, HealingVariant
+from layerwise.train.heal.learning import CONFIG, import_peft, load_healed
+from layerwise.train.heal.options import HealingOptions, healing_recipe
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base
@@ -54,22 +55,18 @@ ADAPTER = "adapter"
 HEALING = "healing"
 
 Losses = Mapping[str, Mapping[float, float]]
-"""The validation losses of the trials, by arm and learning rate."""
+"""Validation losses of the trials, by variant and learning rate."""
 
 Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
-"""A model by its name, the folder of its training (empty for the base), its plan, and what opens it."""
+"""Name of a model, folder of its training (empty for the base model), its plan, and the function that opens it."""
 
-
-DEFAULT_STEPS = 200
-"""Steps of each training at most, unless `--epochs`, `--steps` or `--limit` say otherwise: there are dozens."""
+MAX_DEFAULT_STEPS = 200
+"""Maximum number of steps of each training without `--epochs`, `--steps` or `--limit`: a healing has dozens."""
 
 
 @dataclass(frozen=True)
 class HealingWork:
-    """The trainings of a healing, and what they share.
-
-    Learning rates are chosen among `rates`, or by default among those of each method.
-    """
+    """Trainings of a healing and their common inputs; `rates` replace the default learning rates of each method."""
 
     base: Base
     stack: Stack
@@ -80,32 +77,35 @@ class HealingWork:
     rates: tuple[float, ...]
 
     @property
-    def swept(self) -> list[HealingArm]:
-        own = (arm for arm in self.healing.arms if arm.rate_of == arm.name)
-        return [arm for arm in own if len(arm.first_rates(self.rates)) > 1]
+    def swept(self) -> list[HealingVariant]:
+        return [
+            variant
+            for variant in self.healing.variants
+            if variant.rate_of == variant.name and len(variant.list_rates(self.rates)) > 1
+        ]
 
-    def plan_training(self, arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
-        plan, settings = self.healing.plan_of(arm, seed), replace(self.settings, learning_rate=rate)
-        return RecipeTraining.of(healing_recipe(arm.name, settings, plan, arm.options), seed)
+    def plan_training(self, variant: HealingVariant, seed: int, rate: float) -> RecipeTraining:
+        plan, settings = self.healing.choose_plan(variant, seed), replace(self.settings, learning_rate=rate)
+        return RecipeTraining.of(healing_recipe(variant.name, settings, plan, variant.options), seed)
 
-    def plan_trial(self, arm: HealingArm, rate: float) -> RecipeTraining:
-        return make_trial(self.plan_training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
+    def plan_trial(self, variant: HealingVariant, rate: float) -> RecipeTraining:
+        return make_trial(self.plan_training(variant, FIRST_SWEEP_SEED, rate).recipe, rate)
 
     def make_task(self, trainings: Iterable[RecipeTraining]) -> TrainingsTask:
         return TrainingsTask(self.base, self.splits, tuple(trainings), self.arguments)
 
-    def open_trained(self, folder: Path, arm: str, seed: int) -> Stack:
-        return load_healed(self.base.open(), folder / arm / f"seed-{seed}" / MODEL)
+    def open_trained(self, folder: Path, variant: str, seed: int) -> Stack:
+        return load_healed(self.base.open(), folder / variant / f"seed-{seed}" / MODEL)
 
     def list_models(self) -> list[Evaluated]:
         trained = [
             (
-                f"{arm.name}/{seed}",
-                f"{arm.name}/seed-{seed}",
-                self.healing.plan_of(arm, seed),
-                partial(self.open_trained, arm=arm.name, seed=seed),
+                f"{variant.name}/{seed}",
+                f"{variant.name}/seed-{seed}",
+                self.healing.choose_plan(variant, seed),
+                partial(self.open_trained, variant=variant.name, seed=seed),
             )
-            for arm in self.healing.arms
+            for variant in self.healing.variants
             for seed in range(self.healing.seeds)
         ]
         bases = self.healing.list_untrained().items()
@@ -113,32 +113,52 @@ class HealingWork:
 
 
 def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], TrainingRecord], Losses]:
-    """Train every arm with every seed at the best learning rate; return the records, and the losses of the trials.
+    """Train every variant with every seed at its best learning rate; return the records and the trial losses."""
 
-    Controls take the rate of what they control.
-    """
-
-    def loss_at(rate: float, arm: HealingArm) -> float:
-        (record,) = study.execute(work.make_task([work.plan_trial(arm, rate)]))
+    def loss_at(rate: float, variant: HealingVariant) -> float:
+        (record,) = study.execute(work.make_task([work.plan_trial(variant, rate)]))
         return min(record.validation_losses)
 
-    losses = {arm.name: sweep_rates(arm.first_rates(work.rates), partial(loss_at, arm=arm)) for arm in work.swept}
-    chosen = {
-        arm.name: select_rate(losses[arm.rate_of]) if arm.rate_of in losses else arm.first_rates(work.rates)[0]
-        for arm in work.healing.arms
+    losses = {
+        variant.name: sweep_rates(variant.list_rates(work.rates), partial(loss_at, variant=variant))
+        for variant in work.swept
     }
-    arms, seeds = work.healing.arms, range(work.healing.seeds)
-    wanted = [work.plan_training(arm, seed, chosen[arm.name]) for seed in seeds for arm in arms]
-    trained = study.execute(work.make_task(wanted))
-    records = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, trained, strict=True)}
-    return {(arm.name, seed): records[arm.name, seed] for arm in arms for seed in seeds}, losses
+    rates = {
+        variant.name: select_rate(losses[variant.rate_of])
+        if variant.rate_of in losses
+        else variant.list_rates(work.rates)[0]
+        for variant in work.healing.variants
+    }
+    variants, seeds = work.healing.variants, range(work.healing.seeds)
+    trainings = [work.plan_training(each, seed, rates[each.name]) for seed in seeds for each in variants]
+    trained = study.execute(work.make_task(trainings))
+    records = {(each.recipe.arm, each.seed): record for each, record in zip(trainings, trained, strict=True)}
+    return {(each.name, seed): records[each.name, seed] for each in variants for seed in seeds}, losses
+
+
+def check_library(variants: Iterable[HealingOptions]) -> None:
+    if any(each.method == "lora" for each in variants):
+        import_peft()
+
+
+def plan_evaluations(
+    work: HealingWork, benchmarks: HealingBenchmarks | None
+) -> tuple[EvaluationsTask, EvaluationsTask]:
+    """Return the evaluations of every model on test data and on benchmarks."""
+    fills_in, models = fills_in_tokens(work.stack), work.list_models()
+    return (
+        EvaluationsTask([evaluate_test(*each, work.splits, fills_in) for each in models]),
+        EvaluationsTask([] if benchmarks is None else [benchmarks.evaluate(*each) for each in models]),
+    )
 
 
 def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
-    """Describe the trainings of a run; evaluations and benchmarks are added by the caller."""
-    trials = [work.plan_trial(arm, rate) for arm in work.swept for rate in arm.first_rates(work.rates)]
-    arms, seeds = work.healing.arms, range(work.healing.seeds)
-    likely = [work.plan_training(arm, each, arm.first_rates(work.rates)[0]) for arm in arms for each in seeds]
+    """Describe the trainings of a run, without its evaluations."""
+    trials = [work.plan_trial(variant, rate) for variant in work.swept for rate in variant.list_rates(work.rates)]
+    variants, seeds = work.healing.variants, range(work.healing.seeds)
+    likely = [
+        work.plan_training(variant, each, variant.list_rates(work.rates)[0]) for variant in variants for each in seeds
+    ]
     manifest = make_training_manifest(
         work.stack,
         work.base.weights,
@@ -155,8 +175,10 @@ def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
         recipe=shared_recipe({**content, "arms": list(work.healing.names)}, work.arguments),
         tasks=[work.make_task([*trials, *likely])],
         discard=discard_healing,
-        models=lambda folder: {arms[0].name: folder / MODEL},
-        refuse=work.make_task(work.plan_trial(arm, arm.first_rates(work.rates)[0]) for arm in work.swept).refuse,
+        models=lambda folder: {variants[0].name: folder / MODEL},
+        refuse=work.make_task(
+            work.plan_trial(variant, variant.list_rates(work.rates)[0]) for variant in work.swept
+        ).refuse,
         on_several_processes=True,
     )
 
@@ -168,8 +190,8 @@ def describe_work(work: HealingWork, trials: int) -> list[str]:
         describe_splits(work.splits),
         *describe_split_limits(work.splits),
         _plan_sentence(healing.plan, healing.depth),
-        f"{len(healing.arms)} arms ({', '.join(healing.names)}) with {healing.seeds} seeds each, "
-        f"and at least {trials} trials of learning rates: {steps:,} steps each",
+        f"{len(healing.variants)} variants ({', '.join(healing.names)}) with {healing.seeds} seeds each, "
+        f"and at least {trials} learning rate trials: {steps:,} steps each",
     ]
 
 
@@ -180,12 +202,16 @@ def discard_healing(folder: Path) -> None:
 
 
 def check_plan(stack: Stack, plan: Plan, *, is_taught: bool, windows: int) -> None:
-    """Check that a model can be healed under a plan; raises `PlanError` if there is nothing to learn."""
+    """Check that a model can be healed under a plan.
+
+    Raises:
+        PlanError: If the plan does not fit the model, or leaves nothing to learn.
+    """
     stack.check(plan)
     if plan == Plan.identity(stack.depth) and not windows and is_taught:
         raise PlanError(
-            f"the plan {plan} leaves nothing out, and a model learns nothing from its own predictions: train on the "
-            "labels, with --teacher none, and with METHOD-labels alone in --compare"
+            f"plan {plan} skips no layer, and a model learns nothing from its own predictions. Pass --teacher none "
+            "(and METHOD-labels to --compare)."
         )
     if windows >= stack.depth:
         raise PlanError(f"--windows must be at most {stack.depth - 1} for {stack.depth} layers, got {windows}.")
@@ -194,35 +220,35 @@ def check_plan(stack: Stack, plan: Plan, *, is_taught: bool, windows: int) -> No
 def choose_settings(
     model: str, count: int, changes: Mapping[str, Any], *, steps: int | None, epochs: float | None, is_bounded: bool
 ) -> Settings:
-    """Return the settings of trainings on `count` examples: if `is_bounded`, `DEFAULT_STEPS` at most."""
+    """Return the settings for training on `count` examples; if `is_bounded`, at most `MAX_DEFAULT_STEPS` steps."""
     settings = replace(SETTINGS, **{"epochs": epochs or DEMO_EPOCHS.get(model, SETTINGS.epochs), **changes})
-    if steps is None and is_bounded and settings.steps(count) > DEFAULT_STEPS:
-        steps = DEFAULT_STEPS
+    if steps is None and is_bounded and settings.steps(count) > MAX_DEFAULT_STEPS:
+        steps = MAX_DEFAULT_STEPS
     return settings if steps is None else replace(settings, epochs=steps / ceil(count / settings.batch_size))
 
 
 def _plan_sentence(plan: Plan, depth: int) -> str:
-    left_out = sorted(set(range(depth)) - set(plan.layers()))
-    names = f"layer{'s' * (len(left_out) != 1)} {', '.join(map(str, left_out))}"
-    return f"plan {plan}: {len(plan.steps())} visits, {f'without {names}' if left_out else 'with every layer'}"
+    skipped = sorted(set(range(depth)) - set(plan.layers()))
+    names = f"layer{'s' * (len(skipped) != 1)} {', '.join(map(str, skipped))}"
+    return f"plan {plan}: {len(plan.steps())} visits, {f'without {names}' if skipped else 'with every layer'}"
 
 
 def write_best(work: HealingWork, records: Mapping[tuple[str, int], TrainingRecord], folder: Path) -> str:
-    """Write the best model of the first arm as a checkpoint, and its adapters; return the sentence of the report."""
-    arm = work.healing.names[0]
-    seed = min(range(work.healing.seeds), key=lambda seed: min(records[arm, seed].validation_losses))
-    training = folder / arm / f"seed-{seed}" / MODEL
+    """Write the best model of the first variant as a checkpoint, and its adapters; return a note for the report."""
+    variant = work.healing.names[0]
+    seed = min(range(work.healing.seeds), key=lambda seed: min(records[variant, seed].validation_losses))
+    training = folder / variant / f"seed-{seed}" / MODEL
     if (training / CONFIG).is_file():
         shutil.copytree(training, folder / ADAPTER, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE))
     if not (folder / MODEL / "config.json").is_file():
         try:
-            save(work.open_trained(folder, arm, seed), work.healing.plan, folder / MODEL)
+            save(work.open_trained(folder, variant, seed), work.healing.plan, folder / MODEL)
         except PlanError as error:
-            return f"no RUN/{MODEL} was written: {error.reason}"
-    return f"RUN/{MODEL} is the model of seed {seed}, whose validation loss is the least"
+            return f"RUN/{MODEL} was not written: {error.reason}"
+    return f"RUN/{MODEL} is the model of seed {seed}, which has the lowest validation loss"
 
 
-def fills_in(stack: Stack) -> bool:
+def fills_in_tokens(stack: Stack) -> bool:
     is_text = getattr(stack.model, "main_input_name", None) == "input_ids"
     return is_text and find_objective(stack) == "masked_token"
 
@@ -230,14 +256,14 @@ def fills_in(stack: Stack) -> bool:
 def read_healing_splits(
     data: TrainingData, base: BaseModel, reporter: Reporter, *, seed: int, corpus: Corpus | None
 ) -> Splits:
-    """Return the text or images that a model is healed on; the tokens of a masked model are masked once and for all."""
+    """Return the text or images for healing; a masked language model has the same masks in all evaluations."""
     stack = base.stack
-    if not fills_in(stack):
+    if not fills_in_tokens(stack):
         return read_splits(data, stack, base.location, reporter, seed=seed, corpus=corpus)
     if data.images is not None or data.limit is not None:
-        raise DataError(f"{stack.source.name} fills in tokens of text. Pass --text, without --images and --limit.")
+        raise DataError(f"{stack.source.name} is a masked language model. Pass --text without --images and --limit.")
     if stack.tokenizer is None:
-        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+        raise DataError(f"{stack.source.name} has no tokenizer. Pass one with --tokenizer PATH.")
     positions = longest_input(stack.model)
     division = split_documents(data, seed, corpus)
     for note in division.notes:

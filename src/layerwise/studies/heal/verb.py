@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -124,55 +125,44 @@ def heal(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The rows of measure `healing`: what was lost and regained, by model.
+        The result with the loss increase and the recovered loss of every model.
 
     Raises:
-        PlanError: If the plan runs other layers, or nothing is to be learned.
-        DataError: If the data is unsuitable or too little.
+        PlanError: If the plan does not fit the model, or leaves nothing to learn.
+        DataError: If the data is unsuitable or insufficient.
         TrainError: If a library or a setting is missing.
     """
-    chosen = resolve_plan(plan)
-    refuse_quantized_layers(chosen, "heal a model")
-    if chosen.sources():
+    healed_plan = resolve_plan(plan)
+    refuse_quantized_layers(healed_plan, "heal a model")
+    if healed_plan.sources():
         raise PlanError(f"{plan} takes layers of several models. Write them as one with `layerwise save`.")
     if steps is not None and epochs is not None:
         raise OptionError(f"{spell('steps')} and {spell('epochs')} exclude each other. Pass one of them.")
-    if hidden != "none" and teacher == "none":
-        raise OptionError(f"{spell('hidden')} requires {spell('teacher')} self.")
-    if rank != RANK and not any(name.startswith("lora") for name in (method, *compare)):
-        raise OptionError(f"{spell('rank')} requires {spell('method')} lora.")
     if not tasks and (task_folder is not None or task_limit is not None):
         raise OptionError(f"{spell('task_folder')} and {spell('task_limit')} require {spell('tasks')}.")
     check_push(push, private=private)
-    unknown = [name for name in controls if name not in CONTROLS]
-    if unknown:
-        raise TrainError(f"there is no control {unknown[0][:40]!r}; {near_matches(unknown[0], CONTROLS)}")
-    from layerwise.studies.heal.arms import Healing, arms_of, parse_arm
+    from layerwise.studies.heal.variants import Healing, build_variants
 
-    main = HealingOptions(method=method, teacher=teacher, hidden=hidden, rank=rank)
-    taught = [parse_arm(name, rank) for name in compare]
+    variants = _read_variants(method, compare, teacher=teacher, hidden=hidden, rank=rank, controls=controls)
     from layerwise.plan import Plan
     from layerwise.runner.opening import open_base, open_given_text
     from layerwise.runner.study import start_run
     from layerwise.runner.training_options import TrainingData, drop_none, resolve_precision, trainer_arguments
     from layerwise.runner.training_runs import check_test_size, describe_split_limits
-    from layerwise.runner.trainings import EvaluationsTask
     from layerwise.studies.heal import steps as parts
-    from layerwise.studies.heal.benchmarks import HealingBenchmarks, Outcomes, outcome_of
-    from layerwise.studies.heal.rows import benchmark_rows, healing_rows
+    from layerwise.studies.heal.benchmarks import HealingBenchmarks, Outcomes
+    from layerwise.studies.heal.rows import benchmark_rows, build_rows
     from layerwise.train.arguments import check_arguments
-    from layerwise.train.heal.learning import peft
 
     reporter = reporter or Silent()
     arguments = trainer_arguments(set, device=device)
     check_arguments(arguments)
-    if any(each.method == "lora" for each in (main, *taught)):
-        peft()
+    parts.check_library(variants)
     reporter.log(f"loading {model if isinstance(model, str | Path) else 'the model'}")
     opened = open_base(model, device=device, tokenizer=tokenizer, layers=layers, revision=revision)
     stack = opened.stack
-    is_taught = any(each.teacher == "self" for each in (main, *taught))
-    parts.check_plan(stack, chosen, is_taught=is_taught, windows=windows or 0)
+    is_taught = any(each.teacher == "self" for each in variants)
+    parts.check_plan(stack, healed_plan, is_taught=is_taught, windows=windows or 0)
     path, corpus = open_given_text(text)
     data = TrainingData(
         text=path,
@@ -193,25 +183,46 @@ def heal(
         epochs=epochs,
         is_bounded=path is not None and epochs is None and limit is None,
     )
-    fine_tunes = chosen == Plan.identity(stack.depth) and windows is None
-    arms = arms_of(main, compare, () if fine_tunes else controls, windows or 0)
-    healing = Healing(chosen, stack.depth, arms, seeds)
+    fine_tunes = healed_plan == Plan.identity(stack.depth) and windows is None
+    compared = build_variants(variants[0], compare, () if fine_tunes else controls, windows or 0)
+    healing = Healing(healed_plan, stack.depth, compared, seeds)
     work = parts.HealingWork(opened.base(), stack, splits, settings, healing, arguments, tuple(learning_rates))
-    filled_in, models = parts.fills_in(stack), work.list_models()
     folder = None if task_folder is None else Path(task_folder)
-    benchmarks = HealingBenchmarks.of(tasks, folder, task_limit, stack, seed=seed, filled_in=filled_in)
-    evaluations = EvaluationsTask([outcome_of(*each, splits, filled_in) for each in models])
-    answers = EvaluationsTask([] if benchmarks is None else [benchmarks.evaluation(*each) for each in models])
+    benchmarks = HealingBenchmarks.open(
+        tasks, folder, task_limit, stack, seed=seed, fills_in=parts.fills_in_tokens(stack)
+    )
+    evaluations, answers = parts.plan_evaluations(work, benchmarks)
     described = parts.describe_run(work, seed=seed, rank=rank)
     lines = described.lines if benchmarks is None else [*described.lines, benchmarks.describe()]
     with start_run(replace(described, lines=lines, tasks=[evaluations, answers, *described.tasks])) as study:
         records, trials = parts.train_all(study, work)
         outcomes = study.execute(evaluations)
-        rows = healing_rows(healing, Outcomes(splits, outcomes, seed), records, trials)
+        rows = build_rows(healing, Outcomes(splits, outcomes, seed), records, trials)
         if benchmarks is not None:
-            right = study.execute(answers)
-            rows += benchmark_rows(healing, right, benchmarks.chance)
+            answered = study.execute(answers)
+            rows += benchmark_rows(healing, answered, benchmarks.chance)
         written = parts.write_best(work, records, study.folder)
         reporter.log(written.replace("RUN", str(study.folder)))
         study.write(rows, {parts.HEALING: [*describe_split_limits(splits), written]})
     return Result(study.folder)
+
+
+def _read_variants(
+    method: Method,
+    compare: Sequence[str],
+    *,
+    teacher: Teacher,
+    hidden: HiddenLoss,
+    rank: int,
+    controls: Sequence[str],
+) -> list[HealingOptions]:
+    if hidden != "none" and teacher == "none":
+        raise OptionError(f"{spell('hidden')} requires {spell('teacher')} self.")
+    if rank != RANK and not any(name.startswith("lora") for name in (method, *compare)):
+        raise OptionError(f"{spell('rank')} requires {spell('method')} lora.")
+    if unknown := [name for name in controls if name not in CONTROLS]:
+        raise TrainError(f"unknown control {unknown[0][:40]!r}; {near_matches(unknown[0], CONTROLS)}")
+    from layerwise.studies.heal.variants import parse_variant
+
+    main = HealingOptions(method=method, teacher=teacher, hidden=hidden, rank=rank)
+    return [main, *(parse_variant(name, rank) for name in compare)]

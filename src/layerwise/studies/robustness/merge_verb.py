@@ -78,12 +78,12 @@ def merge(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The accuracies of members, merged models and ensembles in each order; in the run of the trainings if all models
-        are from one.
+        The result with the accuracy of members, merged models and ensembles in each order. If all models are from one
+        run, the rows are added to it.
 
     Raises:
-        ModelError: If no arm has two models.
-        RunError: If a model may have learned from the examples.
+        ModelError: If no variant has two models.
+        RunError: If a model may have been trained on the test examples.
     """
     from layerwise.results.run import MANIFEST
     from layerwise.runner.opening import open_given_text, quiet_transformers
@@ -94,13 +94,13 @@ def merge(
 
     reporter = reporter or Silent()
     quiet_transformers()
-    arms = read_variants(models, arm, reporter)
-    several = {name: members for name, members in arms.items() if len(members) > 1}
+    variants = read_variants(models, arm, reporter)
+    several = {name: members for name, members in variants.items() if len(members) > 1}
     if not several:
-        raise ModelError(f"merging takes two models or more that were trained alike; found 1 of {', 1 of '.join(arms)}")
+        raise ModelError(f"merging requires at least two models of one variant, got 1 of {', 1 of '.join(variants)}.")
     first_path = Path(models[0]).expanduser()
-    of_run = first_path if len(models) == 1 and (first_path / MANIFEST).is_file() else None
-    recorded = None if of_run is None else read_training_manifest(of_run)
+    trained_run = first_path if len(models) == 1 and (first_path / MANIFEST).is_file() else None
+    recorded = None if trained_run is None else read_training_manifest(trained_run)
     first = next(iter(next(iter(several.values())).values()))
     open_one = partial(steps.open_source, device=device, dtype=dtype)
     stack = open_one(first)
@@ -115,10 +115,10 @@ def merge(
     description = RunDescription(
         manifest=recorded or steps.describe_merging(stack, several, splits, open_one, seed),
         lines=steps.describe_work(stack, splits, several, draws),
-        folder=of_run if run is None or Path(run) == of_run else None,
+        folder=trained_run if run is None or Path(run) == trained_run else None,
     )
     with start_run(description) as study:
-        notes = steps.compare_arms(study.run, arms, splits, open_one, reporter, draws=draws, seed=seed)
+        notes = steps.compare_variants(study.run, variants, splits, open_one, reporter, draws=draws, seed=seed)
         for note in notes:
             reporter.log(f"note: {note}")
     return Result(study.folder)

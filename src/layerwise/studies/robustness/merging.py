@@ -1,15 +1,13 @@
-"""Compare merged models with the models that they are made of, and with an ensemble of these.
+"""Compare merged models with their members and with an ensemble of the members.
 
-    members      the models themselves: their mean, and the one that was best on the validation split
-    merged       one layer each from drawn models (see `assignments`): at its own depth in order, and anywhere at all
-    node         the layers of a lost node skipped, or taken from the next model (Freiberger et al. 2024, section 1)
-    ensemble     the mean of the logits of all members: what K times the cost would buy
+    members      the models themselves: their mean, and the one with the best validation result
+    merged       each layer from a randomly drawn model (see `assignments`): at its own depth in order, or at any depth
+    node         the layers of a failed node skipped, or taken from the next model (Freiberger et al. 2024, section 1)
+    ensemble     the mean of the logits of all members, at K times the cost
 
-Everything is reported on the test split, in order and under orders drawn for every model and batch. The best member is
-chosen on the validation split. Embedding, norm and head of a merged model are the first member's.
-
-Layers of two models fit together if both were refined from one base (Freiberger et al. 2024, section 4.4). The training
-record names the base; a model without a record is accepted with a note.
+Results are on the test split, in order and under orders drawn for every model and batch. Embedding, norm and head of a
+merged model are those of the first member. Layers of two models fit together if both were refined from one base model
+(section 4.4), which the training record names.
 """
 
 from __future__ import annotations
@@ -65,13 +63,12 @@ from layerwise.stack.inputs import accepted, evaluating, main_tensor
 from layerwise.train.load_trained import open_trained
 
 KINDS = {vocab.SEQUENTIAL: "own-depth", vocab.RANDOM_ORDER: "random"}
-"""The two kinds of merged models: with layers at their own depth, which stay in order, and with layers anywhere."""
+"""The two kinds of merged models: with layers at their own depth, in order, and with layers at any depth."""
 
-PIECES = 16
-"""The least number of batches that examples are cut into where every batch draws an order of its own."""
+MIN_BATCHES = 16
+"""Minimum number of batches if every batch draws an order."""
 
 Progress = Callable[[int, int], None]
-"""Receives how many parts of the comparison are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +77,8 @@ class MemberOutcomes:
     ensemble: Predictions
 
 
-def compare(
-    arm: str,
+def compare_models(
+    variant: str,
     stacks: Mapping[str, Stack],
     splits: Splits,
     *,
@@ -89,13 +86,16 @@ def compare(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Score]:
-    """Return rows of measures `merging` and `merges` for models trained in one way, and those of a claim.
+    """Return rows of measures `merging` and `merges` for models of one training variant, and their contrasts.
 
-    `draws = 0` makes no merged models. Raises `ModelError` for fewer than two or different models, `PlanError` for
-    models of one layer.
+    With `draws=0`, no models are merged.
+
+    Raises:
+        ModelError: If there are fewer than two models, or if they do not fit together.
+        PlanError: If the models have one layer.
     """
     if len(stacks) < 2:
-        raise ModelError(f"merging takes two models or more; {arm} has {len(stacks)}")
+        raise ModelError(f"merging requires at least two models, got {len(stacks)} of {variant}.")
     rows: list[Score] = []
     members: dict[str, list[Predictions]] = {}
     done, parts = 0, 2 * len(ORDERS) + (2 * draws + len(ORDERS) if draws else 0)
@@ -107,17 +107,17 @@ def compare(
             progress(done, parts)
 
     for order in ORDERS:
-        selecting = evaluate_members(stacks, splits.validation, splits.collate, order, seed).members
-        chosen = min(selecting, key=lambda name: _rank(selecting[name], text=not splits.classes))
+        validated = evaluate_members(stacks, splits.validation, splits.collate, order, seed).members
+        best = min(validated, key=lambda name: _rank(validated[name], text=not splits.classes))
         step()
         tested = evaluate_members(stacks, splits.test, splits.collate, order, seed)
-        batch = 1 if order == vocab.SEQUENTIAL else _batch(splits.test)
-        rows += _member_rows(arm, order, tested, chosen, batch)
+        batch = 1 if order == vocab.SEQUENTIAL else _batch_size(splits.test)
+        rows += _best_member_rows(variant, order, tested, best, batch)
         members[order] = list(tested.members.values())
         step()
     if draws:
         merged = Stack.with_sources(stacks)
-        rows += node_replacement(arm, merged, tuple(stacks), splits, seed, step)
+        rows += replace_nodes(variant, merged, tuple(stacks), splits, seed, step)
         for order, kind in KINDS.items():
             plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=order == vocab.SEQUENTIAL)
             outcomes: dict[Plan, Predictions] = {}
@@ -126,12 +126,12 @@ def compare(
                     outcomes[plan] = evaluate(merged, plan, splits.test, splits.collate)
                 step()
             models = [outcomes[plan] for plan in plans]
-            rows += spread(arm, vocab.MERGED, order, models)
+            rows += member_rows(variant, vocab.MERGED, order, models)
             for plan, outcome in outcomes.items():
-                of: dict[str, Any] = {"arm": arm, "plan": str(plan), "order": order}
-                rows.append(Score(vocab.MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits)))
-            if splits.classes:  # what is published is accuracy of classification
-                rows += decisive(arm, kind, members[order], models, splits.chance, batch=_batch(splits.test))
+                columns: dict[str, Any] = {"arm": variant, "plan": str(plan), "order": order}
+                rows.append(Score(vocab.MERGES, "accuracy", outcome.accuracy, **columns, documents=len(outcome.hits)))
+            if splits.classes:  # the published result is classification accuracy
+                rows += decisive(variant, kind, members[order], models, splits.chance, batch=_batch_size(splits.test))
     return rows
 
 
@@ -142,21 +142,21 @@ def evaluate_members(
     order: str,
     seed: int,
 ) -> MemberOutcomes:
-    """Every model and the ensemble of all, on every example, in one pass; each model in place under its own orders."""
+    """Evaluate every model and their ensemble on every example, each model under its own orders."""
     members: dict[str, list[Predictions]] = {name: [] for name in stacks}
     together = []
-    size = BATCH if order == ORDERS[0] else _batch(examples)
+    size = BATCH if order == ORDERS[0] else _batch_size(examples)
     with ExitStack() as modes, torch.inference_mode():
         for stack in stacks.values():
             modes.enter_context(evaluating(stack.model))
         for number, batch in enumerate(DataLoader(examples, batch_size=size, collate_fn=collate)):
-            logits_of_members = _logits(stacks, batch, order, seed, number, members)
+            logits_of_members = _run_members(stacks, batch, order, seed, number, members)
             logits = mean_logits(logits_of_members)
             together.append(score_logits(logits, batch["labels"].to(logits.device)))
     return MemberOutcomes({name: concatenate(parts) for name, parts in members.items()}, concatenate(together))
 
 
-def _logits(
+def _run_members(
     stacks: Mapping[str, Stack],
     batch: Mapping[str, Tensor],
     order: str,
@@ -166,20 +166,20 @@ def _logits(
 ) -> Iterator[Tensor]:
     for name, stack in stacks.items():
         inputs = {key: tensor.to(stack.device) for key, tensor in batch.items() if key != "labels"}
-        with stack.under(_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
+        with stack.under(_draw_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
             logits = main_tensor(stack.model(**accepted(stack.model, inputs)))
         members[name].append(score_logits(logits, batch["labels"].to(stack.device)))
         yield logits
 
 
-def _batch(examples: Any) -> int:
-    return max(1, min(BATCH, len(examples) // PIECES))
+def _batch_size(examples: Any) -> int:
+    return max(1, min(BATCH, len(examples) // MIN_BATCHES))
 
 
-def _order(depth: int, order: str, seed: str) -> Plan:
-    trained = list(range(depth))
-    layers, chance = list(trained), random.Random(seed)
-    while order == vocab.RANDOM_ORDER and layers == trained and depth > 1:
+def _draw_order(depth: int, order: str, seed: str) -> Plan:
+    original = list(range(depth))
+    layers, chance = list(original), random.Random(seed)
+    while order == vocab.RANDOM_ORDER and layers == original and depth > 1:
         chance.shuffle(layers)
     return Plan.of(layers)
 
@@ -188,51 +188,58 @@ def _rank(outcome: Predictions, *, text: bool) -> float:
     return outcome.mean_nll if text else -outcome.accuracy
 
 
-def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str, batch: int) -> Iterator[Score]:
-    yield from spread(arm, vocab.MEMBERS, order, list(outcomes.members.values()), batch)
+def _best_member_rows(variant: str, order: str, outcomes: MemberOutcomes, chosen: str, batch: int) -> Iterator[Score]:
+    yield from member_rows(variant, vocab.MEMBERS, order, list(outcomes.members.values()), batch)
     best = outcomes.members[chosen]
-    of: dict[str, Any] = {"arm": arm, "order": order, "documents": len(best.hits)}
+    columns: dict[str, Any] = {"arm": variant, "order": order, "documents": len(best.hits)}
     for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, outcomes.ensemble)):
         for metric, bounded in estimate_metrics([outcome], batch):
-            yield Score(vocab.MERGING, metric, *bounded, **of, strategy=part)
+            yield Score(vocab.MERGING, metric, *bounded, **columns, strategy=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
         gap = paired_difference([(outcomes.ensemble, best)], values, batch=batch)
-        yield Score(vocab.MERGING, f"{metric}_above", *gap, **of, strategy=vocab.ENSEMBLE, against=vocab.BEST_MEMBER)
+        yield Score(
+            vocab.MERGING, f"{metric}_above", *gap, **columns, strategy=vocab.ENSEMBLE, against=vocab.BEST_MEMBER
+        )
 
 
-NODES = 4
-"""So many nodes, or as many as there are layers."""
+MAX_NODES = 4
+"""Number of nodes, unless there are fewer layers."""
 
 ORDERS = (vocab.SEQUENTIAL, vocab.RANDOM_ORDER)
 
 
-def node_replacement(
-    arm: str, merged: Stack, models: Sequence[str], splits: Splits, seed: int, step: Callable[[], None]
+def replace_nodes(
+    variant: str, merged: Stack, models: Sequence[str], splits: Splits, seed: int, step: Callable[[], None]
 ) -> Iterator[Score]:
-    """Return the rows of one arm if every node of every model is lost once; `merged` runs layers of all `models`.
+    """Yield the rows of one variant with every node of every model lost once; `merged` runs layers of all `models`.
 
-    A model counts with its mean over nodes; intervals are over models. `step` is called for every order.
+    Each model counts with its mean over nodes, and intervals are over models. `step` is called after every order.
     """
     for order in ORDERS:
         outcomes: dict[str, list[Predictions]] = {vocab.NODE_LOST: [], vocab.NODE_REPLACED: []}
-        for lost, replaced in replacements(models, merged.depth, order, seed):
+        for lost, replaced in list_replacements(models, merged.depth, order, seed):
             for name, plan in ((vocab.NODE_LOST, lost), (vocab.NODE_REPLACED, replaced)):
                 outcomes[name].append(evaluate(merged, plan, splits.test, splits.collate))
         nodes = len(outcomes[vocab.NODE_LOST]) // len(models)
         by_model = {
-            name: [_mean(each[first : first + nodes]) for first in range(0, len(each), nodes)]
+            name: [_average(each[first : first + nodes]) for first in range(0, len(each), nodes)]
             for name, each in outcomes.items()
         }
         for name, each in by_model.items():
-            yield from spread(arm, name, order, each)
+            yield from member_rows(variant, name, order, each)
         pairs = list(zip(by_model[vocab.NODE_REPLACED], by_model[vocab.NODE_LOST], strict=True))
-        of: dict[str, Any] = {"arm": arm, "strategy": vocab.NODE_REPLACED, "order": order, "against": vocab.NODE_LOST}
+        columns: dict[str, Any] = {
+            "arm": variant,
+            "strategy": vocab.NODE_REPLACED,
+            "order": order,
+            "against": vocab.NODE_LOST,
+        }
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-            yield Score(vocab.MERGING, f"{metric}_above", *paired_difference(pairs, values), **of)
+            yield Score(vocab.MERGING, f"{metric}_above", *paired_difference(pairs, values), **columns)
         step()
 
 
-def _mean(outcomes: Sequence[Predictions]) -> Predictions:
+def _average(outcomes: Sequence[Predictions]) -> Predictions:
     top5 = [each.hits_top5 for each in outcomes if each.hits_top5 is not None]
     hits, nll, scored = (
         np.mean([getattr(each, name) for each in outcomes], axis=0) for name in ("hits", "nll", "scored")
@@ -240,10 +247,10 @@ def _mean(outcomes: Sequence[Predictions]) -> Predictions:
     return Predictions(hits, np.mean(top5, axis=0) if top5 else None, nll, scored)
 
 
-def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> Iterator[tuple[Plan, Plan]]:
-    """For every node of every model the plan without it, and the plan with the next model's layers in its stead.
+def list_replacements(models: Sequence[str], depth: int, order: str, seed: int) -> Iterator[tuple[Plan, Plan]]:
+    """Yield, for every node of every model, the plan without it and the plan with the next model's layers instead.
 
-    >>> for lost, replaced in replacements(["a", "b"], depth=2, order="sequential", seed=0):
+    >>> for lost, replaced in list_replacements(["a", "b"], depth=2, order="sequential", seed=0):
     ...     print(f"{lost} | {replaced}")
     a:1 | b:0 a:1
     a:0 | a:0 b:1
@@ -252,31 +259,33 @@ def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> It
     """
     for number, model in enumerate(models):
         other = models[(number + 1) % len(models)]
-        for index, node in enumerate(node_layout(depth, min(NODES, depth), "blocks")):
+        for index, node in enumerate(node_layout(depth, min(MAX_NODES, depth), "blocks")):
             layers = list(range(depth))
             if order == vocab.RANDOM_ORDER:
                 random.Random(f"{seed}/replaced/{model}/{index}").shuffle(layers)
-            kept = [Visit(layer, source=model) for layer in layers if layer not in node]
-            mixed = [Visit(layer, source=other if layer in node else model) for layer in layers]
-            yield Plan(tuple(kept)), Plan(tuple(mixed))
+            lost = [Visit(layer, source=model) for layer in layers if layer not in node]
+            replaced = [Visit(layer, source=other if layer in node else model) for layer in layers]
+            yield Plan(tuple(lost)), Plan(tuple(replaced))
 
 
-def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions], batch: int = 1) -> Iterator[Score]:
-    of: dict[str, Any] = {"arm": arm, "strategy": part, "order": order}
+def member_rows(
+    variant: str, part: str, order: str, outcomes: Sequence[Predictions], batch: int = 1
+) -> Iterator[Score]:
+    columns: dict[str, Any] = {"arm": variant, "strategy": part, "order": order}
     each = [dict(estimate_metrics([outcome], batch)) for outcome in outcomes]
     for metric, bounded in estimate_metrics(outcomes, batch):
-        yield Score(vocab.MERGING, metric, *bounded, **of, documents=len(outcomes[0].hits))
+        yield Score(vocab.MERGING, metric, *bounded, **columns, documents=len(outcomes[0].hits))
         if len(outcomes) > 1:
             values = [own[metric][0] for own in each]
-            yield Score(vocab.MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
+            yield Score(vocab.MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **columns)
 
 
 SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--select-on", "--seed")
 
 
-def compare_arms(
+def compare_variants(
     run: Run,
-    arms: Variants,
+    variants: Variants,
     splits: Splits,
     open_source: Callable[[SourceModel], Stack],
     reporter: Reporter,
@@ -284,31 +293,32 @@ def compare_arms(
     draws: int,
     seed: int,
 ) -> list[str]:
-    """Evaluate members, merged models and ensemble of every arm with two models; return notes on omissions."""
+    """Evaluate members, merged models and ensemble of every variant with two models; return notes on omissions."""
     rows: list[Score] = []
-    notes = [f"{arm} has one model, so nothing was merged" for arm, models in arms.items() if len(models) < 2]
-    for arm, models in arms.items():
+    notes = [
+        f"{variant} has one model, so nothing was merged" for variant, models in variants.items() if len(models) < 2
+    ]
+    for variant, models in variants.items():
         if len(models) < 2:
             continue
         added = next((source.added for source in models.values() if source.added), None)
         if added:
             notes.append(
-                f"{arm}: each layer was trained with {added} of its own model, so its models were evaluated together "
-                "but not merged"
+                f"{variant}: each layer was trained with {added} of its model, so they were evaluated but not merged"
             )
 
-        def progress(done: int, parts: int, arm: str = arm) -> None:
-            reporter.progress(f"merging {arm}", done / parts)
+        def progress(done: int, parts: int, variant: str = variant) -> None:
+            reporter.progress(f"merging {variant}", done / parts)
 
         stacks = {name: open_source(source) for name, source in models.items()}
-        rows += compare(arm, stacks, splits, draws=0 if added else draws, seed=seed, progress=progress)
+        rows += compare_models(variant, stacks, splits, draws=0 if added else draws, seed=seed, progress=progress)
     if splits.selects_on_reported and rows:
-        notes.append("the best member was chosen on the examples that are reported (--select-on reported)")
+        notes.append("the best member was selected on the reported examples (--select-on reported)")
     run.store.replace_notes(MERGING, notes)
     contrasts = [row for row in rows if row.measure == CONTRAST]
     others = [row for row in rows if row.measure != CONTRAST]
-    kept = replace_claims(run.store.scores(CONTRAST), contrasts, (MERGING,))
-    run.store.replace_scores((CONTRAST, MERGES, MERGING), [*kept, *others])
+    contrasts = replace_claims(run.store.scores(CONTRAST), contrasts, (MERGING,))
+    run.store.replace_scores((CONTRAST, MERGES, MERGING), [*contrasts, *others])
     return notes
 
 
@@ -331,7 +341,7 @@ def read_shared_splits(
     """Read the splits that every model was trained on.
 
     Raises:
-        RunError: If a model was trained on other splits.
+        RunError: If a model was trained on different splits.
     """
     recorded = first.record.data_name if first.record is not None else None
     if data.images is None and data.text is None and corpus is None and recorded == DIGITS:
@@ -357,7 +367,7 @@ def describe_merging(
     weights = ""
     for models in several.values():
         stacks = {name: open_one(source) for name, source in models.items()}
-        Stack.with_sources(stacks)  # refuses models whose layers do not fit together
+        Stack.with_sources(stacks)  # raises if the layers do not fit together
         weights += "".join(weight_hash(stack.model) for stack in stacks.values())
     combined = hashlib.sha256(weights.encode()).hexdigest()
     return make_training_manifest(stack, combined, splits, seed=seed)
@@ -368,6 +378,6 @@ def describe_work(stack: Stack, splits: Splits, several: Variants, draws: int) -
     return [
         describe_model(stack),
         describe_splits(splits),
-        f"{models} models of {len(several)} arm{'s' * (len(several) != 1)}: {2 * draws * len(several):,} "
+        f"{models} models of {len(several)} variant{'s' * (len(several) != 1)}: {2 * draws * len(several):,} "
         f"merged models, each evaluated on {len(splits.test):,} examples, and every model in two orders",
     ]

@@ -1,11 +1,12 @@
-"""Compute the cost of losing whole nodes, compared with losing as many layers one by one and at random.
+"""Compute the cost of node failures, compared with skipping as many layers one by one and at random.
 
-By arm, number of nodes, layout, nodes lost, and order. With a(c) the
-accuracy under condition c on the same examples and orders:
-    accuracy_lost                    a(all layers) - a(without the nodes); against `single` and `scattered` the cost of
-                                     the layers one by one, and of as many random layers
-    accuracy_lost_above              the first minus that of `single`, `scattered`, or (round robin) `blocks`
-    accuracy_lost_worst              the most costly single node, without interval; `nll_added...` likewise
+By variant, number of nodes, layout, nodes lost, and order. With a(c) the accuracy under condition c on the same
+examples and orders:
+
+    accuracy_lost          a(all layers) - a(without the nodes); against `single` and `scattered` the cost of the layers
+                           one by one, and of as many random layers
+    accuracy_lost_above    accuracy_lost minus that of `single`, `scattered`, or (round robin) `blocks`
+    accuracy_lost_worst    the most costly single node, without interval; `nll_added...` likewise
 """
 
 from __future__ import annotations
@@ -23,29 +24,28 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BLOCKS, NODES, RANDOM_ORDER, SCATTERED, SEQUENTIAL, SINGLE
 
 METRICS = {"accuracy_lost": ("hits", 1.0), "nll_added": ("nll", -1.0)}
-"""What is counted of an outcome, and the sign that makes a loss of it."""
-
+"""Field of an outcome, and the sign that turns it into a loss."""
 
 PairedCosts = list[Numbers]
-"""For every seed what something costs, example by example; not a number where a condition does not count it."""
+"""Cost per example for every seed; NaN if a condition does not count the example."""
 
 
-def node_loss(arms: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Score]:
-    """Every row of measure `nodes` that the surveys allow; `batch` is how many examples ran under one plan."""
+def node_loss_rows(variants: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Score]:
+    """Return the rows of measure `nodes`; `batch` is the number of examples per plan."""
     rows: list[Score] = []
-    for arm, by_seed in arms.items():
+    for variant, by_seed in variants.items():
         surveys = list(by_seed.values())
-        known = conditions_by_name(surveys[0].depth)
-        surveyed = (known.get(name) for survey in surveys for name in survey.outcomes)
+        conditions = conditions_by_name(surveys[0].depth)
+        surveyed = (conditions.get(name) for survey in surveys for name in survey.outcomes)
         counts = {each.nodes.count for each in surveyed if each is not None and each.nodes is not None}
         for count in sorted(counts):
             for order in (SEQUENTIAL, RANDOM_ORDER):
                 for lost in range(1, count):
-                    rows += _rows(arm, surveys, count, lost, order, batch)
+                    rows += _rows(variant, surveys, count, lost, order, batch)
     return rows
 
 
-def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str, batch: int) -> Iterator[Score]:
+def _rows(variant: str, surveys: Sequence[Survey], count: int, lost: int, order: str, batch: int) -> Iterator[Score]:
     labels, depth = [survey.outcomes[SEQUENTIAL].scored for survey in surveys], surveys[0].depth
     singles = [f"without {layer} {order}" for layer in range(depth)]
     sizes = {len(node) for node in node_layout(depth, count, BLOCKS)}
@@ -53,39 +53,39 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
     for metric in METRICS:
         blocks: PairedCosts | None = None
         for layout in LAYOUTS:
-            of: dict[str, Any] = {"arm": arm, "layout": layout, "nodes": count, "lost": lost, "order": order}
+            columns: dict[str, Any] = {"arm": variant, "layout": layout, "nodes": count, "lost": lost, "order": order}
             nodes = [f"nodes {count} {layout} without {node} {order}" for node in range(count)]
             tasks = nodes if lost == 1 else [f"nodes {count} {layout} any {lost} {order}"]
             together = _costs(surveys, tasks, order, metric, 1 / len(tasks))
             if together is None:
                 continue
-            yield from _score(metric, together, labels, batch, **of)
-            beside = {
+            yield from _score(metric, together, labels, batch, **columns)
+            references = {
                 SINGLE: _costs(surveys, singles, order, metric, lost / count),
                 SCATTERED: None if len(sizes) > 1 else _costs(surveys, scattered, order, metric),
                 BLOCKS: blocks,
             }
-            for null, costs in beside.items():
+            for null, costs in references.items():
                 if costs is None:
                     continue
                 if null != BLOCKS:
-                    yield from _score(metric, costs, labels, batch, **of, against=null)
+                    yield from _score(metric, costs, labels, batch, **columns, against=null)
                 above = [cost - other for cost, other in zip(together, costs, strict=True)]
-                yield from _score(f"{metric}_above", above, labels, batch, **of, against=null)
+                yield from _score(f"{metric}_above", above, labels, batch, **columns, against=null)
             if layout == BLOCKS:
                 blocks = together
             if lost == 1:
                 means = []
                 for node in nodes:
-                    own = _costs(surveys, [node], order, metric)
-                    means.append(np.mean([_mean(*pair) for pair in zip(own or [], labels, strict=True)]))
-                yield Score(NODES, f"{metric}_worst", float(np.max(means)), **of)
+                    costs = _costs(surveys, [node], order, metric)
+                    means.append(np.mean([_mean(*pair) for pair in zip(costs or [], labels, strict=True)]))
+                yield Score(NODES, f"{metric}_worst", float(np.max(means)), **columns)
 
 
 def _costs(
     surveys: Sequence[Survey], tasks: Sequence[str], order: str, metric: str, factor: float = 1.0
 ) -> PairedCosts | None:
-    """Return `factor` times the summed cost of the tasks in every survey; None where one was not surveyed."""
+    """Return `factor` times the summed cost of the tasks in every survey, or None if a task is missing."""
     costs = []
     for survey in surveys:
         each = [cost for task in tasks if (cost := _cost(survey, task, order, metric)) is not None]
@@ -96,14 +96,14 @@ def _costs(
 
 
 def _cost(survey: Survey, task: str, order: str, metric: str) -> Numbers | None:
-    under, whole = survey.outcomes.get(task), survey.outcomes.get(order)
-    if under is None or whole is None:
+    under, full = survey.outcomes.get(task), survey.outcomes.get(order)
+    if under is None or full is None:
         return None
     field, sign = METRICS[metric]
-    counted = (under.scored > 0) & (whole.scored > 0)
+    counted = (under.scored > 0) & (full.scored > 0)
     if not counted.any():
         return None
-    values: Numbers = sign * (getattr(whole, field) - getattr(under, field))
+    values: Numbers = sign * (getattr(full, field) - getattr(under, field))
     return np.where(counted, values, np.nan)
 
 
@@ -112,10 +112,10 @@ def _mean(cost: Numbers, labels: Numbers) -> float:
     return float(np.where(counted, cost, 0.0).sum() / np.where(counted, labels, 0.0).sum())
 
 
-def _score(metric: str, costs: PairedCosts, labels: Sequence[Numbers], batch: int, **of: Any) -> Iterator[Score]:
+def _score(metric: str, costs: PairedCosts, labels: Sequence[Numbers], batch: int, **columns: Any) -> Iterator[Score]:
     counted = ~np.isnan(costs)
     if not counted.any(axis=1).all():
         return
     values, scored = (np.where(counted, of_examples, 0.0) for of_examples in (costs, labels))
-    value, low, high = average_scored(values, scored, batch, metric if of.get("against") != SINGLE else "")
-    yield Score(NODES, metric, value, low, high, **of, documents=int(counted[0].sum()))
+    value, low, high = average_scored(values, scored, batch, metric if columns.get("against") != SINGLE else "")
+    yield Score(NODES, metric, value, low, high, **columns, documents=int(counted[0].sum()))

@@ -1,4 +1,4 @@
-"""Robustness: who survives what in one matrix, then a section for each kind of change."""
+"""Page of robustness: a matrix of variants and conditions, then a section for each kind of change."""
 
 from __future__ import annotations
 
@@ -34,46 +34,47 @@ def _common(show: Format, rows: Iterable[Score]) -> Format:
     return show if show.span else show.replace(span=common_span(map(show.scale_score, rows), show.reference))
 
 
-# ---- who survives what
-
-
 def _matrix(data: ReportData) -> Table:
     matrix, lead = outcome.survival(data), outcome.quantity(data)
     body: list[tuple[str, ...]] = []
     tones = {}
-    for line, (arm, cells) in enumerate(matrix.cells.items()):
-        texts = [arm]
+    for line, (variant, cells) in enumerate(matrix.cells.items()):
+        texts = [variant]
         for at, each in enumerate(matrix.conditions, start=1):
-            row = outcome.of_arms(data, metric=lead.metric, **each.where).one(arm=arm)
+            row = outcome.of_arms(data, metric=lead.metric, **each.where).one(arm=variant)
             texts.append(ABSENT if row is None else lead.show.text(row))
             cell = cells.get(each)
             if cell is None:
-                why = "was not measured" if row is None else "has no interval: it takes 8 orders, or windows of text"
-                tones[line, at] = Tone("unmeasured", 0.0, f"{arm}: {each.words} {why}")
+                why = "was not measured" if row is None else "has no interval: at least 8 orders or windows are needed"
+                tones[line, at] = Tone("unmeasured", 0.0, f"{variant}: {each.words} {why}")
                 continue
             verdict = "not distinguishable from chance" if cell.at_chance else cell.fate
-            way = f"{verdict}; {100 * cell.share:.0f} % of the way from chance to the best"
+            share = f"{verdict}; {100 * cell.share:.0f} % of the way from chance to the best"
             outlined = " at-chance" if cell.at_chance else ""
-            tones[line, at] = Tone(cell.fate.replace(" ", "-") + outlined, cell.share, f"{arm}, {each.name}: {way}")
+            tones[line, at] = Tone(
+                cell.fate.replace(" ", "-") + outlined, cell.share, f"{variant}, {each.name}: {share}"
+            )
         body.append(tuple(texts))
-    return Table(("arm", *(each.name for each in matrix.conditions)), tuple(body), tones=tones)
+    return Table(("variant", *(each.name for each in matrix.conditions)), tuple(body), tones=tones)
 
 
 def _measured(data: ReportData) -> Iterator[Score]:
-    for arm, cells in outcome.survival(data).cells.items():
+    for variant, cells in outcome.survival(data).cells.items():
         for each in cells:
-            rows = data.rows.where(**each.where, arm=arm, seed=None)
+            rows = data.rows.where(**each.where, arm=variant, seed=None)
             yield from (replace(row, condition=each.name) for row in rows)
 
 
 def _survival(data: ReportData) -> Iterator[Part]:
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
-    yield CustomTable(title=f"Who survives what: {_measured_in(data)}", table=_matrix, terminal=False, note="survival")
+    yield CustomTable(
+        title=f"Survival by condition: {_measured_in(data)}", table=_matrix, terminal=False, note="survival"
+    )
     yield Text(outcome.fates, terminal=False)
     yield Pivot(
         name="every-number",
         derive=_measured,
-        rows={"arm": "arm", "condition": "condition"},
+        rows={"variant": "arm", "condition": "condition"},
         folded=True,
         terminal=False,
         columns=(
@@ -102,9 +103,6 @@ def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
     )
     where = {"order": vocab.RANDOM_ORDER, "against": vocab.BASELINE}
     return in_order, shuffled, Column("Δ in random order", metric, difference, where)
-
-
-# ---- what another order costs
 
 
 def _draws(data: ReportData) -> Iterator[Score]:
@@ -160,9 +158,9 @@ def _orders(data: ReportData) -> Iterator[Part]:
     before = Column("Δ in order", metric, difference, {"order": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
         name="order",
-        title=f"Order: {_measured_in(data)}; Δ, beside the baseline, in {difference.axis}",
+        title=f"Order: {_measured_in(data)}; Δ to the baseline in {difference.axis}",
         derive=_compared,
-        rows={"arm": "arm"},
+        rows={"variant": "arm"},
         terminal=4,
         columns=(in_order, shuffled, against, before, *spreads, *published),
     )
@@ -177,10 +175,7 @@ def _unchanged(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.IDENTITY)
     draws, same = (sum(row.value for row in rows.where(metric=metric)) for metric in ("draws", "identical"))
     if same:
-        yield f"{same:,.0f} of {draws:,.0f} random draws happened to be the order of training. No number counts them."
-
-
-# ---- how many layers are needed
+        yield f"{same:,.0f} of {draws:,.0f} random draws were the original order; they are not counted."
 
 
 def _kept(data: ReportData) -> Iterator[Part]:
@@ -191,8 +186,8 @@ def _kept(data: ReportData) -> Iterator[Part]:
         x="kept",
         series="arm",
         slots=assign_colors,
-        legend="Arms",
-        choices={"Which layers are kept": "strategy"},
+        legend="Variants",
+        choices={"Layers kept": "strategy"},
         words=lookup_format(outcome.CONDITIONS),
         show=_common(outcome.lead_show(data), _kept_rows(data)),
         across="layers kept",
@@ -203,7 +198,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
     yield Pivot(
         name="every-size",
         derive=lambda data: sorted(_kept_rows(data), key=lambda row: -(row.kept or 0)),
-        rows={"arm": "arm", "order": "order"},
+        rows={"variant": "arm", "order": "order"},
         across="kept",
         split="strategy",
         show=outcome.quantity(data).show.replace(bounds=False),
@@ -218,9 +213,6 @@ def _kept_rows(data: ReportData) -> Iterator[Score]:
         yield from (replace(row, strategy=outcome.RULES[str(row.strategy)]) for row in outcome.kept(data, condition))
 
 
-# ---- what the loss of a node costs
-
-
 def _nodes(data: ReportData) -> Iterator[Part]:
     added = outcome.quantity(data).added
     yield Lines(
@@ -230,8 +222,8 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         x="lost",
         series="layout",
         slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3},
-        legend="What is lost",
-        choices={"Arm": "arm", "Nodes": "nodes"},
+        legend="Lost layers",
+        choices={"Variant": "arm", "Nodes": "nodes"},
         words=lookup_format(outcome.CONDITIONS),
         show=added,
         across="nodes lost",
@@ -247,11 +239,8 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         across="layout",
         show=added,
         words=lookup_format(outcome.CONDITIONS),
-        rows={"arm": "arm", "lost": "lost", "of": "nodes", "left run": "order"},
+        rows={"variant": "arm", "lost": "lost", "of": "nodes", "order": "order"},
     )
-
-
-# ---- the kind
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -271,9 +260,9 @@ def _unfinished(data: ReportData) -> str | None:
 def _following(data: ReportData) -> Iterator[str]:
     fewest = outcome.fewest_layers(data)
     if fewest is not None:
-        arm, plan = fewest
+        variant, plan = fewest
         yield (
-            f"{arm} survives with {len(plan.order())} of {data.depth} layers. To keep it: layerwise save MODEL "
+            f"{variant} survives with {len(plan.order())} of {data.depth} layers. To keep it: layerwise save MODEL "
             f'--plan "{plan}" --output FOLDER'
         )
     if outcome.present(data) & {vocab.ROBUSTNESS, vocab.ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):

@@ -1,4 +1,4 @@
-"""Robustness, continued: layers of several models, where a layer stands, and what goes on inside."""
+"""Page of robustness, continued: merging, layer positions, and measures inside the models."""
 
 from __future__ import annotations
 
@@ -24,30 +24,27 @@ SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.WORTH, voc
 MANY_DOTS = 1_000
 CORRELATION = Format(decimals=2)
 EXACT = Format(scale=100.0, decimals=2, unit=" %", bounds=False)
-"""Near-perfect accuracies are distinguished by their decimals."""
+"""Shows the decimals that distinguish near-perfect accuracies."""
 
 BRANCH_MAPS = {
-    "attn": "What the attention adds",
-    "mlp": "What the MLP adds",
-    "share": "Update, as a share of the state",
+    "attn": "Update by the attention",
+    "mlp": "Update by the MLP",
+    "share": "Update as a share of the state",
 }
 ATTENTION_MAPS = {
-    "entropy": "How widely it attends",
+    "entropy": "Entropy of attention",
     "first": "Attention to the first token",
-    "distance": "How far it attends",
+    "distance": "Distance of attention",
 }
-
-
-# ---- layers of several models
 
 
 def _drawn(data: ReportData) -> Iterator[Score]:
     draws = outcome.by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
     members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", strategy=vocab.MEMBERS)
     for condition in reversed(outcome.CONDITIONS):
-        for arm, own in draws.where(order=condition).by("arm").items():
+        for variant, own in draws.where(order=condition).by("arm").items():
             merged = [replace(row, strategy=vocab.MERGED) for row in own]
-            yield from (*merged, median_draw(merged), *members.where(arm=arm, order=condition))
+            yield from (*merged, median_draw(merged), *members.where(arm=variant, order=condition))
 
 
 def median_draw(draws: Sequence[Score]) -> Score:
@@ -73,7 +70,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
         slots={way: at for at, way in enumerate(WAYS)},
         legend="Models",
         words=lookup_format(outcome.CONDITIONS),
-        choices={"Layers run": "order"},
+        choices={"Order": "order"},
         show=show,
     )
     yield Dots(
@@ -85,20 +82,20 @@ def _merging(data: ReportData) -> Iterator[Part]:
         legend="Models",
         faint="plan",
         words=lookup_format(outcome.CONDITIONS),
-        choices={"Layers run": "order"},
+        choices={"Order": "order"},
         show=draws_show,
     )
     metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
-    whole = {"against": None}
+    alone = {"against": None}
     yield Pivot(
         name="a-node-left-out-or-replaced",
         derive=_replaced,
         terminal=False,
         words=lookup_format(outcome.CONDITIONS),
-        rows={"arm": "arm", "order": "order"},
+        rows={"variant": "arm", "order": "order"},
         columns=(
-            Column("node left out", lead.metric, lead.show, {"strategy": vocab.NODE_LOST, **whole}),
-            Column("node of another model", lead.metric, lead.show, {"strategy": vocab.NODE_REPLACED, **whole}),
+            Column("node skipped", lead.metric, lead.show, {"strategy": vocab.NODE_LOST, **alone}),
+            Column("node of another model", lead.metric, lead.show, {"strategy": vocab.NODE_REPLACED, **alone}),
             Column("difference", metric, difference, {"strategy": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
         ),
     )
@@ -106,26 +103,26 @@ def _merging(data: ReportData) -> Iterator[Part]:
     yield Pivot(
         name="merging",
         where={"measure": vocab.MERGING},
-        rows={"arm": "arm", "models": "strategy", "order": "order"},
+        rows={"variant": "arm", "models": "strategy", "order": "order"},
         folded=True,
         words=lookup_format(outcome.CONDITIONS),
         order=order,
         terminal=not outcome.lead_rows(data),
         columns=(
-            Column(lead.name, lead.metric, lead.show, whole),
-            Column("sd of the draws", f"{lead.metric}_spread", lead.show.replace(bounds=False)),
+            Column(lead.name, lead.metric, lead.show, alone),
+            Column("sd of draws", f"{lead.metric}_spread", lead.show.replace(bounds=False)),
             Column("top-5 accuracy", "accuracy_top5", ACCURACY),
         ),
     )
 
 
-def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
+def _reading(variants: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
     parts = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED, vocab.NODE_LOST, vocab.NODE_REPLACED)
-    axes = (arms, parts, tuple(outcome.CONDITIONS))
-    arm, part, condition = (
+    axes = (variants, parts, tuple(outcome.CONDITIONS))
+    variant, part, condition = (
         axis.index(value) if value in axis else len(axis) for axis, value in zip(axes, line, strict=True)
     )
-    return arm, part, condition
+    return variant, part, condition
 
 
 def _replaced(data: ReportData) -> Rows:
@@ -136,9 +133,6 @@ def _replaced(data: ReportData) -> Rows:
 MERGING_SECTION = Section(
     anchor=vocab.MERGING, parts=_merging, needs=lambda data: bool(any(_ways(data)) or any(_drawn(data)))
 )
-
-
-# ---- where a layer stands
 
 
 def _placed(data: ReportData) -> Iterator[Score]:
@@ -174,18 +168,15 @@ POSITION_SECTION = Section(
             where={"position": None},
             terminal=False,
             rows={"model": "arm", "against": "against"},
-            columns=(Column("right", "accuracy", EXACT),),
+            columns=(Column("accuracy", "accuracy", EXACT),),
         ),
     ),
 )
 
 
-# ---- what goes on inside
-
-
 @dataclass(frozen=True, kw_only=True)
 class Layout(Mark):
-    """A dot for each output, near similar outputs; the axes have no unit or zero and are not drawn."""
+    """Scatter of outputs in which similar outputs are near each other; the axes have no unit and are not drawn."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         across, upwards = (
@@ -220,10 +211,10 @@ def _inside(data: ReportData) -> Iterator[Part]:
     yield from _maps(data, vocab.ATTENTION, ATTENTION_MAPS)
     yield Text(_even_attention, terminal=False)
     yield from _contribution(data)
-    yield from _maps(data, vocab.WORTH, {"nll_added": "Nats lost without the layer there"})
+    yield from _maps(data, vocab.WORTH, {"nll_added": "Loss increase without the layer"})
     yield Pivot(
         name="what-it-adds-and-what-it-is",
-        rows={"arm": "arm"},
+        rows={"variant": "arm"},
         terminal=False,
         derive=lambda data: outcome.by_arm(data.rows.where(measure=vocab.WORTH, layer=None)),
         columns=(
@@ -233,11 +224,15 @@ def _inside(data: ReportData) -> Iterator[Part]:
         ),
     )
     yield Layout(
-        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "condition"}
+        name="embedding",
+        derive=_points,
+        words=str,
+        note=_describe_layout(data),
+        choices={"Variant": "arm", "Color": "condition"},
     )
     yield Pivot(
         name="what-the-nearest-outputs",
-        rows={"arm": "arm", "against": "against"},
+        rows={"variant": "arm", "against": "against"},
         terminal=False,
         where={"measure": vocab.OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")},
         columns=(
@@ -263,7 +258,7 @@ def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator
                 y="layer",
                 across="position",
                 down="layer",
-                choices={"Arm": "arm"},
+                choices={"Variant": "arm"},
                 words=str,
                 least=0.0,
                 diagonal=True,
@@ -287,7 +282,7 @@ def _contribution(data: ReportData) -> Iterator[Part]:
         series="arm",
         slots=assign_colors,
         derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost),
-        legend="Arms",
+        legend="Variants",
         words=lookup_format(outcome.CONDITIONS),
         show=lead.added.replace(axis=f"{lead.added.axis} without the layer"),
         at="without layer {}",
@@ -297,10 +292,10 @@ def _contribution(data: ReportData) -> Iterator[Part]:
 
 def _even_attention(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.ATTENTION, against=vocab.UNIFORM_ATTENTION)
-    words = (("to the first token", rows.where(metric="first")), ("over a distance of", rows.where(metric="distance")))
+    words = (("weight on the first token", rows.where(metric="first")), ("distance", rows.where(metric="distance")))
     levels = [f"{text} {own[0].value:.3g}" for text, own in words if own]
     if levels:
-        yield f"Attention that is spread evenly is of entropy 1, {' and '.join(levels)}."
+        yield f"Uniform attention has entropy 1, {' and '.join(levels)}."
 
 
 def _band(rows: Rows) -> str:
@@ -310,7 +305,7 @@ def _band(rows: Rows) -> str:
     return f"{CORRELATION.number(null.low)} to {CORRELATION.number(null.high)}"
 
 
-def _laid_out(data: ReportData) -> str:
+def _describe_layout(data: ReportData) -> str:
     rows = data.rows.where(measure=vocab.OUTPUT_LAYOUT)
     first = next(iter(outcome.by_arm(rows.where(metric="x")).axis("arm")), None)
     points, images = (
@@ -320,9 +315,9 @@ def _laid_out(data: ReportData) -> str:
     laid = f"{format_count(points, 'output')} for {format_count(images, 'example')}" if points else "outputs"
     drawn = rows.where(metric="x").by("arm").values()
     return (
-        f"UMAP of {laid}, {max(map(len, drawn), default=0):,} of which are drawn: like outputs stand near each other; "
-        "distances across the picture, and between arms, mean nothing. Violet is the first layer or position, yellow "
-        "the last. Colours that part say that layers answer differently at each position."
+        f"UMAP of {laid}, of which {max(map(len, drawn), default=0):,} are shown. Similar outputs are near each other; "
+        "large distances, and distances between variants, have no meaning. Violet is the first layer or position, "
+        "yellow the last. Separate colors show that layers respond differently at each position."
     )
 
 

@@ -1,7 +1,7 @@
-"""Train models or open them, then survey each one under layer orders and subsets.
+"""Train or open models, then survey each one under layer orders and subsets.
 
-Every method is tried at the same learning rates and batch sizes, and validation chooses among them. Such a trial is a
-whole training with its own seed, and never sees reported examples.
+Every method is tried at the same learning rates and batch sizes, and the validation loss selects among them. Such a
+trial is a full training with its own seed, and never sees reported examples.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
 DEMO = "demo-vit"
 
 REDUCED = (9, 6, 3)
-"""Depths at which models of the demo are trained for themselves, as in the paper's figure."""
+"""Depths at which the demo retrains models, as in the paper's figure."""
 
 SPLIT_FLAGS = ("--images or --text", "--limit", "--select-on", "--seed")
 
@@ -78,7 +78,7 @@ def train_then_survey(
     trial_splits: Splits | None = None,
     on_several_processes: bool = True,
 ) -> Path:
-    """Train every method with every seed, then survey all models of the run; every training resumes.
+    """Train every method with every seed, then survey all models of the run.
 
     Raises:
         DataError: If there is too little data.
@@ -86,16 +86,16 @@ def train_then_survey(
     """
     stack = opened.stack
     inside.select_layers(stack.depth)
-    next(conditions(stack.depth, grid))  # a model of one layer is refused before it is trained
+    next(conditions(stack.depth, grid))  # raises for a model of one layer
     check_test_size(splits)
     base = opened.base(splits.classes if new_head else None)
-    wanted = list_trainings(planned, seeds)
-    trainings = TrainingsTask(base, splits, wanted, arguments)
+    planned_trainings = list_trainings(planned, seeds)
+    trainings = TrainingsTask(base, splits, planned_trainings, arguments)
     trials: list[TrainingsTask] = []
     if tuning is not None:
         tried = [each for recipe in planned for each in tuning.trials(recipe)]
         trials = [replace(trainings, splits=trial_splits or splits, trainings=tried)]
-    # Models of earlier commands are surveyed too.
+    # The run can also have models of earlier commands.
     surveys = SurveysUnit(
         finished_models,
         stack,
@@ -104,7 +104,7 @@ def train_then_survey(
         partial(open_trained, device=stack.device.type),
         describe_numerics(stack.device, "auto"),
         inside,
-        len(wanted),
+        len(planned_trainings),
     )
     tuned_by = {} if tuning is None else {"tuning": asdict(tuning)}
     description = RunDescription(
@@ -112,14 +112,14 @@ def train_then_survey(
         lines=[
             *surveys.describe(),
             *describe_trainings(planned, seeds, len(splits.train)),
-            *(f"before them at least {len(task.trainings)} trials choose rates and batches" for task in trials),
+            *(f"at least {len(task.trainings)} trials select learning rates and batch sizes" for task in trials),
         ],
         recipe=shared_recipe(options.to_json() | tuned_by, arguments),
         tasks=(*trials, trainings, surveys),
         is_estimated=True,
         refuse=(trials or [trainings])[0].refuse,
         discard=discard_trainings,
-        models=lambda folder: {each.label: folder / each.folder / MODEL for each in wanted},
+        models=lambda folder: {each.label: folder / each.folder / MODEL for each in planned_trainings},
         on_several_processes=on_several_processes,
     )
     with start_run(description) as study:
@@ -176,13 +176,13 @@ def list_trainings(recipes: Sequence[Recipe], seeds: int) -> list[RecipeTraining
 
 def describe_trainings(recipes: Sequence[Recipe], seeds: int, examples: int) -> Iterator[str]:
     count = len(recipes)
-    yield f"{count} method{'s' * (count != 1)} of training, {seeds} seed{'s' * (seeds != 1)} each"
+    yield f"{count} training method{'s' * (count != 1)}, {seeds} seed{'s' * (seeds != 1)} each"
     epochs = {recipe.arm: recipe.settings.epochs for recipe in recipes}
     if len(set(epochs.values())) > 1:
-        yield f"epochs: {', '.join(f'{arm} {each:g}' for arm, each in epochs.items())}"
+        yield f"epochs: {', '.join(f'{variant} {each:g}' for variant, each in epochs.items())}"
     steps = seeds * sum(recipe.steps(examples) for recipe in recipes)
     read = seeds * sum(recipe.steps(examples) * recipe.settings.batch_size for recipe in recipes)
-    yield f"training takes {steps:,} optimizer steps in all, forward and backward over {read:,} examples"
+    yield f"training takes {steps:,} optimizer steps, forward and backward over {read:,} examples"
 
 
 def survey_run(
@@ -197,10 +197,10 @@ def survey_run(
     dtype: str,
     seed: int | None,
 ) -> Path:
-    """Survey every finished model of a `layerwise train robust` run; the rows go into that run.
+    """Survey every finished model of a `layerwise train robust` run, and add the rows to that run.
 
     Raises:
-        RunError: If it is another run, has no finished model, or was trained on other splits.
+        RunError: If it is a different kind of run, has no finished model, or was trained on different splits.
     """
     manifest = read_training_manifest(folder)
     models = finished_models(folder)
@@ -234,7 +234,7 @@ def survey_model(
     dtype: str,
     seed: int,
 ) -> Path:
-    """Survey one model, which is at `location` unless it was opened in Python."""
+    """Survey one model, opened in Python or at `location`."""
     stack = trained.stack
     inside.select_layers(stack.depth)
     splits = read_splits(
@@ -243,13 +243,12 @@ def survey_model(
     check_test_size(splits)
     name = trained.record.arm if trained.record is not None else Path(stack.source.name).name
     path = Path(location or stack.source.name).expanduser()
-    open_it: Callable[[Path], Trained] = lambda _: trained  # noqa: E731
     surveys = SurveysUnit(
         lambda folder: (TrainedModel(name, 0, path, folder),),
         stack,
         splits,
         grid,
-        open_it,
+        lambda _: trained,
         describe_numerics(stack.device, dtype),
         inside,
     )
@@ -280,14 +279,14 @@ def _survey(surveys: SurveysUnit, description: RunDescription) -> Path:
 
 @dataclass(frozen=True)
 class SettingsGrid:
-    """The rates and the sizes of batch that every method is tried at; of one alone nothing is chosen."""
+    """Learning rates and batch sizes that every method is tried at."""
 
     rates: tuple[float, ...]
     batches: tuple[int, ...]
 
     @classmethod
-    def of(cls, rates: Sequence[float], batches: Sequence[int], settings: Settings) -> SettingsGrid | None:
-        """Return the grid to try, with the `settings` of all trainings for what is not tuned; None for no grid."""
+    def create(cls, rates: Sequence[float], batches: Sequence[int], settings: Settings) -> SettingsGrid | None:
+        """Return the grid, with the value of `settings` for an option without a list; None without lists."""
         if not (rates or batches):
             return None
         tried = dict.fromkeys(rates or (settings.learning_rate,))
@@ -298,13 +297,13 @@ class SettingsGrid:
 
     def trial(self, recipe: Recipe, rate: float, batch: int) -> RecipeTraining:
         shown = (rate,) if len(self.batches) == 1 else (rate, batch)
-        return make_trial(tuned_recipe(recipe, rate, batch), *shown)
+        return make_trial(tune_recipe(recipe, rate, batch), *shown)
 
     def choose(
         self, recipes: tuple[Recipe, ...], task: TrainingsTask, study: Study
     ) -> tuple[tuple[Recipe, ...], list[Score]]:
-        """Try every method at every point on the splits of `task`; return the tuned methods, and the rows of trials."""
-        chosen, rows = [], []
+        """Try every method at every point on the splits of `task`; return the tuned methods and the rows."""
+        tuned, rows = [], []
         for recipe in recipes:
 
             def loss_at(rate: float, batch: int, recipe: Recipe = recipe) -> float:
@@ -313,29 +312,30 @@ class SettingsGrid:
 
             losses = {batch: sweep_rates(self.rates, partial(loss_at, batch=batch)) for batch in self.batches}
             best = min(self.batches, key=lambda batch: min(losses[batch].values()))
-            chosen.append(tuned_recipe(recipe, select_rate(losses[best]), best))
-            own = [row for batch in self.batches for row in make_trial_rows(TUNING, recipe.arm, losses[batch], batch)]
-            own.append(make_choice_row(TUNING, recipe.arm, losses[best], best))
-            for sentence in describe_tuning(own):
+            tuned.append(tune_recipe(recipe, select_rate(losses[best]), best))
+            added = [row for batch in self.batches for row in make_trial_rows(TUNING, recipe.arm, losses[batch], batch)]
+            added.append(make_choice_row(TUNING, recipe.arm, losses[best], best))
+            for sentence in describe_tuning(added):
                 study.reporter.log(sentence)
-            rows += own
-        return tuple(chosen), rows
+            rows += added
+        return tuple(tuned), rows
 
 
-def tuned_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
+def tune_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
     return replace(recipe, settings=replace(recipe.settings, learning_rate=rate, batch_size=batch))
 
 
-def splits_of_trials(splits: Splits, held_out: Callable[[], Splits]) -> Splits:
-    """Return the splits of trials, without reported examples; `held_out()` if checkpoints are selected on those.
+def choose_trial_splits(splits: Splits, held_out: Callable[[], Splits]) -> Splits:
+    """Return splits for trials that never use reported examples: `splits`, or `held_out()` if they select on those.
 
-    Raises `DataError` for images without a split to report.
+    Raises:
+        DataError: If the images have no test split.
     """
     if not splits.selects_on_reported:
         return splits
     if not splits.origin and not hasattr(splits.test, "windows"):
         raise DataError(
-            f"{splits.name} brings no images of its own to report, so that what chooses a rate or a batch would be "
-            "among what is reported: leave out --select-on reported"
+            f"--select-on reported requires a test split for trials, and {splits.name} has none. Pass --select-on "
+            "held-out."
         )
     return held_out()

@@ -1,7 +1,7 @@
-"""Survey trained models, one at a time, and make every row of the robustness report from the surveys.
+"""Survey trained models one at a time, and derive every row of the robustness report from the surveys.
 
-What is measured of a model is stored next to it (`survey-<key>.npz`, `inside-<key>.json`, keyed by data, questions and
-computation), so an assessment resumes with the next model.
+Results of a model are stored next to it (`survey-<key>.npz`, `inside-<key>.json`, keyed by data, questions and
+numerics), so that an interrupted survey resumes with the next model.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.runner.training_runs import TrainedModel, describe_split_limits, describe_splits, make_training_rows
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.studies.robustness.merging import compare_arms
-from layerwise.studies.robustness.node_loss import node_loss
-from layerwise.studies.robustness.switching_off import position_worth
+from layerwise.studies.robustness.merging import compare_variants
+from layerwise.studies.robustness.node_loss import node_loss_rows
+from layerwise.studies.robustness.position_importance import position_importance_rows
 from layerwise.train.load_trained import Trained, saved_edges
 
 INSIDE = (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES)
-"""Measures of the inside of a model, taken on one model of each arm."""
+"""Measures inside a model, taken on one model of each variant."""
 
 
 @dataclass(frozen=True)
 class SurveysUnit(Task[None]):
-    """The surveys of `models(folder)` on the test split, computed as `how` describes, and all rows from them.
+    """Task that surveys `models(folder)` on the test split and writes all rows; `how` describes the numerics.
 
-    Models trained at a reduced depth (arms `retrained-6`) are evaluated at that depth alone, and are one arm. `inside`
-    selects the outputs to lay out, `planned` is how many models there will be, if they are still to be trained.
+    Models trained at a reduced depth (`retrained-6`) are evaluated at that depth only, and form one variant. `inside`
+    selects the outputs for the layout, `planned` is the number of models once all are trained.
     """
 
     models: Callable[[Path], Sequence[TrainedModel]]
@@ -72,7 +72,7 @@ class SurveysUnit(Task[None]):
     planned: int = 0
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the forward passes of the models that are not surveyed, in batches; UMAP is not among them."""
+        """Count the remaining forward passes in batches, without UMAP."""
         models = self.models(folder)
         done = sum(self._survey_path(each).is_file() for each in models)
         depth, examples = self.stack.depth, len(self.splits.test)
@@ -95,11 +95,11 @@ class SurveysUnit(Task[None]):
     def describe(self) -> Iterator[str]:
         yield describe_model(self.stack)
         yield describe_splits(self.splits)
-        wanted, orders = sum(1 for _ in conditions(self.stack.depth, self.grid)), self.grid.orders
+        count, orders = sum(1 for _ in conditions(self.stack.depth, self.grid)), self.grid.orders
         examples = len(self.splits.test)
         yield (
-            f"each model is evaluated under {wanted} conditions and {orders} fixed orders on {examples:,} examples: "
-            f"{(wanted + orders) * examples:,} forward passes of an example at most"
+            f"each model is evaluated under {count} conditions and {orders} fixed orders on {examples:,} examples: "
+            f"at most {(count + orders) * examples:,} forward passes of one example"
         )
 
     def execute(self, study: Study) -> None:
@@ -116,12 +116,12 @@ class SurveysUnit(Task[None]):
         surveyed = self.assess(models, run, study.reporter)
         if self.grid.layers and (surveyed or not store.scores(vocab.MERGING)):
             whole = [each for each in models if parse_refined_depth(each.arm) is None]
-            arms = group_by_variant(
+            variants = group_by_variant(
                 [SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole]
             )
-            compare_arms(
+            compare_variants(
                 run,
-                arms,
+                variants,
                 self.splits,
                 lambda source: self.open_model(Path(source.location)).stack,
                 study.reporter,
@@ -132,22 +132,22 @@ class SurveysUnit(Task[None]):
     def assess(self, models: Sequence[TrainedModel], run: Run, reporter: Reporter) -> bool:
         """Survey every model on the test split, store the rows, and return whether a survey was computed."""
         surveys: dict[str, dict[int, Survey]] = {}
-        first_of_arm: dict[str, TrainedModel] = {}
+        first_models: dict[str, TrainedModel] = {}
         predicted: dict[str, dict[int, Answers]] = {}
         any_new = False
         for model in models:
             any_new = any_new or not self._survey_path(model).is_file()
             result = self._survey(model, reporter)
-            arm = model.arm if parse_refined_depth(model.arm) is None else RETRAINED
-            of_arm = surveys.setdefault(arm, {})
-            of_arm[model.seed] = _united(of_arm.get(model.seed), result)
+            variant = model.arm if parse_refined_depth(model.arm) is None else RETRAINED
+            by_seed = surveys.setdefault(variant, {})
+            by_seed[model.seed] = _merge_surveys(by_seed.get(model.seed), result)
             predicted.setdefault(model.arm, {})[model.seed] = result.positions
-            if arm != RETRAINED:
-                first_of_arm.setdefault(arm, model)
+            if variant != RETRAINED:
+                first_models.setdefault(variant, model)
         store_surveys(run, surveys, self.splits, self.grid)
         run.store.replace_scores(vocab.POSITION, position_rows(predicted))
         if self.grid.layers:
-            inside = [self._look_inside(model, reporter) for model in first_of_arm.values()]
+            inside = [self._look_inside(model, reporter) for model in first_models.values()]
             for measure in INSIDE:
                 notes = (note.text for _, notes in inside for note in notes if note.measure == measure)
                 run.store.replace_notes(measure, notes)
@@ -184,7 +184,7 @@ class SurveysUnit(Task[None]):
         )
         result = replace(result, positions=self._predict_positions(trained))
         if grid.layers and model.arm in NULLS:
-            # What reports must not be what the probe was fitted on.
+            # The probe must not be fitted on reported examples.
             fitted_on = splits.train if splits.selects_on_reported else splits.validation
             right = probe_positions(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
             result = replace(result, probed=right)
@@ -216,11 +216,11 @@ class SurveysUnit(Task[None]):
         path = model.survey_folder / f"inside-{key}.json"
         if not path.is_file():
             reporter.log(f"inside {model.arm}: branch norms and attention by position, and UMAP of outputs")
-            of = (self.open_model(model.folder).stack, model.arm, self.splits.test, self.splits.collate)
+            inputs = (self.open_model(model.folder).stack, model.arm, self.splits.test, self.splits.collate)
             parts = (
-                embedding(*of, self.inside, seed=self.grid.seed),
-                attention_by_position(*of, seed=self.grid.seed),
-                branch_norms(*of, seed=self.grid.seed),
+                embedding(*inputs, self.inside, seed=self.grid.seed),
+                attention_by_position(*inputs, seed=self.grid.seed),
+                branch_norms(*inputs, seed=self.grid.seed),
             )
             scores, notes = ([row for part in parts for row in part[at]] for at in range(2))
             write_whole(path, msgspec.json.encode((scores, notes)))
@@ -234,7 +234,7 @@ def discard_surveys(models: Iterable[TrainedModel]) -> None:
                 path.unlink()
 
 
-def _united(first: Survey | None, second: Survey) -> Survey:
+def _merge_surveys(first: Survey | None, second: Survey) -> Survey:
     if first is None:
         return second
     return Survey(
@@ -252,24 +252,24 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     )
     run.store.replace_scores(vocab.ORDERS, rows.order_rows(surveys))
     run.store.replace_scores(vocab.IDENTITY, rows.identity_rows(surveys))
-    whole = {arm: result for arm, result in surveys.items() if arm != RETRAINED}
-    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution_rows(whole, batch))
-    run.store.replace_scores(vocab.NODES, node_loss(whole, batch))
-    run.store.replace_scores(vocab.WORTH, position_worth(whole))
-    decisive = list(contrast_positions(whole))
-    if not text:  # what is published is accuracy of classification
-        decisive += contrast_orders(whole, chance=chance, batch=batch)
+    full = {variant: result for variant, result in surveys.items() if variant != RETRAINED}
+    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution_rows(full, batch))
+    run.store.replace_scores(vocab.NODES, node_loss_rows(full, batch))
+    run.store.replace_scores(vocab.WORTH, position_importance_rows(full))
+    contrasts = list(contrast_positions(full))
+    if not text:  # the published result is classification accuracy
+        contrasts += contrast_orders(full, chance=chance, batch=batch)
     stored = run.store.scores(CONTRAST)
-    run.store.replace_scores(CONTRAST, replace_claims(stored, decisive, CLAIMS))
+    run.store.replace_scores(CONTRAST, replace_claims(stored, contrasts, CLAIMS))
 
 
-def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
-    """Return rows of measure `position` by seed and arm, with the accuracy of guessing.
+def position_rows(variants: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
+    """Return rows of measure `position` by seed and variant, with the accuracy of guessing.
 
-    Answers are right or wrong under an order drawn for every batch, so that batches are the units of intervals.
+    Every batch draws an order, so that batches are the units of intervals.
     """
     results = []
-    for arm, seeds in arms.items():
+    for variant, seeds in variants.items():
         predicted = {seed: answers for seed, answers in seeds.items() if answers}
         if not predicted:
             continue
@@ -279,12 +279,15 @@ def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
                 seed: np.sum(list(answers.values()), axis=0) if position is None else answers[position]
                 for seed, answers in predicted.items()
             }
-            of: dict[str, Any] = {"arm": arm, "position": position}
+            columns: dict[str, Any] = {"arm": variant, "position": position}
             for seed, each in counts.items():
-                own = _share([each])
-                results.append(Score(vocab.POSITION, "accuracy", *own, **of, seed=seed, documents=int(each[1].sum())))
-            results.append(Score(vocab.POSITION, "accuracy", *_share(list(counts.values())), **of))
-            results.append(Score(vocab.POSITION, "accuracy", 1 / len(positions_of_layers), **of, against=vocab.CHANCE))
+                documents = int(each[1].sum())
+                share = _share([each])
+                results.append(Score(vocab.POSITION, "accuracy", *share, **columns, seed=seed, documents=documents))
+            results.append(Score(vocab.POSITION, "accuracy", *_share(list(counts.values())), **columns))
+            results.append(
+                Score(vocab.POSITION, "accuracy", 1 / len(positions_of_layers), **columns, against=vocab.CHANCE)
+            )
     return results
 
 

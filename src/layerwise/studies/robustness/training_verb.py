@@ -54,7 +54,7 @@ Sizes = Annotated[Sequence[int], Range(least=1), Metavar("NUMBERS")]
 Share = Annotated[float, Range(least=0, below=1)]
 
 OTHER_TRAININGS = ("elc", "growth")
-"""Trainings that have a command of their own."""
+"""Training methods with a separate command."""
 
 
 @verb(
@@ -164,20 +164,15 @@ def train_robust(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The rows of trainings, surveys and their contrasts.
+        The result with trainings, surveys and their contrasts.
 
     Raises:
-        OptionError: If options exclude each other, or no method reads one.
+        OptionError: If options exclude each other, or no method uses one.
         TrainError: If a method is unknown or a setting does not fit.
         DataError: If the data does not fit the model.
     """
     names = expand_methods(methods)
-    for name in names:
-        if name in OTHER_TRAININGS:
-            raise TrainError(f"{name} is not a method of train robust. Run `layerwise train {name}`.")
-        if name not in METHODS and not name.startswith(RETRAINED):
-            known = near_matches(name, (*METHODS, *OTHER_TRAININGS))
-            raise TrainError(f"unknown training method {name[:40]!r}; {known}, {RETRAINED}-K")
+    _check_methods(names)
     given = {
         "drop_rate": drop_rate is not None,
         "max_shift": max_shift is not None,
@@ -187,9 +182,7 @@ def train_robust(
         "prediction_loss": prediction_loss != "sum",
         "prediction_token": prediction_token != "first",
     }
-    for option, is_given in given.items():
-        if is_given and not any(name in READ_BY[option] for name in names):
-            raise OptionError(f"{spell(option)} requires a method that reads it: {', '.join(READ_BY[option])}.")
+    _check_method_options(names, [option for option, is_given in given.items() if is_given])
     if evals is not None and names == ("baseline",):
         raise OptionError(f"{spell('evals')} requires a method other than baseline, which is validated at its end.")
     if learning_rate is not None and learning_rates:
@@ -221,12 +214,12 @@ def train_robust(
         options = replace(options, **drop_none(drop_rate=drop_rate))
         return options, recipes(trained, options, depth)
 
-    plan_recipes(Settings(), LAYER_LIMIT, precision)  # what cannot be drawn is refused before the model is opened
+    plan_recipes(Settings(), LAYER_LIMIT, precision)  # check the options before loading the model
     from layerwise.measure.activations.embedding import EmbeddingOptions
     from layerwise.measure.interventions.survey import EvaluationGrid
     from layerwise.runner.opening import open_base, open_given_text
     from layerwise.runner.training_runs import read_splits
-    from layerwise.studies.robustness.steps import SettingsGrid, splits_of_trials, train_then_survey
+    from layerwise.studies.robustness.steps import SettingsGrid, choose_trial_splits, train_then_survey
     from layerwise.train.arguments import check_arguments
 
     reporter = reporter or Silent()
@@ -251,7 +244,10 @@ def train_robust(
         pack=pack,
     )
     splits = read(data)
-    tuning = SettingsGrid.of(learning_rates, batch_sizes, options.settings)
+    tuning = SettingsGrid.create(learning_rates, batch_sizes, options.settings)
+    trial_splits = None
+    if tuning is not None:
+        trial_splits = choose_trial_splits(splits, lambda: read(replace(data, select_on="held-out")))
     folder = train_then_survey(
         opened,
         splits,
@@ -263,11 +259,24 @@ def train_robust(
         inside=EmbeddingOptions(),
         new_head=new_head,
         tuning=tuning,
-        trial_splits=None
-        if tuning is None
-        else splits_of_trials(splits, lambda: read(replace(data, select_on="held-out"))),
+        trial_splits=trial_splits,
     )
     return Result(folder)
+
+
+def _check_methods(names: Sequence[str]) -> None:
+    for name in names:
+        if name in OTHER_TRAININGS:
+            raise TrainError(f"{name} is not a method of train robust. Run `layerwise train {name}`.")
+        if name not in METHODS and not name.startswith(RETRAINED):
+            known = near_matches(name, (*METHODS, *OTHER_TRAININGS))
+            raise TrainError(f"unknown training method {name[:40]!r}; {known}, {RETRAINED}-K")
+
+
+def _check_method_options(names: Sequence[str], options: Sequence[str]) -> None:
+    for option in options:
+        if not any(name in READ_BY[option] for name in names):
+            raise OptionError(f"{spell(option)} requires one of the methods {', '.join(READ_BY[option])}.")
 
 
 def expand_methods(names: Iterable[str]) -> tuple[str, ...]:

@@ -96,10 +96,10 @@ def robustness(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The rows of the surveys by model, order and number of layers, and their contrasts.
+        The result with the surveys by model, order and number of layers, and their contrasts.
 
     Raises:
-        RunError: If the model is a run of another kind, or `run` is given for a run.
+        RunError: If the model is a different kind of run, or `run` is given for a run.
         DataError: If the data does not fit the model.
     """
     location = str(model) if isinstance(model, str | Path) else None

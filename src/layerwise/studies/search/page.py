@@ -1,4 +1,4 @@
-"""A search: the front that was reached, and the chosen plan beside its controls on text that chose nothing."""
+"""Page of a search: the front that was reached, and the selected plan compared with its controls on held-out text."""
 
 from __future__ import annotations
 
@@ -33,16 +33,14 @@ from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import PRESENT, Rows
 
 TEXTS: Mapping[str, str] = {vocab.REPORT: "held-out text", vocab.SECOND: "second corpus"}
-"""The texts on which nothing was chosen, as they are called."""
-
 UNITS: Mapping[str, str] = {"layers": "layer evaluations", "ms": "milliseconds of a pass", "bytes": "bytes of weights"}
-PRICES: Mapping[str, Format] = {
+COSTS: Mapping[str, Format] = {
     "layers": COUNT.replace(whole=False),
     "ms": Format(decimals=2, unit=" ms"),
     "bytes": Format(scale=1e-6, decimals=2, unit=" MB"),
 }
 ARMS: Mapping[str, str] = {
-    vocab.BEST_CHANGE: "best change of the trained order",
+    vocab.BEST_CHANGE: "best change of the original order",
     "uniform": "uniform type",
     "first_and_last": "first and last layers",
     "imatrix": "importance matrix",
@@ -52,7 +50,7 @@ ARMS: Mapping[str, str] = {
     "deepest_keep_last": "deepest, last kept",
     vocab.RANDOM: "random sets",
 }
-"""The arms in reading order, as they are called."""
+"""Labels of the controls in reading order."""
 
 SLOTS = {
     "searched": 5,
@@ -65,66 +63,65 @@ STYLES = {
     vocab.FRONT: Style(line=True),
     vocab.CHOSEN: Style(symbol="star", size=14),
 }
-BESIDE: Mapping[Effect, str] = {
+COMPARISONS: Mapping[Effect, str] = {
     "worse": "better than",
     "better": "worse than",
     "open": "not distinguished from",
     "bare": "not distinguished from",
 }
-"""What the chosen plan is, by what an arm is beside it."""
+"""The selected plan relative to a control, by the effect of the control."""
 MILLI = Format(decimals=3)
 
 
-def chosen(data: ReportData) -> Score | None:
-    """The row of the plan that was chosen; `None` of a search that was stopped before."""
+def find_selected(data: ReportData) -> Score | None:
     return data.rows.one(measure=vocab.SEARCH, metric=vocab.CHOSEN)
 
 
-def arms(data: ReportData) -> dict[str, str]:
-    """The plan that each arm chose, in reading order; the random sets are left out."""
+def list_controls(data: ReportData) -> dict[str, str]:
+    """Return the plan of each control except the random sets, in reading order."""
     plans = data.rows.where(measure=vocab.SEARCH, metric=vocab.ARM, seed=None).along("arm")
     return {name: str(plans[name].plan) for name in ARMS if name in plans}
 
 
-def front(data: ReportData, unit: str) -> tuple[str, ...]:
+def list_front(data: ReportData, unit: str) -> tuple[str, ...]:
     run = data.rows.where(measure=vocab.SEARCH, unit=unit)
-    prices = run.where(metric=vocab.PRICE).along("plan")
-    plans = (plan for plan in run.where(metric=vocab.FRONT).axis("plan") if plan in prices)
-    return tuple(sorted(plans, key=lambda plan: prices[plan].value))
+    costs = run.where(metric=vocab.PRICE).along("plan")
+    plans = (plan for plan in run.where(metric=vocab.FRONT).axis("plan") if plan in costs)
+    return tuple(sorted(plans, key=lambda plan: costs[plan].value))
 
 
-def drawn(data: ReportData) -> Iterator[Score]:
-    run, best = data.rows.where(measure=vocab.SEARCH), chosen(data)
+def derive_scatter(data: ReportData) -> Iterator[Score]:
+    run, best = data.rows.where(measure=vocab.SEARCH), find_selected(data)
     if best is None:
         return
     losses = run.where(metric=vocab.DELTA)
     searched = losses.where(task=vocab.SEARCH).along("plan")
-    fresh = losses.where(task=vocab.REPORT).along("plan")
+    held_out = losses.where(task=vocab.REPORT).along("plan")
     for unit in _units(data):
-        prices = run.where(metric=vocab.PRICE, unit=unit).along("plan")
-        one = {name: (plan,) for name, plan in (*arms(data).items(), (vocab.CHOSEN, str(best.plan)))}
-        for name, plans in {"searched": tuple(searched), vocab.FRONT: front(data, unit), **one}.items():
-            for plan in (plan for plan in plans if plan in prices):
+        costs = run.where(metric=vocab.PRICE, unit=unit).along("plan")
+        single = {name: (plan,) for name, plan in (*list_controls(data).items(), (vocab.CHOSEN, str(best.plan)))}
+        for name, plans in {"searched": tuple(searched), vocab.FRONT: list_front(data, unit), **single}.items():
+            for plan in (plan for plan in plans if plan in costs):
                 # The original model has no row: losses are differences to it.
-                trained = Score(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
-                loss = (searched if name == "searched" else fresh).get(plan, trained)
-                yield from (replace(row, arm=name, unit=unit) for row in (prices[plan], loss))
+                original = Score(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
+                loss = (searched if name == "searched" else held_out).get(plan, original)
+                yield from (replace(row, arm=name, unit=unit) for row in (costs[plan], loss))
 
 
-def on_front(data: ReportData) -> Rows:
-    best = chosen(data)
+def derive_front(data: ReportData) -> Rows:
+    best = find_selected(data)
     unit = best.unit if best is not None and best.unit in _units(data) else "layers"
     run = data.rows.where(measure=vocab.SEARCH)
-    plans = dict.fromkeys([*([] if best is None else [str(best.plan)]), *front(data, str(unit))])
+    plans = dict.fromkeys([*([] if best is None else [str(best.plan)]), *list_front(data, str(unit))])
     return Rows(row for plan in plans for row in run.where(plan=plan))
 
 
-def beside(data: ReportData) -> Iterator[Score]:
-    run, best = data.rows.where(measure=vocab.SEARCH), chosen(data)
+def derive_controls(data: ReportData) -> Iterator[Score]:
+    run, best = data.rows.where(measure=vocab.SEARCH), find_selected(data)
     if best is None:
         return
     yield from (replace(row, arm=vocab.CHOSEN) for row in run.where(plan=best.plan, metric=(vocab.DELTA, vocab.GAP)))
-    for name, plan in arms(data).items():
+    for name, plan in list_controls(data).items():
         yield from (replace(row, arm=ARMS[name]) for row in run.where(plan=plan, metric=vocab.DELTA))
         same = run.where(plan=plan, metric=vocab.DELTA, task=tuple(TEXTS)) if plan == best.plan else ()
         yield from (replace(row, metric="same", arm=ARMS[name]) for row in same)
@@ -136,38 +133,38 @@ def beside(data: ReportData) -> Iterator[Score]:
     )
 
 
-def allocated(data: ReportData) -> Rows:
+def derive_allocation(data: ReportData) -> Rows:
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.BITS)
-    arms = {name: rows.where(arm=name) for name in (vocab.CHOSEN, *ARMS)}
-    means = {name: mean(row.value for row in own) for name, own in arms.items() if own}
-    return Rows(replace(row, cost=row.value, value=row.value - means[name]) for name in means for row in arms[name])
+    layers = {name: rows.where(arm=name) for name in (vocab.CHOSEN, *ARMS)}
+    means = {name: mean(row.value for row in own) for name, own in layers.items() if own}
+    return Rows(replace(row, cost=row.value, value=row.value - means[name]) for name in means for row in layers[name])
 
 
-def findings(data: ReportData) -> Iterator[str]:
-    best = chosen(data)
+def write_findings(data: ReportData) -> Iterator[str]:
+    best = find_selected(data)
     if best is None:
         return
     run = data.rows.where(measure=vocab.SEARCH)
-    own = run.where(plan=best.plan)
-    prices = own.where(metric=vocab.PRICE).along("unit")
-    units = (unit for unit in _units(data) if unit in prices)
-    listed = ", ".join(PRICES[unit].text(prices[unit]) + " layers" * (unit == "layers") for unit in units)
-    chose = "no plan, since none was better than the original model: " if _is_trained(data) else ""
-    yield f"Chosen within {best.against}: {chose}{best.plan} ({listed})."
+    selected = run.where(plan=best.plan)
+    costs = selected.where(metric=vocab.PRICE).along("unit")
+    units = (unit for unit in _units(data) if unit in costs)
+    listed = ", ".join(COSTS[unit].text(costs[unit]) + " layers" * (unit == "layers") for unit in units)
+    original = "the original model, since no plan was better: " if _is_original(data) else ""
+    yield f"Best plan within {best.against}: {original}{best.plan} ({listed})."
     for text, name in TEXTS.items():
-        fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
-        if fresh is not None:
-            again_in = "" if again is None else f"; 95 % prediction interval: {DIFFERENCE.interval(again)}"
-            perplexity = f" (perplexity {format_perplexity(fresh.value)})"
-            yield f"On the {name} it {describe_loss_change(fresh)} nats per token{perplexity}{again_in}."
-    searched, gap = own.one(metric=vocab.DELTA, task=vocab.SEARCH), own.one(metric=vocab.GAP)
+        change, again = (selected.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
+        if change is not None:
+            interval = "" if again is None else f"; 95 % prediction interval {DIFFERENCE.interval(again)}"
+            perplexity = f" (perplexity {format_perplexity(change.value)})"
+            yield f"On the {name} it {describe_loss_change(change)} nats/token{perplexity}{interval}."
+    searched, gap = selected.one(metric=vocab.DELTA, task=vocab.SEARCH), selected.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
-        curse = "the search flattered it" if (gap.low or 0.0) > 0 else "no sign of overfitting to the search text"
+        bias = "overfitting to the search text" if (gap.low or 0.0) > 0 else "no sign of overfitting to the search text"
         changed = f"On the search text the loss changed by {DIFFERENCE.number(searched.value)}"
-        yield f"{changed}: a gap of {DIFFERENCE.text(gap)}, {curse}."
+        yield f"{changed}: a gap of {DIFFERENCE.text(gap)}, {bias}."
     for text in TEXTS:
         for name in ARMS:
-            yield from _against(run, name, text, arms(data).get(name) == best.plan, data.level)
+            yield from _compare_control(run, name, text, list_controls(data).get(name) == best.plan, data.level)
     times = data.rows.where(measure=vocab.LATENCY, plan=best.plan)
     predicted, measured = (times.one(metric=metric) for metric in ("predicted", "measured"))
     if predicted is not None and measured is not None:
@@ -182,46 +179,48 @@ def _samples(data: ReportData) -> Table:
     return Table(("plan", "prompt", "text"), body, numeric_from=3, code=(0, 1, 2))
 
 
-def _is_trained(data: ReportData) -> bool:
-    best = chosen(data)
+def _is_original(data: ReportData) -> bool:
+    best = find_selected(data)
     if best is None or not (share := re.fullmatch(r"\w+=(.+)x", str(best.against))):
         return False
     plan = Plan.parse(str(best.plan))
     return float(share[1]) >= 1 and plan == Plan.identity(len(plan.steps()))
 
 
-def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
+def _compare_control(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
     row = run.one(metric=vocab.ABOVE_CHOSEN, arm=name, task=text)
     if is_same:
         yield from [f"{ARMS[name]}: the same plan."] if text == vocab.REPORT else []
     elif row is not None:
         better = run.value(metric=vocab.BETTER, arm=name, task=text)
-        sets = "" if better is None else f"; {100 * better:.0f} % of the sets lose less"
-        above = f"{DIFFERENCE.text(row)} above the chosen plan"
+        sets = "" if better is None else f"; {100 * better:.0f} % of the sets have a lower loss"
+        above = f"{DIFFERENCE.text(row)} above the selected plan"
         more = describe_tokens_needed([row]) if judge_effect(row, level) not in ("better", "worse") else ""
-        line = f"{ARMS[name]}, {TEXTS[text]}: {above}, {verdict(row, level)}"
+        line = f"{ARMS[name]}, {TEXTS[text]}: {above}, {describe_verdict(row, level)}"
         yield f"{line} (corrected p {format_adjusted_p(row)}){sets}{more}."
 
 
 def _answer(data: ReportData) -> str:
-    if chosen(data) is None:
+    if find_selected(data) is None:
         return ""
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.ABOVE_CHOSEN, task=vocab.REPORT).along("arm")
     verdicts: dict[str, list[str]] = {}
     for name in (name for name in ARMS if name in rows):
-        verdicts.setdefault(BESIDE[judge_effect(rows[name], data.level)], []).append(ARMS[name])
+        verdicts.setdefault(COMPARISONS[judge_effect(rows[name], data.level)], []).append(ARMS[name])
     compared = "; ".join(f"{word} {', '.join(names)}" for word, names in verdicts.items())
-    return join_statements(findings, 2)(data) + (f" It is {compared}." if compared and not _is_trained(data) else "")
+    return join_statements(write_findings, 2)(data) + (
+        f" It is {compared}." if compared and not _is_original(data) else ""
+    )
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
     present = data.rows.where(measure=vocab.SEARCH, metric=vocab.PRICE).axis("unit")
-    best = chosen(data)
+    best = find_selected(data)
     limited = None if best is None else best.unit
     return tuple(unit for unit in sorted(UNITS, key=lambda unit: unit != limited) if unit in present)
 
 
-def verdict(row: Score, level: float) -> str:
+def describe_verdict(row: Score, level: float) -> str:
     effect = judge_effect(row, level)
     if effect in ("better", "worse"):
         return effect
@@ -235,35 +234,35 @@ def _verdict_cell(rows: Rows) -> str:
     if rows.where(metric="same"):
         return "the same plan"
     if row is not None:
-        return verdict(row, 0.05)
+        return describe_verdict(row, 0.05)
     return "" if gap is None else f"gap {DIFFERENCE.text(gap)}"
 
 
-def _of_text(text: str, name: str) -> tuple[Column, ...]:
+def _list_text_columns(text: str, name: str) -> tuple[Column, ...]:
     where = {"task": text}
     return (
         Column(name, vocab.DELTA, DIFFERENCE, where),
-        Column(f"{name}: above the chosen", vocab.ABOVE_CHOSEN, DIFFERENCE, where),
+        Column(f"{name}: above the selected plan", vocab.ABOVE_CHOSEN, DIFFERENCE, where),
         Column("adjusted p", vocab.ABOVE_CHOSEN, format_adjusted_p, where),
-        Column("verdict", where=where, text=_verdict_cell),
+        Column("describe_verdict", where=where, text=_verdict_cell),
     )
 
 
-def _all_else(data: ReportData) -> Iterator[str]:
+def _describe_rest(data: ReportData) -> Iterator[str]:
     for row in data.rows.where(measure=vocab.LATENCY, part=vocab.REST):
-        yield f"All else takes {MILLI.number(row.value)} ms ({row.condition})."
+        yield f"Everything outside the layers takes {MILLI.number(row.value)} ms ({row.condition})."
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
-    best = chosen(data)
+    best = find_selected(data)
     yield ABSENT if best is None else str(best.against), "budget"
     searched = data.rows.where(measure=vocab.SEARCH, metric=vocab.DELTA, task=vocab.SEARCH).axis("plan")
     yield f"{len(searched):,}", "plans on all of the search text"
 
 
-def _following(data: ReportData) -> Iterator[str]:
-    best = chosen(data)
-    if best is not None and not _is_trained(data):
+def _suggest_next(data: ReportData) -> Iterator[str]:
+    best = find_selected(data)
+    if best is not None and not _is_original(data):
         given = data.manifest.get("experiment")
         options = given if isinstance(given, Mapping) else {}
         others = options.get("source", ()) if Plan.parse(str(best.plan)).sources() else ()
@@ -287,21 +286,21 @@ SEARCH_KIND = Kind(
     answer=_answer,
     tiles=_tiles,
     counts=("documents", "tokens", "window"),
-    unfinished=lambda data: None if chosen(data) else f"no plan was chosen yet: {STOPPED}",
-    following=_following,
+    unfinished=lambda data: None if find_selected(data) else f"no plan was selected yet: {STOPPED}",
+    following=_suggest_next,
     sections=(
         Section(
             anchor=vocab.SEARCH,
-            needs=lambda data: chosen(data) is not None,
+            needs=lambda data: find_selected(data) is not None,
             parts=(
                 Scatter(
                     name="search-front",
-                    derive=drawn,
+                    derive=derive_scatter,
                     point="plan",
                     series="arm",
                     across={"metric": vocab.PRICE},
                     upwards={"metric": vocab.DELTA},
-                    choices={"Price": "unit"},
+                    choices={"Cost": "unit"},
                     at="{}",
                     slots=SLOTS,
                     styles=STYLES,
@@ -311,18 +310,18 @@ SEARCH_KIND = Kind(
                     words=lookup_format({**UNITS, **ARMS}),
                     show=DIFFERENCE,
                     by_choice={
-                        "layers": {"show_across": PRICES["layers"].replace(axis=UNITS["layers"])},
+                        "layers": {"show_across": COSTS["layers"].replace(axis=UNITS["layers"])},
                         "ms": {"show_across": NUMBER.replace(axis=UNITS["ms"])},
-                        "bytes": {"show_across": PRICES["bytes"].replace(axis="megabytes of weights")},
+                        "bytes": {"show_across": COSTS["bytes"].replace(axis="megabytes of weights")},
                     },
                 ),
-                Text(findings),
+                Text(write_findings),
                 Pivot(
                     name="the-front-to-copy",
-                    derive=on_front,
+                    derive=derive_front,
                     rows={"plan": "plan"},
                     columns=(
-                        *(Column(unit, vocab.PRICE, show, {"unit": unit}) for unit, show in PRICES.items()),
+                        *(Column(unit, vocab.PRICE, show, {"unit": unit}) for unit, show in COSTS.items()),
                         Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
                         *(Column(name, vocab.DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
                         Column("95 % prediction interval", vocab.AGAIN, DIFFERENCE.interval, {"task": vocab.REPORT}),
@@ -337,35 +336,35 @@ SEARCH_KIND = Kind(
         ),
         Section(
             anchor="search_confirmed",
-            needs=lambda data: chosen(data) is not None,
+            needs=lambda data: find_selected(data) is not None,
             parts=(
                 Pivot(
-                    derive=beside,
+                    derive=derive_controls,
                     rows={"": "arm", "plan": "plan"},
                     terminal=False,
                     note="controls",
                     columns=(
                         Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
-                        *(column for text, name in TEXTS.items() for column in _of_text(text, name)),
+                        *(column for text, name in TEXTS.items() for column in _list_text_columns(text, name)),
                     ),
                 ),
             ),
         ),
         Section(
             anchor=vocab.BITS,
-            needs=lambda data: bool(allocated(data)),
+            needs=lambda data: bool(derive_allocation(data)),
             parts=lambda data: (
                 Heat(
                     name="allocation",
-                    derive=allocated,
+                    derive=derive_allocation,
                     y="arm",
                     across="layer",
                     diverging=True,
                     numbers=True,
-                    cell_words=lookup_format({**ARMS, vocab.CHOSEN: "chosen"}),
+                    cell_words=lookup_format({**ARMS, vocab.CHOSEN: "selected"}),
                     number=lambda row: f"{row.cost:.2g}",
                     show=Format(decimals=1, signed=True),
-                    text=lambda row: row.condition or "as it is",
+                    text=lambda row: row.condition or "not quantized",
                 ),
                 *bits_parts(data),
             ),
@@ -384,7 +383,7 @@ SEARCH_KIND = Kind(
                         Column("mlp alone", vocab.MILLISECONDS, MILLI, {"part": "mlp"}),
                     ),
                 ),
-                Text(_all_else, terminal=False),
+                Text(_describe_rest, terminal=False),
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""The settings of a search: what a plan may cost, which edits are tried, and how."""
+"""Settings of a search: the budget, the edits and the algorithm."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class SearchSettings:
     """Settings that decide which plans are compared.
 
     Args:
-        budget: What a plan may cost.
+        budget: Maximum cost of a plan.
         moves: Edits of a plan.
         method: Search algorithm.
-        width: Number of plans kept at every step.
-        seed: Seed of every random draw.
-        is_timed: Whether milliseconds are measured.
+        width: Beam width.
+        seed: Random seed.
+        is_timed: Measure milliseconds.
     """
 
     budget: Budget
@@ -34,15 +34,15 @@ class SearchSettings:
     is_timed: bool
 
     def counted_budget(self) -> Budget:
-        """Return the budget in a unit that is known before anything is timed.
+        """Return a budget that needs no timing.
 
-        A share of the milliseconds is taken as that share of the layers, a number of them as half of the layers.
+        A share of the milliseconds becomes the same share of the layers, and a number of them half of the layers.
         """
         if self.budget.unit != "ms":
             return self.budget
         return Budget(layers=self.budget.ms if str(self.budget.ms).endswith("x") else "0.5x")
 
-    def settled(self, method: Method | None = None, width: int | None = None) -> SearchSettings:
-        """Return the settings with a method and a width that were chosen; `auto` is greedy unless one was."""
-        chosen: Method = method or ("greedy" if self.method == "auto" else self.method)
-        return replace(self, method=chosen, width=width or self.width)
+    def resolve(self, method: Method | None = None, width: int | None = None) -> SearchSettings:
+        """Return the settings with `auto` replaced by `method` (default: greedy), and with `width`."""
+        resolved: Method = method or ("greedy" if self.method == "auto" else self.method)
+        return replace(self, method=resolved, width=width or self.width)

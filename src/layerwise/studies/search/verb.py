@@ -1,4 +1,4 @@
-"""`layerwise search`: the plan of a given price that loses least."""
+"""`layerwise search`: find the plan that fits a budget and increases the loss least."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import SearchResult
 from layerwise.runner.verb import spell, verb
 from layerwise.search.budget import Budget
-from layerwise.search.moves import BESIDE_BITS, BITS, CHEAPER, Move, check_moves
+from layerwise.search.moves import BITS, CHEAPER_MOVES, MOVES_WITH_BITS, Move, check_moves
 from layerwise.studies.search.settings import WIDTH, Method, SearchSettings
 
 CONTEXT = 256
@@ -108,21 +108,21 @@ def search(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The plan that was chosen, the front of loss and price, and what held-out text confirms.
+        The selected plan, the front of loss and cost, and the confirmation on held-out text.
 
     Raises:
         OptionError: If options exclude each other, or if the original model meets the budget.
         DataError: If there is too little text.
     """
     if minutes is not None and tokens is not None:
-        raise OptionError(f"{spell('minutes')} and {spell('tokens')} each say how much text is read. Pass one of them.")
+        raise OptionError(f"{spell('minutes')} and {spell('tokens')} exclude each other. Pass one of them.")
     limit, edits = Budget.parse(budget), check_moves(moves)
     _check_moves(limit, edits, has_sources=bool(source))
     _check_method(method, edits, has_sources=bool(source), has_width=width != WIDTH)
     is_timed = latency or limit.unit == "ms"
     for name, is_given in (("phase", phase != "prefill"), ("batch", batch != 1), ("context", context != CONTEXT)):
         if is_given and not is_timed:
-            raise OptionError(f"{spell(name)} requires {spell('latency')}, or a {spell('budget')} of ms.")
+            raise OptionError(f"{spell(name)} requires {spell('latency')} or a {spell('budget')} of ms.")
 
     import torch
 
@@ -166,20 +166,20 @@ def search(
     with start_run(described) as study:
         table = study.execute(steps.time_layers(prepared)) if is_timed else []
         outcome = steps.find_plans(prepared, study, table, reporter)
-        chosen, selected = steps.choose_plan(prepared, study, outcome, reporter)
-        confirmed = steps.confirm_plans(prepared, study, outcome, chosen, reporter)
-        times = steps.check_times(prepared, outcome, chosen, reporter) if is_timed else []
+        selected, selection = steps.select_plan(prepared, study, outcome, reporter)
+        confirmed = steps.confirm_plans(prepared, study, outcome, selected, reporter)
+        times = steps.check_times(prepared, outcome, selected, reporter) if is_timed else []
         costs = study.execute(steps.keep_costs(outcome))
         plans = [
             *steps.search_rows(prepared, outcome),
-            *selected,
+            *selection,
             *confirmed,
-            *steps.describe_plans(prepared, outcome, chosen),
+            *steps.describe_plans(prepared, outcome, selected),
         ]
-        # The rows of the search come last, because they say which plan was chosen.
+        # The selected plan is written last: a run that has it is complete.
         study.write(
             [*steps.round_rows(outcome.steps), *table, *times, make_size_row(stack), *costs, *plans],
-            steps.continue_text(prepared, chosen),
+            steps.continue_text(prepared, selected),
         )
     return SearchResult(study.folder)
 
@@ -187,25 +187,27 @@ def search(
 def _check_moves(budget: Budget, moves: Sequence[Move], *, has_sources: bool) -> None:
     name = spell("moves")
     if BITS not in moves:
-        if not set(moves) & set(CHEAPER) and not budget.holds_whole:
+        if not set(moves) & set(CHEAPER_MOVES) and not budget.fits_original:
             raise OptionError(
-                f"{name} must have one that makes a plan cheaper ({', '.join((*CHEAPER, BITS))}), got "
-                f"{', '.join(moves)}. Add one, or leave room for more than the whole model: layers=2x."
+                f"{name} must contain one that makes a plan cheaper ({', '.join((*CHEAPER_MOVES, BITS))}), got "
+                f"{', '.join(moves)}. Add one, or pass a budget above the original model: layers=2x."
             )
         return
     if budget.unit != "bytes":
         raise OptionError(
             f"{name} bits requires a {spell('budget')} of bytes, got {budget}. Pass, for example, bytes=0.7x."
         )
-    if others := [move for move in moves if move not in (BITS, *BESIDE_BITS)]:
-        raise OptionError(f"{name} bits goes with {', '.join(BESIDE_BITS)}, got {', '.join(others)}. Leave it out.")
+    if others := [move for move in moves if move not in (BITS, *MOVES_WITH_BITS)]:
+        raise OptionError(
+            f"{name} bits can be combined with {', '.join(MOVES_WITH_BITS)}, got {', '.join(others)}. Remove it."
+        )
     if has_sources:
-        raise OptionError(f"{name} bits excludes {spell('source')}. Leave one of them out.")
+        raise OptionError(f"{name} bits excludes {spell('source')}. Pass one of them.")
 
 
 def _check_method(method: Method, moves: Sequence[Move], *, has_sources: bool, has_width: bool) -> None:
     name = spell("method")
-    if method == "evolve" and not set(moves) <= set(CHEAPER):
+    if method == "evolve" and not set(moves) <= set(CHEAPER_MOVES):
         raise OptionError(f"{name} evolve requires {spell('moves')} drop,halves. Pass them, or {name} greedy.")
     if method == "one-shot" and tuple(moves) != ("drop",):
         raise OptionError(f"{name} one-shot requires {spell('moves')} drop. Pass it, or {name} greedy.")

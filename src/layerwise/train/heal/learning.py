@@ -1,7 +1,7 @@
-"""Which weights learn in a healing, the model as it was before they did, and what learned written and read.
+"""Trainable weights of a healing, the original model for the teacher, and storage of the trained weights.
 
-The teacher is the same stack in its own order, before healing: adapters (LoRA by peft, Hu et al. 2021, alpha 2 rank)
-are switched off for it; where weights of the model itself learn, copies of those tensors replace them.
+The teacher is the same model before healing: adapters (LoRA by peft, Hu et al. 2021, alpha 2 rank) are disabled for it;
+if weights of the model are trained, copies of the original tensors replace them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.train.heal.options import TAIL_LAYERS, HealingOptions
 
 CONFIG = "adapter_config.json"
-"""The file by which a folder is known as that of adapters."""
+"""File that identifies a folder of adapters."""
 
 WEIGHTS = "healed.safetensors"
-"""The tensors that learned, where they are no adapters."""
+"""File of the trained tensors if they are not adapters."""
 
 
 class Learning:
-    """The weights of a stack that learn, all others being frozen.
+    """Trainable weights of a stack; all others are frozen.
 
-    `handle` is peft's, if adapters learn. With a teacher, `before` restores the original model for it.
+    `handle` is the peft model, if adapters are trained. `original` restores the original model for the teacher.
     """
 
     def __init__(self, stack: Stack, options: HealingOptions) -> None:
@@ -45,7 +45,7 @@ class Learning:
         if options.method == "lora":
             self.handle = add_adapters(stack, self.plan.layers(), options.rank)
         else:
-            names = _in_full(stack, self.plan) if options.method == "full" else _in_tail(stack, self.plan)
+            names = (_list_all if options.method == "full" else _list_tail)(stack, self.plan)
             for name, parameter in stack.model.named_parameters():
                 parameter.requires_grad_(name in names)
         copies = options.teacher == "self" and self.handle is None
@@ -59,22 +59,22 @@ class Learning:
         return {name: weight.detach().cpu().contiguous() for name, weight in self.weights().items()}
 
     def write(self, folder: Path) -> None:
-        """Write what learned to `folder`: adapters in peft's format, or the tensors by name."""
+        """Write the trained weights to `folder`: adapters in peft's format, or the tensors by name."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.handle is None:
             save_file(self.tensors(), folder / WEIGHTS)
         else:
-            # The embedding is never adapted; "auto" would look for the base model on the hub to find that out.
+            # The embedding is never adapted, and "auto" would query the hub.
             self.handle.save_pretrained(str(folder), save_embedding_layers=False)
 
     @contextmanager
-    def before(self) -> Iterator[None]:
-        """Within the context the model is what it was before healing; nothing may be learned meanwhile."""
+    def original(self) -> Iterator[None]:
+        """Restore the original model within the context."""
         learned: dict[str, Tensor] = {}
         if self.handle is not None:
             self.handle.base_model.disable_adapter_layers()
         else:
-            # A Trainer may have moved the model since: the copies follow it once.
+            # A Trainer can move the model to a device after the copies were made.
             self._first = {name: self._first[name].to(weight.device) for name, weight in self.weights().items()}
             learned = self._exchange(self._first)
         try:
@@ -93,31 +93,30 @@ class Learning:
         return taken
 
 
-def _in_full(stack: Stack, plan: Plan) -> set[str]:
+def _list_all(stack: Stack, plan: Plan) -> set[str]:
     return {name for name, _ in stack.model.named_parameters() if _layer_of(stack, name) in (None, *plan.layers())}
 
 
-def _in_tail(stack: Stack, plan: Plan) -> set[str]:
+def _list_tail(stack: Stack, plan: Plan) -> set[str]:
     last = list(dict.fromkeys(reversed([step.layer for step in plan.steps()])))[:TAIL_LAYERS]
     outside = {name: each for name, each in stack.model.named_parameters() if _layer_of(stack, name) is None}
-    after = _after_layers(stack, outside)
+    after = _list_after_layers(stack, outside)
     return after | {name for name, _ in stack.model.named_parameters() if _layer_of(stack, name) in last}
 
 
-def _after_layers(stack: Stack, outside: dict[str, nn.Parameter]) -> set[str]:
-    """The parameters among those `outside` the layers that act behind them: they have a gradient when all layers are
-    passed by."""
+def _list_after_layers(stack: Stack, outside: dict[str, nn.Parameter]) -> set[str]:
+    """Return the parameters after the layers: those with a gradient if the layers are bypassed."""
     inputs = example_inputs(stack.model)
     if inputs is None:
         raise TrainError(
-            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up, so its head is not known; heal "
-            "with --method lora or --method full"
+            f"--method tail cannot find the head of {type(stack.model).__name__}: its inputs are not supported. Pass "
+            "--method lora or full."
         )
     with evaluating(stack.model):
         with torch.no_grad():
             captured = stack.capture(**inputs)
         output = main_tensor(stack.finish(captured.state.detach(), captured.inputs))
-        if not output.requires_grad:  # the model ends with its layers
+        if not output.requires_grad:  # nothing follows the layers
             return set()
         gradients = torch.autograd.grad(output.float().square().sum(), list(outside.values()), allow_unused=True)
     return {name for name, gradient in zip(outside, gradients, strict=True) if gradient is not None}
@@ -128,14 +127,13 @@ def _layer_of(stack: Stack, name: str) -> int | None:
     return int(name.removeprefix(prefix).split(".")[0]) if name.startswith(prefix) else None
 
 
-def peft() -> Any:
-    """The library. Raises `TrainError` where it is not installed."""
+def import_peft() -> Any:
     try:
         return import_module("peft")
     except ImportError as error:
         raise TrainError(
-            f"healing with LoRA needs the library peft, which cannot be imported ({error}); install it with "
-            "pip install 'layerwise[heal]', or heal with --method tail or --method full, which do without"
+            f"--method lora requires peft, which cannot be imported ({error}). Install it with pip install "
+            "'layerwise[heal]', or pass --method tail or full."
         ) from error
 
 
@@ -149,7 +147,7 @@ def linear_maps(stack: Stack, layers: Iterable[int]) -> dict[str, nn.Linear | Co
 
 
 def expert_weights(stack: Stack, layers: Iterable[int]) -> list[str]:
-    """The stacked matrices `(experts, out, in)` of some layers, by their names in the model."""
+    """Return the names of the stacked matrices `(experts, out, in)` in some layers."""
     return [
         f"{stack.path}.{layer}.{name}.{weight}"
         for layer in sorted(set(layers))
@@ -160,16 +158,17 @@ def expert_weights(stack: Stack, layers: Iterable[int]) -> list[str]:
 
 
 def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
-    """Add new adapters to every linear map and expert in `layers`, and freeze everything else; returns peft's handle.
+    """Add adapters to every linear map and expert in `layers`, freeze everything else, and return the peft model.
 
-    Raises `TrainError` for layers without a linear map.
+    Raises:
+        TrainError: If the layers have no linear map.
     """
-    library = peft()
+    library = import_peft()
     maps, experts = linear_maps(stack, layers), expert_weights(stack, layers)
     if not maps:
         raise TrainError(
-            f"the layers of {type(stack.model).__name__} have no linear map that an adapter could be put on; heal with "
-            "--method full"
+            f"--method lora requires linear maps, and the layers of {type(stack.model).__name__} have none. Pass "
+            "--method full."
         )
     transposed = all(isinstance(module, Conv1D) for module in maps.values())
     config = library.LoraConfig(
@@ -182,19 +181,20 @@ def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
         fan_in_fan_out=transposed,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft reads a name that transformers renames
+        warnings.simplefilter("ignore", FutureWarning)  # peft uses a deprecated name of transformers
         return library.get_peft_model(stack.model, config)
 
 
 def load_healed(stack: Stack, folder: Path) -> Stack:
-    """Load the healed weights in `folder` into `stack`, a new copy of its base; adapters are merged.
+    """Load the healed weights in `folder` into `stack`, a new copy of the base model; adapters are merged.
 
-    Raises `CheckpointError` if the folder has no adapters or weights, or those of another model.
+    Raises:
+        CheckpointError: If the folder has no healed weights, or those of another model.
     """
     if (folder / CONFIG).is_file():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            handle = peft().PeftModel.from_pretrained(stack.model, str(folder))
+            handle = import_peft().PeftModel.from_pretrained(stack.model, str(folder))
         handle.merge_and_unload()
         if hasattr(handle.base_model.model, "peft_config"):
             del handle.base_model.model.peft_config
@@ -203,11 +203,11 @@ def load_healed(stack: Stack, folder: Path) -> Stack:
     try:
         learned = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder} holds nothing that a healing left ({error}); heal the model again") from error
-    own = dict(stack.model.named_parameters())
+        raise CheckpointError(f"{folder} has no healed weights ({error}). Heal the model again.") from error
+    parameters = dict(stack.model.named_parameters())
     for name, value in learned.items():
-        if name not in own or own[name].shape != value.shape:
-            raise CheckpointError(f"{folder} holds {name} of shape {tuple(value.shape)}, which this model has not")
+        if name not in parameters or parameters[name].shape != value.shape:
+            raise CheckpointError(f"{folder} has {name} of shape {tuple(value.shape)}, which does not fit this model.")
         with torch.no_grad():
-            own[name].copy_(value)
+            parameters[name].copy_(value)
     return stack

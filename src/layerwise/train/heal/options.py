@@ -1,4 +1,4 @@
-"""What a healing trains and what it learns from, as the variant of a recipe. This module needs no torch."""
+"""Options of a healing: which weights are trained, and on which loss. Needs no torch."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ HiddenLoss = Literal["none", "cosine", "mse"]
 
 RANK = 16
 TAIL_LAYERS = 3
-"""Layers that learn beside the head, the last ones of the plan ("Reassessing Layer Pruning", 2411.15558)."""
+"""Number of trained layers besides the head: the last ones of the plan ("Reassessing Layer Pruning", 2411.15558)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealingOptions(Variant):
-    """How a model is healed under `plan`.
+    """Options of a healing under `plan`.
 
-    `method` chooses the weights that learn: `lora`, adapters of `rank` on every linear map and expert of the plan's
-    layers (not on routers); `full`, all but skipped layers; `tail`, the plan's last three layers and what follows. With
-    `teacher` "self" the loss is KL(p || q) of predictions q under the plan from p, those of the original model, at
-    scored positions; "none" uses the labels. `hidden` adds `hidden_weight` times the distance of states after each
-    layer of the plan (of an image, at all positions).
+    Args:
+        plan: Text of the plan.
+        method: Weights to train: `lora`, adapters of `rank` on every linear map and expert of the plan's layers (not on
+            routers); `full`, everything except skipped layers; `tail`, the last three layers and everything after.
+        teacher: `self` minimizes KL(p || q) between the predictions p of the original model and q under the plan, at
+            scored positions; `none` uses the labels.
+        hidden: Distance of the states after each layer of the plan to add to the loss (of images, at all positions).
+        hidden_weight: Weight of that distance.
+        rank: Rank of the adapters.
 
-    Raises `TrainError` for hidden states without a teacher, and for a rank or weight not above 0.
+    Raises:
+        TrainError: If `hidden` has no teacher, or if the rank or the weight is not positive.
     """
 
     NAME: ClassVar[str] = "heal"
@@ -47,15 +52,13 @@ class HealingOptions(Variant):
     def __post_init__(self) -> None:
         if self.hidden != "none" and self.teacher == "none":
             raise TrainError(
-                f"the hidden states of the whole model ({self.hidden}) are learned from it as a teacher, and there is "
-                "none: write --teacher self, or leave --hidden out"
+                f"hidden must be none without a teacher, got {self.hidden}. Pass teacher='self', or no hidden loss."
             )
         if self.rank < 1 or not self.hidden_weight > 0:
             raise TrainError(
-                f"a rank of {self.rank} and a weight of {self.hidden_weight:g} of hidden states were given; write a "
-                "rank of 1 or more and a weight above 0"
+                f"rank must be at least 1 and hidden_weight above 0, got {self.rank} and {self.hidden_weight:g}."
             )
 
 
-def healing_recipe(arm: str, settings: Settings, plan: Plan, options: HealingOptions) -> Recipe:
-    return Recipe(arm, settings, Fixed(plan), Fixed(plan), replace(options, plan=str(plan)))
+def healing_recipe(name: str, settings: Settings, plan: Plan, options: HealingOptions) -> Recipe:
+    return Recipe(name, settings, Fixed(plan), Fixed(plan), replace(options, plan=str(plan)))

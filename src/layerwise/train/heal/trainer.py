@@ -1,9 +1,9 @@
-"""The Trainer of a healing: a `PlanTrainer` in which some weights learn, from labels or from the whole model.
+"""Trainer of a healing: a `PlanTrainer` that trains some weights on labels or on the original model's predictions.
 
-A teacher's pass comes before the student's, outside the plan, with nothing recorded for gradients. Where norm and head
-act on every token alone (`layerwise.measure.language.loss`), both passes end with the last states, and the logits
-are made of them in chunks, those of teacher and student side by side. Checkpoints hold the weights that learn, and no
-others. Validation is by labels, so that checkpoints of every loss are chosen alike.
+The teacher runs before the student, with the identity plan and without gradients. If norm and head act on every token
+alone (`layerwise.measure.language.lm_head`), both passes end with the last states, and the logits of teacher and
+student are computed together in chunks. Checkpoints contain only trainable weights. Validation uses the labels, so that
+checkpoints of every loss are selected alike.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from layerwise.train.trainer import PlanTrainer
 
 @dataclass(slots=True)
 class HealingPass:
-    """What one pass left: the states before the head or, where the head needs them all, the logits; and the states
-    after each layer of the plan, where they are compared."""
+    """Result of a forward pass: the states before the head (or the logits), and the compared hidden states by layer."""
 
     predicted: Tensor
     output: Any = None
@@ -45,7 +44,7 @@ class HealingPass:
 
 
 class HealingTrainer(PlanTrainer):
-    """A `PlanTrainer` that heals as `options` say. DDP is the parent's; sharding is refused."""
+    """`PlanTrainer` that heals a model. Runs on one process or with DDP; sharding raises `TrainError`."""
 
     def __init__(self, *, options: HealingOptions, **others: Any) -> None:
         stack = others["stack"]
@@ -59,15 +58,15 @@ class HealingTrainer(PlanTrainer):
         super().__init__(**others)
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             raise TrainError(
-                "healing exchanges whole weights for its teacher and stores those that learn, which sharding takes "
-                "apart; train on one process or with DistributedDataParallel, which torchrun does"
+                "healing does not support sharded weights, got FSDP or DeepSpeed. Train on one process, or with "
+                "DistributedDataParallel (torchrun)."
             )
         self._teacher: HealingPass | None = None
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         if self.options.teacher == "self":
             inputs = self._prepare_inputs(inputs)
-            with torch.no_grad(), evaluating(self.stack.model), self.learning.before():
+            with torch.no_grad(), evaluating(self.stack.model), self.learning.original():
                 self._teacher = self._forward(self.stack.model, inputs)
         try:
             return super().training_step(model, inputs, num_items_in_batch)
@@ -85,9 +84,9 @@ class HealingTrainer(PlanTrainer):
         loss = self._divergence(student, teacher, inputs, mask)
         if self.options.hidden != "none":
             layers = sorted(teacher.states)
-            own, other = ([each.states[layer] for layer in layers] for each in (student, teacher))
-            near = state_distance(own, other, mask if mask.ndim == 2 else None, self.options.hidden)
-            loss = loss + mask.sum().clamp(min=1) * (self.options.hidden_weight * near)
+            reached, target = ([each.states[layer] for layer in layers] for each in (student, teacher))
+            distance = state_distance(reached, target, mask if mask.ndim == 2 else None, self.options.hidden)
+            loss = loss + mask.sum().clamp(min=1) * (self.options.hidden_weight * distance)
         if self.model_accepts_loss_kwargs and num_items_in_batch is not None:
             processes = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
             return loss * processes / num_items_in_batch
@@ -103,14 +102,14 @@ class HealingTrainer(PlanTrainer):
         given = {name: value for name, value in accepted(self.stack.model, inputs).items() if name != "labels"}
         if self.head is not None and "logits_to_keep" in inspect.signature(self.stack.model.forward).parameters:
             given["logits_to_keep"] = 1
-        with self._noting(result):
+        with self._record_states(result):
             output = model(**given)
         if self.head is None:
             result.predicted = main_tensor(output)
         return result
 
     @contextmanager
-    def _noting(self, result: HealingPass) -> Iterator[None]:
+    def _record_states(self, result: HealingPass) -> Iterator[None]:
         handles = []
 
         def note(layer: int, module: nn.Module, args: Any, output: Any) -> None:
@@ -133,21 +132,22 @@ class HealingTrainer(PlanTrainer):
     def _divergence(
         self, student: HealingPass, teacher: HealingPass, inputs: Mapping[str, Any], mask: Tensor
     ) -> Tensor:
-        own, other = student.predicted[mask], teacher.predicted[mask]
+        predicted, expected = student.predicted[mask], teacher.predicted[mask]
         head = self.head
         if head is None:
-            rows = max(1, CHUNK // own.shape[-1])
-            return in_chunks(own, lambda some, piece: divergence(some, other[piece]), rows, ())
+            rows = max(1, CHUNK // predicted.shape[-1])
+            return in_chunks(predicted, lambda some, piece: divergence(some, expected[piece]), rows, ())
         ids = inputs["input_ids"][mask]
 
-        def loss_of(some: Tensor, piece: slice) -> Tensor:
-            with torch.no_grad(), self.learning.before():
-                expected = head.logits(other[piece], teacher.output, ids[piece])
-            return divergence(head.logits(some, student.output, ids[piece]), expected)
+        def compute_divergence(some: Tensor, piece: slice) -> Tensor:
+            with torch.no_grad(), self.learning.original():
+                logits = head.logits(expected[piece], teacher.output, ids[piece])
+            return divergence(head.logits(some, student.output, ids[piece]), logits)
 
         inside = f"{self.stack.path}."
         weights = [weight for name, weight in self.learning.weights().items() if not name.startswith(inside)]
-        return in_chunks(own, loss_of, max(1, CHUNK // int(self.stack.text_config.vocab_size)), weights)
+        rows = max(1, CHUNK // int(self.stack.text_config.vocab_size))
+        return in_chunks(predicted, compute_divergence, rows, weights)
 
     def figures(self) -> dict[str, float]:
         learning = sum(weight.numel() for weight in self.learning.weights().values())
@@ -155,12 +155,12 @@ class HealingTrainer(PlanTrainer):
         return {"learning_weights": float(learning), **tokens, **super().figures()}
 
     def write(self, folder: Path) -> None:
-        """Write what learned to `folder`: adapters in peft's format, or the tensors by name."""
+        """Write the trained weights to `folder`: adapters in peft's format, or the tensors by name."""
         if self.is_world_process_zero():
             self.learning.write(folder)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Say nothing: a checkpoint without the weights that do not learn is as it should be."""
+        """Ignore that checkpoints lack the frozen weights."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         folder = Path(output_dir or self.args.output_dir)

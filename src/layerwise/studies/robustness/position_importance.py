@@ -1,8 +1,8 @@
 """Correlate what a layer adds at a position with its importance there (Freiberger et al. 2024, section 5).
 
-With `added` and `worth` of `layerwise.measure.activations.by_position`, means over batches, the `relation` is
-the mean over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]. p is of positions
-shuffled within layers. A jackknife over batches removes bias.
+With `added` and `worth` of `layerwise.measure.activations.by_position`, means over batches, the `relation` is the mean
+over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]. The null of p shuffles
+positions within layers. A jackknife over batches removes bias.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ SHUFFLES = 2_000
 RELATION = "relation"
 
 Statistic = Callable[[Numbers, Numbers], Numbers]
-"""From the two tables, (..., layers, positions) each, to one number for each pair of them, (...)."""
+"""Maps two tables `(..., layers, positions)` to one number per pair, `(...)`."""
 
 
-def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
+def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
     """Return rows of measure `worth`: mean `nll_added` by arm, layer and position over seeds and batches.
 
-    Each arm also has its `relation`, with the band that shuffled positions give.
+    Each variant also has its `relation`, with the band that shuffled positions give.
     """
-    for arm, surveys in arms.items():
+    for variant, surveys in variants.items():
         tables = _tables(surveys)
         if not tables:
             continue
         worth = np.mean([table.worth.mean(axis=0) for table in tables], axis=0)
         for layer, position in np.ndindex(*worth.shape):
-            yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, position=position)
+            yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=variant, layer=layer, position=position)
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
         reach = [student_quantile(0.975, len(one.pulls) - 1.0) * one.error for one in each]
-        bounds = [(value - own, value + own) for value, own in zip(values, reach, strict=True)]
+        bounds = [(value - half, value + half) for value, half in zip(values, reach, strict=True)]
         low, high = seed_interval(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
-        yield Score(WORTH, RELATION, float(np.mean(values)), low, high, p, arm=arm)
-        yield Score(WORTH, RELATION, 0.0, *band, arm=arm, against=SHUFFLED_POSITIONS)
+        yield Score(WORTH, RELATION, float(np.mean(values)), low, high, p, arm=variant)
+        yield Score(WORTH, RELATION, 0.0, *band, arm=variant, against=SHUFFLED_POSITIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jackknifed:
-    """A number with how far each batch pulls it, (batches,) of zero sum."""
+    """Jackknife estimate with the pull of each batch, `(batches,)` with zero sum."""
 
     value: float
     pulls: Numbers
@@ -68,20 +68,20 @@ def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:
     added, worth = tables.added.sum(axis=0), tables.worth.sum(axis=0)
     if units < 2:
         return Jackknifed(float(statistic(added / units, worth / units)), np.zeros(units))
-    # The mean of all batches, and behind it those without one of them each: ranked in one call.
-    values = statistic(_with_each_left_out(added, tables.added), _with_each_left_out(worth, tables.worth))
-    whole, without = float(values[0]), values[1:]
-    value = units * whole - (units - 1) * float(without.mean())
+    # Row 0 is the mean of all batches, the others leave one batch out each.
+    values = statistic(_leave_one_out(added, tables.added), _leave_one_out(worth, tables.worth))
+    full, without = float(values[0]), values[1:]
+    value = units * full - (units - 1) * float(without.mean())
     return Jackknifed(value, (without.mean() - without) * (units - 1) / units)
 
 
-def _with_each_left_out(total: Numbers, each: Numbers) -> Numbers:
+def _leave_one_out(total: Numbers, each: Numbers) -> Numbers:
     means: Numbers = np.concatenate([total[None] / len(each), (total - each) / (len(each) - 1)])
     return means
 
 
 def relation(added: Numbers, worth: Numbers) -> Numbers:
-    """The mean over layers of the rank correlation of their rows: tables (..., layers, positions) -> (...).
+    """Return the mean over layers of the rank correlation of their rows, `(..., layers, positions)` to `(...)`.
 
     >>> float(relation(np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[0.0, 0.1, 0.3, 0.2]])))
     0.8

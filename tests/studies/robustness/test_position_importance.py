@@ -7,7 +7,12 @@ import pytest
 
 from layerwise.measure.activations.by_position import PositionTables
 from layerwise.measure.interventions.survey import Survey
-from layerwise.studies.robustness.switching_off import jackknife, position_worth, relation, shuffled_positions
+from layerwise.studies.robustness.position_importance import (
+    jackknife,
+    position_importance_rows,
+    relation,
+    shuffled_positions,
+)
 from tier import by_tier
 
 DEPTH = 12
@@ -63,12 +68,15 @@ def test_shuffled_positions_have_no_correlation() -> None:
 
 def test_every_variant_has_a_row_per_layer_and_position() -> None:
     made = surveys(0, {"layershuffle": ALL, "layerdrop": NONE}, 1, 8)
-    rows = list(position_worth(made))
+    rows = list(position_importance_rows(made))
     assert len([row for row in rows if row.metric == "nll_added"]) == 2 * DEPTH**2
     relations = {row.arm: row for row in rows if row.metric == "relation" and row.against is None}
     assert relations["layershuffle"].value > 0.7 > relations["layerdrop"].value
     assert all(row.low is not None and row.p is not None for row in relations.values())
-    assert list(position_worth({"short": {0: Survey(3, {}, tables=PositionTables(*np.ones((2, 8, 3, 3))))}})) == []
+    assert (
+        list(position_importance_rows({"short": {0: Survey(3, {}, tables=PositionTables(*np.ones((2, 8, 3, 3))))}}))
+        == []
+    )
 
 
 def test_constant_layers_have_no_correlation() -> None:

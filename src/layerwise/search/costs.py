@@ -1,7 +1,7 @@
-"""The cost of a plan in layers, milliseconds and bytes, as a sum over its layers and sublayers.
+"""Cost of a plan in layers, milliseconds and bytes, as a sum over its layers and sublayers.
 
-Milliseconds are timed at each module inside the model's own forward pass; `measured` checks the sum for whole plans.
-A sublayer is priced as if the other branch were not computed, although layerwise computes it.
+Milliseconds are timed at each module inside the model's own forward pass; `measure_milliseconds` checks the sum for
+full plans. A sublayer is costed as if the other branch were not computed, although layerwise computes it.
 """
 
 from __future__ import annotations
@@ -28,40 +28,38 @@ from layerwise.stack.inputs import evaluating
 from layerwise.stack.quantization import bytes_at_type, bytes_in_file
 
 Piece = tuple[int, str | None]
-"""A layer, and the half of it that runs; `None` for the whole layer."""
+"""A layer and its sublayer; None for the full layer."""
 
 
 @dataclass(frozen=True, slots=True)
-class PriceTable:
-    """The costs of layers, sublayers and everything else (embedding, norm, head); `at_types` has quantized layers."""
+class CostTable:
+    """Costs of layers, sublayers and everything else (embedding, norm, head); `at_types` has quantized layers."""
 
     pieces: Mapping[Piece, float]
     rest: float
     at_types: Mapping[tuple[str, Piece], float] = field(default_factory=dict)
 
-    def of(self, piece: Piece, kind: str | None) -> float:
+    def lookup(self, piece: Piece, kind: str | None) -> float:
         return self.pieces[piece] if kind is None else self.at_types[kind, piece]
 
 
 @dataclass(frozen=True)
-class PlanPrices:
-    """The tables of a model: bytes always, milliseconds where they were `measured`."""
+class PlanCosts:
+    """Cost tables of a model: always bytes, and milliseconds if they were measured."""
 
     depth: int
-    bytes: PriceTable
-    ms: PriceTable | None = None
-    _known: dict[tuple[Plan, Unit], float] = field(default_factory=dict, compare=False, repr=False)
+    bytes: CostTable
+    ms: CostTable | None = None
+    _cache: dict[tuple[Plan, Unit], float] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, stack: Stack, ms: PriceTable | None = None) -> PlanPrices:
-        """The prices of a model, its bytes counted; a weight that several modules share counts once."""
-        return cls(stack.depth, byte_table(stack), ms)
+    def from_stack(cls, stack: Stack, ms: CostTable | None = None) -> PlanCosts:
+        return cls(stack.depth, count_bytes(stack), ms)
 
-    def of_plan(self, plan: Plan, unit: Unit) -> float:
-        known = self._known.get((plan, unit))
-        if known is None:
-            known = self._known[plan, unit] = self._sum(plan, unit)
-        return known
+    def compute(self, plan: Plan, unit: Unit) -> float:
+        if (plan, unit) not in self._cache:
+            self._cache[plan, unit] = self._sum(plan, unit)
+        return self._cache[plan, unit]
 
     def _sum(self, plan: Plan, unit: Unit) -> float:
         steps = [(step.layer, step.sublayer) for step in plan.steps()]
@@ -69,19 +67,19 @@ class PlanPrices:
             return sum(1.0 if sublayer is None else 0.5 for _, sublayer in steps)
         if unit == "ms":
             if self.ms is None:
-                raise ValueError("milliseconds were not measured; give PlanPrices a table of them")
+                raise ValueError("milliseconds were not measured: construct PlanCosts with a table of them")
             return self.ms.rest + sum(self.ms.pieces[step] for step in steps)
         needed = {(step.source, step.layer, step.sublayer) for step in plan.steps()}
         distinct = {each for each in needed if each[2] is None or (*each[:2], None) not in needed}
         pieces = (((layer, half), weight_type(source)) for source, layer, half in distinct)
-        return self.bytes.rest + sum(self.bytes.of(piece, kind and kind.type) for piece, kind in pieces)
+        return self.bytes.rest + sum(self.bytes.lookup(piece, kind and kind.type) for piece, kind in pieces)
 
 
-def byte_table(stack: Stack) -> PriceTable:
+def count_bytes(stack: Stack) -> CostTable:
     """Return the bytes of every layer, of its sublayers if it can be split, and of all other weights.
 
-    They are those in memory, or in the GGUF file of the model, whose sublayers are split as in memory. Quantized layers
-    have quantized matrices, and everything else as in memory.
+    Sizes are those in memory, or those in the GGUF file, whose layers are split in the proportions of memory. A
+    quantized layer has quantized matrices; its other weights are as in memory. Shared weights count once.
     """
     pieces = _with_halves(stack, _bytes)
     rest = float(_bytes(stack.model)) - sum(pieces[layer, None] for layer in range(stack.depth))
@@ -94,14 +92,14 @@ def byte_table(stack: Stack) -> PriceTable:
     if stored is not None:
         pieces = {piece: size * stored[0][piece[0]] / pieces[piece[0], None] for piece, size in pieces.items()}
         rest = float(stored[1])
-    return PriceTable(pieces, rest, at_types)
+    return CostTable(pieces, rest, at_types)
 
 
 def _with_halves(stack: Stack, bytes_of: Callable[[nn.Module], int]) -> dict[Piece, float]:
     pieces = {piece: float(bytes_of(block)) for piece, block in _blocks(stack).items()}
     halves = {piece: float(bytes_of(branch)) for piece, branch in _branches(stack).items()}
     for layer, half in product(range(stack.depth), SUBLAYERS):
-        if (layer, half) in halves:  # with what is in neither half: both of them need the norms
+        if (layer, half) in halves:  # both sublayers need the norms
             pieces[layer, half] = pieces[layer, None] - halves[layer, other_sublayer(half)]
     return pieces
 
@@ -111,55 +109,59 @@ def _bytes(module: nn.Module) -> int:
 
 
 REPEATS = 25
-"""Passes of which the median is taken; two before them are not counted."""
+"""Number of timed passes, of which the median is taken, after two for warm-up."""
 
 _WARM_UP = 2
 
 
-def measured(
+def measure_milliseconds(
     stack: Stack, setting: Setting, plans: Sequence[Plan] = (), *, repeats: int = REPEATS
-) -> tuple[PriceTable, dict[Plan, float]]:
-    """Return the table of a model, and the median milliseconds of a pass under each of `plans`, timed in turns.
+) -> tuple[CostTable, dict[Plan, float]]:
+    """Time every layer, and passes under each of `plans`, in turns.
 
-    Raises `UnsupportedModelError` for decoding without a cache.
+    Returns:
+        The cost table in milliseconds, and the median time of a pass under each plan.
+
+    Raises:
+        UnsupportedModel: For decoding without a cache.
     """
-    blocks, branches, whole_model = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
+    blocks, branches, identity = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
 
-    def timed(plan: Plan, _: int) -> dict[Piece | Plan, float]:
+    def time_plan(plan: Plan, _: int) -> dict[Piece | Plan, float]:
         with stack.under(plan):
-            times: dict[Piece | Plan, float] = {plan: TimedPass(stack, setting, graphs=False).seconds()}
-            if plan == whole_model:
-                times.update([*_visits(stack, setting, blocks), *_calls(stack, setting, branches)])
-        return times
+            seconds: dict[Piece | Plan, float] = {plan: TimedPass(stack, setting, graphs=False).seconds()}
+            if plan == identity:
+                seconds.update([*_time_layers(stack, setting, blocks), *_time_branches(stack, setting, branches)])
+        return seconds
 
-    works = {plan: partial(timed, plan) for plan in (whole_model, *plans)}
+    timers = {plan: partial(time_plan, plan) for plan in (identity, *plans)}
     with evaluating(stack.model), torch.inference_mode():
-        rounds = list(run_in_turns(works, range(-_WARM_UP, repeats)))[_WARM_UP:]
-    known = {key: 1000 * median(times[plan][key] for times in rounds) for plan in works for key in rounds[0][plan]}
-    table: dict[Piece, float] = {(layer, None): known[layer, None] for layer in range(stack.depth)}
-    rest = known[whole_model] - sum(table.values())
+        rounds = list(run_in_turns(timers, range(-_WARM_UP, repeats)))[_WARM_UP:]
+    times = {key: 1000 * median(each[plan][key] for each in rounds) for plan in timers for key in rounds[0][plan]}
+    table: dict[Piece, float] = {(layer, None): times[layer, None] for layer in range(stack.depth)}
+    rest = times[identity] - sum(table.values())
     for layer, sublayer in product(range(stack.depth), SUBLAYERS):
-        if (layer, sublayer) in known:
-            table[layer, sublayer] = known[layer, None] - known[layer, other_sublayer(sublayer)]
-    return PriceTable(table, rest), {plan: known[plan] for plan in plans}
+        if (layer, sublayer) in times:
+            table[layer, sublayer] = times[layer, None] - times[layer, other_sublayer(sublayer)]
+    return CostTable(table, rest), {plan: times[plan] for plan in plans}
 
 
-def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
+def _time_layers(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
     clock = PassClock(stack.device)
-    marks = _marked_pass(stack, setting, blocks, clock)
+    marks = _run_marked_pass(stack, setting, blocks, clock)
     pieces = list(marks)
     gaps = [clock.between(marks[one][1], marks[other][0]) for one, other in pairwise(pieces)]
     for piece, gap in zip(pieces, [*gaps, median(gaps or [0.0])], strict=True):
         yield piece, clock.between(*marks[piece]) + gap
 
 
-def _calls(stack: Stack, setting: Setting, modules: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
+def _time_branches(stack: Stack, setting: Setting, modules: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
     clock = PassClock(stack.device)
-    for piece, (start, end) in _marked_pass(stack, setting, modules, clock).items():
+    for piece, (start, end) in _run_marked_pass(stack, setting, modules, clock).items():
         yield piece, clock.between(start, end)
 
 
-def _marked_pass(
+def _run_marked_pass(
     stack: Stack, setting: Setting, modules: Mapping[Piece, Any], clock: PassClock
 ) -> dict[Piece, tuple[Any, Any]]:
     if not modules:
@@ -168,7 +170,7 @@ def _marked_pass(
     marks: dict[Piece, list[Any]] = defaultdict(list)
     with ExitStack() as hooks:
         for piece, module in modules.items():
-            hooks.enter_context(_watched(module, clock, marks[piece]))
+            hooks.enter_context(_mark_calls(module, clock, marks[piece]))
         prepared.seconds()
     return {piece: (first, last) for piece, (first, last) in marks.items()}
 
@@ -190,7 +192,7 @@ def _branches(stack: Stack) -> dict[Piece, Any]:
 
 
 @contextmanager
-def _watched(module: Any, clock: PassClock, marks: list[Any]) -> Iterator[None]:
+def _mark_calls(module: Any, clock: PassClock, marks: list[Any]) -> Iterator[None]:
     before = module.register_forward_pre_hook(lambda *_: marks.append(clock.mark()))
     after = module.register_forward_hook(lambda *_: marks.append(clock.mark()))
     try:

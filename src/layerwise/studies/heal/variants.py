@@ -1,0 +1,158 @@
+"""Variants of a healing: methods under the plan, their controls, and windows of skipped middle layers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from layerwise.errors import TrainError, near_matches
+from layerwise.plan import Plan, edits
+from layerwise.plan.painters import middle_window
+from layerwise.results import vocabulary as vocab
+from layerwise.train.heal.options import HealingOptions, HiddenLoss, Method, Teacher
+from layerwise.train.recipe import Settings
+
+SETTINGS = Settings(epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4)
+LOSSES: Mapping[str, tuple[Teacher, HiddenLoss]] = {
+    "labels": ("none", "none"),
+    "teacher": ("self", "none"),
+    "cosine": ("self", "cosine"),
+    "mse": ("self", "mse"),
+}
+"""Teacher and hidden loss of each loss in the name of a variant."""
+DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
+RATES: Mapping[Method, tuple[float, ...]] = {
+    "lora": (1e-3, 3e-3, 1e-2),
+    "full": (1e-4, 3e-4, 1e-3),
+    "tail": (3e-4, 1e-3, 3e-3),
+}
+"""Default learning rates; those of LoRA are 3 to 10 times those of full fine-tuning."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealingVariant:
+    """Variant of a healing; it uses the best learning rate of the variant `rate_of`, or of its own sweep.
+
+    A window skips `skipped` middle layers, all others are healed under the plan.
+    """
+
+    name: str
+    options: HealingOptions
+    rate_of: str
+    skipped: int = 0
+
+    def list_rates(self, rates: tuple[float, ...]) -> tuple[float, ...]:
+        return rates or RATES[self.options.method]
+
+
+@dataclass(frozen=True, slots=True)
+class Healing:
+    """Variants of a healing of a model with `depth` layers under a plan, with `seeds` seeds each."""
+
+    plan: Plan
+    depth: int
+    variants: tuple[HealingVariant, ...]
+    seeds: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(variant.name for variant in self.variants)
+
+    def choose_plan(self, variant: HealingVariant, seed: int) -> Plan:
+        if variant.name == vocab.RANDOM:
+            return draw_random_plan(self.plan, self.depth, seed)
+        if variant.skipped:
+            return skip_middle(self.depth, variant.skipped)
+        return Plan.identity(self.depth) if variant.name == vocab.WHOLE else self.plan
+
+    def name_untrained(self, variant: HealingVariant, seed: int) -> str:
+        """Return the name of the untrained model under the plan of a variant."""
+        if variant.name == vocab.RANDOM:
+            return f"{variant.name} before/{seed}"
+        if variant.skipped:
+            return f"{variant.name} before"
+        return vocab.UNTOUCHED if variant.name == vocab.WHOLE else vocab.PRUNED
+
+    def list_untrained(self) -> dict[str, Plan]:
+        plans = {vocab.UNTOUCHED: Plan.identity(self.depth), vocab.PRUNED: self.plan}
+        return plans | {
+            self.name_untrained(variant, seed): self.choose_plan(variant, seed)
+            for variant in self.variants
+            for seed in range(self.seeds)
+        }
+
+    def list_base_columns(self) -> dict[str, dict[str, Any]]:
+        """Return the row columns of every untrained model by name."""
+        names = (vocab.UNTOUCHED,) if self.plan == Plan.identity(self.depth) else (vocab.UNTOUCHED, vocab.PRUNED)
+        columns: dict[str, dict[str, Any]] = {name: {"arm": name} for name in names}
+        for variant in self.variants:
+            shared = {"arm": variant.name, "condition": vocab.BEFORE}
+            if variant.name == vocab.RANDOM:
+                columns |= {self.name_untrained(variant, seed): {**shared, "seed": seed} for seed in range(self.seeds)}
+            elif variant.skipped:
+                columns[self.name_untrained(variant, 0)] = {**shared, "affected": variant.skipped}
+        return columns
+
+
+def build_variants(
+    main: HealingOptions, compare: Sequence[str], controls: Sequence[str], windows: int
+) -> tuple[HealingVariant, ...]:
+    """Return the main variant, those it is compared with, the controls, and one per number of skipped layers."""
+    loss = next(name for name, pair in LOSSES.items() if pair == (main.teacher, main.hidden))
+    first = f"{main.method}-{loss}"
+    others = [name for name in dict.fromkeys(compare) if name != first]
+    variants = [HealingVariant(first, main, first)]
+    variants += [HealingVariant(name, parse_variant(name, main.rank), name) for name in others]
+    if vocab.WHOLE in controls:
+        # The original model has nothing to learn from its own predictions, so it always learns the labels.
+        variants.append(HealingVariant(vocab.WHOLE, replace(main, teacher="none", hidden="none"), vocab.WHOLE))
+    if vocab.RANDOM in controls:
+        variants.append(HealingVariant(vocab.RANDOM, main, first))
+    variants += [HealingVariant(f"{vocab.SKIP}{count}", main, first, count) for count in range(1, windows + 1)]
+    return tuple(variants)
+
+
+def parse_variant(name: str, rank: int) -> HealingOptions:
+    """Return the options of a variant by name, without a plan.
+
+    Raises:
+        TrainError: If the name is unknown.
+
+    Example:
+    >>> parse_variant("tail-labels", 16).method, parse_variant("lora-mse", 8).hidden
+    ('tail', 'mse')
+    """
+    method, _, loss = name.partition("-")
+    known = next((each for each in get_args(Method) if each == method), None)
+    if known is None or loss not in LOSSES:
+        names = [f"{each}-{name}" for each in get_args(Method) for name in LOSSES]
+        raise TrainError(f"unknown healing variant {name[:40]!r}; {near_matches(name, names)}")
+    teacher, hidden = LOSSES[loss]
+    return HealingOptions(method=known, teacher=teacher, hidden=hidden, rank=rank)
+
+
+def draw_random_plan(plan: Plan, depth: int, seed: int) -> Plan:
+    """Draw a different plan with as many layers as `plan`, in the original order.
+
+    >>> draw_random_plan(Plan.parse("0-1 4-5"), 6, 0)
+    Plan('0 3-5')
+    """
+    count = min(depth, len(plan.steps()))
+    chance = random.Random(f"{seed}/{vocab.RANDOM}")
+    drawn = plan
+    for _ in range(10):
+        drawn = Plan.of(sorted(chance.sample(range(depth), count)))
+        if drawn != plan:
+            break
+    return drawn
+
+
+def skip_middle(depth: int, count: int) -> Plan:
+    """Return the plan without the `count` middle layers, the same window as in a sweep.
+
+    >>> skip_middle(12, 3)
+    Plan('0-4 8-11')
+    """
+    return edits.skip(Plan.identity(depth), *range(*middle_window(depth, count)))
