@@ -90,7 +90,7 @@ def test_a_name_is_no_markup(home: Path, tmp_path: Path) -> None:
 def test_a_folder_that_layerwise_did_not_write_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(CheckpointError, match="write it with layerwise save"):
+    with pytest.raises(CheckpointError, match="create it with layerwise save"):
         text_of(tmp_path)
 
 

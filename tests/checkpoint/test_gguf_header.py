@@ -11,23 +11,23 @@ import pytest
 from checkpoint.gguf_bytes import ARRAY, F32, KINDS, STRING, U32, Entry, Header, Spec, array, bad, text
 from layerwise.errors import CheckpointError, LayerwiseError
 from layerwise.gguf import GGUFFile, depth_of
-from layerwise.gguf.file import KEPT, SCALARS, TENSOR_TYPES
+from layerwise.gguf.file import MAX_VALUE, SCALARS, TENSOR_TYPES
 
 MEANS = {
-    "no magic": "no GGUF file",
-    "version": "of version",
+    "no magic": "is not a GGUF file",
+    "version": "only versions 2 and 3 are supported",
     "big-endian": "is big-endian; convert it with gguf-convert",
-    "tensor count": "tensors, and there is room",
-    "entry count": "entries of metadata, and there is room",
+    "tensor count": "tensors, but has space for",
+    "entry count": "entries of metadata, but has space for",
     "key length": "a key of its metadata",
     "empty key": "is empty",
     "key not UTF-8": "not UTF-8",
     "key twice": "twice",
-    "value type": "which GGUF does not have",
+    "value type": "has the unknown type",
     "text length": "'llama.x'",
     "text not UTF-8": "not UTF-8",
-    "array of arrays": "arrays inside of",
-    "element type": "the elements of 'llama.x' the type",
+    "array of arrays": "has nested arrays in",
+    "element type": "for the elements of 'llama.x'",
     "array length": "elements of 'llama.x'",
     "text array": "elements of 'llama.x'",
     "element length": "elements of 'llama.x'",
@@ -37,16 +37,16 @@ MEANS = {
     "name length": "the name of a tensor",
     "name not UTF-8": "the name of a tensor is not UTF-8",
     "name twice": "twice",
-    "dimensions": "dimensions, and",
-    "empty dimension": "which hold nothing",
-    "large dimension": "is cut short",
-    "tensor type": "none of ggml's types",
-    "part of a block": "no whole blocks of 32 of Q8_0",
-    "misaligned": "no multiple of 32",
-    "beyond the end": "is cut short",
+    "dimensions": "but 1 to 4 are allowed",
+    "empty dimension": "has the empty dimensions",
+    "large dimension": "is truncated",
+    "tensor type": "has the unknown type",
+    "part of a block": "must be a multiple of 32 for Q8_0",
+    "misaligned": "must be a multiple of 32",
+    "beyond the end": "is truncated",
     "overlapping": "in the same bytes",
     "header cut": "",
-    "data cut": "is cut short",
+    "data cut": "is truncated",
     "noise": "",
     "empty": "an empty file",
     "block count": "layers",
@@ -84,13 +84,13 @@ def test_every_type_of_value_is_read_and_long_ones_stay_in_the_file(tmp_path: Pa
     for kind, letter in SCALARS.items():
         spec.entries.append(Entry(b"s.%d" % kind, kind, struct.pack(f"<{letter}", 1)))
         spec.entries.append(Entry(b"a.%d" % kind, ARRAY, array(kind, struct.pack(f"<3{letter}", 1, 0, 1), 3)))
-    spec.entries.append(Entry(b"long.text", STRING, text("x" * (KEPT + 1))))
-    spec.entries.append(Entry(b"long.array", ARRAY, array(F32, bytes(4 * (KEPT + 1)), KEPT + 1)))
+    spec.entries.append(Entry(b"long.text", STRING, text("x" * (MAX_VALUE + 1))))
+    spec.entries.append(Entry(b"long.array", ARRAY, array(F32, bytes(4 * (MAX_VALUE + 1)), MAX_VALUE + 1)))
     file = GGUFFile.open(write(tmp_path / "m.gguf", spec))
     for kind in SCALARS:
         assert (file.entries[f"s.{kind}"].value, file.entries[f"a.{kind}"].value) == (1, (1, 0, 1))
     assert file.entries["long.text"].value is None
-    assert (file.entries["long.array"].value, file.entries["long.array"].length) == (None, KEPT + 1)
+    assert (file.entries["long.array"].value, file.entries["long.array"].length) == (None, MAX_VALUE + 1)
 
 
 def opened(folder: Path, content: bytes) -> GGUFFile:
@@ -101,22 +101,25 @@ def opened(folder: Path, content: bytes) -> GGUFFile:
 def test_bounds_are_the_last_values_that_are_read(tmp_path: Path) -> None:
     one = Entry(b"general.alignment", U32, struct.pack("<I", 1))
     largest = Entry(b"general.alignment", U32, struct.pack("<I", 2**16))
-    kept = [Entry(b"a.text", STRING, text("x" * KEPT)), Entry(b"an.array", ARRAY, array(F32, bytes(4 * KEPT), KEPT))]
+    kept = [
+        Entry(b"a.text", STRING, text("x" * MAX_VALUE)),
+        Entry(b"an.array", ARRAY, array(F32, bytes(4 * MAX_VALUE), MAX_VALUE)),
+    ]
     file = opened(tmp_path, Spec(entries=[*Spec().entries, *kept, largest], headers=[]).bytes())
-    assert (len(file.entries["a.text"].value), len(file.entries["an.array"].value)) == (KEPT, KEPT)
+    assert (len(file.entries["a.text"].value), len(file.entries["an.array"].value)) == (MAX_VALUE, MAX_VALUE)
     assert file.alignment == 2**16
     first, second = Header(b"n" * 63, [1, 1, 1, 5], 0, 20, 0), Header(b"b", [5], 0, 20, 20)
     assert len(opened(tmp_path, Spec(entries=[*Spec().entries, one], headers=[first, second]).bytes()).tensors) == 2
     for header, reason in (
-        (replace(first, name=b"n" * 64), "the name of a tensor 64 bytes, and at most 63"),
-        (replace(first, shape=[1, 1, 1, 1, 5]), "5 dimensions, and a tensor has 1 to 4"),
+        (replace(first, name=b"n" * 64), "has the name of a tensor of 64 bytes, but at most 63"),
+        (replace(first, shape=[1, 1, 1, 1, 5]), "has 5 dimensions for the tensor"),
         (replace(first, offset=1), "in the same bytes"),
     ):
         with pytest.raises(CheckpointError, match=reason):
             opened(tmp_path, Spec(entries=[*Spec().entries, one], headers=[header, second]).bytes())
     whole = Spec(entries=[*Spec().entries, one], headers=[]).bytes()
     assert opened(tmp_path, whole).alignment == 1
-    with pytest.raises(CheckpointError, match=r"is cut short: the value of 'general\.alignment' needs 4 bytes"):
+    with pytest.raises(CheckpointError, match=r"is truncated: the value of 'general\.alignment' needs"):
         opened(tmp_path, whole[: whole.index(b"general.alignment") + 17 + 4 + 3])
 
 
@@ -132,7 +135,7 @@ def is_a_sentence(message: str) -> bool:
     return (
         "\n" not in message
         and len(message) < 500
-        and re.search(r"; (fetch|give|convert|run) [^;]+$", message) is not None
+        and re.search(r"; (fetch|use|convert|run) [^;]+$", message) is not None
     )
 
 
@@ -164,7 +167,7 @@ def test_changed_bytes_are_refused_or_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_and_an_absent_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is a folder, not a file; give"):
+    with pytest.raises(CheckpointError, match="is a folder, not a file"):
         GGUFFile.open(tmp_path)
     with pytest.raises(CheckpointError, match="cannot be read: No such file"):
         GGUFFile.open(tmp_path / "absent.gguf")
@@ -187,5 +190,5 @@ def test_texts_that_end_behind_the_file_are_refused_where_nothing_follows(tmp_pa
     (tmp_path / "m.gguf").write_bytes(content[:cut])
     assert GGUFFile.open(tmp_path / "m.gguf").entries["llama.x"].length == 1
     (tmp_path / "m.gguf").write_bytes(content[: cut - 1])
-    with pytest.raises(CheckpointError, match=r"elements of 'llama.x' reach beyond byte"):
+    with pytest.raises(CheckpointError, match=r"is truncated: the elements of 'llama\.x' extend beyond"):
         GGUFFile.open(tmp_path / "m.gguf")

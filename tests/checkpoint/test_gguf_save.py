@@ -216,7 +216,7 @@ def test_a_name_is_as_long_as_ggml_reads(tmp_path: Path) -> None:
     made = spec(depth=2)
     made.headers.append(Header(b"blk.1." + b"n" * 57, [5], 0, 20))
     assert len(written(tmp_path, made, "0*9 1")[1].tensors) == 23
-    with pytest.raises(PlanError, match=r"blk\.10\.n+ would be longer than 63 bytes"):
+    with pytest.raises(PlanError, match=r"blk\.10\.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"):
         written(tmp_path, made, "0*10 1")
 
 
@@ -258,17 +258,25 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
     [
         (spec("smollm3"), "0-2 4-11", "one layer in 4 of smollm3"),
         (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "1-11", "one layer in 6"),
-        (spec("new", u32("new.attention.sliding_window", 64)), "1-11", "which of its layers have it"),
-        (spec("x", u32("x.nextn_predict_layers", 12)), "0", "counts 12 of its 12 layers as nextn_predict_layers"),
-        (spec("minicpm", u32("minicpm.nextn_predict_layers", 1)), "0-9", "with 11 layers in another way than with 10"),
+        (
+            spec("new", u32("new.attention.sliding_window", 64)),
+            "1-11",
+            "does not say which",
+        ),
+        (spec("x", u32("x.nextn_predict_layers", 12)), "0", "has nextn_predict_layers = 12 for 12 layers"),
+        (
+            spec("minicpm", u32("minicpm.nextn_predict_layers", 1)),
+            "0-9",
+            "differently with 11 and with 10 layers",
+        ),
         (spec("gemma3n", u32("gemma3n.attention.shared_kv_layers", 4)), "1-11", "share keys and values"),
         (spec("g", between=[Header(b"per_layer_proj_norm.weight", [5], 0, 20)]), "1-11", "by their number"),
         (spec("rwkv7"), "1-11", "what the first one computed"),
         (spec("minimax-01", u32("minimax-01.full_attention_interval", 8)), "0-10", "how fast a layer forgets"),
-        (spec("gemma2", depth=46), "0-43", "with 46 layers in another way than with 44"),
-        (spec("gemma3"), "0-11 " * 5 + "0-1", "with 12 layers in another way than with 62"),
-        (spec("deepseek2"), "0-11 0-11 0-2", "in another way than with 27"),
-        (spec("minicpm"), "0-10", "with 12 layers in another way than with 11"),
+        (spec("gemma2", depth=46), "0-43", "differently with 46 and with 44 layers"),
+        (spec("gemma3"), "0-11 " * 5 + "0-1", "differently with 12 and with 62 layers"),
+        (spec("deepseek2"), "0-11 0-11 0-2", "differently with 12 and with 27 layers"),
+        (spec("minicpm"), "0-10", "differently with 12 and with 11 layers"),
         (spec("afmoe"), "1-11", "one layer in 4 of afmoe"),
         (spec("qwen35"), "0-2 4-11", "one layer in 4"),
         (windowed("plamo3"), "0-6 8-11", "one layer in 8"),
@@ -278,10 +286,14 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
         (spec("smollm3", u32(f"smollm3.{PATTERN}", 3)), "0-2 6-11", "one layer in 4"),
         (spec("glm-dsa", u32s("glm-dsa.attention.indexer.types", [0] * DEPTH)), "1-11", "an earlier layer selected"),
         (spec("dflash", u32s("dflash.target_layers", range(DEPTH))), "1-11", "layers of another model"),
-        (spec("x", u32("x.attn_res.block_size", 4)), "1-11", "block_size' = 4 says something of its layers"),
-        (spec("x", u32("x.hrm.layers_per_stack", 6)), "1-11", "says something of its layers by their numbers"),
-        (spec("x", u32s("x.moe_layers", [1, 5])), "1-11", "lists 2 values for 12 layers"),
-        (spec("x", u32s("x.attention.compress_ratios", range(DEPTH + 1))), "1-11", "lists 13 values for 12 layers"),
+        (spec("x", u32("x.attn_res.block_size", 4)), "1-11", "block_size' = 4 refers to layers"),
+        (spec("x", u32("x.hrm.layers_per_stack", 6)), "1-11", "refers to layers by their numbers"),
+        (spec("x", u32s("x.moe_layers", [1, 5])), "1-11", "has 2 values for 12 layers"),
+        (
+            spec("x", u32s("x.attention.compress_ratios", range(DEPTH + 1))),
+            "1-11",
+            "has 13 values for 12 layers",
+        ),
         (spec("t5", u32("t5.decoder_block_count", 12)), "0-11", "two stacks"),
         (spec("llama", u32("split.count", 3)), "0-11", "llama-gguf-split --merge"),
     ],
@@ -369,10 +381,10 @@ def test_llama_cpp_computes_by_depth_what_the_table_says(
     [
         ("0-3 (4|5) 6-11", PlanError, ("has a group", "as in 0-11")),
         ("0-3 (4):gain=2 5", PlanError, ("has a group", "as in 0-5")),
-        ("0-3 4.mlp 5-11", PlanError, ("runs 4.mlp", "leave the halves out")),
-        ("a:0-3 b:4-11", PlanError, ("several models", "merge the models")),
+        ("0-3 4.mlp 5-11", PlanError, ("runs 4.mlp", "omit the sublayers")),
+        ("a:0-3 b:4-11", PlanError, ("several files", "merge the original models")),
         ("0-12", PlanError, ("visits layer 12", "has 12 layers")),
-        ("0-3 Q4_0-noise1:4 5", UnsupportedModelError, ("blk.4.", "no file is of noise")),
+        ("0-3 Q4_0-noise1:4 5", UnsupportedModelError, ("blk.4.", "noise cannot be stored")),
     ],
 )
 def test_plans_that_are_no_sequence_of_its_layers_are_refused(
@@ -402,10 +414,10 @@ def _folder(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("target", "overwrite", "words"),
     [
-        (_file, True, "is not a model, so it stays"),
-        (_folder, True, "is not a model, so it stays"),
+        (_file, True, "exists and is not a model, so it is not replaced"),
+        (_folder, True, "exists and is not a model, so it is not replaced"),
         (_model, False, "replace it with --overwrite"),
-        (lambda folder: folder / "in.gguf", True, "is the file that is read"),
+        (lambda folder: folder / "in.gguf", True, "is the source, so it is not replaced"),
     ],
 )
 def test_what_is_in_the_way_stays(tmp_path: Path, target: Callable[[Path], Path], overwrite: bool, words: str) -> None:
@@ -435,13 +447,13 @@ def test_a_file_that_becomes_shorter_meanwhile_leaves_nothing(tmp_path: Path, mo
         return file
 
     monkeypatch.setattr(GGUFFile, "open", cut)
-    with pytest.raises(CheckpointError, match="became shorter"):
+    with pytest.raises(CheckpointError, match="was truncated while it was read"):
         save(tmp_path / "in.gguf", "0-3", tmp_path / "out.gguf")
     assert [each.name for each in tmp_path.iterdir()] == ["in.gguf"]
 
 
 def test_only_a_gguf_file_becomes_one(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="a GGUF file is written of one other"):
+    with pytest.raises(OptionError, match="saving a GGUF file requires a GGUF file as the source"):
         save("demo", "0-3", tmp_path / "out.gguf")
 
 
@@ -449,7 +461,7 @@ def test_only_a_gguf_file_becomes_one(tmp_path: Path) -> None:
 def test_the_matrices_of_a_layer_at_a_type_are_those_of_the_package_gguf(stored: str, tmp_path: Path) -> None:
     source = write_llama(tmp_path / "in.gguf", 3, kind=stored)
     plan = Plan.parse("0 Q4_0:2 Q8_0:1 MXFP4:1 2")
-    with patch.object(gguf_file, "NUMBERS", 3 * 64):
+    with patch.object(gguf_file, "CHUNK", 3 * 64):
         save(source, plan, tmp_path / "out.gguf")
     before, after = (contents(GGUFFile.open(path)) for path in (source, tmp_path / "out.gguf"))
     types = gguf.GGMLQuantizationType
@@ -491,23 +503,17 @@ def test_a_file_becomes_a_folder_and_new_files_are_compared(tmp_path: Path, monk
     origin = save(source, "0 2 1", tmp_path / "out.gguf", prove=True)
     assert (origin.gap, origin.proof, origin.weights) == (0.0, "logits", {})
     monkeypatch.setattr(gguf_file, "planned_file", lambda file, order: planned_file(file, order[::-1]))
-    with pytest.raises(UnsupportedModelError, match="of the new file and of the plan are apart by"):
+    with pytest.raises(UnsupportedModelError, match=r"the logits of the new file and of the plan are 1\.6"):
         save(source, "0 2 1", tmp_path / "wrong.gguf", prove=True)
     assert not (tmp_path / "wrong.gguf").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "words"),
-    [("ffn_down_exps.weight", [64, 32, 2], "is not known"), ("ssm_conv1d.weight", [64, 4], "is not known")],
-)
-def test_what_cannot_be_at_a_type_is_refused_by_its_name(
-    name: str, shape: list[int], words: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "shape"), [("ffn_down_exps.weight", [64, 32, 2]), ("ssm_conv1d.weight", [64, 4])])
+def test_tensors_without_a_standard_quantized_form_are_refused(name: str, shape: list[int], tmp_path: Path) -> None:
     made = spec(depth=2)
     headers = [*made.headers, Header(f"blk.1.{name}".encode(), shape, 0, 4 * prod(shape))]
-    with pytest.raises(UnsupportedModelError, match=words) as refused:
+    with pytest.raises(UnsupportedModelError, match=f"blk.1.{name} cannot be quantized to Q4_0: .*not standardized"):
         written(tmp_path, replace(made, headers=headers), "0 Q4_0:1")
-    assert f"blk.1.{name} cannot be written at Q4_0" in str(refused.value)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # the numbers are any bytes

@@ -10,7 +10,7 @@ import pytest
 from layerwise.checkpoint.layer_names import (
     LayerNames,
     LayerPatterns,
-    UnresolvedNames,
+    UnresolvedNamesError,
     layer_groups,
     stack_prefix,
     unlike_layers,
@@ -127,13 +127,13 @@ def test_numbers_with_a_gap_are_no_stack() -> None:
 def test_the_stack_is_the_one_as_deep_as_the_configuration_says() -> None:
     groups = {"features.": 7, "encoder.layers.": 12}
     assert stack_prefix(groups, [12], None) == ("encoder.layers.", 12)
-    with pytest.raises(UnresolvedNames, match=r"features\.N \(7\), encoder\.layers\.N \(12\).* counts 3"):
+    with pytest.raises(UnresolvedNamesError, match="the stack of layers cannot be determined from the"):
         stack_prefix(groups, [3], None)
 
 
 def test_of_two_stacks_the_one_that_is_named() -> None:
     groups = layer_groups(TWO_SIDES)
-    with pytest.raises(UnresolvedNames):
+    with pytest.raises(UnresolvedNamesError):
         stack_prefix(groups, [2], None)
     assert stack_prefix(groups, [2], "model.decoder.layers") == ("decoder.layers.", 2)
 
@@ -144,7 +144,7 @@ def test_layers_beyond_the_configuration_are_left_out() -> None:
     assert depth == 4
     names = LayerNames.of(stored, prefix, depth)
     assert (len(names.layers), names.behind, names.others) == (4, ("model.layers.4.w",), ())
-    with pytest.raises(UnresolvedNames):
+    with pytest.raises(UnresolvedNamesError):
         stack_prefix(layer_groups(stored), [3], None)
     assert stack_prefix(layer_groups(stored), [3], None, behind=2) == (prefix, 3)
 

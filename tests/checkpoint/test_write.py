@@ -116,10 +116,10 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     """Planted error: two exchanged blocks are detected, and no folder is left."""
     weights = write._weights
     monkeypatch.setattr(write, "_weights", lambda stack, _, *rest: weights(stack, Plan.parse("1 0 2"), *rest))
-    with pytest.raises(UnsupportedModelError, match="and the plan's are apart by"):
+    with pytest.raises(UnsupportedModelError, match="the logits of the saved LlamaForCausalLM and of the"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     monkeypatch.setattr(write, "_weights", lambda stack, _, *rest: weights(stack, Plan.parse("0 1"), *rest))
-    with pytest.raises(UnsupportedModelError, match=r"cannot say what 0-2 does.*in place"):
+    with pytest.raises(UnsupportedModelError, match="the configuration of LlamaForCausalLM cannot express"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
@@ -127,14 +127,14 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
 def test_only_a_model_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
     stack, folder = load(tiny_llama()), tmp_path / "m"
     save(stack, Plan.parse("0-2"), folder)
-    with pytest.raises(CheckpointError, match=r"holds a model already; .*--overwrite"):
+    with pytest.raises(CheckpointError, match="already has a model"):
         save(stack, Plan.parse("0 1"), folder)
     save(stack, Plan.parse("0 1"), folder, overwrite=True)
     assert load(folder).depth == 2
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
-    with pytest.raises(CheckpointError, match="is not a model, so it stays"):
+    with pytest.raises(CheckpointError, match="exists and is not a model, so it is not replaced"):
         save(stack, Plan.parse("0"), tmp_path / "home", overwrite=True)
     assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
 
@@ -142,7 +142,7 @@ def test_only_a_model_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
 def test_other_modules_have_no_checkpoint_and_other_inputs_are_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UnsupportedModelError, match="not a transformers model"):
+    with pytest.raises(UnsupportedModelError, match="only transformers models can be saved"):
         save(load(Mixer(), layers="encoder.blocks"), Plan.parse("0"), tmp_path / "m")
     stack = load(tiny_llama())
     monkeypatch.setattr(proof, "example_inputs", lambda model: None)
@@ -155,7 +155,7 @@ def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Pa
     """GPT-2's configuration cannot express the scale of each layer's original position."""
     scaled = {"scale_attn_by_inverse_layer_idx": True, "initializer_range": 0.5}
     stack = load(gpt2(**scaled, bos_token_id=0, eos_token_id=0).to(dtype).eval())
-    with pytest.raises(UnsupportedModelError, match=r"apart by 0\.\d+ of their size, rounding may leave 4"):
+    with pytest.raises(UnsupportedModelError, match="the logits of the saved GPT2LMHeadModel and of the"):
         save(stack, Plan.parse("0 2 4"), tmp_path / "m")
     assert save(stack, Plan.parse("0-5"), tmp_path / "m").gap < 4.7e-6
 
@@ -172,7 +172,7 @@ def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path)
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("longformer", "configuration of LongformerForMaskedLM cannot say what 0 2 4 does"),
+        ("longformer", "configuration of LongformerForMaskedLM cannot express 0 2 4"),
         ("qwen3_next", "does not run"),
     ],
 )
@@ -212,9 +212,7 @@ def test_the_settings_of_the_plan(case: tuple[str, str, dict[str, object]], tmp_
 
 def test_no_values_fit(tmp_path: Path) -> None:
     build(next(one for one in SUPPORTED if one.model_type == "deepseek_v3")).save_pretrained(tmp_path / "home")
-    with pytest.raises(
-        UnsupportedModelError, match=r"in slot 1, mlp would be DeepseekV3MLP instead of DeepseekV3MoE|no values"
-    ):
+    with pytest.raises(UnsupportedModelError, match=r"in slot ., mlp would be DeepseekV3MLP instead of DeepseekV3MoE"):
         save(tmp_path / "home", "1 0 2", tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -280,8 +278,8 @@ def test_it_is_streamed_as_it_is_built(models: dict[str, Path], tmp_path: Path, 
 
 
 def test_a_head_of_nobody_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="there is no model 'c' whose head could be taken"):
+    with pytest.raises(PlanError, match="unknown model 'c' for head"):
         save(models, "a:0-2 b:3-5", tmp_path / "m", head="c")
-    with pytest.raises(OptionError, match="a Stack has a head of its own"):
+    with pytest.raises(OptionError, match="head requires models by name"):
         save(load(tiny_llama()), "0-2", tmp_path / "m", head="a")
     assert save(models, "a:0 b:1", tmp_path / "m", head="a").head is None

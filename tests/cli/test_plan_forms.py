@@ -97,7 +97,7 @@ def test_odd_configurations_are_refused(change: dict[str, object] | str, reason:
         (("0-3", "--to", "mergekit"), "mergekit's YAML names a model in every slice: name it with --model"),
         (
             ("0 (1|2)", "--model", "org/a", "--depth", "4", "--to", "mergekit"),
-            "stage 2 of the plan, (1|2), runs layers side by side",
+            "stage 2 of the plan, (1|2), runs layers in parallel, but mergekit's YAML only",
         ),
         (("0-3", "--to", "yaml"), "--to takes one of mergekit, tensor-types, text, not 'yaml'"),
         (("0-3", "--from", "0-2"), "PLAN and --from cannot be combined"),
@@ -110,6 +110,6 @@ def test_what_cannot_be_translated_is_refused(arguments: tuple[str, ...], reason
 
 def test_a_refusal_names_the_file_and_the_line(file: Path) -> None:
     file.write_text(YAML.replace("passthrough", "ties"))
-    assert f"{file}, line 1: the merge method ties computes new weights" in refused("plan", "--from", file)
+    assert f"{file}, line 1: merge_method must be passthrough, got ties" in refused("plan", "--from", file)
     file.write_bytes(b"\xff\xfe")
     assert f"{file} is not UTF-8 text" in refused("plan", "--from", file)

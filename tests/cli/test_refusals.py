@@ -52,7 +52,7 @@ def test_a_model_that_is_nowhere(sweep: Callable[..., str], monkeypatch: pytest.
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "there is no folder ./tyni" in sweep(model="./tyni")
     assert "nobody/nothing could not be loaded" in sweep(model="nobody/nothing")
-    assert "give a folder" in sweep(model="dmeo")
+    assert "dmeo could not be loaded: no such folder exists, and the hub cannot be reached" in sweep(model="dmeo")
 
 
 def test_a_model_without_a_tokenizer(sweep: Callable[..., str], own_model: Path) -> None:
@@ -123,7 +123,7 @@ def test_too_few_examples_to_report_on_are_refused_before_any_is_asked(model: Pa
     [
         ("0-9", f"the model has {DEPTH} layers"),
         ("0-3 (1|2", "this ( is never closed"),
-        ("", "a plan runs at least one layer"),
+        ("", "a plan must run at least one layer: write its layers, for example 0-13 (14|15)"),
     ],
 )
 def test_plans_that_do_not_fit(sweep: Callable[..., str], model: Path, plan: str, message: str) -> None:

@@ -51,8 +51,8 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (EVALUATE, "--suite", "", "--suite must name some of"),
     (("save", "model", "--output", "m", "--plan", "0-3"), "--arm", "a", NOTHING),
     (("save", "model", "model", "--output", "m", "--plan", "a:0"), "--layers", "x", NOTHING),
-    (("plan", "0-3"), "--depth", "1000000000", "a depth is"),
-    (("plan", "0-3"), "--depth", "1" + "0" * 400, "a depth is"),
+    (("plan", "0-3"), "--depth", "1000000000", "depth must be"),
+    (("plan", "0-3"), "--depth", "1" + "0" * 400, "depth must be"),
     (("save", "convert", "file", "--variant", "elc", "--tokenizer", "t"), "--output", "", EMPTY),
 )
 

@@ -61,7 +61,7 @@ def test_check_accepts_exactly_the_sources_that_are_there(plan: Plan, known: set
     if used <= known:
         plan.check(DEPTH, known)
         return
-    with pytest.raises(PlanError, match="no model of that name") as caught:
+    with pytest.raises(PlanError, match="but no model has that name") as caught:
         plan.check(DEPTH, known)
     named = re.match(r"([a-z][\w-]*):\d", str(plan)[caught.value.position :])
     assert named[1] in used - known

@@ -21,7 +21,7 @@ MAX_FUNCTIONS, MAX_FILES = 232, 51
 EXPRESSION = re.compile(r"(\.<locals>)?\.<(lambda|genexpr|listcomp|dictcomp|setcomp)>")
 
 
-class Arrived(Exception):
+class ArrivedError(Exception):
     """The first layer is evaluated."""
 
 
@@ -39,14 +39,14 @@ def test_a_sweep_reaches_its_first_layer_in_few_functions(tmp_path: Path) -> Non
 
     def arrive(*_: object) -> None:
         sys.setprofile(None)
-        raise Arrived
+        raise ArrivedError
 
     hook = stack.blocks[0].register_forward_pre_hook(arrive)
-    with pytest.raises(Arrived):
+    with pytest.raises(ArrivedError):
         call(tmp_path / "warm")
     try:
         sys.setprofile(note)
-        with pytest.raises(Arrived):
+        with pytest.raises(ArrivedError):
             call(tmp_path / "measured")
     finally:
         sys.setprofile(None)

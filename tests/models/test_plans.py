@@ -77,7 +77,9 @@ def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     assert parallel
     assert set(kept) == set(members) - set(parallel)
     assert len(left_out) == 1
-    assert left_out[0].startswith(f"{len(parallel)} plans of painters left out: the layers of ElcForMaskedLM read")
+    assert left_out[0].startswith(
+        f"{len(parallel)} plans of painters left out: 0 (1|2) cannot be run: the layers of ElcForMaskedLM weight"
+    )
     assert filter_runnable(load(random_model("ltg")), members) == (members, ())
     with pytest.raises(UnsupportedModelError, match=r"\(1\|2\)"):
         filter_runnable(stack, PlanChoice.check((), ("0 (1|2)",), (), None, "2").list_members(stack.depth))
@@ -100,7 +102,7 @@ def test_without_the_import_the_error_says_what_to_import(tmp_path: Path, monkey
     from transformers import CONFIG_MAPPING
 
     monkeypatch.delitem(CONFIG_MAPPING._extra_content, ElcConfig.model_type)
-    with pytest.raises(ModelError, match=r"`import layerwise\.models` before it is loaded"):
+    with pytest.raises(ModelError, match="is a model of layerwise's own architecture"):
         layerwise.load(tmp_path)
 
 
@@ -129,7 +131,7 @@ def test_the_wiring_is_the_layer_weights(variant: str) -> None:
     before = logits_with(model)
     wired.set_edges(wired.edges())
     torch.testing.assert_close(logits_with(model), before)
-    assert wired.renormalises == (variant != "denseformer")
+    assert wired.renormalizes == (variant != "denseformer")
 
 
 @pytest.mark.parametrize("variant", MIXING)
@@ -171,11 +173,11 @@ def test_a_cut_edge_of_a_softmax_stays_cut_in_training() -> None:
 def test_what_is_no_wiring_of_the_model_is_refused() -> None:
     with pytest.raises(ModelError, match="variant ltg has no layer weights"):
         ElcWiring(tiny("ltg"))
-    with pytest.raises(PlanError, match="4 layers and 4 readers does not fit a model of 3 layers and 3 readers"):
+    with pytest.raises(PlanError, match="the wiring must have 3 layers and 3 readers"):
         ElcWiring(tiny("elc")).set_edges(LayerWeights.identity(4))
-    with pytest.raises(PlanError, match="of another variant"):
+    with pytest.raises(PlanError, match="softmax weights must not be negative"):
         ElcWiring(tiny("elc")).set_edges(LayerWeights.of([[1, 0, 0], [-0.5, 1.5, 0], [0, 0, 1]], 3))
-    with pytest.raises(ModelError, match="give one of ltg"):
+    with pytest.raises(ModelError, match="the variant must be ltg"):
         rewired(tiny("elc"))
 
 

@@ -53,7 +53,7 @@ def test_every_family_holds_at_every_depth(name: str, depth: int) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("depth", [0, -1, True, 2.0, None])
 def test_a_depth_that_is_too_small_or_no_number_is_refused(name: str, depth: int) -> None:
-    with pytest.raises(PlanError, match="a depth is a whole number of layers from"):
+    with pytest.raises(PlanError, match="depth must be an integer number of layers from"):
         family(name, depth)
 
 
@@ -134,13 +134,13 @@ def test_every_strategy_leaves_the_layers_outside_a_window_as_they_are(data: st.
     ("make", "reason"),
     [
         *(
-            (partial(families.window, 9, first, last), "choose some of 0-8")
+            (partial(families.window, 9, first, last), "a window must be a proper part of the layers 0-8")
             for first, last in ((3, 9), (5, 2), (0, 8), (-1, 3))
         ),
         (lambda: family("painter", 12), "unknown family 'painter'; did you mean painters"),
         (lambda: families.painters(1), "from 2 to"),
-        (lambda: families.painters(6, seeds=[None]), "a seed is"),  # type: ignore[list-item]
-        (lambda: families.painters(6, loops=[0]), "a repeat count is"),
+        (lambda: families.painters(6, seeds=[None]), "seed must be an integer"),  # type: ignore[list-item]
+        (lambda: families.painters(6, loops=[0]), "a repeat count must be an integer of at least 1"),
     ],
 )
 def test_a_wrong_choice_is_told_why(make: Callable[[], object], reason: str) -> None:

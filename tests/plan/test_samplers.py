@@ -201,25 +201,37 @@ def test_every_layer_lies_on_one_node(depth: int, count: int, layout: str) -> No
 
 NONE = (1, 1.0, -0.1, 7, float("nan"), True, "0.2", None)
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    *((partial(Drop, share), r"probability from 0 up to, not including, 1; .* write 0\.2") for share in NONE),  # type: ignore[arg-type]
-    *((partial(Failout, ((0,), (1,)), share), "probability from 0 up to, not including, 1") for share in NONE),  # type: ignore[arg-type]
+    *((partial(Drop, share), r"the share of layers dropped must be a probability in \[0, 1\)") for share in NONE),  # type: ignore[arg-type]
+    *(
+        (partial(Failout, ((0,), (1,)), share), r"the share of nodes that fail must be a probability in \[0, 1\)")
+        for share in NONE
+    ),  # type: ignore[arg-type]
     *((partial(Shuffle().draw, depth, chance(0)), "from 2 to") for depth in (1, 0, -3, 2.0)),  # type: ignore[arg-type]
-    *((partial(Shuffle, reach), "how many positions a layer may move") for reach in (0, -1, 1.5, True)),  # type: ignore[arg-type]
+    *(
+        (partial(Shuffle, reach), "reach must be an integer number of positions of at least 1")
+        for reach in (0, -1, 1.5, True)
+    ),  # type: ignore[arg-type]
     *(
         (partial(Failout, nodes, 0.1), "tuples of layers")  # type: ignore[arg-type]
         for nodes in ((), ((),), ((0, 1), ()), ((-1,), (0,)), (("0",),))
     ),
-    *((partial(node_layout, 4, count), "4 layers lie on 1 to 4 nodes") for count in (0, 5, 2.0)),  # type: ignore[arg-type]
     *(
-        (partial(layer_subset, 4, count, "first", chance(0)), "of 4 layers 1 to 4 can be kept")  # type: ignore[arg-type]
+        (partial(node_layout, 4, count), "the number of nodes must be from 1 to 4, the number of layers")
+        for count in (0, 5, 2.0)
+    ),  # type: ignore[arg-type]
+    *(
+        (partial(layer_subset, 4, count, "first", chance(0)), "the number of layers to keep must be from 1 to 4")  # type: ignore[arg-type]
         for count in (0, 5, -1, 2.0)
     ),
     (lambda: Fixed(Plan.parse("0-11")).draw(6, chance(0)), "11"),
-    (lambda: Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0)), r"single visits; .* has groups"),
-    (lambda: Failout(((0, 1, 2), (1, 2, 3)), 0.1), "on several lie 1, 2"),
-    (lambda: Failout(((0, 4),), 0.1).draw(4, chance(0)), "hold layer 4, but the model has layers 0 to 3"),
+    (
+        lambda: Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0)),
+        r"layers can only be dropped from plans of single visits, but 0 \(1\|2\) 3",
+    ),
+    (lambda: Failout(((0, 1, 2), (1, 2, 3)), 0.1), "a layer must be on one node, but several nodes have 1, 2"),
+    (lambda: Failout(((0, 4),), 0.1).draw(4, chance(0)), "the nodes have layer 4, but the model has layers 0 to 3"),
     (lambda: layer_subset(4, 2, "frist", chance(0)), "did you mean first"),
-    (lambda: node_layout(12, 4, "ring"), "'ring' is none"),
+    (lambda: node_layout(12, 4, "ring"), "unknown layout 'ring'"),
 ]
 
 

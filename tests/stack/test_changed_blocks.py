@@ -93,7 +93,7 @@ def test_the_next_plan_runs_the_blocks_that_the_model_has_now(change: Callable[[
     with pytest.raises(PlanError, match=f"{depth}"):
         stack.check(f"0-{depth}")
     if depth != 6:
-        with pytest.raises(ModelError, match=f"{depth} layers, got 6 layers"):
+        with pytest.raises(ModelError, match=f"{depth} layers, got 6"):
             stack.run("0", captured)
 
 
@@ -122,7 +122,7 @@ def test_a_list_put_together_by_hand_runs_plans_whatever_the_configuration_count
 def test_a_list_of_other_kinds_than_the_configuration_describes_is_refused_with_the_numbers_of_its_blocks() -> None:
     model = gemma().eval()
     model.model.layers = nn.ModuleList(model.model.layers[layer] for layer in (0, 2, 3, 5))
-    with pytest.raises(UnsupportedModelError, match=r"number themselves 0, 2, 3, 5 \(layer_idx\)"):
+    with pytest.raises(UnsupportedModelError, match="Its blocks have layer_idx 0, 2, 3, 5"):
         load(model)
 
 
@@ -185,7 +185,7 @@ def test_an_adapter_runs_plans_attached_and_from_its_folder_and_is_saved_merged(
     saved = LlamaForCausalLM.from_pretrained(tmp_path / "saved").eval()
     torch.testing.assert_close(saved(IDS).logits, expected, rtol=1e-4, atol=1e-4)
     for stack in (attached, load(model.base_model.model)):
-        with pytest.raises(UnsupportedModelError, match=r"has adapters of peft.*merge_and_unload"):
+        with pytest.raises(UnsupportedModelError, match=r"has peft adapters.*merge_and_unload"):
             save(stack, "0 3", tmp_path / "refused")
 
 
@@ -198,14 +198,14 @@ def test_an_adapter_that_cannot_be_opened_says_what_is_missing(tmp_path: Path, m
 
     for base in (None, "", str(tmp_path / "nowhere")):
         describe(base_model_name_or_path=base)
-        with pytest.raises(CheckpointError, match=r"is an adapter, and its base model .* cannot be found"):
+        with pytest.raises(CheckpointError, match=r"is an adapter whose base model .* cannot be found"):
             layerwise.load(folder)
     describe(base_model_name_or_path="demo")
     with pytest.raises(UnsupportedModelError, match="is an adapter that cannot be merged into its base model"):
         load(folder)
     describe()
     monkeypatch.setattr(adapters, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"which the package peft merges: pip install 'layerwise\[heal\]'"):
+    with pytest.raises(ModelError, match="merging the adapter"):
         load(folder)
     monkeypatch.undo()
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")

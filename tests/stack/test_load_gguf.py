@@ -93,16 +93,16 @@ def _larger() -> Spec:
 @pytest.mark.parametrize(
     ("content", "kind", "words"),
     [
-        (
-            _with_type(24, 256).bytes(),
-            UnsupportedModelError,
-            "tensors of type I8, which transformers does not read; give",
-        ),
+        (_with_type(24, 256).bytes(), UnsupportedModelError, "has tensors of type I8, which transformers cannot read"),
         (_with_type(27, 2048).bytes(), UnsupportedModelError, "tensors of type I64"),
-        (Spec(magic=b"GGML").bytes(), CheckpointError, "is no GGUF file"),
-        (Spec(headers=Spec().headers[:-3]).bytes(), CheckpointError, "counts 3 layers, .* of 2; fetch it again"),
-        (Spec().bytes(), CheckpointError, "give the folder of the model from which it was converted"),
-        (Spec().bytes().replace(b"llama", b"llamb"), CheckpointError, "llamb.* give the folder of the model"),
+        (Spec(magic=b"GGML").bytes(), CheckpointError, "is not a GGUF file: it begins with b'GGML'"),
+        (Spec(headers=Spec().headers[:-3]).bytes(), CheckpointError, r"has 3 layers, but tensors \(blk\.N\) of 2"),
+        (Spec().bytes(), CheckpointError, "could not be loaded: Validation error for field 'num_key_value_heads':"),
+        (
+            Spec().bytes().replace(b"llama", b"llamb"),
+            CheckpointError,
+            "could not be loaded: GGUF model with architecture llamb is not",
+        ),
         (_larger().bytes(), LayerwiseError, "describes a model of"),
     ],
 )
@@ -144,7 +144,9 @@ def test_a_number_that_makes_every_state_wrong_is_refused(tmp_path: Path, name: 
 def test_tensors_for_which_the_model_has_no_place_are_refused(tmp_path: Path) -> None:
     content = write_causal(tmp_path / "m.gguf", "qwen2", "F32").read_bytes()
     (tmp_path / "m.gguf").write_bytes(content.replace(b"qwen2", b"llama"))  # whose projections have no bias
-    with pytest.raises(UnsupportedModelError, match=r"no place: blk\.0-2\.\{.*attn_q\.bias.*\}; the model would"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"has tensors that LlamaForCausalLM does not use: blk\.0-2\.\{attn_k\.bias,"
+    ):
         load(tmp_path / "m.gguf")
 
 
@@ -161,7 +163,9 @@ def test_a_tensor_of_another_shape_is_refused(tmp_path: Path, options: dict[str,
     content = write_causal(tmp_path / "m.gguf", "llama", "Q8_0").read_bytes()
     turned = content.replace(name + struct.pack("<IQQ", 2, 64, 32), name + struct.pack("<IQQ", 2, 32, 64))
     (tmp_path / "m.gguf").write_bytes(turned)
-    with pytest.raises(CheckpointError, match=r"k_proj.weight of shape \(64, 32\), and .* \(32, 64\); .*convert"):
+    with pytest.raises(
+        CheckpointError, match=r"has model\.layers\.2\.self_attn\.k_proj\.weight of shape \(64, 32\), but"
+    ):
         load(tmp_path / "m.gguf", **options)
 
 
@@ -170,12 +174,14 @@ def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path:
     stack = load(path, resident_layers=1)
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 3000)
-    with pytest.raises(CheckpointError, match=r"ends inside of blk\.2\..*; it has changed, so load it again"):
+    with pytest.raises(CheckpointError, match=r"is truncated in blk\.2\.ffn_down\.weight"):
         stack.model(torch.arange(8)[None])
 
 
 def test_a_device_map_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModelError, match="give --resident-layers instead of --device-map"):
+    with pytest.raises(
+        UnsupportedModelError, match="is a GGUF file, which transformers cannot spread over devices and disk"
+    ):
         load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
 
 
@@ -227,7 +233,12 @@ def test_a_layer_has_the_mean_squares_of_all_inputs_of_its_matrices(tmp_path: Pa
         ({"blk.0.attn_q": [[1.0]], "blk.1.attn_q": [[1.0]]}, {}, np.float32, "has finite statistics of 0"),
         ({"blk.0.a": [[1.0, 2.0, 3.0]]}, {"blk.0.a": [[1.0], [1.0]]}, np.float32, "has 3 numbers for 2 counts"),
         ({"blk.0.a": [[np.inf]], "blk.1.a": [[1.0]]}, {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, np.float32, "is no"),
-        ({"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, np.float16, "not F32"),
+        (
+            {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]},
+            {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]},
+            np.float16,
+            r"is not an importance matrix: blk\.0\.a\.weight\.in_sum2 must be F32",
+        ),
     ],
 )
 def test_what_is_no_importance_matrix_of_the_layers_is_refused(

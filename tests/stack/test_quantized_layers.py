@@ -146,7 +146,11 @@ def enter(stack: Stack) -> None:
 REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] = {
     "other": (lambda _: with_extra().check("Q4_0:1"), UnsupportedModelError, r"its extra of shape \(2, 32\) does not"),
     "training": (lambda _: enter(load(tiny_llama().train())), PlanError, "cannot train .* with Q4_0:1"),
-    "name": (lambda _: Stack.with_sources({"Q4_0": stack_of("llama")}), PlanError, "Q4_0 is a type of GGUF and names"),
+    "name": (
+        lambda _: Stack.with_sources({"Q4_0": stack_of("llama")}),
+        PlanError,
+        "Q4_0 is a quantization type and cannot name a model",
+    ),
     "save": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m"), PlanError, "cannot save a model under"),
     "swarm": (lambda _: Supply(stack_of("llama"), Plan.parse("0 Q4_0:1"), []), PlanError, "cannot serve a model under"),
 }

@@ -153,7 +153,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("attempt", COPIES)
 def test_copies_are_refused_with_what_to_do_instead(stack: Stack, attempt: str) -> None:
-    with stack.under(Plan.parse("5 (0|1)")), pytest.raises(ModelError, match=r"[Ll]eave (that|the) `with"):
+    with stack.under(Plan.parse("5 (0|1)")), pytest.raises(ModelError, match=r"[Ll]eave `with"):
         COPIES[attempt](stack.model)
     assert torch.equal(logits(copy.deepcopy(stack.model)), logits(stack.model))
 
@@ -253,7 +253,7 @@ def test_a_single_pass_refuses_a_cache(stack: Stack) -> None:
     with stack.under(plan):
         expected = stack.model.generate(IDS, **ask)
     with stack.under(plan, single_pass=True):
-        with pytest.raises(ModelError, match=r"without single_pass=True, or call generate\(\.\.\., use_cache=False\)"):
+        with pytest.raises(ModelError, match="caches are not supported with single_pass=True"):
             stack.model.generate(IDS, **ask)
         assert torch.equal(stack.model.generate(IDS, use_cache=False, **ask), expected)
 

@@ -95,7 +95,7 @@ def test_two_stacks_over_one_model_wait_for_none_and_are_refused(threads: int) -
 
     answers = [answer for found in in_threads(threads, work) for answer in found]  # type: ignore[attr-defined]
     others = [answer for answer in answers if answer is not True]
-    assert not [answer for answer in others if "in place; leave that `with" not in str(answer)]
+    assert not [answer for answer in others if "in place; leave `with" not in str(answer)]
     assert True in answers
     assert state_of(model) == before
 
@@ -169,7 +169,7 @@ def test_one_thread_may_plan_both_sides_of_a_model_and_two_threads_may_not() -> 
         with decoder.under(Plan.parse("1*4")), torch.inference_mode():
             assert model(BATCHES[0]).logits.shape == (1, 5, 97)
         (refused,) = in_threads(1, enter)
-    assert "in another thread" in str(refused)
+    assert "another thread is running" in str(refused)
     enter(0)
 
 

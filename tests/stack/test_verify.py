@@ -44,7 +44,7 @@ def test_every_law_holds_for_a_llama_also_of_halves_that_make_their_layers() -> 
     assert [law.holds for law in verify(load(tiny_llama()), PLAN)] == [True] * 8
     laws = verify(load(tiny_llama()), Plan.parse("1.attn (2.mlp|3 4.attn):gain=1.5*2 0 2.attn"))
     assert [law.holds for law in laws] == [True] * 11, laws
-    assert [law.name for law in laws[4:7]] == [f"{k}.attn and {k}.mlp in turn = {k}" for k in (1, 2, 4)]
+    assert [law.name for law in laws[4:7]] == [f"{k}.attn and {k}.mlp in sequence = {k}" for k in (1, 2, 4)]
 
 
 def test_a_vision_model_has_no_decoding_to_verify() -> None:
@@ -55,7 +55,7 @@ def test_a_vision_model_has_no_decoding_to_verify() -> None:
 @pytest.mark.parametrize(
     ("place", "name", "wrong", "plan", "found"),
     [
-        (stack_module, "only", lambda *_: nullcontext(), "0 1.attn 2", ["1.attn and 1.mlp in turn = 1", IN_PLACE]),
+        (stack_module, "only", lambda *_: nullcontext(), "0 1.attn 2", ["1.attn and 1.mlp in sequence = 1", IN_PLACE]),
         (in_place, "slots_per_block", lambda blocks: 0, "0 1 1 3", ["cached decoding = recomputation (greedy)"]),
         (in_place, "follow", lambda *call: follow(*call) * 1.01, str(PLAN), [IN_PLACE]),
     ],

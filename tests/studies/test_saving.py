@@ -42,7 +42,7 @@ def test_python_writes_a_model_in_memory(tmp_path: Path) -> None:
 def test_a_repeated_layer_is_a_copy_and_a_folder_is_replaced_only_when_asked(model: Path, tmp_path: Path) -> None:
     once = ("save", model, "--output", tmp_path / "m", "--plan")
     assert "; 1 of its layers is a copy" in layerwise(*once, "0-3 3").out
-    assert "holds a model already" in refused(*once, "0-2")
+    assert "already has a model" in refused(*once, "0-2")
     assert ": 3 layers" in layerwise(*once, "0-2", "--overwrite").out
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "m").config.num_hidden_layers == 3
 
@@ -61,8 +61,8 @@ def test_weights_stay_in_the_format_that_they_are_stored_in(
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        ("0 (1|2) 3", "run it in place with stack.under, write it with --compact, or write its layers in turn"),
-        ("0 Q4_0:1 2-3", "cannot save a model under a plan with Q4_0:1, whose weights are quantized while it runs"),
+        ("0 (1|2) 3", "a checkpoint runs its layers in sequence, but the plan has a group"),
+        ("0 Q4_0:1 2-3", "cannot save a model under a plan with Q4_0:1, whose weights are quantized on"),
     ],
 )
 def test_plans_that_no_checkpoint_holds_are_refused(model: Path, tmp_path: Path, plan: str, reason: str) -> None:
@@ -94,7 +94,7 @@ def test_layers_of_two_models_are_written_as_one(trained: tuple[Path, Path], tmp
     merged, source = (AutoModelForImageClassification.from_pretrained(path) for path in (tmp_path / "m", trained[1]))
     name = "vit.layers.1.mlp.fc1.weight"
     assert torch.equal(merged.state_dict()[name], source.state_dict()[name])
-    assert "holds a model already" in refused("save", *trained, "--output", tmp_path / "m", "--plan", "a:0", "--quiet")
+    assert "already has a model" in refused("save", *trained, "--output", tmp_path / "m", "--plan", "a:0", "--quiet")
 
 
 def test_models_of_unknown_base_get_a_note(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_what_is_missing_or_said_twice_is_refused(home: Path, file: Path, tmp_pa
     assert "a model is needed" in refused("save", "--plan", "0-1", *output)
     assert "the file names its models" in refused("save", home / "one", "--from", file, *output)
     file.write_text(file.read_text().replace("passthrough", "slerp"))
-    assert f"{file}, line 1: the merge method slerp" in refused("save", "--from", file, *output)
+    assert f"{file}, line 1: merge_method must be passthrough, got slerp" in refused("save", "--from", file, *output)
     assert not (tmp_path / "m").exists()
 
 

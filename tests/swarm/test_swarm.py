@@ -219,7 +219,7 @@ def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_star
     model = ElcForMaskedLM(ElcConfig(vocab_size=60, hidden_size=16, num_hidden_layers=3, num_attention_heads=2))
     monkeypatch.delattr("layerwise.swarm.gathering.RayTransport")
     for address in (None, "local"):
-        with pytest.raises(UnsupportedModelError, match="layers read what each of the earlier ones left"):
+        with pytest.raises(UnsupportedModelError, match="cannot capture a pass of ElcForMaskedLM: its layers"):
             gather(load(model.eval()), 2, 1, address=address)
 
 

@@ -221,7 +221,7 @@ def test_edges_that_are_cut_stay_cut_and_compute_what_they_say(options: LayerMix
     embedding, block, finish = blocks_by_hand(stack, inputs)
     found = drawn(stack, options)
     free = options.kind == "free"
-    cut = found.edges().without(Edge(2, 0), Edge(1, 1), renormalise=not free)
+    cut = found.edges().without(Edge(2, 0), Edge(1, 1), renormalize=not free)
     found.set_edges(cut)
     torch.testing.assert_close(found.layer_weights(), torch.tensor(cut.matrix()))
     expected = finish(by_hand([list(row) for row in cut.matrix()], (0, 1, 2), free, embedding, block)).logits
@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_refused() -> None:
         softmax.set_edges(free.edges())
     with pytest.raises(PlanError, match="does not fit a model of 3 layers"):
         free.set_edges(LayerWeights.identity(4))
-    unscaled = softmax.edges().without(Edge(2, 0), renormalise=False)
+    unscaled = softmax.edges().without(Edge(2, 0), renormalize=False)
     with pytest.raises(PlanError, match="positive and sum to 1"):
         softmax.set_edges(unscaled)
 

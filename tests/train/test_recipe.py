@@ -103,7 +103,7 @@ POSITIVE = ("epochs", "batch_size", "gradient_accumulation_steps", "learning_rat
             lambda: Settings(batch_size=10, gradient_accumulation_steps=4),
             "a batch of 10 does not fall into 4 equal parts",
         ),
-        (lambda: Drop(1.0), "would leave nothing to run"),
+        (lambda: Drop(1.0), r"the share of layers dropped must be a probability in \[0, 1\)"),
         (lambda: recipe("layershuffle", Options(), 1).sampler.draw(1, Random(0)), "layer"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The model card (`README.md`) of a written checkpoint: huggingface_hub's `ModelCard` of a template."""
+"""Model cards (`README.md`) of saved checkpoints, with huggingface_hub's `ModelCard`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CARD = "README.md"
 TEMPLATE = Path(__file__).with_name("saved_card.md")
 MAX_CARD_BYTES = 2**20
 INHERITED = ("license", "license_name", "license_link", "language", "pipeline_tag")
-"""The metadata of a card that a model takes over from the models it is made of, if all of them agree."""
+"""Card metadata that is inherited if all base models agree."""
 
 _HUB = "https://huggingface.co/"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -32,7 +32,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 @dataclass(frozen=True, slots=True)
 class CardTable:
-    """A table of results: an introduction, the column heads, the cells, and the `results` for the metadata."""
+    """A table of results, with the `results` for the metadata."""
 
     title: str
     sentences: tuple[str, ...]
@@ -42,7 +42,6 @@ class CardTable:
 
 
 def card_path(model: Path) -> Path:
-    """Return where the card of a folder or GGUF file is."""
     return model.with_suffix(".md") if is_gguf(model) else model / CARD
 
 
@@ -95,9 +94,9 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
     try:
         record = read_json(folder / FILE)
     except UnreadableError as fault:
-        raise CheckpointError(f"{folder / FILE} {fault}; write it with layerwise save") from None
+        raise CheckpointError(f"{folder / FILE} {fault}; create it with layerwise save") from None
     if not isinstance(record, dict) or not {"plan", "models", "gap"} <= record.keys():
-        raise CheckpointError(f"{folder / FILE} is not the record of a checkpoint; write it with layerwise save")
+        raise CheckpointError(f"{folder / FILE} is not the record of a checkpoint; create it with layerwise save")
     return record
 
 
@@ -111,7 +110,7 @@ def _combine(plan: Plan, bases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     tags = ["layerwise"]
     if len(visits) > len(set(visits)):
         tags.append("frankenmerge")
-    elif not others and len(plan.layers()) <= max(plan.layers()):  # skipped deeper layers are not in a plan
+    elif not others and len(plan.layers()) <= max(plan.layers()):  # deeper layers may be skipped, too
         tags.append("pruned")
     if others:
         tags.append("merge")
@@ -120,18 +119,17 @@ def _combine(plan: Plan, bases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of GitHub's Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def escape(text: str) -> str:
-    """Return a name as text without markup."""
+    """Escape markup in a name."""
     return "".join(sign if sign.isalnum() or sign in " ._-/" else f"&#{ord(sign)};" for sign in text)
 
 
 def link_to(location: str, metadata: Mapping[str, Any]) -> str:
-    """Return a link to a model of the hub, or the name of a folder with links to what it is made of."""
+    """Return a link to a hub model, or the name of a folder with links to its base models."""
     links = ", ".join(f"[{each}]({_HUB}{each})" for each in metadata["base_model"])
     if metadata["base_model"] == [location]:
         return links
@@ -140,7 +138,7 @@ def link_to(location: str, metadata: Mapping[str, Any]) -> str:
 
 
 def is_hub_id(location: str) -> bool:
-    """Return whether a location is an id on the hub, not a folder or a model of the package.
+    """Return whether a location is a hub id, not a folder or a bundled model.
 
     >>> is_hub_id("org/name"), is_hub_id("./folder"), is_hub_id("demo")
     (True, False, False)
@@ -149,14 +147,14 @@ def is_hub_id(location: str) -> bool:
 
 
 def read_metadata(location: str) -> dict[str, Any]:
-    """Return the inherited metadata of the card of a model, and as `base_model` the ids on the hub that it is made of.
+    """Return the inherited metadata of a model's card, with the hub ids of its base models as `base_model`.
 
-    A card that cannot be read states nothing.
+    An unreadable card has no metadata.
     """
     stated = _read_gguf_metadata(location) if is_gguf(location) else _read_card_metadata(location)
     made_of = [location] if is_hub_id(location) else stated.get("base_model") or []
-    own = {key: stated[key] for key in INHERITED if stated.get(key)}
-    return {**own, "base_model": [str(each) for each in (made_of if isinstance(made_of, list) else [made_of])]}
+    inherited = {key: stated[key] for key in INHERITED if stated.get(key)}
+    return {**inherited, "base_model": [str(each) for each in (made_of if isinstance(made_of, list) else [made_of])]}
 
 
 def _read_card_metadata(location: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Compact checkpoints: each visited layer once, and a plan over them in `config.json`, under `layerwise`."""
+"""Compact checkpoints: each visited layer once, and a plan over them under `layerwise` in `config.json`."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ RECORD = "layerwise"
 
 
 def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,", *, types: bool = False) -> None:
-    """Raise `PlanError` for sublayers, groups or, without `types`, quantized layers; `compact` adds a hint."""
     if not types:
         refuse_quantized_layers(plan, "save a model")
     steps = plan.steps()
     if plan.has_sublayers():
-        half = next(step.name for step in steps if step.sublayer is not None)
+        sublayer = next(step.name for step in steps if step.sublayer is not None)
         raise PlanError(
-            f"a checkpoint holds whole layers, and the plan runs {half}: run it in place with "
-            f"stack.under{compact} or leave the halves out"
+            f"a checkpoint has whole layers, but the plan runs {sublayer}; run it in place with stack.under{compact} "
+            "or "
+            "omit the sublayers"
         )
     if any(step.opens or step.closes for step in steps):
         flat = " ".join(step.name for step in steps)
         raise PlanError(
-            "a checkpoint runs its layers one after another, and the plan has a group: run it in place with "
-            f"stack.under{compact} or write its layers in turn, as in {Plan.parse(flat)}"
+            "a checkpoint runs its layers in sequence, but the plan has a group; run it in place with "
+            f"stack.under{compact} or write its layers in sequence, as in {Plan.parse(flat)}"
         )
 
 
 def stored_layers(plan: Plan) -> Plan:
-    """The layers that `plan` visits, each once, in the order of their numbers.
+    """Return the plan that visits each layer of `plan` once, in ascending order.
 
     >>> stored_layers(Plan.parse("0 (4|5)*2 2.mlp"))
     Plan('0 2 4 5')
@@ -52,7 +52,7 @@ def written_layers(plan: Plan, compact: bool) -> Plan:
 
 
 def over_stored(plan: Plan) -> Plan:
-    """`plan` over the layers as `stored_layers` numbers them.
+    """Renumber `plan` for the layers of `stored_layers`.
 
     >>> over_stored(Plan.parse("0 (4|5)*2 2.mlp"))
     Plan('0 (2|3)*2 1.mlp')

@@ -1,4 +1,4 @@
-"""The folder of a written checkpoint: what it says of itself; it appears whole or not at all, with the user's modes."""
+"""Write checkpoint folders and files atomically, with a record of their origin and the user's file modes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FILE = "plan.json"
-"""What the plan was, and whose weights, beside the weights."""
+"""File with the plan and the origin of the weights."""
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 Proof: TypeAlias = Literal["logits", "keys", "none"]
-"""The extent of the check: logits with the plan's, keys and shapes with transformers', or headers only."""
+"""Extent of the check: logits of the plan, keys and shapes of transformers, or only headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a written model comes from: its plan, and the weight hash of each model by its name in the plan.
+    """The origin of a saved model.
 
-    The model at hand, whose parts that are no layers were taken, is called `shell`. `parameters` counts the new
-    model's. `gap` is how far its logits are from those of the plan, over the batch it was checked on: the largest
-    difference of a token's logits by its norm, beside the norm of its logits; it is `None`, and there are no hashes of
-    weights, where no logits were compared. `head` is the name of the model whose parts behind the layers were taken, if
-    that is not the model at hand. `note` says why a model was built in memory that might have been streamed, and
-    `unwritten` which stored tensors were not written although no layer that the plan skips has them.
+    Attributes:
+        plan: The layer plan.
+        models: Models by their names in the plan; the first, `shell`, provides everything but the layers.
+        weights: Weight hashes of the models, if logits were compared.
+        parameters: Number of parameters of the new model.
+        gap: Largest difference of a token's logits from the plan's, relative to their norm; None if not compared.
+        proof: Extent of the check.
+        compact: Each layer is stored once.
+        note: Reason for building the model in memory.
+        head: Name of the model that provides the parts after the layers.
+        unwritten: Stored tensors that were not written although they belong to no skipped layer.
     """
 
     plan: str
@@ -54,18 +59,23 @@ class Origin:
     unwritten: str = ""
 
     def write(self, folder: Path) -> None:
-        """Write it to its file in `folder`."""
         (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """How a checkpoint is written: `prove` is `None` for what suits its size; a model in memory is always proved.
+    """Options of a save.
 
-    The proof is run on `inputs`, by default on a small seeded batch. A folder that is there is replaced only if
-    `overwrite` is set and it holds a model. `layers` is where a user says that the blocks are. A `compact` checkpoint
-    stores each layer once. `head` is the name of the model whose parts behind the layers are taken, if that is not the
-    first one. With `remote_code` it brings the code with which transformers runs it.
+    Attributes:
+        folder: The output folder.
+        overwrite: Replace an existing model.
+        prove: Compare logits; by default depending on the size.
+        max_shard_size: Maximum size of a shard in bytes.
+        layers: Path of the blocks.
+        compact: Store each layer once.
+        remote_code: Add the code with which transformers runs the checkpoint.
+        head: Name of the model that provides the parts after the layers.
+        inputs: Batch to compare logits on (default: a small seeded one).
     """
 
     folder: Path
@@ -83,16 +93,16 @@ def refuse_in_the_way(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder} is there and is not a model, so it stays; choose another folder")
+        raise CheckpointError(f"{folder} exists and is not a model, so it is not replaced; choose another folder")
     if not overwrite:
-        raise CheckpointError(f"{folder} holds a model already; choose another folder, or replace it with --overwrite")
+        raise CheckpointError(f"{folder} already has a model; choose another folder, or replace it with --overwrite")
 
 
 @contextmanager
 def draft_of(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `folder`, or what it links to, on success.
+    """Yield a temporary folder that replaces `folder`, or its link target, on success.
 
-    A process that is killed leaves the folder as it was, or the new one, and a draft for the next process to remove.
+    A killed process leaves the old or the new folder, and a draft that the next process removes.
     """
     folder = Path(os.path.realpath(folder))
     with _draft_beside(folder) as draft:
@@ -130,7 +140,7 @@ def _synchronize(folder: Path, deep: bool = True) -> None:
         try:
             os.fsync(descriptor)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # of file systems that cannot
+            if error.errno != errno.EINVAL:  # unsupported by the file system
                 raise CheckpointError(f"cannot write {path} ({error.strerror}); free the disk") from error
         finally:
             os.close(descriptor)
@@ -150,7 +160,7 @@ def _draft_beside(target: Path) -> Iterator[Path]:
         draft.mkdir()
     except OSError as error:
         raise CheckpointError(
-            f"cannot write to {target.parent} ({error.strerror}); choose a folder on a disk that can be written"
+            f"cannot write to {target.parent} ({error.strerror}); choose a writable folder"
         ) from error
     try:
         yield draft

@@ -1,7 +1,7 @@
-"""A plan as a GGUF file: whole layers are copied as bytes, without torch or transformers.
+"""Save a plan as a GGUF file: whole layers are copied as bytes, without torch or transformers.
 
-Only layers at a named type and layers of model folders are quantized again, some rows at a time. The order of tensors
-and all metadata but the layer counts and lists stay.
+Only layers with a type and layers of model folders are quantized again. The order of tensors and all other metadata are
+unchanged.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TO_GGUF = (
-    "name the file of which a folder was made first, as a, and take the layers of the folder: b:0-27; or convert the "
-    "folder with convert_hf_to_gguf.py of llama.cpp"
+    "pass the file that the folder was made from first, as a, and use the layers of the folder: b:0-27; or convert the "
+    "folder with llama.cpp's convert_hf_to_gguf.py"
 )
 
 _MATRIX = re.compile(r"blk\.(\d+)\..*weight")
@@ -51,16 +51,23 @@ def save_gguf(
     overwrite: bool = False,
     prove: bool = False,
 ) -> Origin:
-    """Write the GGUF file `source` under `plan` to the file `target`, which llama.cpp opens.
+    """Save the GGUF file `source` under `plan` as the GGUF file `target`.
 
-    The plan skips, reorders and repeats whole layers, and may name a type of each (`0-13 Q4_0:14 15-29`). Layers may be
-    those of Hugging Face `folders`, by their names in the plan (`0-13 b:14-29`), at the types of the source's layers;
-    if all are of one folder, so is the rest of the model. The file appears whole or not at all; only a GGUF file other
-    than `source` is replaced, with `overwrite`. With `prove` both files are loaded, and the logits of the new one are
-    compared with those of the plan, unless its layers are those of folders, which are rounded.
+    The file appears complete or not at all.
 
-    Raises `PlanError` for a plan that is not a sequence of layers, `UnsupportedModelError` where the metadata cannot
-    express the plan, and `CheckpointError` for files that are malformed or in the way.
+    Args:
+        source: The GGUF file.
+        plan: A sequence of whole layers, optionally with types (`0-13 Q4_0:14 15-29`).
+        target: The output file.
+        folders: Hugging Face folders by their names in the plan (`0-13 b:14-29`), quantized to the types of the
+            source's layers. If all layers come from one folder, so does the rest of the model.
+        overwrite: Replace another GGUF file.
+        prove: Compare the logits with those of the plan, unless `folders` are used.
+
+    Raises:
+        PlanError: If the plan is not a sequence of layers.
+        UnsupportedModelError: If the metadata cannot express the plan.
+        CheckpointError: If files are malformed or in the way.
     """
     source, target, plan = Path(location_of(str(source))), Path(target).expanduser(), Plan.parse(plan)
     refuse_inexpressible(plan, compact="", types=True)
@@ -68,8 +75,9 @@ def save_gguf(
     file = GGUFFile.open(source)
     if len(plan.sources() - folders.keys()) > 1:
         raise PlanError(
-            "a GGUF file is written of the layers of one other and of folders, and the plan takes them from several "
-            "models; merge the models from which they were converted, and convert what comes of it"
+            "a GGUF file can only combine the layers of one other file and of folders, but the plan uses several "
+            "files; "
+            "merge the original models, and convert the result"
         )
     plan.check(depth_of(file), plan.sources())
     planned = planned_file(file, plan.order())
@@ -110,12 +118,12 @@ def _refuse_in_the_way(source: Path, target: Path, overwrite: bool) -> None:
     if kind == "nothing":
         return
     if kind == "file" and source.exists() and target.samefile(source):
-        raise CheckpointError(f"{named(target)} is the file that is read, so it stays; choose another name")
+        raise CheckpointError(f"{named(target)} is the source, so it is not replaced; choose another name")
     if kind != "file" or not _begins_as_gguf(target):
-        raise CheckpointError(f"{named(target)} is there and is not a model, so it stays; choose another name")
+        raise CheckpointError(f"{named(target)} exists and is not a model, so it is not replaced; choose another name")
     if not overwrite:
         raise CheckpointError(
-            f"{named(target)} is a model already; choose another name, or replace it with --overwrite"
+            f"{named(target)} is already a model; choose another name, or replace it with --overwrite"
         )
 
 
@@ -130,27 +138,27 @@ def _at_types(
     for name, tensor in planned.tensors:
         match = _MATRIX.fullmatch(name)
         slot = len(types) if match is None else int(match[1])
-        wanted = types[slot] if slot < len(types) else None
-        if wanted is None or (len(tensor.shape) == 1 and wanted.seed is None):
+        target = types[slot] if slot < len(types) else None
+        if target is None or (len(tensor.shape) == 1 and target.seed is None):
             continue
-        reason = _unquantizable(tensor, wanted)
+        reason = _unquantizable(tensor, target)
         if reason:
             raise UnsupportedModelError(
-                f"{tensor.name} cannot be written at {wanted}: {reason}; write the layer without it"
+                f"{tensor.name} cannot be quantized to {target}: {reason}; write the layer without the type"
             )
-        kind = GGML_TYPES[wanted.type]
-        if tensor.shape[0] % kind.values:  # in which llama.cpp stores rows that are no whole number of blocks
+        kind = GGML_TYPES[target.type]
+        if tensor.shape[0] % kind.values:  # as in llama.cpp, for rows of incomplete blocks
             kind = GGML_TYPES["F16"]
         if tensor.type != kind:
-            need_gguf(f"matrices are quantized to {kind.name}")
+            need_gguf(f"quantizing matrices to {kind.name}")
             yield name, Rewritten(kind, partial(rows_of, file, tensor))
 
 
-def _unquantizable(tensor: GGUFTensor, wanted: WeightType) -> str:
-    if wanted.seed is not None:
-        return "no file is of noise"
+def _unquantizable(tensor: GGUFTensor, target: WeightType) -> str:
+    if target.seed is not None:
+        return "noise cannot be stored"
     if len(tensor.shape) > 2 or not _LINEAR.search(tensor.name):
-        return "how it is stored where its layer is quantized is not known"
+        return "its storage in a quantized layer is not standardized"
     return ""
 
 
@@ -173,7 +181,7 @@ def _pieces(file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewrit
                 written = _size(tensor, rewritten[name])
                 yield bytes(padded(written, file.alignment) - written)
             continue
-        # What lies between two tensors is nobody's, so it goes along, and neighbours stay one range.
+        # Padding between tensors is copied, too, so that adjacent tensors are one range.
         ends = [(tensor, padded(tensor.end, file.alignment)) for _, tensor in run]
         for path, begin, end in joined((file.path, tensor.begin, end) for tensor, end in ends):
             yield path, begin, min(end, file.size)
@@ -208,8 +216,8 @@ def _headers(
         offset += padded(_size(tensor, new), alignment)
 
 
-NUMBERS = 1 << 20
-"""Numbers of a matrix that are quantized at once, about."""
+CHUNK = 1 << 20
+"""Approximate number of values that are quantized at once."""
 
 GGML_TYPES = {each.name: each for each in TENSOR_TYPES.values()}
 NUMBERS_OF = {each.name: number for number, each in TENSOR_TYPES.items()}
@@ -217,13 +225,13 @@ NUMBERS_OF = {each.name: number for number, each in TENSOR_TYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A tensor that is not copied: its type in the new file, and its numbers in float32, some rows at a time."""
+    """A tensor that is quantized again: its new type, and its float32 values, some rows at a time."""
 
     kind: GGMLType
     rows: Callable[[], Iterator[NDArray[np.float32]]]
 
     def content(self, name: str) -> Iterator[bytes]:
-        """The numbers at the type. Raises `CheckpointError` where the package gguf does not write it."""
+        """Yield the quantized bytes; raise `CheckpointError` if the package gguf does not support the type."""
         import gguf
 
         for numbers in self.rows():
@@ -231,18 +239,19 @@ class Rewritten:
                 yield gguf.quants.quantize(numbers, gguf.GGMLQuantizationType(NUMBERS_OF[self.kind.name])).tobytes()
             except NotImplementedError:
                 raise CheckpointError(
-                    f"the package gguf does not quantize {name} to {self.kind.name}; begin with a file in F16, or in "
-                    f"one of {', '.join(TYPES)}"
+                    f"the package gguf cannot quantize {name} to {self.kind.name}; start from a file in F16, or in "
+                    "one of "
+                    f"{', '.join(TYPES)}"
                 ) from None
 
 
 def need_gguf(what: str) -> None:
     if find_spec("gguf") is None:
-        raise CheckpointError(f"{what} by the package gguf: pip install 'layerwise[gguf]'")
+        raise CheckpointError(f"{what} requires the package gguf: pip install 'layerwise[gguf]'")
 
 
 def rows_of(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]:
-    """Yield the float32 rows of a matrix, about `NUMBERS` at a time. Raises `CheckpointError` for unreadable types."""
+    """Yield the float32 rows of a matrix, about `CHUNK` values at a time."""
     import gguf
     import numpy as np
 
@@ -250,16 +259,17 @@ def rows_of(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]
     stored, size = gguf.GGMLQuantizationType(tensor.number), tensor.size // rows
     with file.path.open("rb") as content:
         content.seek(tensor.begin)
-        for first in range(0, rows, step := max(1, NUMBERS // width)):
+        for first in range(0, rows, step := max(1, CHUNK // width)):
             count = min(step, rows - first)
             data = np.frombuffer(content.read(count * size), dtype=np.uint8)
             if data.size < count * size:
-                raise CheckpointError(f"{named(file.path)} became shorter while it was read; start again")
+                raise CheckpointError(f"{named(file.path)} was truncated while it was read; start again")
             try:
                 numbers = gguf.quants.dequantize(data.reshape(count, size), stored)
             except NotImplementedError:
                 raise CheckpointError(
-                    f"the package gguf does not dequantize {tensor.name}, which is {tensor.type.name}; begin with a "
-                    "file in F16, or in a type that it does"
+                    f"the package gguf cannot dequantize {tensor.name}, which is {tensor.type.name}; start from a "
+                    "file in "
+                    "F16, or in a supported type"
                 ) from None
             yield numbers.astype(np.float32, copy=False)

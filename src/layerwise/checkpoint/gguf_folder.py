@@ -1,6 +1,6 @@
-"""Layers of Hugging Face folders as GGUF tensors: the inverse of transformers' loading, per architecture.
+"""Convert layers of Hugging Face folders to GGUF tensors, by inverting transformers' loading.
 
-A tensor of 0, 1, 2, ... shows where loading puts each number; the result must load to the parameter again.
+A tensor of 0, 1, 2, ... shows where loading puts each value; the result must load to the parameter again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SLOT = re.compile(r"blk\.(\d+)\..+")
 def of_folders(
     file: GGUFFile, planned: PlannedFile, folders: Mapping[str, Path | str], steps: Sequence[Step]
 ) -> dict[str, Rewritten]:
-    """The tensors made of `folders`, by their new names; of one folder for all steps also those around the layers.
+    """Return the tensors made from `folders` by their new names; if all layers use one folder, also those around them.
 
     Raises `UnsupportedModelError` if the parameters differ from the file's, `CheckpointError` without the package gguf.
     """
-    need_gguf("folders are quantized")
+    need_gguf("quantizing folders")
     weights = _weights(file)
     models = {name: StoredModel.open(str(folder), None) for name, folder in folders.items()}
     sources = {step.source for step in steps}
@@ -46,15 +46,14 @@ def of_folders(
     for name, tensor in planned.tensors:
         match = _SLOT.fullmatch(name)
         if match is not None and int(match[1]) >= len(steps):
-            continue  # it predicts further tokens
+            continue  # a layer that predicts further tokens
         model = around if match is None else models.get(steps[int(match[1])].source or "")
         weight = weights.get(tensor.name)
         if model is None or (weight is None and match is None):
             continue
         if weight is None or len(weight.tensors) > 1:
             raise UnsupportedModelError(
-                f"{tensor.name} is one of several tensors of which a parameter is made, or of none; "
-                f"take its layer from {named(file.path)}"
+                f"{tensor.name} does not correspond to a single parameter; take its layer from {named(file.path)}"
             )
         if match is None and _is_same(model, weight):
             continue
@@ -70,8 +69,8 @@ def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
 
     if not is_read_by_tensor(file):
         raise UnsupportedModelError(
-            f"transformers reads all tensors of {file.architecture} at once; convert the folder "
-            "with convert_hf_to_gguf.py of llama.cpp"
+            f"transformers reads all tensors of {file.architecture} at once; convert the folder with llama.cpp's "
+            "convert_hf_to_gguf.py"
         )
     with torch.device("meta"), no_init_weights():
         model = from_config("AutoModelForCausalLM", gguf_config(file))
@@ -84,20 +83,20 @@ def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterato
 
     shape, count = tuple(reversed(tensor.shape)), prod(tensor.shape)
     values = _stored(model, weight.name).numpy()
-    begin = _read_as(weight, np.zeros(shape))
-    if begin.shape != values.shape:
+    offset = _read_as(weight, np.zeros(shape))
+    if offset.shape != values.shape:
         raise UnsupportedModelError(
-            f"{model.name} has {weight.name} of shape {values.shape}, and the file of shape {begin.shape}; give the "
-            "file of the model from which the folder was made"
+            f"{model.name} has {weight.name} of shape {values.shape}, but the file has shape {offset.shape}; use the "
+            "file of the model that the folder was made from"
         )
-    positions = _read_as(weight, np.arange(count, dtype=np.float64).reshape(shape)) - begin
+    positions = _read_as(weight, np.arange(count, dtype=np.float64).reshape(shape)) - offset
     numbers = np.zeros(count, dtype=np.float32)
-    numbers[positions.astype(np.int64).ravel().clip(0, count - 1)] = (values - begin).ravel()
+    numbers[positions.astype(np.int64).ravel().clip(0, count - 1)] = (values - offset).ravel()
     numbers = numbers.reshape(shape)
     if not np.allclose(_read_as(weight, numbers), values, rtol=1e-5, atol=1e-6):
         raise UnsupportedModelError(
-            f"what transformers makes of {tensor.name} cannot be undone; convert the folder with "
-            "convert_hf_to_gguf.py of llama.cpp"
+            f"transformers' conversion of {tensor.name} cannot be inverted; convert the folder with llama.cpp's "
+            "convert_hf_to_gguf.py"
         )
     yield numbers
 
@@ -112,12 +111,12 @@ def _stored(model: StoredModel, name: str) -> Tensor:
     where = model.tensors.get(name)
     if where is None:
         raise UnsupportedModelError(
-            f"{model.name} has no {name}, of which the plan asks for the layer; it has {len(model.tensors)} tensors"
+            f"the plan needs {name}, which is not among the {len(model.tensors)} tensors of {model.name}"
         )
     with safe_open(where.file, framework="pt", device="cpu") as tensors:
         values: Tensor = tensors.get_tensor(name)
     if not values.is_floating_point():
-        raise CheckpointError(f"{model.name} stores {name} as {where.dtype}; give a model that is not quantized")
+        raise CheckpointError(f"{model.name} stores {name} as {where.dtype}; use a model that is not quantized")
     return values.float()
 
 

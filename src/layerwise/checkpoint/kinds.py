@@ -1,4 +1,4 @@
-"""The kind of each block of a model, compared on the device `meta`, and a configuration that gives a plan its kinds."""
+"""Determine the kind of each block on the `meta` device, and a configuration that gives the visits these kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import nn
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from layerwise.bounded import describe_error
-from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.layer_names import UnresolvedNamesError
 from layerwise.checkpoint.proof import quiet_transformers
 from layerwise.checkpoint.stored_config import INDEX_CODED, config_text, drop_predicting_layers, remade
 from layerwise.data.auto_classes import from_pretrained, on_meta
@@ -31,12 +31,12 @@ from layerwise.stack.load import model_class
 from layerwise.stack.per_layer import per_layer_tensors
 
 Kind: TypeAlias = frozenset[tuple[str, ...]]
-"""What a block consists of, as pairs and triples of texts that can be compared."""
+"""Comparable description of a block as pairs and triples of texts."""
 
-MOST_DRAFTS = 2_000
-"""Models that are drawn up on `meta`, at most, to find the values of one group of settings."""
+MAX_DRAFTS = 2_000
+"""Maximum number of models built on `meta` to find the values of one group of settings."""
 
-# What modules keep that matters in training alone.
+# Attributes that matter only in training.
 _NO_KIND = re.compile(r"^_|drop|^training$|^config$")
 
 
@@ -86,10 +86,10 @@ def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
 
 
 def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, list[Kind], frozenset[tuple[str, str]]]:
-    """Return the configuration for the visits `order`, the kind of block of each, and the `positional` attributes.
+    """Return the configuration for the visits `order`, the kind of each visit, and the positional attributes.
 
-    Index-coded settings are changed where the blocks need it: related groups (`attn_layer_period`, `attn_layer_offset`)
-    one after another, then all together; ties keep the model's value, then the smallest. If nothing fits, all stay.
+    Index-coded settings are changed if the blocks need it: related groups (`attn_layer_period`, `attn_layer_offset`)
+    one by one, then all together; ties keep the model's value, then the smallest.
     """
     kind, blocks = type(model), list(block_list(model, path))
     positional = positional_traits(blocks)
@@ -106,10 +106,10 @@ def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, li
     most = sum(map(len, wanted))
     best, score = config, fit(config)
     groups = _groups(_owner(config))
-    # One group after another, and where that leads nowhere all at once.
+    # One group after another, then all together.
     for names in [*groups, [name for group in groups for name in group]] if score < most else ():
         domains = [_values(getattr(_owner(config), name), wanted, order) for name in names]
-        for values in itertools.islice(itertools.product(*domains), MOST_DRAFTS):
+        for values in itertools.islice(itertools.product(*domains), MAX_DRAFTS):
             trial = copy.deepcopy(best)
             vars(_owner(trial)).update(zip(names, values, strict=True))
             if (now := fit(trial)) > score:
@@ -161,10 +161,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """The class and the configuration of a checkpoint, before and under a plan; `text` is its `config.json`.
-
-    `has_inputs` says that a batch of inputs can be made up for it.
-    """
+    """The class and configuration that transformers expects, before and under a plan."""
 
     kind: Any
     own: Any
@@ -177,11 +174,11 @@ class Expectation:
     def of(
         cls, settings: Mapping[str, Any], order: Sequence[int], path: str | None, predicts: bool = True
     ) -> Expectation:
-        """Return what transformers expects of the model of `settings`, and of that of the visits `order` of its layers.
+        """Build the expectation for the model of `settings` and the visits `order`.
 
         Unless the checkpoint `predicts` further tokens, its configuration counts no layers that do. Raises
-        `UnsupportedModelError` if no values of the configuration give the layers their kinds, and `UnresolvedNames` if
-        the model cannot be built on `meta`.
+        `UnsupportedModelError` if no configuration gives the layers their kinds, and `UnresolvedNamesError` if the
+        model cannot be built on `meta`.
         """
         plain = {name: value for name, value in settings.items() if name != "quantization_config"}
         try:
@@ -191,33 +188,35 @@ class Expectation:
             blocks = find_blocks(model, path)
             refuse_loss_of_a_kind(model, blocks, Plan.of(order))
             if tuple(order) != tuple(range(len(block_list(model, blocks)))) and per_layer_tensors(model, blocks):
-                raise UnresolvedNames("tensors around its layers hold entries of each of them, which follow the plan")
+                raise UnresolvedNamesError(
+                    "tensors outside its layers have entries for each of them, which follow the plan"
+                )
             config, wanted, positional = planned_config(model, blocks, order)
             kinds = kinds_of(block_list(on_meta(kind, config), blocks), positional)
-        except (LayerwiseError, UnresolvedNames):
+        except (LayerwiseError, UnresolvedNamesError):
             raise
         except Exception as error:
-            raise UnresolvedNames(describe_error(error)) from error
+            raise UnresolvedNamesError(describe_error(error)) from error
         unlike = difference(wanted, kinds) if len(wanted) == len(kinds) else f"it would have {len(kinds)} layers"
         if unlike is not None:
             raise UnsupportedModelError(
-                f"the configuration of {kind.__name__} cannot say what the plan does ({unlike}): no values of its "
-                "settings give every layer its kind; run the plan in place with stack.under"
+                f"the configuration of {kind.__name__} cannot express the plan ({unlike}); run it in place with "
+                "stack.under"
             )
         config._attn_implementation = own._attn_implementation
         if not predicts:
             drop_predicting_layers(config)
-        whole = copy.deepcopy(config)
+        full = copy.deepcopy(config)
         if "quantization_config" in settings:
-            whole.quantization_config = settings["quantization_config"]
-        return cls(kind, own, config, config_text(whole), blocks, example_inputs(model) is not None)
+            full.quantization_config = settings["quantization_config"]
+        return cls(kind, own, config, config_text(full), blocks, example_inputs(model) is not None)
 
     def prove(self, own: Tensors, planned: Tensors, quantized: bool) -> None:
         before, after = self._misfits(self.own, own, quantized), self._misfits(self.config, planned, quantized)
-        known = {_template(misfit) for misfit in before}
-        new = sorted(misfit for misfit in after if _template(misfit) not in known)
+        expected = {_template(misfit) for misfit in before}
+        new = sorted(misfit for misfit in after if _template(misfit) not in expected)
         if new:
-            raise UnresolvedNames(
+            raise UnresolvedNamesError(
                 f"transformers would not load it: {new[0]}" + f", and {len(new) - 1} more" * (len(new) > 1)
             )
 
@@ -245,12 +244,12 @@ class Expectation:
             unexpected = {name for name in unexpected if name.rpartition(".")[0] not in modules}
             shapes = set()
         errors = {f"an error: {text}" for text in report["error_msgs"]}
-        return {f"{n} is missing" for n in missing} | {f"{n} is left over" for n in unexpected} | shapes | errors
+        return {f"{n} is missing" for n in missing} | {f"{n} is unexpected" for n in unexpected} | shapes | errors
 
 
 def blocks_path(settings: Mapping[str, Any]) -> str | None:
-    """Return the path of the blocks of the model of `settings` that a plan runs, or None if it cannot be built."""
-    with suppress(Exception):  # whoever opens the model in memory says why in its own words
+    """Return the path of the blocks of the model of `settings`, or None if it cannot be built."""
+    with suppress(Exception):  # opening the model in memory reports the reason
         config = CONFIG_MAPPING[settings["model_type"]].from_dict(
             {name: value for name, value in settings.items() if name != "quantization_config"}
         )

@@ -1,4 +1,7 @@
-"""The names of a checkpoint's tensors, layer by layer: the first number of a name is its layer (not its expert)."""
+"""Map tensor names to layers, and rewrite settings that refer to layers by name or number.
+
+The first number of a name is its layer, not its expert.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from layerwise.errors import CheckpointError, UnsupportedModelError
 _NUMBERED = re.compile(r"(?P<prefix>(?:[^.]*\.)*?)(?P<number>\d+)(?P<rest>\..*)?")
 
 
-class UnresolvedNames(CheckpointError):
-    """A checkpoint that cannot be taken apart on the disk, so that its model has to be built."""
+class UnresolvedNamesError(CheckpointError):
+    """The checkpoint cannot be split on disk, so its model must be built."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerNames:
-    """The tensors of a stack: for each layer from what follows its number to the whole name, and all others.
+    """The tensors of a stack: for each layer a mapping from the name after the number to the full name, and all others.
 
-    `behind` are those of layers which no plan reaches, since they predict further tokens.
+    `behind` are those of further layers, which predict further tokens.
 
     >>> names = LayerNames.of(["h.0.w", "h.1.w", "h.2.w", "wte"], "h.", 2)
     >>> names.layers, names.behind, names.others
@@ -52,7 +55,7 @@ class LayerNames:
 
 
 def layer_groups(names: Iterable[str]) -> dict[str, int]:
-    """The prefixes under which names are numbered from 0 without a gap, each with the count of its numbers.
+    """Return the prefixes with names numbered from 0 without gaps, and the number of layers of each.
 
     >>> layer_groups(["h.0.w", "h.1.w", "h.1.experts.0.w", "blocks.3.w"])
     {'h.': 2}
@@ -68,39 +71,39 @@ def layer_groups(names: Iterable[str]) -> dict[str, int]:
 def stack_prefix(
     groups: Mapping[str, int], depths: Sequence[int], path: str | None, behind: int = 1
 ) -> tuple[str, int]:
-    """Return the prefix of the one stack as deep as a configuration says (`depths`), and that depth.
+    """Return the prefix and depth of the one stack whose depth is in `depths`.
 
-    `path` is the module path of the blocks, if it is known. A stack may have up to `behind` more layers on the disk,
-    which predict further tokens. Raises `UnresolvedNames` for none, and for several.
+    `path` is the module path of the blocks, if known. A stack may have up to `behind` more layers, which predict
+    further tokens. Raises `UnresolvedNamesError` if there is no such stack, or several.
     """
     suits = [prefix for prefix in groups if path is None or _is_named(prefix, f"{path}.")]
     exact = [(prefix, groups[prefix]) for prefix in suits if groups[prefix] in depths]
     longer = [(prefix, depth) for prefix in suits for depth in depths if depth < groups[prefix] <= depth + behind]
-    # Of a known path the depth is enough; otherwise a longer stack may be the one that is meant.
-    chosen = exact or longer if path is not None else exact + longer
-    if len(chosen) != 1:
+    # With a path the depth is enough; otherwise a longer stack may be the right one.
+    stacks = exact or longer if path is not None else exact + longer
+    if len(stacks) != 1:
         listing = ", ".join(f"{prefix}N ({count})" for prefix, count in groups.items()) or "no numbered names"
-        raise UnresolvedNames(
-            f"the stack of layers cannot be told from the names on the disk: {listing}, and the configuration counts "
-            f"{', '.join(map(str, depths)) or 'none'}"
+        raise UnresolvedNamesError(
+            f"the stack of layers cannot be determined from the tensor names ({listing}) and the counts of the "
+            f"configuration ({', '.join(map(str, depths)) or 'none'})"
         )
-    return chosen[0]
+    return stacks[0]
 
 
 def _is_named(prefix: str, path: str) -> bool:
-    # A model in memory may have its parts in another order: language_model.model.layers, model.language_model.layers.
+    # The order of parts may differ: language_model.model.layers, model.language_model.layers.
     parts = [sorted(set(each.split(".")) - {"model"}) for each in (prefix, path)]
     return path.endswith(prefix) or prefix.endswith(path) or parts[0] == parts[1]
 
 
 def unlike_layers(names: LayerNames, shapes: Mapping[str, object]) -> bool:
-    """Whether the layers of a stack differ in what they consist of; `shapes` are those of the tensors by name."""
+    """Return whether layers differ in the `shapes` of their tensors."""
     first, *others = names.layers
     return any({r: shapes[n] for r, n in each.items()} != {r: shapes[n] for r, n in first.items()} for each in others)
 
 
 def tensors_in_words(names: Iterable[str]) -> str:
-    """List tensors for a message, those of numbered modules under one name.
+    """Format tensor names for a message, joining those of numbered modules.
 
     >>> tensors_in_words(["h.7.a.w", "h.7.b.w", "h.8.a.w", "mtp.fc.w"])
     '4 tensors (h.7.*, h.8.*, mtp.fc.w)'
@@ -114,7 +117,7 @@ def tensors_in_words(names: Iterable[str]) -> str:
 
 _QUANTIZATION = ("quantization_config", "compression_config")
 
-# Prefixes of names that other libraries, or the model in memory, have for the stored ones.
+# Prefixes that other libraries, or the model in memory, add to stored names.
 _HOMES = ("", "model.", "model.language_model.", "language_model.model.", "transformer.")
 _MARKED = re.compile(r"(re:|[+-]:)?(.*)", re.DOTALL)
 _EXPRESSION = re.compile(r"[\\^$|+()*?\[\]]")
@@ -127,7 +130,11 @@ class _Matcher(NamedTuple):
 
 
 class LayerPatterns:
-    """Rewrite settings of a checkpoint with these `tensors` for the visits `order` of the layers under `prefix`."""
+    """Rewrite the settings of a checkpoint for the visits `order` of the layers under `prefix`.
+
+    Quantizers name modules in full, by parts of names, by globs and by regular expressions (`re:`, GPTQ's `+:` and
+    `-:`).
+    """
 
     def __init__(self, tensors: Iterable[str], prefix: str, order: Sequence[int], depth: int) -> None:
         self.prefix, self.order, self.depth = prefix, tuple(order), depth
@@ -143,15 +150,14 @@ class LayerPatterns:
         self.name = re.compile(rf"((?:.*\.)?{re.escape(last)}\.)(\d+)((?:\..*)?)", re.DOTALL)
 
     def rewrite_config(self, text: str) -> str:
-        """Return the text of a `config.json` for the visits. Raises as `rewrite` does."""
         settings = json.loads(text)
         rewritten = settings if self.order == tuple(range(self.depth)) else self.rewrite(settings)
         return text if rewritten == settings else json.dumps(rewritten, indent=2, sort_keys=True) + "\n"
 
     def rewrite(self, value: Any, key: str = "", quantization: bool = False) -> Any:
-        """Return the settings `value`, which `key` names, as the model of the visits has them.
+        """Rewrite the settings `value` of `key` for the visits.
 
-        Numbers of layers and entries per layer are rewritten in the settings of a quantizer alone. Raises
+        Layer numbers and per-layer entries are only rewritten in the settings of a quantizer. Raises
         `UnsupportedModelError` for a pattern that cannot be rewritten.
         """
         quantization |= key in _QUANTIZATION
@@ -165,8 +171,9 @@ class LayerPatterns:
             texts = self.rewrite_text(value)
             if len(texts) != 1:
                 raise UnsupportedModelError(
-                    f"{shown(value)} ({key} in the quantization of config.json) treats layers differently, and one "
-                    "pattern cannot say it of the plan's layers; write a list of names"
+                    f"{shown(value)} ({key} in the quantization of config.json) treats layers differently and cannot "
+                    "be "
+                    "rewritten for the plan as one pattern; write a list of names"
                 )
             return texts[0]
         if not isinstance(value, list):
@@ -192,7 +199,7 @@ class LayerPatterns:
         home, layer, rest = named[1], int(named[2]), named[3]
         others = [] if home == self.prefix else [each for each in self.stacks if f".{each}".endswith(f".{home}")]
         if home in self.prefixes or f".{self.prefix}".endswith(f".{home}") or not others:
-            # In full where the text names modules of two stacks.
+            # With the full prefix if the text matches modules of two stacks.
             yield from (f"{self.prefix if others else home}{slot}{rest}" for slot in self.slots.get(layer, ()))
         yield from (f"{each}{layer}{rest}" for each in others)
 
@@ -216,8 +223,8 @@ class LayerPatterns:
         return (f"{prefix}{number}{rest and '.'}{rest}" for prefix, rest, number in parts)
 
     def _depends_on_layer(self, matcher: _Matcher, text: str) -> bool:
-        known = {"0", "1", *re.findall(r"\d+", text)}  # of many experts a few will do
-        inside = [rest for rest in self.inside if set(re.findall(r"\d+", rest)) <= known]
+        experts = {"0", "1", *re.findall(r"\d+", text)}  # a few of many experts suffice
+        inside = [rest for rest in self.inside if set(re.findall(r"\d+", rest)) <= experts]
         selected = [bool(matcher.matches(name)) for name in self._grid(range(self.count), inside)]
         return any(len(set(selected[at : at + self.count])) > 1 for at in range(0, len(selected), self.count))
 
@@ -247,7 +254,7 @@ class LayerPatterns:
         names: list[str] = []
         for prefix, (slot, layer) in product(self.prefixes, enumerate(self.order)):
             if slot == 0 and names:
-                break  # the first prefix under which it selects something
+                break  # only the first matching prefix
             matched = [rest for rest in self.inside if matcher.matches(f"{prefix}{layer}{rest and '.'}{rest}")]
             names += [f"{prefix}{slot}{rest and '.'}{rest}" for rest in matched]
         names += filter(matcher.matches, self.outside)

@@ -1,10 +1,9 @@
-"""A model of transformers whose layers run by a plan: repeated, side by side, by halves, with the weights stored once.
+"""A transformers model whose layers run a plan (repeats, parallel branches, sublayers), with each layer stored once.
 
-The folder holds an ordinary model, and in its configuration, under `layerwise`, the visits of the plan. The model's
-list of blocks becomes a list of visits: the first visit of a layer is its block, and each further one a twin that
-shares the block's weights and has a cache slot of its own. The first member of a group notes its input, each member
-starts from it, and the last one returns the merge. Written by layerwise, https://pypi.org/project/layerwise; it needs
-torch and transformers alone.
+The folder holds an ordinary model, and the visits of the plan under `layerwise` in its configuration. The list of
+blocks becomes a list of visits: the first visit of a layer is its block, each further one a copy that shares its
+weights and has its own cache slot. Written by layerwise, https://pypi.org/project/layerwise; requires only torch and
+transformers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TWIN = re.compile(r"\.\d+_\d+\.")
 
 
 class PlannedModel:
-    """What makes a model of transformers, the next class in the order of resolution, run the plan of its folder."""
+    """Mixin that makes a transformers model run the plan in its configuration."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         self._stored_config = copy.deepcopy(config)
@@ -75,7 +74,7 @@ class PlannedModel:
 
 
 class Visits(nn.ModuleList):
-    """A list of visits, of which each has the name of its block for libraries that place weights by name."""
+    """A list of visits that are named like their blocks, for libraries that place weights by name."""
 
     def __getitem__(self, index: Any) -> Any:
         visits = list(self._modules.values())[index]
@@ -108,7 +107,7 @@ def hand_on(
     kwargs: Any,
     output: Any,
 ) -> Any:
-    """What a visit hands to the next: its output, what the next branch starts from, or the merge of a group.
+    """Return the output of a visit with the state that the next visit starts from.
 
     With x the input of a group and d the sum of the updates of its branches, the merge is x + scale * d.
     """

@@ -1,4 +1,4 @@
-"""The last proof of a written checkpoint: it is loaded again, and its logits are compared with those of the plan."""
+"""Prove a saved checkpoint: load it again, and compare its logits with those of the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from transformers.utils import logging
 
 from layerwise.bounded import describe_error
 from layerwise.checkpoint.compact import over_stored, written_layers
-from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.layer_names import UnresolvedNamesError
 from layerwise.checkpoint.remote_code import MODULE
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.auto_classes import from_pretrained, on_meta
@@ -38,24 +38,20 @@ from layerwise.stack.rounding import Agreement, compare
 
 
 def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
-    """Return the batch that logits are compared on, by default a small seeded one, on the device of `stack`.
-
-    Raises `ModelError` if there is none.
-    """
+    """Return the batch to compare logits on, by default a small seeded one, on the device of `stack`."""
     batch = example_inputs(stack.model) if inputs is None else inputs
     if batch is None:
         raise ModelError(
-            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch to check the "
-            "checkpoint on: save(stack, plan, folder, inputs=...), or write a model from its folder with --no-prove"
+            f"{type(stack.model).__name__} takes inputs that layerwise cannot synthesize; pass a batch to check the "
+            "checkpoint on: save(stack, plan, folder, inputs=...), or save a model from its folder with --no-prove"
         )
     return {name: each.to(stack.device) if isinstance(each, Tensor) else each for name, each in batch.items()}
 
 
 def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:
-    """Return the relative difference between the logits of the folder and of the plan, or refuse more than rounding.
+    """Compare the logits of the folder, and of its code, with those of the plan; return the gap, or refuse it.
 
-    The parameter counts must match, too. The code in the folder is tried as well. Half precision is compared in
-    float32.
+    The parameter counts must match, too. Half precision is compared in float32.
     """
     kind = type(stack.model).__name__
     stored = written_layers(plan, compact)
@@ -68,8 +64,9 @@ def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *
     worst = max(agreements, key=lambda each: each.gap)
     if loaded.num_parameters() != parameters_of(stack, stored) or not worst.holds:
         raise UnsupportedModelError(
-            f"{kind} was written and loaded again, and its logits and the plan's are {worst}: its configuration cannot "
-            "say what the plan does; run it in place with stack.under"
+            f"the logits of the saved {kind} and of the plan are {worst}: its configuration cannot express the plan; "
+            "run "
+            "it in place with stack.under"
         )
     return worst.gap
 
@@ -79,12 +76,12 @@ def _agreement(
 ) -> Agreement:
     copy = Stack(loaded, stack.path)
 
-    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
+    def compute(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
         actual = main_tensor(loaded(**inputs)) if again is None else copy.logits(again, **inputs)
         return actual, stack.logits(plan, **inputs), stack.capture(**inputs).state.shape[-1]
 
     with evaluating(stack.model), torch.inference_mode():
-        actual, expected, width = in_float32(stack, inputs, both, copy)
+        actual, expected, width = in_float32(stack, inputs, compute, copy)
     return compare(actual, expected, width, len(plan.steps()))
 
 
@@ -93,7 +90,7 @@ def _class_beside(draft: Path, name: str) -> Any | None:
     if not file.is_file():
         return None
     module = types.ModuleType(f"{MODULE}_{draft.name.strip('.')}")
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    sys.modules[module.__name__] = module  # needed by dataclasses
     try:
         exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
     finally:
@@ -119,10 +116,12 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
         yield
     except LayerwiseError:
         raise
-    except Exception as error:  # a model may fail in any way under a configuration that nobody had in mind
+    except Exception as error:  # a model may fail in any way under an untested configuration
         raise UnsupportedModelError(
-            f"{kind} was written, and does not run when it is loaded again ({describe_error(error, lines=2)}): its "
-            f"configuration cannot say what {plan} does; run it in place with stack.under"
+            f"the saved {kind} does not run ({describe_error(error, lines=2)}): its configuration cannot express "
+            f"{plan}; "
+            "run "
+            "it in place with stack.under"
         ) from error
 
 
@@ -168,10 +167,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | None = None) -> frozenset[str]:
-    """The parameters and buffers of `model` used only after the last block at `path`; nothing is computed on `meta`.
-
-    Raises `UnsupportedModelError` for a model that does not run.
-    """
+    """Return the parameters and buffers used only after the last block at `path`; on `meta` nothing is computed."""
     batch = example_inputs(model) if inputs is None else dict(inputs)
     blocks = block_list(model, path)
     inside = {id(module) for module in blocks.modules()}
@@ -186,7 +182,7 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
         passed = True
 
     if batch is None:
-        raise UnsupportedModelError(f"{type(model).__name__} takes inputs that layerwise cannot make up")
+        raise UnsupportedModelError(f"{type(model).__name__} takes inputs that layerwise cannot synthesize")
     with ExitStack() as hooks:
         for name, module in model.named_modules():
             if id(module) not in inside:
@@ -197,7 +193,7 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
                 model(**accepted(model, batch))
         except LayerwiseError:
             raise
-        except Exception as error:  # a model may fail in any way where nothing is computed
+        except Exception as error:  # a model may fail in any way on meta tensors
             raise UnsupportedModelError(f"{type(model).__name__} does not run ({type(error).__name__})") from error
     before = {id(tensor) for _, module in called[False] for tensor in _own(module).values()}
     return frozenset(
@@ -209,24 +205,24 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
 
 
 def stored_parts_behind(model: StoredModel, path: str | None) -> frozenset[str]:
-    """The stored names of what follows the layers. Raises `UnresolvedNames` if they cannot be found."""
+    """Return the stored names of what follows the layers; raise `UnresolvedNamesError` if they cannot be found."""
     try:
         config = CONFIG_MAPPING[model.settings["model_type"]].from_dict(dict(model.settings))
         drawn: Any = on_meta(model_class(config, False), config)
         drawn.tie_weights()
         names = parts_behind(drawn, find_blocks(drawn, path)) & drawn.state_dict().keys()
-    except Exception as error:  # whoever opens the model in memory says why in its own words
-        raise UnresolvedNames(
-            f"what lies behind the layers of {model.name} is not seen without its weights ({type(error).__name__})"
+    except Exception as error:  # opening the model in memory reports the reason
+        raise UnresolvedNamesError(
+            f"the parts after the layers of {model.name} cannot be found without its weights ({type(error).__name__})"
         ) from error
     unknown = sorted(names - model.tensors.keys())
     if unknown:
-        raise UnresolvedNames(f"{model.name} has no tensor {unknown[0]}, which lies behind its layers")
+        raise UnresolvedNamesError(f"{model.name} has no tensor {unknown[0]}, a part after its layers")
     return names
 
 
 def with_head(stack: Stack, name: str, inputs: Mapping[str, Tensor] | None = None) -> Stack:
-    """Return `stack` with the parts after the layers from the model `name`; nothing is copied or changed."""
+    """Return `stack` with the parts after the layers from the model `name`, without copying."""
     host, other = next(iter(stack.sources.values())), stack.sources[name]
     shared = {id(tensor): tensor for tensor in chain(host.model.parameters(), host.model.buffers())}
     model = copy.deepcopy(host.model, shared)

@@ -1,4 +1,4 @@
-"""Push a checkpoint folder to the Hugging Face hub; `check_push` finds before a long run what would be refused."""
+"""Push a checkpoint folder to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from layerwise.errors import CheckpointError
 
 
 def check_repository(name: str) -> None:
-    """Check the name of a repository. Raises `CheckpointError` for one that is not ORG/NAME."""
     try:
         validate_repo_id(name)
         is_valid = "/" in name
@@ -26,19 +25,19 @@ def check_repository(name: str) -> None:
 
 
 def check_push(name: str, *, overwrite: bool = False) -> None:
-    """Check name, token and network, and that the repository has no model that is not to be overwritten."""
+    """Check name, token, network and existing models before a long run."""
     check_repository(name)
     if constants.is_offline_mode():
-        raise CheckpointError(f"cannot push to {name} while HF_HUB_OFFLINE is set. Unset it, or leave --push out.")
+        raise CheckpointError(f"cannot push to {name} while HF_HUB_OFFLINE is set. Unset it, or omit --push.")
     api = huggingface_hub.HfApi()
     with _explained(name):
         api.whoami()
         if not overwrite and api.repo_exists(name) and api.file_exists(name, "config.json"):
-            raise CheckpointError(f"{name} has a model already. Choose another name, or replace it with --overwrite.")
+            raise CheckpointError(f"{name} already has a model. Choose another name, or replace it with --overwrite.")
 
 
 def push(folder: Path, name: str, *, private: bool = False, overwrite: bool = False) -> str:
-    """Upload the folder to the repository `name` in one commit, and return its address.
+    """Upload the folder to the repository `name` in one commit, and return its URL.
 
     `overwrite` removes weights that the folder lacks. Raises `CheckpointError` with the hub's message.
     """
@@ -60,13 +59,13 @@ def _explained(name: str) -> Iterator[None]:
     try:
         yield
     except LocalTokenNotFoundError as error:
-        raise CheckpointError("there is no token for the hub. Run `hf auth login`, or set HF_TOKEN.") from error
+        raise CheckpointError("the hub requires a token. Run `hf auth login`, or set HF_TOKEN.") from error
     except HfHubHTTPError as error:
         reason = error.server_message or str(error).splitlines()[0]
         raise CheckpointError(
             f"the hub refused {name} ({error.response.status_code}): {reason}. Check that the token may write there."
         ) from error
-    except Exception as error:  # the library that the hub's client reaches the network with is not ours to name
+    except Exception as error:  # the hub's client may use any HTTP library
         if not isinstance(error, OSError) and not type(error).__module__.startswith(("httpx", "requests")):
             raise
         raise CheckpointError(

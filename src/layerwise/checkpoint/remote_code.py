@@ -1,4 +1,4 @@
-"""The code for `trust_remote_code` in one file: `planned.py` with derived classes, or layerwise's own models."""
+"""Write the code for `trust_remote_code` in one file: `planned.py` with derived classes, or layerwise's own models."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from layerwise.stack.executors.in_place import slots_per_block
 MODULE = "modeling_layerwise"
 
 OWN = "layerwise."
-"""How the modules begin whose models transformers does not have."""
+"""Module prefix of models that transformers does not have."""
 
 
 def add_plan(
     draft: Path, plan: Plan, kind: Any, config: Any, path: str, stack: Stack | None, remote_code: bool
 ) -> None:
-    """Add `plan` to a draft of its stored layers. Raises `UnsupportedModelError` for sublayers that the model lacks."""
+    """Add `plan` to a draft of its stored layers; raise `UnsupportedModelError` for sublayers that the model lacks."""
     halves = stack.branches().paths if stack is not None and plan.has_sublayers() else []
     if not remote_code:
         write_record(draft, over_stored(plan))
@@ -45,7 +45,7 @@ def add_own_code(draft: Path, kind: Any) -> None:
 def plan_record(
     kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]]
 ) -> dict[str, Any]:
-    """What `planned.py` reads of a plan; `halves` are the paths of the two branches of each stored layer."""
+    """Return the entries that `planned.py` reads; `halves` are the paths of the sublayers of each stored layer."""
     model = on_meta(kind, config)
     blocks = list(block_list(model, path))
     order = plan.order()
@@ -89,7 +89,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 
 def write_code(folder: Path, kind: Any, planned: bool) -> dict[str, str]:
-    """Write the file for models of class `kind` into `folder`; returns its `auto_map`."""
+    """Write the code for models of class `kind` into `folder`; return its `auto_map`."""
     automatic = automatic_classes(kind)
     own = kind.__module__.startswith(OWN)
     names = sorted(set(automatic.values()))
@@ -104,7 +104,7 @@ def write_code(folder: Path, kind: Any, planned: bool) -> dict[str, str]:
 
 
 def automatic_classes(kind: Any) -> dict[str, str]:
-    """The automatic classes of transformers that open a model of class `kind`, or its base, by what they open.
+    """Return the auto classes of transformers that open `kind` or its base, with the class that each opens.
 
     >>> from transformers import GPT2LMHeadModel
     >>> automatic_classes(GPT2LMHeadModel)
@@ -113,8 +113,10 @@ def automatic_classes(kind: Any) -> dict[str, str]:
     opened, own = {}, kind.__module__.startswith(OWN)
     for name, mapping in model_classes():
         if name != "AutoModelForPreTraining":
-            known = mapping.get(kind.config_class, None)
-            each = next((one for one in (known if isinstance(known, tuple) else (known,)) if one is not None), None)
+            classes = mapping.get(kind.config_class, None)
+            each = next(
+                (one for one in (classes if isinstance(classes, tuple) else (classes,)) if one is not None), None
+            )
             if each is kind or ((own or name == "AutoModel") and each is not None):
                 opened[name] = each.__name__
     return opened

@@ -1,4 +1,4 @@
-"""`save`: a plan as a checkpoint, of a model that is on the disk or in memory."""
+"""Save a plan as a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from layerwise.checkpoint.folder import Origin, Writing
 from layerwise.checkpoint.gguf_file import TO_GGUF, save_gguf
-from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.layer_names import UnresolvedNamesError
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.stream import save_stored
 from layerwise.data.model_location import is_gguf
@@ -36,29 +36,31 @@ def save(
     max_shard_size: int = 50 * 10**9,
     head: str | None = None,
 ) -> Origin:
-    """Write `model` under `plan` to `folder` as a Hugging Face model that plain transformers opens.
+    """Save `model` under `plan` as a Hugging Face model in `folder`, which appears complete or not at all.
 
-    A model that is named (a folder, a hub id, or several by their names in the plan) is streamed: its tensors go from
-    file to file as they are, in shards of at most `max_shard_size` bytes, and no model is built but for the proof. With
-    `prove` logits are compared with those of the plan, on `inputs` or a small seeded batch; that is the default below 2
-    GB. Above, keys and shapes are compared with what transformers expects; `prove=False` leaves both out where the
-    configuration does not need them. A checkpoint that cannot be taken apart on the disk is built in memory, and the
-    `note` of what is returned says why. A `Stack` is written as it is in memory, and always proved.
+    A named model is streamed: its tensors are copied from file to file, unless it must be built in memory (see
+    `Origin.note`). A GGUF file is dequantized and saved as a folder, or copied to another GGUF file, with layers of
+    folders too: `save({"a": "model.gguf", "b": folder}, "b:0-27", "healed.gguf")`; then only `overwrite` and `prove`
+    apply.
 
-    Of several models, the first gives what is not a layer. `head` names another one for what lies behind the layers
-    (the last norm, the head), as mergekit takes it from the model of its last slice.
+    Args:
+        model: A Stack, a folder, a hub id, or several by their names in the plan; the first provides everything but the
+            layers.
+        plan: The layer plan; groups and sublayers require `compact`.
+        folder: The output folder or GGUF file.
+        inputs: Batch to compare logits on (default: a small seeded one).
+        overwrite: Replace an existing model.
+        prove: Compare the logits with those of the plan. By default on below 2 GB; above, names and shapes are compared
+            with what transformers expects. A Stack is always proved.
+        compact: Store each layer once with the plan, which `layerwise.load(folder)` runs.
+        remote_code: Add code that runs the plan, or layerwise's own models, in transformers alone.
+        max_shard_size: Maximum size of a shard in bytes.
+        head: Name of the model that provides the parts after the layers, as in mergekit.
 
-    A `compact` checkpoint stores each layer once and the plan beside them, which may have groups and halves, and which
-    `layerwise.load(folder)` runs. With `remote_code` the folder brings code with which transformers runs the plan, or a
-    model of layerwise's own, where layerwise is not installed (`trust_remote_code=True`).
-
-    The folder appears whole or not at all; one that is there is replaced only with `overwrite`, and if it holds a
-    model. A GGUF file is dequantized in memory and written as a folder, or as another file: `save("model.gguf", plan,
-    "smaller.gguf")`, with layers of folders too: `save({"a": "model.gguf", "b": folder}, "b:0-27", "healed.gguf")`. Of
-    the options only `overwrite` and `prove` are read then (see `layerwise.checkpoint.gguf_file`).
-
-    Raises `PlanError` for a plan with groups or halves, `UnsupportedModelError` for a model whose configuration cannot
-    say what the plan does, and `CheckpointError` for a folder that is in the way.
+    Raises:
+        PlanError: If the plan has groups or sublayers.
+        UnsupportedModelError: If no configuration can express the plan.
+        CheckpointError: If the folder is in the way.
     """
     plan = Plan.parse(plan)
     if isinstance(model, str | Path | Mapping):
@@ -66,7 +68,7 @@ def save(
         if is_gguf(folder) and is_gguf(first[1]):
             return save_gguf(first[1], plan, folder, folders=dict(others), overwrite=overwrite, prove=bool(prove))
     if is_gguf(folder):
-        raise OptionError(f"a GGUF file is written of one other; {TO_GGUF}")
+        raise OptionError(f"saving a GGUF file requires a GGUF file as the source; {TO_GGUF}")
     writing = Writing(
         folder=Path(folder),
         overwrite=overwrite,
@@ -81,7 +83,7 @@ def save(
         from layerwise.checkpoint.write import save_stack
 
         if head is not None:
-            raise OptionError("a Stack has a head of its own: name the models in place of a Stack, or leave head out")
+            raise OptionError("head requires models by name, got a Stack; pass the models instead, or omit head")
         return save_stack(model, plan, writing)
     names = {name: str(each) for name, each in model.items()} if isinstance(model, Mapping) else {"": str(model)}
     return save_named(names, plan, writing, lambda: _opened(names))
@@ -98,9 +100,7 @@ def save_named(
     if writing.head == next(iter(names)):
         writing = replace(writing, head=None)
     if writing.head is not None and writing.head not in names:
-        raise PlanError(
-            f"there is no model {writing.head!r} whose head could be taken; {near_matches(writing.head, names)}"
-        )
+        raise PlanError(f"unknown model {writing.head!r} for head; {near_matches(writing.head, names)}")
 
     def opened() -> Stack:
         if writing.head is None:
@@ -117,9 +117,9 @@ def save_named(
     try:
         models |= {name: StoredModel.open(location, revision) for name, location in names.items()}
         if in_memory:
-            raise UnresolvedNames(in_memory)
+            raise UnresolvedNamesError(in_memory)
         return save_stored(models, plan, writing, opened)
-    except UnresolvedNames as reason:
+    except UnresolvedNamesError as reason:
         from layerwise.checkpoint.write import save_stack
 
         stored = next(iter(models.values())).tensors if models else ()

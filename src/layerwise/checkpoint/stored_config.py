@@ -1,4 +1,4 @@
-"""The configuration of a checkpoint in visit order, by its `config.json` and the class that transformers has for it."""
+"""Reorder the configuration of a stored checkpoint, from its `config.json` and transformers' class for it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from layerwise.bounded import describe_error
-from layerwise.checkpoint.layer_names import UnresolvedNames, stack_prefix
+from layerwise.checkpoint.layer_names import UnresolvedNamesError, stack_prefix
 from layerwise.plan.config_order import (
     COUNTS,
-    WIDTH_OF_A_LAYER,
+    PER_LAYER_WIDTH,
     computed_per_layer,
     in_visit_order,
     is_count,
     output_in_order,
 )
 
-# What configurations of backbones derive from the number of their layers, and would contradict for another number.
+# Settings that backbones derive from their number of layers.
 STAGES = frozenset({"stage_names", "out_features", "out_indices"})
 
-# Settings that say by the number of a layer of which kind it is, so that another order needs other values.
+# Settings that code the kind of a layer by its number.
 INDEX_CODED = re.compile(
     r"dense_(replace|layers)|sparse_step|only_layers|layer_(freq|start|end|indices|ids|idxs|step|interval)|moe_layers"
     r"|_(interval|period|offset|idxs|indices)$|every_n|_layers?_(freq|indices)|window_layers|window_pattern"
@@ -30,9 +30,9 @@ INDEX_CODED = re.compile(
 )
 
 PREDICTING = re.compile(r"nextn|(^|[._])mtp([._]|$)")
-"""In names of tensors and settings of layers that predict further tokens."""
+"""Matches tensors and settings of layers that predict further tokens."""
 
-# How names of tensors call the parts of a model that have configurations of their own.
+# Words in tensor names for parts with separate configurations.
 _PARTS = {
     "text_config": ("text", "language"),
     "vision_config": ("vision", "visual", "image"),
@@ -44,7 +44,7 @@ _PARTS = {
 class VisitConfig:
     """A stored stack (prefix, depth) and its `config.json` for the visits.
 
-    `index_coded`: settings that may give a layer's kind by number. `listed`: the configuration lists the kinds.
+    `index_coded` are settings that may code a layer's kind by number; `listed` means that the kinds are listed.
     """
 
     prefix: str
@@ -57,16 +57,16 @@ class VisitConfig:
 def visit_config(
     settings: Mapping[str, Any], groups: Mapping[str, int], order: Sequence[int], path: str | None
 ) -> VisitConfig:
-    """The configuration `settings` of a model whose stack is one of `groups`, for the visits `order` of its layers.
+    """Return the configuration of a model with one of the stacks `groups` for the visits `order` of its layers.
 
-    Where `order` names a layer that there is not, the text stays that of the model: whoever knows the plan refuses it.
-    Raises `UnresolvedNames` where transformers has no class for it, and where it does not say which stack is meant.
+    An `order` beyond the depth leaves the configuration unchanged, since the plan is refused later. Raises
+    `UnresolvedNamesError` if transformers has no class for it, or the stack is ambiguous.
     """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     kind = settings.get("model_type")
     if kind not in CONFIG_MAPPING or "AutoConfig" in (settings.get("auto_map") or {}):
-        raise UnresolvedNames(f"transformers has no configuration of its own for models of type {kind}")
+        raise UnresolvedNamesError(f"transformers has no configuration class for models of type {kind}")
     try:
         config = CONFIG_MAPPING[kind].from_dict(dict(settings))
         configs = list(_configs(config))
@@ -76,28 +76,30 @@ def visit_config(
         owner = _owner(config, prefix, depth)
         if max(order) >= depth:
             order = range(depth)
-        if getattr(owner, WIDTH_OF_A_LAYER, None):
-            raise UnresolvedNames("tensors around its layers hold something of each of them, which follows the plan")
+        if getattr(owner, PER_LAYER_WIDTH, None):
+            raise UnresolvedNamesError(
+                "tensors outside its layers have entries for each of them, which follow the plan"
+            )
         coded = tuple(name for name, value in vars(owner).items() if value and INDEX_CODED.search(name))
-        wanted = _reorder(owner, prefix, order, depth)
-        coded += tuple(name for name in _as_long(owner, depth) if name not in wanted)
+        reordered = _reorder(owner, prefix, order, depth)
+        coded += tuple(name for name in _as_long(owner, depth) if name not in reordered)
         made = remade(config, type(config), order, depth)
         if not predicts_further(groups, prefix, order, depth):
             drop_predicting_layers(made)
         (again,) = (each for each, old in zip(_configs(made), configs, strict=True) if old is owner)
-    except UnresolvedNames:
+    except UnresolvedNamesError:
         raise
-    except Exception as error:  # a class of configurations may fail in any way on values that nobody had in mind
-        raise UnresolvedNames(describe_error(error)) from error
-    coded += tuple(name for name, value in wanted.items() if getattr(again, name) != value)
-    listed = any(isinstance(value, list | tuple) for value in wanted.values())
+    except Exception as error:  # a configuration class may fail in any way on untested values
+        raise UnresolvedNamesError(describe_error(error)) from error
+    coded += tuple(name for name, value in reordered.items() if getattr(again, name) != value)
+    listed = any(isinstance(value, list | tuple) for value in reordered.values())
     return VisitConfig(prefix, depth, config_text(made), coded, listed)
 
 
 def remade(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
-    """Build `config`, which is in visit order, again as class `kind`, as it is when it is read from a file.
+    """Rebuild `config`, which is in visit order, as class `kind`, as if read from a file.
 
-    A backbone returns the outputs of the same layers, where the plan runs them last.
+    A backbone returns the outputs of the same layers, at their last visits.
     """
     settings = config.to_dict()
     kept = {key: settings[key] for key in settings.keys() - STAGES}
@@ -134,7 +136,7 @@ def _owner(config: Any, prefix: str, depth: int) -> Any:
         counting if len(counting) == 1 else named or [each for each in counting if each is config.get_text_config()]
     )
     if len(owners) != 1:
-        raise UnresolvedNames(f"{len(counting)} parts of the configuration count {depth} layers")
+        raise UnresolvedNamesError(f"{len(counting)} parts of the configuration count {depth} layers")
     return owners[0]
 
 
@@ -145,7 +147,7 @@ def predicts_further(groups: Mapping[str, int], prefix: str, order: Sequence[int
 
 
 def drop_predicting_layers(config: Any) -> None:
-    """Set the counts of layers that predict further tokens to 0, in `config` and in the parts of it."""
+    """Set the number of layers that predict further tokens to 0, in `config` and its parts."""
     for each in _configs(config):
         vars(each).update({name: type(value)() for name, value in _predicting(each)})
 
@@ -166,6 +168,5 @@ def _counts(config: Any) -> dict[str, int]:
 def _reorder(config: Any, prefix: str, order: Sequence[int], depth: int) -> dict[str, Any]:
     own = in_visit_order(vars(config), prefix, order, depth)
     computed = {name: getattr(config, name, None) for name in computed_per_layer(cast(Hashable, type(config)))}
-    wanted = {**in_visit_order(computed, prefix, order, depth), **own}
     vars(config).update(own)
-    return wanted
+    return {**in_visit_order(computed, prefix, order, depth), **own}

@@ -1,4 +1,4 @@
-"""A checkpoint on the disk: its settings, its tensors as ranges of bytes, and the small files beside them."""
+"""A checkpoint on disk: its settings, its tensors as byte ranges, and its small files."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.layer_names import UnresolvedNamesError
 from layerwise.data.model_location import location_of
 from layerwise.data.stored_files import ADAPTER, CONFIG, Tensors, read_config, read_settings, stored_tensors
 from layerwise.plan.config_order import generation_in_order
 
-# What belongs to a model beside its weights: how texts and images become tensors, how it generates, its own code.
+# Files of a model other than weights: tokenizer, image processor, generation settings, code.
 BESIDE = re.compile(
     r"tokenizer.*|vocab.*|merges\.txt|special_tokens_map\.json|added_tokens\.json|.*\.(spm|tiktoken|jinja|py)"
     r"|(sentencepiece|spiece|source|target)[^/]*\.model|chat_template\.json|generation_config\.json"
     r"|(video_)?preprocessor_config\.json|processor_config\.json"
 )
 GENERATION = "generation_config.json"
-_WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "*.tiktoken", "*.spm")
+_DOWNLOADED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "*.tiktoken", "*.spm")
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """The checkpoint in `folder`, which the user called `name`."""
+    """The checkpoint in `folder`, named `name` by the user."""
 
     name: str
     folder: Path
@@ -37,20 +37,20 @@ class StoredModel:
 
     @classmethod
     def open(cls, name: str, revision: str | None = None) -> StoredModel:
-        """Read the headers of a folder, a hub id or a bundled model.
+        """Open a folder, a hub id or a bundled model by its headers.
 
-        Raises `CheckpointError` for malformed files, `UnresolvedNames` for an unavailable hub id.
+        Raises `CheckpointError` for malformed files, `UnresolvedNamesError` for an unavailable hub id.
         """
         folder = Path(location_of(name))
         if not folder.is_dir():
             folder = _fetched(name, revision)
         if not (folder / CONFIG).is_file():
-            raise UnresolvedNames(f"{folder} has no {CONFIG}")
+            raise UnresolvedNamesError(f"{folder} has no {CONFIG}")
         settings = read_config(folder)
         if settings.get("transformers_weights") is not None:
-            raise UnresolvedNames(f"{CONFIG} names other weights than those of model.safetensors")
+            raise UnresolvedNamesError(f"{CONFIG} refers to weights other than model.safetensors")
         if (folder / ADAPTER).is_file():
-            raise UnresolvedNames(f"{ADAPTER} adds an adapter to it")
+            raise UnresolvedNamesError(f"it has an adapter ({ADAPTER})")
         return cls(name, folder, _with_floats(settings), stored_tensors(folder))
 
     @cached_property
@@ -83,6 +83,6 @@ def _fetched(name: str, revision: str | None) -> Path:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(name, revision=revision, allow_patterns=list(_WANTED)))
-    except Exception as error:  # whoever opens the model in memory says why in its own words
-        raise UnresolvedNames(f"{name} could not be fetched: {type(error).__name__}") from error
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(_DOWNLOADED)))
+    except Exception as error:  # opening the model in memory reports the reason
+        raise UnresolvedNamesError(f"{name} could not be fetched: {type(error).__name__}") from error

@@ -1,4 +1,4 @@
-"""Write a plan from safetensors to safetensors, without a model or tensors in memory; see `PROVED_SIZE`."""
+"""Save a plan from safetensors to safetensors, without a model or tensors in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layerwise.checkpoint.folder import Origin, Proof, Writing, draft_of, refuse
 from layerwise.checkpoint.layer_names import (
     LayerNames,
     LayerPatterns,
-    UnresolvedNames,
+    UnresolvedNamesError,
     layer_groups,
     tensors_in_words,
     unlike_layers,
@@ -25,22 +25,22 @@ from layerwise.checkpoint.tensor_files import write_checkpoint
 from layerwise.data.stored_files import CONFIG, StoredTensor, Tensors
 from layerwise.errors import OptionError
 from layerwise.plan import Plan
-from layerwise.plan.config_order import OF_THE_HOST
+from layerwise.plan.config_order import HOST_SETTINGS
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 PROVED_SIZE = 2 * 10**9
-"""Bytes of the largest model whose logits are compared without being asked for: two of them are held in memory."""
+"""Maximum size in bytes of a model whose logits are compared by default; two copies are held in memory."""
 
 
 def save_stored(
     models: Mapping[str, StoredModel], plan: Plan, writing: Writing, open_stack: Callable[[], Stack]
 ) -> Origin:
-    """Write the plan over the layers of `models` (the first is the model at hand), and return the record.
+    """Save the plan over the layers of `models`; the first provides everything else.
 
-    Raises `UnresolvedNames` if it needs memory, `PlanError` and `UnsupportedModelError` if no checkpoint can hold the
-    plan, and `CheckpointError` for files in the way.
+    Raises `UnresolvedNamesError` if the model must be built in memory, `PlanError` and `UnsupportedModelError` if no
+    checkpoint can express the plan, and `CheckpointError` for files in the way.
     """
     stored = written_layers(plan, writing.compact)
     refuse_inexpressible(stored)
@@ -50,7 +50,7 @@ def save_stored(
     _refuse_idle_code(host, writing)
     proof = _proof(host, writing.prove)
     if writing.remote_code and proof == "none":
-        proof = "keys"  # what the code reads comes from the model's class
+        proof = "keys"  # the code depends on the model's class
     config, names, proof, layers = _resolved(host, stored, writing.layers, proof)
     plan.check(config.depth, models if len(models) > 1 else ())
     order = stored.order()
@@ -100,8 +100,9 @@ def _refuse_idle_code(host: StoredModel, writing: Writing) -> None:
     own = str(host.settings.get("model_type", "")).startswith("layerwise-")
     if writing.remote_code and not writing.compact and not own:
         raise OptionError(
-            f"--remote-code does nothing here: transformers opens an ordinary checkpoint of {host.name} without it; "
-            "leave it out, or add --compact"
+            f"--remote-code has no effect: transformers opens an ordinary checkpoint of {host.name} without it; omit "
+            "it, "
+            "or add --compact"
         )
 
 
@@ -117,7 +118,7 @@ def _resolved(
     task = (host.settings, layer_groups(host.tensors), plan.order())
     try:
         config = visit_config(*task, layers)
-    except UnresolvedNames:
+    except UnresolvedNamesError:
         from layerwise.checkpoint.kinds import blocks_path
 
         if layers is not None or (layers := blocks_path(host.settings)) is None:
@@ -132,8 +133,8 @@ def _resolved(
 
 def planned_tensors(models: Mapping[str, StoredModel], names: LayerNames, plan: Plan) -> dict[str, StoredTensor]:
     host = next(iter(models.values()))
-    whole = plan.order() == tuple(range(len(names.layers)))
-    tensors = {name: host.tensors[name] for name in (*names.others, *(names.behind if whole else ()))}
+    is_identity = plan.order() == tuple(range(len(names.layers)))
+    tensors = {name: host.tensors[name] for name in (*names.others, *(names.behind if is_identity else ()))}
     for slot, step in enumerate(plan.steps()):
         source = host if step.source is None else models[step.source]
         for rest, name in names.layers[step.layer].items():
@@ -149,9 +150,9 @@ def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
     (_, host), *others = models.items()
     for _, other in others:
         shapes = [{name: (each.dtype, each.shape) for name, each in m.tensors.items()} for m in (host, other)]
-        settings = [{k: v for k, v in m.settings.items() if not OF_THE_HOST.search(k)} for m in (host, other)]
+        settings = [{k: v for k, v in m.settings.items() if not HOST_SETTINGS.search(k)} for m in (host, other)]
         if settings[0] != settings[1] or shapes[0] != shapes[1]:
-            raise UnresolvedNames(f"{other.name} has other settings, or tensors of other shapes, than {host.name}")
+            raise UnresolvedNamesError(f"{other.name} differs from {host.name} in its settings or tensor shapes")
 
 
 def _proved(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:

@@ -1,4 +1,4 @@
-"""Safetensors files written from ranges of bytes, which the kernel copies, identical to the library's own files."""
+"""Write safetensors files from byte ranges of other files, identical to the library's own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from layerwise.data.stored_files import DTYPE_BITS, INDEX, WEIGHTS, Tensors
 from layerwise.errors import CheckpointError
 
 Range: TypeAlias = tuple[Path, int, int]
-"""Bytes of a file, from the first to before the second."""
+"""A half-open byte range of a file."""
 
-# In a file the order in which safetensors declares its dtypes is reversed.
+# Files order tensors by safetensors' dtypes, reversed.
 _RANKS = {dtype: rank for rank, dtype in enumerate(DTYPE_BITS)}
 
-# The kernel cannot copy between these files; they are read and written instead, so many bytes at a time.
+# Errors after which bytes are copied in user space instead.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 _PIECE = 1 << 22
 
@@ -51,7 +51,7 @@ def _shards(tensors: Tensors, most: int) -> Iterator[list[str]]:
 
 
 def write_file(file: Path, tensors: Tensors) -> None:
-    """Write a safetensors file from `tensors`. Raises `CheckpointError` for a full disk or changed sources."""
+    """Write a safetensors file; raise `CheckpointError` for a full disk or changed sources."""
     ordered = sorted(tensors, key=lambda name: (-_RANKS[tensors[name].dtype], name))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -65,7 +65,6 @@ def write_file(file: Path, tensors: Tensors) -> None:
 
 
 def write_pieces(file: Path, pieces: Iterable[bytes | Range]) -> None:
-    """Write bytes and ranges of other files. Raises `CheckpointError` for a full disk or changed sources."""
     try:
         with file.open("wb") as target, ExitStack() as opened:
             sources: dict[Path, BinaryIO] = {}
@@ -85,7 +84,7 @@ def write_pieces(file: Path, pieces: Iterable[bytes | Range]) -> None:
 
 
 def joined(ranges: Iterable[Range]) -> Iterator[Range]:
-    """The ranges to copy; neighbours in one file are one range, and empty ones are none.
+    """Join adjacent ranges of one file, and drop empty ones.
 
     >>> list(joined([(Path("a"), 0, 4), (Path("a"), 4, 8), (Path("b"), 8, 8), (Path("a"), 0, 4)]))
     [(PosixPath('a'), 0, 8), (PosixPath('a'), 0, 4)]
@@ -110,7 +109,7 @@ def _copy(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> None:
             piece = os.pread(source.fileno(), min(_PIECE, end - begin), begin)
             copied = os.write(target.fileno(), piece) if piece else 0
         if not copied:
-            raise CheckpointError(f"{source.name} became shorter while it was read; fetch or save it again")
+            raise CheckpointError(f"{source.name} was truncated while it was read; fetch or save it again")
         begin += copied
 
 

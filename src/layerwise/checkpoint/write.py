@@ -1,7 +1,4 @@
-"""A model in memory, written under a plan as an ordinary checkpoint and proved by loading it.
-
-Slot i gets the weights of visit i, so a layer that is visited twice is written twice.
-"""
+"""Save a model in memory under a plan, and prove it by loading it."""
 
 from __future__ import annotations
 
@@ -38,10 +35,10 @@ from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.streaming.resident import refuse_on_disk
 
-# What says how inputs become tensors; the tokenizer writes its own files.
+# Configurations of preprocessors; the tokenizer saves its own files.
 PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 
-# The last projections of the attention and of the MLP of a layer.
+# Output projections of the attention and MLP sublayers.
 _OUTPUTS = (
     re.compile(r"att.*\.(o_proj|out_proj|c_proj|dense|wo|out_lin)\.(weight|bias)$"),
     re.compile(r"^(?!.*att).*(^|\.)(down_proj|c_proj|fc2|fc_out|dense_4h_to_h|w2|wo|lin2)(\.(weight|bias))?$"),
@@ -49,12 +46,11 @@ _OUTPUTS = (
 
 
 def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names: Iterable[str] = ()) -> Origin:
-    """Write `stack` under `plan` as a Hugging Face model, and prove that it loads to the same logits.
+    """Save `stack` under `plan` as a Hugging Face model, and prove that it loads to the same logits.
 
-    The folder appears whole or not at all, with the tokenizer and the image processor's configuration if there are any.
-    The record (`Origin`) has the `note`, and those of the stored tensors `names` that the model's class ignores. Raises
-    `PlanError` for groups or sublayers, `UnsupportedModelError` where transformers cannot express the plan, and
-    `CheckpointError` for a folder in the way.
+    `note` and the tensors of `names` that the model's class ignores go into the record. Raises `PlanError` for groups
+    or sublayers, `UnsupportedModelError` if transformers cannot express the plan, and `CheckpointError` for a folder in
+    the way.
     """
     stack.check(plan)
     compact, remote_code = writing.compact, writing.remote_code
@@ -63,9 +59,7 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
     model = stack.model
     refuse_adapters(model)
     if not isinstance(model, PreTrainedModel):
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is not a transformers model, so there is no checkpoint that could hold it"
-        )
+        raise UnsupportedModelError(f"only transformers models can be saved, got {type(model).__name__}")
     batch = proof_inputs(stack, writing.inputs)
     refuse_in_the_way(writing.folder, writing.overwrite)
     with draft_of(writing.folder) as draft:
@@ -91,7 +85,7 @@ def _ignored(model: PreTrainedModel, names: Iterable[str], written: Container[st
 
 
 def assembled(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[Gains] = ()) -> PreTrainedModel:
-    """Build the `model` of the stack under the plan, sharing every weight that it can share.
+    """Build the `model` of the stack under the plan, sharing weights where possible.
 
     The `gains` of the visits are multiplied into the last projections of their sublayers.
     """
@@ -105,15 +99,16 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[
         made.to(stack.dtype).load_state_dict(_weights(stack, plan, made, gains), assign=True)
     except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModelError(
-            f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
-            f"({describe_error(error, lines=2)}); run the plan in place with stack.under"
+            f"the configuration of {type(model).__name__} cannot express {plan} ({describe_error(error, lines=2)}); "
+            "run the "
+            "plan in place with stack.under"
         ) from error
     made.tie_weights()
     if model.can_generate():
         made.generation_config = copy.deepcopy(model.generation_config)
         values = vars(made.generation_config)
         values.update(generation_in_order(values, f"{stack.path}.", plan.order(), stack.depth))
-        if values.get("alignment_heads", ()) is None:  # it has no value by default
+        if values.get("alignment_heads", ()) is None:  # absent by default
             del values["alignment_heads"]
     return made.eval()
 
@@ -128,14 +123,14 @@ def _weights(stack: Stack, plan: Plan, made: nn.Module, gains: Sequence[Gains]) 
         if name in weights:
             weights[name] = entries.gather(weights[name], plan.order())
     seen: set[tuple[int, str | None]] = set()
-    # A model may name its blocks otherwise than by their numbers.
+    # The names of blocks need not be their numbers.
     scaled = gains or [(1.0, 1.0)] * len(plan.steps())
     for slot, step, own in zip(block_list(made, stack.path)._modules, plan.steps(), scaled, strict=True):
-        again = (step.layer, step.source) in seen
+        is_repeat = (step.layer, step.source) in seen
         seen.add((step.layer, step.source))
         for name, value in stack.block(step.layer, step.source).state_dict().items():
             gain = next((gain for output, gain in zip(_OUTPUTS, own, strict=True) if output.search(name)), 1.0)
-            weights[f"{prefix}{slot}.{name}"] = value * gain if gain != 1 else value.clone() if again else value
+            weights[f"{prefix}{slot}.{name}"] = value * gain if gain != 1 else value.clone() if is_repeat else value
     return weights
 
 

@@ -1,9 +1,4 @@
-"""GGUF, the file format of llama.cpp: its metadata and tensors as ranges of bytes, and its layers in another order.
-
-types    the types of values and of tensors, with their sizes
-file     one file, read within bounds; everything that it says of itself is checked first
-layers   its layers for the visits of a plan: the names of tensors, and the metadata that counts layers
-"""
+"""GGUF files of llama.cpp: metadata and tensors as byte ranges, and their layers in another order."""
 
 from layerwise.gguf.file import CONVERT_AGAIN, GGUFFile, GGUFTensor, MetadataEntry, short_header
 from layerwise.gguf.layers import PlannedFile, depth_of, layer_bytes, planned_file

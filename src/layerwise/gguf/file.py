@@ -1,8 +1,7 @@
-"""A GGUF file as it is stored: metadata and tensors as ranges of bytes; no tensor is read.
+"""Read the header of a GGUF file: metadata and tensors as byte ranges, without reading tensors.
 
-A file is a header (entries of metadata, and of each tensor its name, dimensions, type and offset) and the aligned data:
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Whatever the file says of itself is compared with its size,
-and with bounds that no model reaches. Long values stay in the file: only their range is known.
+Every claim of the file is checked against its size and fixed limits; long values are not read. See
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ ARCHITECTURE, TYPE = "general.architecture", "general.type"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT = 32
-"""Bytes by which the data of tensors is aligned where the metadata does not say it."""
+"""Default alignment of tensor data in bytes."""
 
-MOST_ENTRIES, MOST_TENSORS, MOST_ELEMENTS = 2**16, 2**17, 2**22
-"""Of one file; the elements are those of one array. A vocabulary of the largest models has 2**18 tokens."""
+MAX_ENTRIES, MAX_TENSORS, MAX_ELEMENTS = 2**16, 2**17, 2**22
+"""Limits of a file, and of the elements of one array; the largest vocabularies have 2**18 tokens."""
 
-LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT = 2**16 - 1, 63, 2**25
-"""Bytes of a key, as the format bounds it; of a tensor's name, as ggml does; and of any other text."""
+MAX_KEY, MAX_NAME, MAX_TEXT = 2**16 - 1, 63, 2**25
+"""Maximum bytes of a key (by the format), of a tensor name (by ggml), and of other texts."""
 
-KEPT = 2**12
-"""Bytes of a text, and elements of an array, up to which a value is kept in memory."""
+MAX_VALUE = 2**12
+"""Maximum bytes of a text, and elements of an array, that are kept in memory."""
 
 CONVERT_AGAIN = "fetch it again, or convert the model again"
-"""What to do with a file that is not what it says."""
+"""Advice for a damaged file."""
 
-MOST_DIMENSIONS = 4
-LARGEST_ALIGNMENT = 2**16
+MAX_DIMENSIONS = 4
+MAX_ALIGNMENT = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataEntry:
-    """A metadata entry: bytes `begin` to `end` of the file, key and `type` included; `element` is the type in an array.
+    """A metadata entry in bytes `begin` to `end`; `element` is the element type of an array.
 
-    `value` is a number, a text or a tuple of numbers; `None` for arrays of texts, and for whatever exceeds `KEPT`.
+    `value` is a number, text or tuple of numbers; None for arrays of texts and values longer than `MAX_VALUE`.
     """
 
     key: str
@@ -61,7 +60,7 @@ class MetadataEntry:
 
 @dataclass(frozen=True, slots=True)
 class GGUFTensor:
-    """A tensor of a file: its type, its dimensions, the innermost first, and its bytes `begin` to `end`."""
+    """A tensor in bytes `begin` to `end`; the innermost dimension comes first."""
 
     name: str
     type: GGMLType
@@ -72,13 +71,12 @@ class GGUFTensor:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class GGUFFile:
-    """What a GGUF file says of itself: the entries of its metadata by key, and its tensors by name, in their order."""
+    """The header of a GGUF file: metadata entries by key, and tensors by name."""
 
     path: Path
     size: int
@@ -89,14 +87,14 @@ class GGUFFile:
 
     @classmethod
     def open(cls, path: Path | str) -> GGUFFile:
-        """Read the header of a file. Raises `CheckpointError` for one that is malformed, or cut short."""
+        """Read the header; raise `CheckpointError` if it is malformed or truncated."""
         path = Path(path)
         try:
             check_file(path)
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _read(path, content)
         except UnreadableError as fault:
-            advice = fault.advice if isinstance(fault, _Malformed) else "give a file of one model"
+            advice = fault.advice if isinstance(fault, _MalformedError) else "use a file of one model"
             raise CheckpointError(f"{named(path)} {fault}; {advice}") from None
         except (OSError, ValueError) as error:  # an empty file cannot be mapped
             raise CheckpointError(
@@ -105,16 +103,16 @@ class GGUFFile:
 
     @property
     def architecture(self) -> str:
-        """The kind of model, such as `llama`, which begins the keys of its settings; or `imatrix`."""
+        """The architecture, such as `llama`, which prefixes the keys of settings; or `imatrix`."""
         return str((self.entries.get(ARCHITECTURE) or self.entries[TYPE]).value)
 
     def setting(self, name: str) -> Any:
-        """The value of a setting of the architecture, such as `block_count`; `None` where there is none."""
+        """Return a setting of the architecture, such as `block_count`, or None."""
         entry = self.entries.get(f"{self.architecture}.{name}")
         return None if entry is None else entry.value
 
 
-class _Malformed(UnreadableError):
+class _MalformedError(UnreadableError):
     def __init__(self, clause: str, advice: str = CONVERT_AGAIN) -> None:
         self.advice = advice
         super().__init__(clause)
@@ -129,9 +127,10 @@ class _Cursor:
     def need(self, size: int, what: str) -> int:
         before = self.at
         if size > self.size - before:
-            raise _Malformed(
-                f"is cut short: {what} needs {format_bytes(size) if size > 10**6 else f'{size} bytes'} from byte "
-                f"{before} on, and the file ends at byte {self.size}"
+            raise _MalformedError(
+                f"is truncated: {what} needs {format_bytes(size) if size > 10**6 else f'{size} bytes'} from byte "
+                f"{before}, "
+                f"but the file ends at byte {self.size}"
             )
         self.at = before + size
         return before
@@ -143,37 +142,35 @@ class _Cursor:
     def text(self, most: int, what: str) -> str:
         length = self.number("Q", f"the length of {what}")
         if length > most:
-            raise _Malformed(f"gives {what} {length:,} bytes, and at most {most:,} are read")
+            raise _MalformedError(f"has {what} of {length:,} bytes, but at most {most:,} are allowed")
         begin = self.need(length, what)
         try:
             return self.content[begin : self.at].decode()
         except UnicodeDecodeError as error:
-            raise _Malformed(f"is damaged: {what} is not UTF-8 (byte {begin + error.start})") from None
+            raise _MalformedError(f"is damaged: {what} is not UTF-8 (byte {begin + error.start})") from None
 
     def count(self, most: int, least_size: int, what: str) -> int:
         count = int(self.number("Q", f"the number of {what}"))
         if count > most or count * least_size > self.size - self.at:
-            room = self.size - self.at
-            raise _Malformed(
-                f"says that it has {count:,} {what}, and there is room for {min(most, room // least_size):,}"
-            )
+            limit = min(most, (self.size - self.at) // least_size)
+            raise _MalformedError(f"claims to have {count:,} {what}, but has space for {limit:,}")
         return count
 
 
 def _read(path: Path, content: mmap.mmap) -> GGUFFile:
     cursor = _Cursor(content)
     version = _version(cursor)
-    tensors = cursor.count(MOST_TENSORS, 32, "tensors")
-    count = cursor.count(MOST_ENTRIES, 13, "entries of metadata")
+    tensors = cursor.count(MAX_TENSORS, 32, "tensors")
+    count = cursor.count(MAX_ENTRIES, 13, "entries of metadata")
     entries: dict[str, MetadataEntry] = {}
     for entry in (_entry(cursor) for _ in range(count)):
         if entry.key in entries:
-            raise _Malformed(f"has the entry {shown(entry.key)} twice")
+            raise _MalformedError(f"has the entry {shown(entry.key)} twice")
         entries[entry.key] = entry
     of_matrix = TYPE in entries and entries[TYPE].value == "imatrix"
     architecture = entries.get(ARCHITECTURE, entries[TYPE] if of_matrix else None)
     if architecture is None or architecture.type != STRING or not architecture.value:
-        raise _Malformed("does not say by general.architecture what kind of model it is")
+        raise _MalformedError("has no general.architecture")
     alignment = _alignment(entries)
     headers = [_header(cursor, alignment) for _ in range(tensors)]
     return GGUFFile(path, cursor.size, version, alignment, entries, _placed(headers, cursor, alignment))
@@ -182,51 +179,51 @@ def _read(path: Path, content: mmap.mmap) -> GGUFFile:
 def _version(cursor: _Cursor) -> int:
     magic = cursor.content[cursor.need(4, "the word GGUF") : 4]
     if magic != MAGIC:
-        raise _Malformed(f"is no GGUF file, since it begins with {magic!r}", "give a file that llama.cpp opens")
+        raise _MalformedError(f"is not a GGUF file: it begins with {magic!r}", "use a file that llama.cpp opens")
     version = int(cursor.number("I", "the version"))
     if version in VERSIONS:
         return version
     if version & 0xFFFF == 0 and version:
-        raise _Malformed("is big-endian", "convert it with gguf-convert-endian, a command of the package gguf")
-    raise _Malformed(f"is of version {version} of GGUF, and versions 2 and 3 are read")
+        raise _MalformedError("is big-endian", "convert it with gguf-convert-endian from the package gguf")
+    raise _MalformedError(f"has GGUF version {version}, but only versions 2 and 3 are supported")
 
 
 def _entry(cursor: _Cursor) -> MetadataEntry:
     begin = cursor.at
-    key = cursor.text(LONGEST_KEY, "a key of its metadata")
+    key = cursor.text(MAX_KEY, "a key of its metadata")
     if not key:
-        raise _Malformed(f"is damaged: the key at byte {begin} is empty")
+        raise _MalformedError(f"is damaged: the key at byte {begin} is empty")
     kind = int(cursor.number("I", f"the type of {shown(key)}"))
     element: int | None = None
     length = 1
     value: Any = None
     if kind == STRING:
-        value = cursor.text(LONGEST_TEXT, f"the value of {shown(key)}")
-        value = value if len(value) <= KEPT else None
+        value = cursor.text(MAX_TEXT, f"the value of {shown(key)}")
+        value = value if len(value) <= MAX_VALUE else None
     elif kind == ARRAY:
         element = int(cursor.number("I", f"the type of the elements of {shown(key)}"))
         length, value = _array(cursor, element, key)
     elif kind in SCALARS:
         value = cursor.number(SCALARS[kind], f"the value of {shown(key)}")
     else:
-        raise _Malformed(f"gives {shown(key)} the type {kind}, which GGUF does not have")
+        raise _MalformedError(f"has the unknown type {kind} for {shown(key)}")
     return MetadataEntry(key, kind, element, length, value, begin, cursor.at)
 
 
 def _array(cursor: _Cursor, element: int, key: str) -> tuple[int, tuple[Any, ...] | None]:
     what = f"elements of {shown(key)}"
     if element == STRING:
-        count = cursor.count(MOST_ELEMENTS, 8, what)
+        count = cursor.count(MAX_ELEMENTS, 8, what)
         cursor.at = _behind_texts(cursor, count, what)
         return count, None
     if element == ARRAY:
-        raise _Malformed(f"has arrays inside of the array {shown(key)}, which llama.cpp does not read either")
+        raise _MalformedError(f"has nested arrays in {shown(key)}, which llama.cpp cannot read either")
     if element not in SCALARS:
-        raise _Malformed(f"gives the elements of {shown(key)} the type {element}, which GGUF does not have")
+        raise _MalformedError(f"has the unknown type {element} for the elements of {shown(key)}")
     form = struct.calcsize(f"<{SCALARS[element]}")
-    count = cursor.count(MOST_ELEMENTS, form, what)
+    count = cursor.count(MAX_ELEMENTS, form, what)
     begin = cursor.need(count * form, what)
-    if count > KEPT:
+    if count > MAX_VALUE:
         return count, None
     return count, struct.unpack_from(f"<{count}{SCALARS[element]}", cursor.content, begin)
 
@@ -243,7 +240,7 @@ def _behind_texts(cursor: _Cursor, count: int, what: str) -> int:
         else:
             if at <= size:
                 return at
-    raise _Malformed(f"is cut short: the {what} reach beyond byte {size}, its end")
+    raise _MalformedError(f"is truncated: the {what} extend beyond its end at byte {size}")
 
 
 def _alignment(entries: Mapping[str, MetadataEntry]) -> int:
@@ -251,37 +248,36 @@ def _alignment(entries: Mapping[str, MetadataEntry]) -> int:
     if entry is None:
         return ALIGNMENT
     value = entry.value
-    if entry.type != UINT32 or not 1 <= value <= LARGEST_ALIGNMENT or value & (value - 1):
-        raise _Malformed(
-            f"aligns its tensors by general.alignment = {shown(value)}, which should be a power of 2 up to "
-            f"{LARGEST_ALIGNMENT:,}"
+    if entry.type != UINT32 or not 1 <= value <= MAX_ALIGNMENT or value & (value - 1):
+        raise _MalformedError(
+            f"has general.alignment = {shown(value)}, which must be a power of 2 up to {MAX_ALIGNMENT:,}"
         )
     return int(value)
 
 
 def _header(cursor: _Cursor, alignment: int) -> GGUFTensor:
-    name = cursor.text(LONGEST_NAME, "the name of a tensor")
+    name = cursor.text(MAX_NAME, "the name of a tensor")
     what = f"the tensor {shown(name)}"
     dimensions = int(cursor.number("I", f"the dimensions of {what}"))
-    if not 1 <= dimensions <= MOST_DIMENSIONS:
-        raise _Malformed(f"gives {what} {dimensions:,} dimensions, and a tensor has 1 to {MOST_DIMENSIONS}")
+    if not 1 <= dimensions <= MAX_DIMENSIONS:
+        raise _MalformedError(f"has {dimensions:,} dimensions for {what}, but 1 to {MAX_DIMENSIONS} are allowed")
     form = f"<{dimensions}QIQ"
     *shape, number, offset = struct.unpack_from(form, cursor.content, cursor.need(struct.calcsize(form), what))
     if number not in TENSOR_TYPES:
-        raise _Malformed(f"stores {what} as type {number}, which is none of ggml's types of files")
+        raise _MalformedError(f"has the unknown type {number} for {what}")
     kind = TENSOR_TYPES[number]
     if 0 in shape:
-        raise _Malformed(f"gives {what} the dimensions {shown(shape)}, which hold nothing")
+        raise _MalformedError(f"has the empty dimensions {shown(shape)} for {what}")
     if shape[0] % kind.values:
-        raise _Malformed(
-            f"gives {what} rows of {shape[0]:,}, which are no whole blocks of {kind.values} of {kind.name}"
+        raise _MalformedError(
+            f"has rows of {shape[0]:,} for {what}, which must be a multiple of {kind.values} for {kind.name}"
         )
     if offset % alignment:
-        raise _Malformed(f"lets {what} begin at byte {offset:,} of the data, which is no multiple of {alignment}")
+        raise _MalformedError(f"has {what} at byte {offset:,} of the data, which must be a multiple of {alignment}")
     size = math.prod(shape) // kind.values * kind.size
     if offset + size > cursor.size:
-        raise _Malformed(
-            f"is cut short: {what} reaches to byte {shown(offset + size)} of the data, and the file has {cursor.size:,}"
+        raise _MalformedError(
+            f"is truncated: {what} extends to byte {shown(offset + size)} of the data, but the file has {cursor.size:,}"
         )
     return GGUFTensor(name, kind, number, tuple(shape), offset, offset + size)
 
@@ -294,21 +290,21 @@ def _placed(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[
     }
     if len(tensors) < len(headers):
         twice = next(name for name, count in Counter(each.name for each in headers).items() if count > 1)
-        raise _Malformed(f"has the tensor {shown(twice)} twice")
+        raise _MalformedError(f"has the tensor {shown(twice)} twice")
     ordered = sorted(tensors.values(), key=lambda each: each.begin)
     for one, other in pairwise(ordered):
         if other.begin < one.end:
-            raise _Malformed(f"stores the tensors {shown(one.name)} and {shown(other.name)} in the same bytes")
+            raise _MalformedError(f"stores the tensors {shown(one.name)} and {shown(other.name)} in the same bytes")
     if ordered and ordered[-1].end > cursor.size:
-        raise _Malformed(
-            f"is cut short: the tensor {shown(ordered[-1].name)} ends at byte {ordered[-1].end:,}, and the file has "
+        raise _MalformedError(
+            f"is truncated: the tensor {shown(ordered[-1].name)} ends at byte {ordered[-1].end:,}, but the file has "
             f"{cursor.size:,}"
         )
     return tensors
 
 
 def short_header(file: GGUFFile) -> bytes:
-    """Make a small file of the metadata up to `KEPT` and the tensor names, with all tensors in the same bytes."""
+    """Create a small file with the short metadata and the tensor names, with all tensors in the same bytes."""
     kept = [entry for entry in file.entries.values() if entry.value is not None]
     names = [name.encode() for name in file.tensors]
     head = MAGIC + struct.pack("<IQQ", file.version, len(names), len(kept))
@@ -321,7 +317,7 @@ def short_header(file: GGUFFile) -> bytes:
 
 
 def padded(size: int, alignment: int) -> int:
-    """The first multiple of `alignment` from `size` on.
+    """Round `size` up to a multiple of `alignment`.
 
     >>> padded(33, 32), padded(64, 32)
     (64, 64)
@@ -330,14 +326,14 @@ def padded(size: int, alignment: int) -> int:
 
 
 UINT32, STRING, ARRAY = 4, 8, 9
-"""Types of values with a meaning of their own here: the unsigned number of settings, text, and a list of one type."""
+"""Value types: unsigned integer, text, and array."""
 
 SCALARS: Mapping[int, str] = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""The types of values of one size, as the module `struct` writes them."""
+"""Value types of fixed size as `struct` format characters."""
 
 
 class GGMLType(NamedTuple):
-    """How numbers are stored: `values` of them in a block of `size` bytes."""
+    """A storage type: `values` numbers per block of `size` bytes."""
 
     name: str
     values: int
@@ -381,5 +377,4 @@ TENSOR_TYPES: Mapping[int, GGMLType] = {
         41: ("Q1_0", 128, 18),
     }.items()
 }
-"""The types of tensors in files, as ggml numbers them. The numbers between are of types that are computed with and not
-stored (Q8_1, Q8_K), and of types that ggml has removed."""
+"""Tensor types by ggml's number; the gaps are types that are not stored (Q8_1, Q8_K) or were removed."""

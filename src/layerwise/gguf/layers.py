@@ -1,8 +1,7 @@
-"""The layers of a GGUF file for the visits of a plan: which tensors it has then, and what its metadata says of them.
+"""Reorder the layers of a GGUF file for the visits of a plan: tensor names, and the metadata that describes layers.
 
-The metadata counts the layers, and lists by layer what differs between them. Some of it says by the number of a layer
-of which kind it is; such a number is chosen so that every layer keeps its kind, and a plan for which there is none is
-refused. What llama.cpp itself knows of an architecture is in `PERIODS`, `BY_DEPTH` and `BOUND`.
+Some metadata codes the kind of a layer by its number; it is chosen so that every layer keeps its kind, and a plan
+without such a number is refused. `PERIODS`, `BY_DEPTH` and `BOUND` list what llama.cpp hard-codes per architecture.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any
 
 from layerwise.bounded import named, shown
 from layerwise.errors import CheckpointError, PlanError, UnsupportedModelError
-from layerwise.gguf.file import ARRAY, CONVERT_AGAIN, LONGEST_NAME, SCALARS, STRING, GGUFFile, GGUFTensor, MetadataEntry
+from layerwise.gguf.file import ARRAY, CONVERT_AGAIN, MAX_NAME, SCALARS, STRING, GGUFFile, GGUFTensor, MetadataEntry
 
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
 
 COUNT, PREDICTING = "block_count", "nextn_predict_layers"
-"""The settings that count the layers, and those of them, the last ones, that predict further tokens."""
+"""Settings that count the layers, and the last ones among them that predict further tokens."""
 
-# Lists that have nothing to do with layers, whichever length they have.
+# Lists that are unrelated to layers, regardless of their length.
 _NOT_PER_LAYER = re.compile(r"rope\.|classifier\.|_token_ids?$")
 
-# Numbers of layers, or lists of them, which another order would have to renumber.
+# Layer numbers, which another order would have to renumber.
 _NUMBERS_OF_LAYERS = re.compile(r"layer|block_count|index(?!er)|interval|every|attn_res|mapping|pattern|ratios")
 
-# The one setting by layer whose key does not begin with the architecture.
+# The only per-layer setting whose key does not start with the architecture.
 _XIELU = "xielu."
 
 
@@ -47,7 +46,7 @@ KINDS: Mapping[str, Callable[[int, int], object]] = {
     "rescale_every_n_layers": lambda layer, period: layer // period,
     "n_deepstack_layers": lambda layer, count: layer + 1 if layer < count else 0,
 }
-"""Settings that are one number, with the kind that each makes of a layer; 0 makes no difference."""
+"""Settings that code the kind of a layer by one number, with their meaning; 0 disables them."""
 
 PERIODS: Mapping[str, int] = {
     "afmoe": 4,
@@ -72,16 +71,16 @@ PERIODS: Mapping[str, int] = {
     "smallthinker": 4,
     "smollm3": 4,
 }
-"""Architectures of which llama.cpp itself knows that the last of so many layers is of another kind (full attention, or
-no rotary embedding). A pattern in the file does not lift it: releases of llama.cpp differ in whether they read one."""
+"""Architectures for which llama.cpp hard-codes that the last of so many layers is of another kind (full attention, or
+no rotary embedding), even if the file has a pattern, which only some releases of llama.cpp read."""
 
 FIRST_OF_EACH = frozenset({"cohere2moe", "laguna", "modern-bert", "smallthinker"})
-"""Architectures of which it is the first of so many layers."""
+"""Architectures in which it is the first of so many layers."""
 
 ONLY_WITH_WINDOW = frozenset(
     {"exaone4", "gemma3", "laguna", "mellum", "modern-bert", "olmo2", "plamo3", "smallthinker"}
 )
-"""Those of them whose layers are of one kind where the file gives no sliding window."""
+"""Architectures with one kind of layer if the file has no sliding window."""
 
 ONE_WINDOW = frozenset(
     {"lfm2", "llama", "mistral3", "phi3", "phimoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "starcoder2"}
@@ -90,7 +89,7 @@ ONE_WINDOW = frozenset(
 
 BY_DEPTH: Mapping[str, Callable[[int], object]] = {
     "baichuan": lambda depth: depth if depth in (32, 40) else None,  # rotary embedding, ALiBi, neither
-    "command-r": lambda depth: depth >= 64,  # normalised queries and keys
+    "command-r": lambda depth: depth >= 64,  # normalized queries and keys
     "deepseek2": lambda depth: depth in (26, 27, 48),  # queries of full rank
     "exaone4": lambda depth: depth == 64,  # a sliding window
     "gemma2": lambda depth: depth == 46,  # the scale of attention
@@ -99,8 +98,7 @@ BY_DEPTH: Mapping[str, Callable[[int], object]] = {
     "minicpm3": lambda depth: depth,
     "mistral4": lambda depth: depth in (26, 27, 48),
 }
-"""Architectures of which llama.cpp computes something by how many layers there are, with the kind that it makes of a
-model."""
+"""Architectures for which llama.cpp depends on the number of layers, with the resulting kind of model."""
 
 BOUND: Mapping[str, str] = {
     "arwkv7": "all of its layers read what the first one computed",
@@ -109,15 +107,12 @@ BOUND: Mapping[str, str] = {
     "minimax-01": "how fast a layer forgets depends on its number, and on the number of layers",
     "rwkv7": "all of its layers read what the first one computed",
 }
-"""Architectures whose layers do something by their numbers that no setting says."""
+"""Architectures whose layers depend on their numbers in ways that no setting expresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file for the visits of a plan: its tensors with their new names, in the order in which they are written.
-
-    `changed` maps keys of the metadata to new values, as they are written.
-    """
+    """A file for the visits of a plan: its tensors by new name, in order, and its `changed` metadata as bytes."""
 
     tensors: tuple[tuple[str, GGUFTensor], ...]
     changed: Mapping[str, bytes]
@@ -126,7 +121,7 @@ class PlannedFile:
 def depth_of(file: GGUFFile) -> int:
     """Return the number of layers without those that predict further tokens.
 
-    Raises `UnsupportedModelError` for a file that has no stack of layers, or more than one.
+    Raises `UnsupportedModelError` unless the file has exactly one stack of layers.
     """
     depth, split = file.setting(COUNT), file.entries.get("split.count")
     if split is not None and split.value not in (0, 1):
@@ -136,17 +131,17 @@ def depth_of(file: GGUFFile) -> int:
         )
     reason = ""
     if file.setting("decoder_block_count") is not None or any(name.startswith("dec.blk.") for name in file.tensors):
-        reason = "has two stacks of layers, an encoder's and a decoder's, and a plan orders one"
+        reason = "has two stacks of layers, an encoder and a decoder"
     elif type(depth) is not int or depth < 1:
-        reason = f"counts its layers by {file.architecture}.{COUNT} = {shown(depth)}"
+        reason = f"has an invalid {file.architecture}.{COUNT} = {shown(depth)}"
     elif not 0 <= _predicting(file) < depth:
-        reason = f"counts {_predicting(file):,} of its {depth:,} layers as {PREDICTING}"
+        reason = f"has {PREDICTING} = {_predicting(file):,} for {depth:,} layers"
     if reason:
-        raise UnsupportedModelError(f"{named(file.path)} {reason}; give the model from which it was converted")
+        raise UnsupportedModelError(f"{named(file.path)} {reason}; use the model from which it was converted")
     numbers = {int(match[1]) for match in map(_BLOCK.fullmatch, file.tensors) if match}
     if len(numbers) != depth or max(numbers) != depth - 1:
         raise CheckpointError(
-            f"{named(file.path)} counts {depth:,} layers, and has tensors (blk.N) of {len(numbers):,}; {CONVERT_AGAIN}"
+            f"{named(file.path)} has {depth:,} layers, but tensors (blk.N) of {len(numbers):,}; {CONVERT_AGAIN}"
         )
     return depth - _predicting(file)
 
@@ -157,7 +152,7 @@ def _predicting(file: GGUFFile) -> int:
 
 
 def layer_bytes(file: GGUFFile) -> list[int]:
-    """The bytes of the tensors of each layer. Raises as `depth_of` does."""
+    """Return the number of bytes of each layer's tensors."""
     sizes = [0] * depth_of(file)
     for name, tensor in file.tensors.items():
         match = _BLOCK.fullmatch(name)
@@ -167,13 +162,13 @@ def layer_bytes(file: GGUFFile) -> list[int]:
 
 
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
-    """Plan the file for the visits `order` of its layers, all below `depth_of`.
+    """Reorder the file for the visits `order`, all below `depth_of`.
 
     Layers that predict further tokens follow the last visit. Raises `UnsupportedModelError` if the metadata cannot
     express the plan.
     """
     depth = depth_of(file)
-    if list(order) == list(range(depth)):  # the file itself, whichever order its tensors have
+    if list(order) == list(range(depth)):  # keep the order of its tensors
         return PlannedFile(tuple(file.tensors.items()), {})
     _refuse_bound_to_order(file, order, depth)
     whole = [*order, *range(depth, depth + _predicting(file))]
@@ -182,7 +177,7 @@ def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
 
 def _unsupported(file: GGUFFile, reason: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{named(file.path)} cannot be written in another order of its layers: {reason}; run the plan on the model "
+        f"{named(file.path)} cannot be written with its layers in another order: {reason}; run the plan on the model "
         "from which it was converted"
     )
 
@@ -201,8 +196,8 @@ def _tensors(file: GGUFFile, order: Sequence[int]) -> Iterator[tuple[str, GGUFTe
     for slot, layer in enumerate(order):
         for rest, tensor in layers[layer]:
             name = f"blk.{slot}.{rest}"
-            if len(name.encode()) > LONGEST_NAME:
-                raise PlanError(f"{name} would be longer than {LONGEST_NAME} bytes, which ggml does not read")
+            if len(name.encode()) > MAX_NAME:
+                raise PlanError(f"{name} would exceed ggml's limit of {MAX_NAME} bytes")
             yield name, tensor
     yield from behind
 
@@ -223,17 +218,17 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
         and any(kind(depth + behind) != kind(len(order) + behind) for behind in more)
     ):
         raise _unsupported(
-            file, f"llama.cpp computes {architecture} with {depth} layers in another way than with {len(order)}"
+            file, f"llama.cpp computes {architecture} differently with {depth} and with {len(order)} layers"
         )
     window, period = file.setting("attention.sliding_window"), PERIODS.get(architecture)
     if period is None:
-        # An array has no value here where it is longer than any model is deep; that it is there is enough.
+        # Only the presence of the pattern matters; long arrays have no value here.
         if window and architecture not in ONE_WINDOW and f"{architecture}.{WINDOW_PATTERN}" not in file.entries:
-            raise _unsupported(file, "it has a sliding window, and does not say which of its layers have it")
+            raise _unsupported(file, "it has a sliding window for some of its layers, but does not say which")
         return
     if not window and architecture in ONLY_WITH_WINDOW:
         return
-    # A model whose kinds differ in their tensors: a release that does not read the setting does not open the file.
+    # Kinds differ in their tensors, so releases that ignore the setting cannot open the file.
     if any(
         f"{architecture}.{name}" in file.entries for name in ("full_attention_interval", "attention.recurrent_layers")
     ):
@@ -241,8 +236,8 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
     if not _keeps(order, _kind(architecture, WINDOW_PATTERN), period, period):
         raise _unsupported(
             file,
-            f"llama.cpp takes one layer in {period} of {architecture} for one of another kind, by its number, "
-            "and the plan puts layers where those of the other kind belong",
+            f"llama.cpp assigns another kind to one layer in {period} of {architecture} by its number, which the plan "
+            "does not preserve",
         )
 
 
@@ -269,11 +264,11 @@ def _changed(file: GGUFFile, order: Sequence[int], depth: int, whole: Sequence[i
             if entry.length in orders and entry.value is not None:
                 yield key, _written(entry, [entry.value[layer] for layer in orders[entry.length]])
             elif _NUMBERS_OF_LAYERS.search(name):
-                raise _unsupported(file, f"{shown(key)} lists {entry.length} values for {depth} layers")
+                raise _unsupported(file, f"{shown(key)} has {entry.length} values for {depth} layers")
         elif name in KINDS and type(entry.value) is int:
             yield key, _written(entry, _number(file, name, entry.value, order))
         elif type(entry.value) is int and entry.value and name != PREDICTING and _NUMBERS_OF_LAYERS.search(name):
-            raise _unsupported(file, f"{shown(key)} = {entry.value} says something of its layers by their numbers")
+            raise _unsupported(file, f"{shown(key)} = {entry.value} refers to layers by their numbers")
 
 
 def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
@@ -282,8 +277,7 @@ def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
             return new
     raise _unsupported(
         file,
-        f"{file.architecture}.{name} = {own} says of which kind a layer is by its number, and no "
-        "number says it of the plan's layers",
+        f"{file.architecture}.{name} = {own} codes the kinds of layers by their numbers, and no value fits the plan",
     )
 
 

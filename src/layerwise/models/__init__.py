@@ -1,8 +1,7 @@
-"""Architectures of our own, made known to transformers.
+"""LTG-BERT and ELC-BERT, registered with transformers on import.
 
-This is the one place where an import does something: after `import layerwise.models`, `AutoConfig`, `AutoModel` and the
-`AutoModelFor...` classes open folders of `layerwise-elc` models as any other. `convert_elc` makes such a model of a
-published checkpoint's tensors.
+After `import layerwise.models`, `AutoConfig`, `AutoModel` and the `AutoModelFor...` classes open `layerwise-elc`
+models. `convert_elc` converts published checkpoints.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""The algebra of plans: values, their text, their cost, their wiring, edits of them and families of them.
-
-    plan, sublayer, quantized, checks    the value; halves of layers; types of GGUF; what is refused for every model
-    grammar, explain, dialects           the plan language; a plan in words; plans as other tools write them
-    lowering, wiring, layer_weights      flat steps and their cost; what each step reads; a learned wiring, frozen
-    edits, families, painters, samplers  new plans from a plan, from a depth, and at random for each pass
-    schedule                             growth training: which layers learn when
-
-Standard library only: no torch, no model.
-"""
+"""Layer plans: parsing, edits, families, cost and wiring. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a configuration says layer by layer, in the order of a plan's visits.
+"""Reorder the per-layer settings of a model configuration to follow the visits of a plan.
 
-Configurations count their layers (`num_hidden_layers`) and list what differs between them (`layer_types`, one entry a
-layer). A model of the visits has as many layers as there are visits, and its lists are gathered in visit order.
+Configurations count their layers (`num_hidden_layers`) and list what differs between them (`layer_types`).
 """
 
 from __future__ import annotations
@@ -26,43 +25,39 @@ COUNTS = frozenset(
         "num_hidden_groups",
     }
 )
-"""The names under which configurations count their layers."""
+"""Names of configuration entries that count layers."""
 
-OF_THE_HOST = re.compile(
+HOST_SETTINGS = re.compile(
     r"^_|version|architectures|label|vocab|token_id|problem_type|dropout|drop_|pdrop|use_cache|initializer|^dtype$"
     r"|classifier|finetuning_task|output_|return_dict|task_specific_params|tie_word_embeddings"
 )
-"""Entries of a configuration that no layer computes with: names, vocabularies, classes, and what only training reads.
-Models may differ in them whose layers run in one another."""
+"""Entries that no layer computes with; models that exchange layers may differ in them."""
 
-# Lists that number the layers one entry each; lists of layer *indices* (`..._ids`, `..._idxs`) are another thing.
+# Lists with one entry per layer, unlike lists of layer indices (`..._ids`, `..._idxs`).
 _PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|kv_sharing|intermediate_size")
 _INDEX_LISTS = re.compile(r"(ids|idxs|indices|indexes)$")
 
-# The last layers may read keys and values of earlier ones: which of them is the first, and how many there are.
+# The last layers may read keys and values of earlier ones: the first such layer, and their number.
 _FIRST_READER, _READERS = "first_kv_shared_layer_idx", "num_kv_shared_layers"
 
-WIDTH_OF_A_LAYER = "hidden_size_per_layer_input"
-"""The name under which configurations keep the width of what every layer is handed beside the hidden state, where an
-embedding or a projection computes it for all layers at once (Gemma 3n, Gemma 4)."""
+PER_LAYER_WIDTH = "hidden_size_per_layer_input"
+"""Width of the second input of each layer, computed for all layers at once (Gemma 3n, Gemma 4)."""
 
 
 def in_visit_order(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    """Those of `values` that have to do with the `depth` layers at `path`, as a model of the visits `order` has them.
+    """Return the entries of `values` that depend on the `depth` layers at `path`, rewritten for the visits `order`.
 
     >>> in_visit_order({"n_layer": 3, "layer_types": ["a", "b", "c"], "n_head": 3}, "h", (2, 0), 3)
     {'n_layer': 2, 'layer_types': ['c', 'a']}
     """
-    # A decoder alone, of a configuration with two sides, may take its count from the other side's (BartForCausalLM).
+    # A standalone decoder may store its count under the encoder's name (BartForCausalLM).
     path = "" if values.get("is_encoder_decoder") is False else path
     changed = {name: _in_order(name, value, path, order, depth) for name, value in values.items()}
     return {name: value for name, value in changed.items() if value is not None}
 
 
 def generation_in_order(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    """Return the `values` of a generation configuration that number layers at `path`, as the visits number them.
-
-    What is about skipped layers is left out; a value of which nothing is left is None.
+    """Renumber the layers at `path` in a generation configuration; a value without remaining layers becomes None.
 
     >>> generation_in_order({"alignment_heads": [[1, 7], [2, 0]], "dola_layers": [0, 3]}, "decoder.", (2, 0, 2), 3)
     {'alignment_heads': [[0, 0], [2, 0]], 'dola_layers': [0, 3]}
@@ -86,7 +81,7 @@ def _slots(layer: int, order: Sequence[int]) -> list[int]:
 
 
 def output_in_order(order: Sequence[int], count: int) -> int | None:
-    """Return after how many visits the hidden state after `count` layers is there, or None if the last is skipped.
+    """Return how many visits produce the hidden state after `count` layers, or None if its last layer is skipped.
 
     >>> [output_in_order((0, 2, 1, 2), count) for count in (0, 1, 2, 3, 4)]
     [0, 1, 3, 4, None]

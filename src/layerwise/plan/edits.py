@@ -1,10 +1,8 @@
-"""Edits: functions from a plan to a new plan, for every operation that the literature names.
+"""Edit plans: every operation that the literature names, as a function from a plan to a new plan.
 
-Two ways of saying where. Edits that speak of a *layer* (`skip`, `swap`, `replace`, `without_branch`) take layer
-indices and act on every visit of them, whole or of one half, inside groups and blocks too, and of whichever model: in a
-plan over several, layer 3 is `a:3` and `b:3` alike, and a visit keeps the source it had. Edits that speak of a
-*window* (`reverse`, `repeat`, `parallel`, `loop`, `shuffle`, `move`) take positions in `plan.stages` and count as
-Python slices do: `start` is in, `stop` is out. On an unedited model the two agree, since stage k is layer k.
+Edits of a *layer* (`skip`, `swap`, `replace`, `without_branch`) act on every visit of it, including sublayers and
+visits inside groups and blocks. Edits of a *window* (`reverse`, `repeat`, `parallel`, `loop`, `shuffle`, `move`) take
+positions `start:stop` in `plan.stages`; in the identity plan these equal layer numbers.
 """
 
 from __future__ import annotations
@@ -14,17 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 
 from layerwise.errors import PlanError
-from layerwise.plan.checks import Sublayer, check_times, named, other_sublayer, shown
+from layerwise.plan.checks import Sublayer, check_times, describe_value, layer_name, other_sublayer
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
 
 _MEAN = Reduction("mean")
 
 
 def skip(plan: Plan | str, *layers: int) -> Plan:
-    """Leave out every visit of these layers, their halves included (one half alone: `without_branch`).
+    """Skip every visit of these layers, including their sublayers.
 
-    A branch, block or group with no layer left goes with them, so a merge is taken over the branches that
-    remain. Raises `PlanError` if a layer is not in the plan, or if nothing would remain.
+    A branch, block or group without remaining layers is removed. Raises `PlanError` if a layer is not in the plan, or
+    if none would remain.
 
     >>> skip(Plan.identity(32), 14, 15, 16, 17)
     Plan('0-13 18-31')
@@ -34,14 +32,12 @@ def skip(plan: Plan | str, *layers: int) -> Plan:
     dropped = frozenset(layers)
     kept = map_visits(plan, lambda visit: None if visit.layer in dropped else visit)
     if kept is None:
-        raise PlanError("that skips every layer of the plan; a plan runs at least one")
+        raise PlanError("this skips every layer of the plan; a plan must run at least one")
     return kept
 
 
 def swap(plan: Plan | str, first: int, second: int) -> Plan:
-    """Exchange two layers wherever either is visited; doing it twice gives the plan back.
-
-    A half becomes the same half of the other layer.
+    """Exchange two layers wherever either is visited; a sublayer becomes the same sublayer of the other layer.
 
     >>> swap(Plan.identity(8), 3, 4)
     Plan('0-2 4 3 5-7')
@@ -52,7 +48,7 @@ def swap(plan: Plan | str, first: int, second: int) -> Plan:
 
 
 def replace(plan: Plan | str, old: int, new: int) -> Plan:
-    """Run layer `new` wherever the plan runs layer `old`, and a half of it for the same half.
+    """Run layer `new` wherever the plan runs layer `old`; a sublayer becomes the same sublayer of `new`.
 
     >>> replace(Plan.identity(8), 3, 4)
     Plan('0-2 4 4-7')
@@ -63,10 +59,9 @@ def replace(plan: Plan | str, old: int, new: int) -> Plan:
 
 
 def without_branch(plan: Plan | str, layer: int, sublayer: Sublayer) -> Plan:
-    """Silence one branch of a layer: every visit of the whole layer becomes one of its other half.
+    """Skip one sublayer: a visit of the whole layer becomes one of its other sublayer.
 
-    Visits of that half alone are left out, as `skip` leaves out layers; those of the other half stay. Raises
-    `PlanError` if the plan does not run the branch, or if nothing would remain.
+    Raises `PlanError` if the plan does not run the sublayer, or if nothing would remain.
 
     >>> without_branch(Plan.identity(30), 12, "attn")
     Plan('0-11 12.mlp 13-29')
@@ -82,16 +77,16 @@ def without_branch(plan: Plan | str, layer: int, sublayer: Sublayer) -> Plan:
     _check_visited(plan, layer)
     kept = map_visits(plan, silenced)
     if kept is None:
-        raise PlanError(f"{named(layer, sublayer)} is all that the plan runs; a plan runs at least one layer")
+        raise PlanError(f"{layer_name(layer, sublayer)} is all the plan runs; a plan must run at least one layer")
     if kept == plan:
         raise PlanError(
-            f"the plan does not run {named(layer, sublayer)}; of layer {layer} it runs the other half alone"
+            f"the plan does not run {layer_name(layer, sublayer)}; it only runs the other sublayer of layer {layer}"
         )
     return kept
 
 
 def reverse(plan: Plan | str, start: int, stop: int) -> Plan:
-    """The stages of a window in descending order. Each stage stays as it is.
+    """Reverse the order of the stages in a window.
 
     >>> reverse(Plan.identity(32), 14, 18)
     Plan('0-13 17-14 18-31')
@@ -102,7 +97,7 @@ def reverse(plan: Plan | str, start: int, stop: int) -> Plan:
 
 
 def shuffle(plan: Plan | str, start: int, stop: int, seed: int) -> Plan:
-    """The stages of a window in a uniformly random order, drawn by `random.Random(seed)`.
+    """Shuffle the stages in a window uniformly at random with `random.Random(seed)`.
 
     >>> shuffle(Plan.identity(8), 1, 7, seed=0)
     Plan('0 5 3-1 6 4 7')
@@ -115,7 +110,7 @@ def shuffle(plan: Plan | str, start: int, stop: int, seed: int) -> Plan:
 
 
 def move(plan: Plan | str, source: int, target: int) -> Plan:
-    """Take the stage at position `source` out and put it back so that it stands at position `target`.
+    """Move the stage at position `source` to position `target`.
 
     >>> move(Plan.identity(6), 1, 4)
     Plan('0 2-4 1 5')
@@ -128,9 +123,9 @@ def move(plan: Plan | str, source: int, target: int) -> Plan:
 
 
 def repeat(plan: Plan | str, start: int, stop: int, times: int, gain: float | None = None) -> Plan:
-    """Run a window `times` times, as a block; a window of one stage repeats that stage.
+    """Run a window `times` times as a block; a window of one stage repeats that stage.
 
-    With a `gain` each pass adds that share of the window's update, `x + gain * (window(x) - x)`.
+    With a `gain` each pass returns `x + gain * (window(x) - x)`.
 
     >>> repeat(Plan.identity(80), 45, 52, times=2)
     Plan('0-44 [45-51]*2 52-79')
@@ -150,7 +145,7 @@ def repeat(plan: Plan | str, start: int, stop: int, times: int, gain: float | No
 def parallel(plan: Plan | str, start: int, stop: int, merge: Reduction = _MEAN) -> Plan:
     """Let the stages of a window read the same state, and merge their outputs.
 
-    A window of one stage is left as it is under `mean` and `sum`, where a group of one changes nothing.
+    A window of one stage is unchanged under `mean` and `sum`.
 
     >>> parallel(Plan.identity(32), 14, 18)
     Plan('0-13 (14|15|16|17) 18-31')
@@ -160,7 +155,7 @@ def parallel(plan: Plan | str, start: int, stop: int, merge: Reduction = _MEAN) 
 
 
 def loop(plan: Plan | str, start: int, stop: int, times: int, merge: Reduction = _MEAN) -> Plan:
-    """`parallel`, with the merged state fed back, `times` times in all: the Painters' looped parallel.
+    """Run `parallel` with the merged state fed back, `times` times in total (the Painters' looped parallel).
 
     >>> loop(Plan.identity(32), 14, 18, times=3)
     Plan('0-13 (14|15|16|17)*3 18-31')
@@ -173,9 +168,8 @@ def loop(plan: Plan | str, start: int, stop: int, times: int, merge: Reduction =
 
 
 def generator(seed: int) -> random.Random:
-    """The source of chance that a seed stands for; the same draws on every machine."""
     if type(seed) is not int:
-        raise PlanError(f"a seed is a whole number, not {shown(seed)}")
+        raise PlanError(f"seed must be an integer, got {describe_value(seed)}")
     return random.Random(seed)
 
 
@@ -183,11 +177,10 @@ def _cut(plan: Plan, start: int, stop: int) -> tuple[tuple[Stage, ...], tuple[St
     count = len(plan.stages)
     for position in (start, stop):
         if type(position) is not int:
-            raise PlanError(f"a window is given by whole numbers, start and stop, not {shown(position)}")
+            raise PlanError(f"start and stop must be integers, got {describe_value(position)}")
     if not 0 <= start < stop <= count:
         raise PlanError(
-            f"a plan of {count} stages has no window from position {start} up to, not including, {stop}: "
-            f"use 0 <= start < stop <= {count}"
+            f"a window must satisfy 0 <= start < stop <= {count}, the number of stages, got {start} and {stop}"
         )
     return plan.stages[:start], plan.stages[start:stop], plan.stages[stop:]
 
@@ -201,9 +194,11 @@ def _check_visited(plan: Plan, *layers: int) -> None:
     visited = plan.layers()
     for layer in layers:
         if type(layer) is not int:
-            raise PlanError(f"layers are named one by one, by whole numbers, as in 14, 15, 16; found {shown(layer)}")
+            raise PlanError(
+                f"layers must be integers passed one by one, such as 14, 15, 16, got {describe_value(layer)}"
+            )
         if layer not in visited:
-            raise PlanError(f"the plan does not run layer {layer}; the layers it runs: {Plan.of(sorted(visited))}")
+            raise PlanError(f"the plan does not run layer {layer}; it runs {Plan.of(sorted(visited))}")
 
 
 def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
@@ -215,7 +210,7 @@ def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
 
 
 def map_visits(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:
-    """Return the plan with each visit `v` replaced by `onto(v)`, or dropped if `None`; `None` if nothing is left."""
+    """Replace each visit `v` by `onto(v)`, or drop it if that is None; return None if no visit remains."""
     stages = (_map_stage(stage, onto) for stage in plan.stages)
     kept = tuple(stage for stage in stages if stage is not None)
     return Plan(kept) if kept else None

@@ -1,4 +1,4 @@
-"""A plan in words, one line for each thing it does, for people who do not read the plan language yet."""
+"""Explain plans in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
 
 
 def explain(plan: Plan | str, depth: int | None = None) -> str:
-    """What the plan does, in order; given the depth of the model, also which of its layers never run.
+    """Describe the plan in words, one line per stage; with `depth`, also list the layers that never run.
 
     >>> print(explain(Plan.parse("0-13 (14|15|16|17)*3 21-18 (22):gain=0.5 [23-25]*2 26*4"), depth=32))
     layers 0 to 13, in order
@@ -22,17 +22,15 @@ def explain(plan: Plan | str, depth: int | None = None) -> str:
     never: layers 27 to 31
     >>> print(explain(Plan.parse("0-2 3.mlp 4-5"), depth=6))
     layers 0 to 2, in order
-    the mlp half of layer 3
+    the mlp sublayer of layer 3
     layers 4, 5, in this order
-    never: the attn half of layer 3
+    never: the attn sublayer of layer 3
     >>> print(explain(Plan.parse("a:0-3 b:4 b:6")))
     layers 0 to 3 of a, in order
     layers 4, 6 of b, in this order
     >>> print(explain(Plan.parse("Q4_0:0-2 Q8_0-noise1:3")))
     layers 0 to 2 at Q4_0, in order
     layer 3 with noise as large as the error of Q8_0
-
-    In a plan over several models a layer "never" runs when it runs of none of them.
     """
     plan = Plan.parse(plan)
     lines = list(_lines(plan))
@@ -55,7 +53,6 @@ def _never(plan: Plan, depth: int) -> Iterator[str]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """Return a line for each range and stage; other single visits share one if they are of one half and model."""
     loose: list[Visit] = []
     for run in runs(plan.stages):
         stage = run[0]
@@ -83,8 +80,8 @@ def _in_turn(visits: list[Visit]) -> str:
 def _range(run: Sequence[Stage]) -> str:
     first, *_, last = (stage for stage in run if isinstance(stage, Visit))
     direction = "in order" if first.layer < last.layer else "backwards"
-    owned = _by(first.source)
-    return f"{_of(first.sublayer, several=True)}layers {first.layer} to {last.layer}{owned}, {direction}"
+    source = _format_source(first.source)
+    return f"{_format_sublayer(first.sublayer, several=True)}layers {first.layer} to {last.layer}{source}, {direction}"
 
 
 def _stage(stage: Stage) -> str:
@@ -117,21 +114,21 @@ def _branches(branches: tuple[Plan, ...]) -> str:
 
 
 def named_layers(layers: Iterable[int], sublayer: Sublayer | None = None, source: str | None = None) -> str:
-    """`layer 5`, `layers 1, 3 to 6 of a`, `the attn halves of layers 5, 9`: ranges as the plan language makes them."""
+    """Format `layer 5`, `layers 1, 3 to 6 of a` or `the attn sublayers of layers 5, 9`."""
     words = str(Plan.of(layers)).split()
     joined = ", ".join(word.replace("-", " to ") for word in words)
     several = joined != words[0]
-    return f"{_of(sublayer, several)}layer{'s' * several} {joined}{_by(source)}"
+    return f"{_format_sublayer(sublayer, several)}layer{'s' * several} {joined}{_format_source(source)}"
 
 
-def _by(source: str | None) -> str:
+def _format_source(source: str | None) -> str:
     kind = weight_type(source)
     if kind is not None:
         return f" at {kind.type}" if kind.seed is None else f" with noise as large as the error of {kind.type}"
     return "" if source is None else f" of {source}"
 
 
-def _of(sublayer: Sublayer | None, several: bool) -> str:
+def _format_sublayer(sublayer: Sublayer | None, several: bool) -> str:
     if sublayer is None:
         return ""
-    return f"the {sublayer} halves of " if several else f"the {sublayer} half of "
+    return f"the {sublayer} sublayers of " if several else f"the {sublayer} sublayer of "

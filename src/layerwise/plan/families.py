@@ -1,8 +1,7 @@
-"""Families: from the depth of a model to the plans of one study of it, named as the literature names them.
+"""Plan families: all plans of one experiment for a model of a given depth.
 
-Each function returns `Member`s and needs only a depth; its other arguments choose a part, or more, of the
-family. `FAMILIES` names those that the command line offers. None of them contains the unedited plan as such:
-whoever runs a family compares it with `Plan.identity(depth)`.
+Each function returns `Member`s and needs only a depth; `FAMILIES` lists those on the command line. No family includes
+the identity plan itself.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from math import comb
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
-from layerwise.plan.checks import SUBLAYERS, TYPES, WeightType, check_depth, shown
+from layerwise.plan.checks import SUBLAYERS, TYPES, WeightType, check_depth, describe_value
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
     Member,
@@ -47,17 +46,17 @@ __all__ = [
 ]
 
 SUBSETS = 480
-"""Default number of random sets of layers that `random_subsets` skips."""
+"""Default number of random layer sets to skip."""
 
 INTEGER_TYPES = TYPES[:5]
-"""The types of `bits` and `bits_noise`, unless they are told otherwise: all but MXFP4, whose numbers are floating."""
+"""Default types of `bits` and `bits_noise`: all but MXFP4, which is a floating-point type."""
 
 TWICE = 2
-"""How often `repeat_blocks` runs a block, unless it is told otherwise."""
+"""Default number of runs of a block in `repeat_blocks`."""
 
 
 def leave_one_out(depth: int) -> tuple[Member, ...]:
-    """Skip each single layer: the layer importance of most of the literature, and the Painters' Figure 2.
+    """Skip each single layer (the Painters' Figure 2).
 
     >>> [str(member.plan) for member in leave_one_out(4)]
     ['1-3', '0 2 3', '0 1 3', '0-2']
@@ -68,9 +67,7 @@ def leave_one_out(depth: int) -> tuple[Member, ...]:
 
 
 def leave_branch_out(depth: int) -> tuple[Member, ...]:
-    """Silence each single branch of each layer: `leave_one_out` for halves, without attention and without MLPs.
-
-    A model whose layers cannot be split (see `layerwise.plan.checks`) refuses these plans.
+    """Skip each single sublayer of each layer.
 
     >>> [(member.strategy, str(member.plan)) for member in leave_branch_out(2)]
     [('without_attn', '0.mlp 1'), ('without_attn', '0 1.mlp'), ('without_mlp', '0.attn 1'), ('without_mlp', '0 1.attn')]
@@ -85,7 +82,7 @@ def leave_branch_out(depth: int) -> tuple[Member, ...]:
 
 
 def swap_adjacent(depth: int) -> tuple[Member, ...]:
-    """Exchange each layer with the next one (the Painters' Figure 2; Lad et al., 2024, arXiv 2406.19384).
+    """Exchange each layer with the next (the Painters' Figure 2; Lad et al., 2024, arXiv 2406.19384).
 
     >>> [str(member.plan) for member in swap_adjacent(4)]
     ['1 0 2 3', '0 2 1 3', '0 1 3 2']
@@ -96,10 +93,9 @@ def swap_adjacent(depth: int) -> tuple[Member, ...]:
 
 
 def every_window(depth: int) -> tuple[Member, ...]:
-    """Skip every run of 1 to depth - 1 adjacent layers (Gromov et al., 2024, arXiv 2403.17887, measure
-    these).
+    """Skip every run of 1 to depth - 1 adjacent layers, as Gromov et al. (2024, arXiv 2403.17887) do.
 
-    `affected` is the length of the run. There are depth (depth + 1) / 2 - 1 of them.
+    `affected` is the length of the run. There are depth (depth + 1) / 2 - 1 members.
 
     >>> [str(member.plan) for member in every_window(3)]
     ['1 2', '0 2', '0 1', '2', '0']
@@ -114,10 +110,10 @@ def every_window(depth: int) -> tuple[Member, ...]:
 
 
 def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Member, ...]:
-    """Skip random sets of 1 to depth / 2 layers: what is left of a model when machines that hold its layers die.
+    """Skip random sets of 1 to depth / 2 layers, as when machines that hold layers fail.
 
-    There are at most `count` sets, no two alike, about as many of each number of layers as of any other; where there
-    are fewer such sets, all of them. `affected` is the number of layers left out.
+    There are at most `count` distinct sets, divided evenly over their sizes. `affected` is the number of skipped
+    layers.
 
     >>> [(member.affected, str(member.plan)) for member in random_subsets(6, count=4)]
     [(1, '0-2 4 5'), (1, '1-5'), (2, '0 1 3 5'), (3, '0 1 4')]
@@ -145,10 +141,9 @@ def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Mem
 
 
 def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, ...]:
-    """Run every run of adjacent layers twice, or as often as each of `times` says: the scan of "RYS" (Ng,
-    dnkhng.github.io/posts/rys), and the Painters' Double and Triple Repeat (figure 17).
+    """Run every run of adjacent layers as often as each of `times`: the "RYS" scan (Ng, dnkhng.github.io/posts/rys).
 
-    `affected` is the length of the run, and a count other than two is named in the strategy, `repeat_3`. At depth 80
+    `affected` is the length of the run; counts other than two are part of the strategy, as in `repeat_3`. At depth 80
     the blocks that run twice are the 3,240 pairs (i, j) of that scan.
 
     >>> [str(member.plan) for member in repeat_blocks(3)]
@@ -172,12 +167,10 @@ def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, 
 
 
 def damped_repeats(depth: int) -> tuple[Member, ...]:
-    """Run every run of adjacent layers twice, each pass adding half of its update: a repeat whose steps are damped.
+    """Run every run of adjacent layers twice, each pass adding half of its update.
 
-    A block that runs twice as it is adds about twice its update, and the layers behind it were trained on once. With a
-    gain of 1/2 a pass the sum stays about the same, and the second half is computed at a state nearer to the end:
-    Euler's method with two half steps, where layers are steps of an equation (Chen et al., 2018, arXiv 1806.07366).
-    `affected` is the length of the run; `repeat_blocks` has the same runs without damping.
+    The sum of the updates stays about the same: two half steps of Euler's method, if layers are steps of an equation
+    (Chen et al., 2018, arXiv 1806.07366). `affected` is the length of the run.
 
     >>> [str(member.plan) for member in damped_repeats(2)]
     ['(0):gain=0.5*2 1', '0 (1):gain=0.5*2', '(0 1):gain=0.5*2']
@@ -192,10 +185,7 @@ def damped_repeats(depth: int) -> tuple[Member, ...]:
 
 
 def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]:
-    """Quantize each layer alone to each of `types` of GGUF, all others as they are.
-
-    `strategy` is the type. Which weights are quantized is said in `layerwise.stack.quantization`. A model whose
-    layers cannot be quantized refuses these plans.
+    """Quantize each single layer to each GGUF type in `types`; `strategy` is the type.
 
     >>> [str(member.plan) for member in bits(3, types=("Q4_0", "Q8_0"))]
     ['Q4_0:0 1 2', '0 Q4_0:1 2', '0 1 Q4_0:2', 'Q8_0:0 1 2', '0 Q8_0:1 2', '0 1 Q8_0:2']
@@ -209,10 +199,9 @@ def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]
 
 
 def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable[int] = (0,)) -> tuple[Member, ...]:
-    """The null of `bits`: in each layer alone Gaussian noise of the norm of its error, matrix by matrix.
+    """Add Gaussian noise with the norm of the quantization error to each single layer: the null of `bits`.
 
-    What quantizing a layer costs beyond this is due to the error and not to its size. `strategy` is the type, and
-    `draw` the seed.
+    `strategy` is the type, and `draw` the seed.
 
     >>> [str(member.plan) for member in bits_noise(2, types=("Q4_0",), seeds=(0, 1))]
     ['Q4_0-noise0:0 1', '0 Q4_0-noise0:1', 'Q4_0-noise1:0 1', '0 Q4_0-noise1:1']
@@ -228,11 +217,10 @@ def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable
 
 
 def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]:
-    """Looped parallel on every published window of more than one layer, for every count in `loops`: the Painters'
-    Figure 10.
+    """Run looped parallel on every published window of more than one layer (the Painters' Figure 10).
 
-    `loops` are 1 to the depth by default (published: 1 to 28 at 32 layers). `affected` is M, and the strategy names
-    the count. A sweep runs the first k loops of a window once for all greater counts.
+    `loops` defaults to 1 to the depth (published: 1 to 28 at 32 layers). `affected` is M, and `strategy` names the
+    count.
 
     >>> [(member.strategy, str(member.plan)) for member in looped(4, loops=(1, 3))]
     [('loops=1', '0 (1|2|3)'), ('loops=3', '0 (1|2|3)*3')]
@@ -249,11 +237,9 @@ def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]
 
 
 def gain_sweep(depth: int) -> tuple[Member, ...]:
-    """Parallel on every published window of M layers with every gain 1..M: from the mean of the updates to
-    their sum.
+    """Run parallel on every published window of M layers with gains 1 to M, from the mean of the updates to their sum.
 
-    One pass of the mean applies 1/M of the window's updates, so the published need for about M loops may be a
-    need for a gain. `affected` is M, and the strategy names the gain.
+    `affected` is M, and `strategy` names the gain.
 
     >>> [(member.strategy, str(member.plan)) for member in gain_sweep(3)]
     [('gain=1', '0 (1|2):gain=1'), ('gain=2', '0 (1|2):gain=2')]
@@ -287,9 +273,7 @@ FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
 def family(
     name: str, depth: int, *, loops: Iterable[int] | None = None, times: Iterable[int] = (TWICE,)
 ) -> tuple[Member, ...]:
-    """The members of the family of that name at a depth; an unknown name is refused with its near matches.
-
-    `loops` are the counts of `looped`, and `times` those of `repeat_blocks`.
+    """Return the members of a named family, with `loops` for `looped` and `times` for `repeat_blocks`.
 
     >>> len(family("painters", 30)), len(family("looped", 30, loops=range(1, 29)))
     (225, 392)
@@ -308,16 +292,11 @@ def _with_source(depth: int, layer: int, name: str) -> Plan:
 
 
 def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own_depth: bool) -> tuple[Plan, ...]:
-    """`draws` merged models of `depth` layers, each layer from one of `models`; the seed alone decides.
+    """Draw `draws` merged models of `depth` layers, each layer from one of `models`.
 
-    A merged model has one layer at every position. With as many `models` as layers or more no two layers are from the
-    same one; with fewer, every model gives nearly equally many, L / K rounded down or up (Freiberger et al. 2024,
-    section 4.4, "Merging models with arbitrary execution order").
-
-    With `own_depth` every layer stays at the depth it was trained at: position p runs layer p of a drawn model.
-    Without, each layer number is used once and stands anywhere: position p runs layer s(p) of a drawn model, s a
-    uniform permutation. Draws are independent, so that their spread estimates that of all merged models; where few
-    are possible, some are drawn twice. Draw n does not depend on how many are asked for.
+    With at least as many `models` as layers no two layers come from the same one; with fewer, every model gives L / K
+    layers rounded down or up (Freiberger et al. 2024, section 4.4). With `own_depth` position p runs layer p of a drawn
+    model; otherwise layer s(p), for a uniform permutation s. Draw n does not depend on `draws`.
 
     >>> for plan in assignments(["a", "b"], depth=4, draws=2, seed=0, own_depth=True):
     ...     print(plan)
@@ -328,9 +307,9 @@ def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own
     """
     check_depth(depth, least=2)
     if len(models) < 2 or len(set(models)) < len(models):
-        raise PlanError(f"a merged model takes layers from two models or more, each named once, not {list(models)}")
+        raise PlanError(f"models must be at least two distinct names, got {list(models)}")
     if type(draws) is not int or draws < 1:
-        raise PlanError(f"the number of draws is a whole number from 1 up, not {shown(draws)}")
+        raise PlanError(f"draws must be an integer of at least 1, got {describe_value(draws)}")
     return tuple(_assignment(models, depth, random.Random(f"{seed}/{own_depth}/{n}"), own_depth) for n in range(draws))
 
 

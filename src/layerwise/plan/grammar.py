@@ -1,13 +1,12 @@
-"""The plan language: one line of text for any plan, and back.
+"""Parse and write the plan language.
 
-    N, N-M           layer 14; layers 0-13, or backwards 17-14      N.attn, N.mlp   half of a layer: 12.mlp, 8-11.attn
-    stage*k          k times in a row: 15*4, [45-51]*2              name:..         of that model: a:14, a:0-13
-    [p]              a block: a plan as one stage                   type:..         quantized to a type of GGUF: Q4_0:14
+    N, N-M           layer 14; layers 0-13, or backwards 17-14      N.attn, N.mlp   a sublayer: 12.mlp, 8-11.attn
+    stage*k          k times in a row: 15*4, [45-51]*2              name:..         of another model: a:14, a:0-13
+    [p]              a block: a plan as one stage                   type:..         quantized to a GGUF type: Q4_0:14
     (p|q|..):rule*k  branches that read one state, merged by `:mean` (default), `:sum` or `:gain=2`, fed back k times
 
-`parse(write(plan)) == plan`. `write` makes a range of every longest run of three or more single visits that go up, or
-down, by one and are of the same half and model; a name is written for every layer or range. So equal plans have equal
-texts, and the text can be a key.
+`parse(write(plan)) == plan`, and equal plans have equal texts: `write` turns every maximal run of three or more
+consecutive layers of the same sublayer and model into a range.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from layerwise.plan.checks import (
     SUBLAYERS,
     Sublayer,
     check_source,
-    named,
+    layer_name,
 )
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
 
@@ -35,52 +34,55 @@ _SPACES = " \t\r\n"
 _WORD = re.compile(r"[A-Za-z_]+")
 _GAIN = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _ENDS = ("", "|", ")", "]")
-_LONGEST_NUMBER = len(str(LAYER_LIMIT))
-_LONGEST_GAIN = 30
-_SHORTEST_RANGE = 3
+_MAX_DIGITS = len(str(LAYER_LIMIT))
+_MAX_GAIN_LENGTH = 30
+_MIN_RANGE = 3
 
 _EXAMPLE = "for example 0-13 (14|15) 18-31"
+_SEPARATOR = "layers must be separated by spaces, as in 0 1 2"
+_HYPHEN = "a range must use a plain hyphen, as in 0-13"
+_BRACKETS = "groups are written ( | ) and blocks [ ]"
 _STRAY = {
-    ",": "layers are separated by spaces, as in 0 1 2",
-    ";": "layers are separated by spaces, as in 0 1 2",
-    "-": "layers count from 0 and a range is written without spaces, as in 0-13",
-    "–": "a range is written with a plain hyphen, as in 0-13",
-    "—": "a range is written with a plain hyphen, as in 0-13",
-    "−": "a range is written with a plain hyphen, as in 0-13",
-    "×": "a repeat is written with an asterisk, as in 15*4",
-    "*": "a repeat stands directly behind the layer, group or block it repeats, as in 15*4",
-    ":": "a merge rule stands directly behind its group, as in (14|15):sum",
-    ".": "a half is of one layer and stands directly behind it: 12.attn, (12.attn|13.attn), 12.attn 12.mlp",
-    "{": "groups are written ( | ) and blocks [ ]",
-    "}": "groups are written ( | ) and blocks [ ]",
-    "|": "branches stand in a group, as in (14|15)",
-    ")": "there is no group open here; a group is written (14|15)",
-    "]": "there is no block open here; a block is written [14 15]*2",
+    ",": _SEPARATOR,
+    ";": _SEPARATOR,
+    "-": "layers count from 0, and a range has no spaces, as in 0-13",
+    "–": _HYPHEN,
+    "—": _HYPHEN,
+    "−": _HYPHEN,
+    "×": "a repeat must use an asterisk, as in 15*4",
+    "*": "a repeat must directly follow the layer, group or block it repeats, as in 15*4",
+    ":": "a merge rule must directly follow its group, as in (14|15):sum",
+    ".": "a sublayer must directly follow its layer: 12.attn, (12.attn|13.attn), 12.attn 12.mlp",
+    "{": _BRACKETS,
+    "}": _BRACKETS,
+    "|": "branches must be inside a group, as in (14|15)",
+    ")": "no group is open here; a group is written (14|15)",
+    "]": "no block is open here; a block is written [14 15]*2",
 }
 
 
 def parse(text: str) -> Plan:
-    """Read a plan; raises `PlanError` with the position of the first character that cannot be right.
+    """Parse a plan; raise `PlanError` at the first character that cannot be right.
 
     >>> parse("0-2 (3|4 5):sum 6").order()
     (0, 1, 2, 3, 4, 5, 6)
     >>> parse("0-3*2")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    layerwise.errors.PlanError: 0-3*k could mean two things: write [0-3]*k to run the range k times, or ...
+    layerwise.errors.PlanError: 0-3*k is ambiguous: write [0-3]*k to run the range k times, or ...
       0-3*2
          ^
     """
     if not isinstance(text, str):
-        raise PlanError(f"a plan's text is a str, {_EXAMPLE}; found {type(text).__name__}")
+        raise PlanError(f"the text of a plan must be a str, {_EXAMPLE}, got {type(text).__name__}")
     reader = _Reader(text)
-    plan = reader.plan("a plan runs at least one layer")
+    plan = reader.plan("a plan must run at least one layer")
     if reader.at < len(text):
         reader.stray()
     return plan
 
 
 def write(plan: Plan) -> str:
-    """The one text of a plan.
+    """Return the text of a plan.
 
     >>> write(Plan.of([0, 1, 2, 3, 5, 6, 9, 8, 7]))
     '0-3 5 6 9-7'
@@ -92,7 +94,7 @@ def runs(stages: tuple[Stage, ...]) -> Iterator[tuple[Stage, ...]]:
     at = 0
     while at < len(stages):
         length = _run_length(stages, at)
-        length = length if length >= _SHORTEST_RANGE else 1
+        length = length if length >= _MIN_RANGE else 1
         yield stages[at : at + length]
         at += length
 
@@ -101,12 +103,12 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
     direction = 0
     at = start
     while at + 1 < len(stages):
-        here, after = stages[at], stages[at + 1]
-        if not (isinstance(here, Visit) and isinstance(after, Visit) and here.times == after.times == 1):
+        left, right = stages[at], stages[at + 1]
+        if not (isinstance(left, Visit) and isinstance(right, Visit) and left.times == right.times == 1):
             break
-        if (here.sublayer, here.source) != (after.sublayer, after.source):
+        if (left.sublayer, left.source) != (right.sublayer, right.source):
             break
-        step = after.layer - here.layer
+        step = right.layer - left.layer
         if abs(step) != 1 or direction not in (0, step):
             break
         direction = step
@@ -116,26 +118,23 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
 
 def _write_range(run: Sequence[Stage]) -> str:
     first, *_, last = (stage for stage in run if isinstance(stage, Visit))
-    return f"{named(first.layer, None, first.source)}-{named(last.layer, last.sublayer)}"
+    return f"{layer_name(first.layer, None, first.source)}-{layer_name(last.layer, last.sublayer)}"
 
 
 def _write_stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            written = named(stage.layer, stage.sublayer, stage.source)
+            text = layer_name(stage.layer, stage.sublayer, stage.source)
         case Block():
-            written = f"[{write(stage.plan)}]"
+            text = f"[{write(stage.plan)}]"
         case Group():
             rule = "" if stage.merge == Reduction("mean") else f":{stage.merge}"
-            written = f"({'|'.join(map(write, stage.branches))}){rule}"
-    return written if stage.times == 1 else f"{written}*{stage.times}"
+            text = f"({'|'.join(map(write, stage.branches))}){rule}"
+    return text if stage.times == 1 else f"{text}*{stage.times}"
 
 
 class _Reader:
-    """A position in a text. Each method reads one thing of the grammar from there and moves behind it.
-
-    The work is bounded by the text and by `STEP_LIMIT`: ranges are counted before they are spelled out.
-    """
+    """Recursive-descent parser; ranges are counted before they are expanded, so the work is bounded by `STEP_LIMIT`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -185,27 +184,27 @@ class _Reader:
         if name is None:
             return None
         if self.text[name.end() : name.end() + 1] != ":":
-            self.refuse("a name stands before a layer and says whose it is, with a colon, as in a:0-3", start)
+            self.refuse("a model name must be followed by a colon and a layer, as in a:0-3", start)
         self.build(lambda: check_source(name[0]), start)
         self.at = name.end() + 1
         if not self.digit():
-            self.refuse("a name stands directly before each layer it holds for, as in a:0-3 or (a:4|a:5)", self.at)
+            self.refuse("a model name must directly precede each of its layers, as in a:0-3 or (a:4|a:5)", self.at)
         return name[0]
 
     def range_from(self, first: int, source: str | None, start: int) -> list[Visit]:
         self.at += 1
         if self.letter():
-            self.refuse("a range is of one model, named once and in front, as in a:0-13", self.at)
+            self.refuse("a range must name its model once, in front, as in a:0-13", self.at)
         if not self.digit():
-            self.refuse("a range ends in a layer, as in 0-13", self.at)
+            self.refuse("a range must end with a layer, as in 0-13", self.at)
         last = self.layer()
         sublayer = self.sublayer()
         if self.peek() == "*":
-            whole = f"{named(first, None, source)}-{named(last, sublayer)}"
-            alone = named(last, sublayer, source)
+            text = f"{layer_name(first, None, source)}-{layer_name(last, sublayer)}"
+            single = layer_name(last, sublayer, source)
             self.refuse(
-                f"{whole}*k could mean two things: write [{whole}]*k to run the range k times, "
-                f"or write {alone} on its own, as {alone}*k",
+                f"{text}*k is ambiguous: write [{text}]*k to run the range k times, or {single}*k to repeat its last "
+                "layer",
                 self.at,
             )
         self.count(abs(last - first) + 1, start)
@@ -219,22 +218,21 @@ class _Reader:
         start = self.at
         word = _WORD.match(self.text, start)
         if word is None:
-            whole = "a layer is a whole number, such as 12, and " if self.digit() else ""
-            self.refuse(
-                f"{whole}a half of one is named, as in {' or '.join(f'12.{sublayer}' for sublayer in SUBLAYERS)}", start
-            )
+            integer = "a layer must be an integer, such as 12, and " if self.digit() else ""
+            examples = " or ".join(f"12.{sublayer}" for sublayer in SUBLAYERS)
+            self.refuse(f"{integer}a sublayer must be named, as in {examples}", start)
         name = word[0]
         if name not in SUBLAYERS:
-            self.refuse(f"a layer has no half {name[:30]!r}; {near_matches(name[:30], SUBLAYERS)}", start)
+            self.refuse(f"unknown sublayer {name[:30]!r}; {near_matches(name[:30], SUBLAYERS)}", start)
         self.at = word.end()
         return SUBLAYERS[SUBLAYERS.index(name)]
 
     def group(self) -> Group:
         start = self.descend()
-        branches = [self.plan("a branch of a group runs at least one layer")]
+        branches = [self.plan("a branch must run at least one layer")]
         while self.peek() == "|":
             self.at += 1
-            branches.append(self.plan("a branch of a group runs at least one layer"))
+            branches.append(self.plan("a branch must run at least one layer"))
         self.ascend(start, ")")
         merge = self.merge()
         times = self.times()
@@ -242,7 +240,7 @@ class _Reader:
 
     def block(self) -> Block:
         start = self.descend()
-        plan = self.plan("a block runs at least one layer")
+        plan = self.plan("a block must run at least one layer")
         self.ascend(start, "]")
         times = self.times()
         return self.build(lambda: Block(plan, times), start)
@@ -255,15 +253,15 @@ class _Reader:
         word = _WORD.match(self.text, self.at)
         rule = word[0] if word else ""
         if rule not in ("mean", "sum", "gain"):
-            self.refuse("a merge rule is :mean, :sum or :gain=2", self.at)
+            self.refuse("a merge rule must be :mean, :sum or :gain=2", self.at)
         self.at += len(rule)
         if rule != "gain":
             return Reduction("mean" if rule == "mean" else "sum")
         number = _GAIN.match(self.text, self.at + 1) if self.peek() == "=" else None
         if number is None:
-            self.refuse("a gain is written with its number, as in :gain=2 or :gain=0.5", self.at)
-        if len(number[0]) > _LONGEST_GAIN:
-            self.refuse(f"a gain has at most {_LONGEST_GAIN} characters", self.at + 1)
+            self.refuse("a gain must have a number, as in :gain=2 or :gain=0.5", self.at)
+        if len(number[0]) > _MAX_GAIN_LENGTH:
+            self.refuse(f"a gain must have at most {_MAX_GAIN_LENGTH} characters", self.at + 1)
         self.at = number.end()
         return self.build(lambda: Reduction("gain", float(number[0])), start)
 
@@ -272,28 +270,28 @@ class _Reader:
             return 1
         self.at += 1
         if not self.digit():
-            self.refuse("a repeat has a count, as in 15*4", self.at)
+            self.refuse("a repeat must have a count, as in 15*4", self.at)
         start = self.at
         times = self.number()
         if self.peek() == ".":
-            self.refuse("a repeat count is a whole number, and stands behind a half, as in 12.attn*2", self.at)
+            self.refuse("a repeat count must be an integer and follow the sublayer, as in 12.attn*2", self.at)
         if times < 1:
-            self.refuse("a repeat count is 1 or more; to skip a layer, leave it out", start)
+            self.refuse("a repeat count must be at least 1; to skip a layer, omit it", start)
         return times
 
     def layer(self) -> int:
         start = self.at
         layer = self.number()
         if layer >= LAYER_LIMIT:
-            self.refuse(f"layers are numbered from 0 to {LAYER_LIMIT - 1}", start)
+            self.refuse(f"a layer must be from 0 to {LAYER_LIMIT - 1}", start)
         return layer
 
     def number(self) -> int:
         start = self.at
         while self.digit():
             self.at += 1
-        if self.at - start > _LONGEST_NUMBER:
-            self.refuse(f"a number has at most {_LONGEST_NUMBER} digits", start)
+        if self.at - start > _MAX_DIGITS:
+            self.refuse(f"a number must have at most {_MAX_DIGITS} digits", start)
         return int(self.text[start : self.at])
 
     def spaces(self) -> None:
@@ -315,52 +313,52 @@ class _Reader:
         start = self.at
         self.open += 1
         if self.open > NESTING_LIMIT:
-            self.refuse(f"the plan nests groups and blocks deeper than {NESTING_LIMIT}; write it flatter", start)
+            self.refuse(f"a plan must nest groups and blocks at most {NESTING_LIMIT} deep; write it flatter", start)
         self.at += 1
         return start
 
     def ascend(self, start: int, closer: str) -> None:
         character = self.peek()
         if character == "":
-            self.refuse(f"this {self.text[start]} is never closed: write {closer} where it ends", start)
+            self.refuse(f"this {self.text[start]} is never closed; write {closer} where it ends", start)
         if character == "|":
-            self.refuse("a | stands between the branches of a group ( ), not in a block [ ]", self.at)
+            self.refuse("a | must separate branches of a group ( ), not stages of a block [ ]", self.at)
         if character != closer:
-            self.refuse(f"the {self.text[start]} opened before is closed by {closer}, not {character}", self.at)
+            self.refuse(f"the open {self.text[start]} must be closed with {closer}, got {character}", self.at)
         self.at += 1
         self.open -= 1
 
     def count(self, visits: int, start: int) -> None:
         self.visits += visits
         if self.visits > STEP_LIMIT:
-            self.refuse(f"the plan would run more than {STEP_LIMIT:,} layers one after another", start)
+            self.refuse(f"a plan must run at most {STEP_LIMIT:,} layers in total; repeat less", start)
 
     def build(self, make: Callable[[], _Built], start: int) -> _Built:
         try:
             return make()
-        except PlanError as refused:
-            self.refuse(refused.reason, start)
+        except PlanError as error:
+            self.refuse(error.reason, start)
 
     def stray(self) -> NoReturn:
         character = self.peek()
         if character in _STRAY:
             self.refuse(_STRAY[character], self.at)
         if character.isdigit():
-            self.refuse("numbers are written with the digits 0-9", self.at)
+            self.refuse("numbers must use the digits 0-9", self.at)
         if character.isalpha():
-            self.refuse("a name is of letters a-z, digits, - and _, and stands before a layer, as in a:0-3", self.at)
+            self.refuse("a model name must use the letters a-z, digits, - and _, as in a:0-3", self.at)
         self.refuse(f"{character!r} has no meaning in a plan; write {_EXAMPLE}", self.at)
 
     def run_on(self) -> NoReturn:
         character = self.peek()
         if character in "([" or self.digit() or self.letter():
-            self.refuse("stages are separated by a space, as in 0-13 (14|15) 18-31", self.at)
+            self.refuse("stages must be separated by a space, as in 0-13 (14|15) 18-31", self.at)
         if character == "*":
-            self.refuse("one repeat count is enough: multiply them, or write a block, as in [15*4]*2", self.at)
+            self.refuse("a stage takes one repeat count: multiply them, or write a block, as in [15*4]*2", self.at)
         if character == "-":
-            self.refuse("a range has two ends, as in 0-13 or 0-13.attn; only a layer on its own can be one", self.at)
+            self.refuse("a range must have two plain layers as its ends, as in 0-13 or 0-13.attn", self.at)
         if character == ":":
-            self.refuse("a merge rule stands directly behind a group, before its repeat: (14|15):sum*3", self.at)
+            self.refuse("a merge rule must directly follow its group, before the repeat: (14|15):sum*3", self.at)
         self.stray()
 
     def refuse(self, message: str, position: int) -> NoReturn:

@@ -1,10 +1,8 @@
-"""A learned wiring, frozen: which earlier states each layer reads, with what weight, as a sparse value.
+"""Learned layer weights as a sparse value: which earlier states each layer reads, and with what weight.
 
 Source 0 is the embedding output, source `n + 1` the output of layer n. Reader n is layer n and reads sources `0..n`;
-reader `L`, where a model mixes its output, reads all of them: x_n = sum_i alpha[n, i] h_i.
-
-A model that learned its wiring (ELC-BERT, DenseFormer) must keep every state until the end. With some edges cut
-(`without`, `EdgeCut`), the rest says which state is needed until when (`last_readers`).
+reader `L`, in models that mix their output, reads all of them: x_n = sum_i alpha[n, i] h_i. A model that learned its
+wiring (ELC-BERT, DenseFormer) must keep every state until its last reader (`last_readers`).
 """
 
 from __future__ import annotations
@@ -16,24 +14,24 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from layerwise.errors import PlanError
-from layerwise.plan.checks import LAYER_LIMIT, shown
+from layerwise.plan.checks import LAYER_LIMIT, describe_value
 from layerwise.plan.wiring import Matrix
 
 OUTPUT = "out"
-"""What the reader behind the last layer is called."""
+"""Name of the reader after the last layer."""
 
-LEAST_SUM = 1e-3
-"""The smallest share of a row's sum that may be left when a row is renormalised: the rest grows by its inverse."""
+MIN_SUM = 1e-3
+"""Minimum share of a row's sum that must remain for the row to be renormalized."""
 
 
 class Edge(NamedTuple):
-    """A reader and one source that it reads; `str` is `3<-0`, or `out<-0` with the depth as the reader."""
+    """A reader and a source; `name` is `3<-0`, or `out<-0` for the output."""
 
     reader: int
     source: int
 
     def name(self, depth: int) -> str:
-        """As rows and pictures call it.
+        """Format the edge.
 
         >>> Edge(3, 0).name(12), Edge(12, 4).name(12)
         ('3<-0', 'out<-4')
@@ -42,15 +40,14 @@ class Edge(NamedTuple):
 
 
 Row: TypeAlias = tuple[tuple[int, float], ...]
-"""The sources that one reader reads, ascending, each with its weight."""
+"""The sources of one reader with their weights, in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """A frozen wiring of `depth` layers: one row of (source, weight) for each, and one more if the output is mixed.
+    """Layer weights of `depth` layers: a row of (source, weight) per layer, and one more if the output is mixed.
 
-    Raises `PlanError` for a source that comes after its reader, for a weight that is not finite, for a row that reads
-    nothing, and for rows of another number than the layers'.
+    Raises `PlanError` for a source after its reader, a weight that is not finite, or an empty row.
 
     >>> LayerWeights(2, (((0, 1.0),), ((0, 0.25), (1, 0.75)))).matrix()
     ((1.0, 0.0, 0.0), (0.25, 0.75, 0.0))
@@ -61,10 +58,10 @@ class LayerWeights:
 
     def __post_init__(self) -> None:
         if type(self.depth) is not int or not 1 <= self.depth <= LAYER_LIMIT:
-            raise PlanError(f"a wiring is of 1 to {LAYER_LIMIT} layers, not {shown(self.depth)}")
+            raise PlanError(f"depth must be from 1 to {LAYER_LIMIT}, got {describe_value(self.depth)}")
         if len(self.rows) not in (self.depth, self.depth + 1):
             raise PlanError(
-                f"a wiring of {self.depth} layers has {self.depth} rows, or one more for the output, not "
+                f"a wiring of {self.depth} layers must have {self.depth} rows, or one more for the output, got "
                 f"{len(self.rows)}"
             )
         for reader, row in enumerate(self.rows):
@@ -72,7 +69,7 @@ class LayerWeights:
 
     @classmethod
     def of(cls, matrix: Sequence[Sequence[float]], depth: int) -> LayerWeights:
-        """The edges of a matrix (readers, depth + 1), or as many columns as there are readers: its nonzero weights.
+        """Create layer weights from the nonzero entries of a matrix (readers, depth + 1).
 
         >>> LayerWeights.of([[1.0, 0.0], [0.5, 0.5]], depth=2).rows
         (((0, 1.0),), ((0, 0.5), (1, 0.5)))
@@ -82,7 +79,7 @@ class LayerWeights:
 
     @classmethod
     def identity(cls, depth: int) -> LayerWeights:
-        """The wiring of an ordinary model: every layer reads the one before it.
+        """Return the wiring of an ordinary model: every layer reads the one before it.
 
         >>> LayerWeights.identity(2).rows
         (((0, 1.0),), ((1, 1.0),))
@@ -99,23 +96,21 @@ class LayerWeights:
 
     @property
     def mixes_output(self) -> bool:
-        """Whether what follows the last layer reads a mix too."""
         return len(self.rows) > self.depth
 
     def reader_name(self, reader: int) -> str:
-        """The reader as rows and pictures call it: its number, or `out`."""
         return OUTPUT if reader == self.depth else str(reader)
 
     def weight(self, edge: Edge) -> float:
-        """The weight of an edge; 0 where there is none."""
+        """Return the weight of an edge, or 0 if it does not exist."""
         return dict(self.rows[edge.reader]).get(edge.source, 0.0)
 
     def matrix(self) -> Matrix:
-        """The weights as a matrix (readers, depth + 1), lower triangular, with zeros where nothing is read."""
+        """Return the lower triangular matrix of weights, (readers, depth + 1)."""
         return tuple(tuple(dict(row).get(source, 0.0) for source in range(self.depth + 1)) for row in self.rows)
 
     def last_readers(self) -> tuple[int | None, ...]:
-        """Return for each source the last reader that needs it (`depth` for the last layer's output), or `None`."""
+        """Return the last reader of each source (`depth` for the last layer's output), or None."""
         last: list[int | None] = [None] * (self.depth + 1)
         for edge in self:
             last[edge.source] = edge.reader
@@ -125,11 +120,10 @@ class LayerWeights:
 
     # -- edits --------------------------------------------------------------------------------------------------
 
-    def without(self, *edges: Edge, renormalise: bool = True) -> LayerWeights:
-        """The wiring with `edges` cut; with `renormalise` each row that lost one is scaled to the sum it had.
+    def without(self, *edges: Edge, renormalize: bool = True) -> LayerWeights:
+        """Cut `edges`; with `renormalize` each shortened row is scaled to its previous sum.
 
-        Raises `PlanError` for an edge that is not there, for a reader that is left with nothing, and where what is left
-        of a row sums to nearly nothing, so that no factor restores it.
+        Raises `PlanError` for a missing edge, an empty row, or a row whose remaining sum is nearly 0.
 
         >>> LayerWeights.of([[1, 0], [0.5, 0.5]], depth=2).without(Edge(1, 0)).rows[1]
         ((1, 1.0),)
@@ -137,17 +131,17 @@ class LayerWeights:
         cut = set(edges)
         missing = sorted(cut - set(self))
         if missing:
-            raise PlanError(f"there is no edge {missing[0].name(self.depth)} to cut; the wiring has {len(self)} edges")
+            raise PlanError(f"the wiring has {len(self)} edges, but no edge {missing[0].name(self.depth)}")
         rows = list(self.rows)
         for reader in sorted({edge.reader for edge in cut}):
-            rows[reader] = self._left(reader, cut, renormalise)
+            rows[reader] = self._left(reader, cut, renormalize)
         return replace(self, rows=tuple(rows))
 
-    def without_first(self, order: Iterable[Edge], count: int, *, renormalise: bool) -> LayerWeights:
-        """Remove the first `count` edges of `order` that can be spared: no reader is left with nothing.
+    def without_first(self, order: Iterable[Edge], count: int, *, renormalize: bool) -> LayerWeights:
+        """Remove the first `count` removable edges of `order`; every reader keeps at least one.
 
         >>> wiring = LayerWeights.of([[1, 0], [0.5, 0.5]], depth=2)
-        >>> wiring.without_first([Edge(1, 0), Edge(1, 1)], 2, renormalise=True).rows[1]
+        >>> wiring.without_first([Edge(1, 0), Edge(1, 1)], 2, renormalize=True).rows[1]
         ((1, 1.0),)
         """
         left = self
@@ -155,35 +149,36 @@ class LayerWeights:
             if len(self) - len(left) == count:
                 break
             try:
-                left = left.without(edge, renormalise=renormalise)
+                left = left.without(edge, renormalize=renormalize)
             except PlanError:
                 continue  # the last of its row, or one that the rest cannot be scaled for
         return left
 
-    def _left(self, reader: int, cut: Iterable[Edge], renormalise: bool) -> Row:
+    def _left(self, reader: int, cut: Iterable[Edge], renormalize: bool) -> Row:
         row = self.rows[reader]
         left = tuple((source, weight) for source, weight in row if Edge(reader, source) not in cut)
         name = self.reader_name(reader)
         if not left:
-            raise PlanError(f"reader {name} would read nothing: leave it one of its {len(row)} edges")
-        if not renormalise:
+            raise PlanError(f"reader {name} must keep at least one of its {len(row)} edges")
+        if not renormalize:
             return left
         before, after = (sum(weight for _, weight in weights) for weights in (row, left))
-        if abs(after) <= LEAST_SUM * abs(before) or after == 0:
+        if abs(after) <= MIN_SUM * abs(before) or after == 0:
             raise PlanError(
-                f"what is left for reader {name} sums to {after:.3g} of {before:.3g}, which no factor restores: cut "
-                "without renormalising"
+                f"the remaining weights of reader {name} sum to {after:.3g} of {before:.3g}, too little to rescale; "
+                "cut "
+                "without renormalizing"
             )
         return tuple((source, weight * before / after) for source, weight in left)
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeCut:
-    """Which edges to remove: the weakest `share` of them, or those of `patterns`, (reader, source) with `*` for any.
+    """Edges to remove: the weakest `share` of them, or those matching `patterns` of (reader, source), `*` for any.
 
     >>> wiring = LayerWeights.of([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.4, 0.5]], depth=2)
     >>> for text in ("20%", "*<-0", "out<-2+1<-1"):
-    ...     print(EdgeCut.parse(text).apply(wiring, renormalise=False).rows[1:])
+    ...     print(EdgeCut.parse(text).apply(wiring, renormalize=False).rows[1:])
     (((0, 0.25), (1, 0.75)), ((1, 0.4), (2, 0.5)))
     (((1, 0.75),), ((1, 0.4), (2, 0.5)))
     (((0, 0.25),), ((0, 0.1), (1, 0.4)))
@@ -195,22 +190,19 @@ class EdgeCut:
 
     @classmethod
     def parse(cls, text: str) -> EdgeCut:
-        """Parse `30%`, the weakest 30 % of the edges, or edges such as `3<-0+out<-4` or `*<-2`; raises `PlanError`."""
+        """Parse `30%` (the weakest 30 %) or edges such as `3<-0+out<-4` or `*<-2`."""
         if (share := _SHARE.fullmatch(text)) and 0 < float(share[1]) < 100:
             return cls(text, share=float(share[1]) / 100)
         patterns = [_EDGES.fullmatch(part) for part in text.split("+")]
         if not all(patterns):
             raise PlanError(
                 f"edges to remove must be a percentage between 0 and 100, such as 30%, or edges joined by +, such as "
-                f"3<-0+{OUTPUT}<-4 or *<-2, got {shown(text)}"
+                f"3<-0+{OUTPUT}<-4 or *<-2, got {describe_value(text)}"
             )
         return cls(text, patterns=tuple((each[1], each[2]) for each in patterns if each))
 
-    def apply(self, wiring: LayerWeights, *, renormalise: bool = True) -> LayerWeights:
-        """Return the wiring without the edges; every reader keeps at least one.
-
-        Raises `PlanError` if there is no such edge, or none that its reader can lose.
-        """
+    def apply(self, wiring: LayerWeights, *, renormalize: bool = True) -> LayerWeights:
+        """Return the wiring without the edges; raise `PlanError` if none can be removed."""
         if self.share is not None:
             order = sorted(wiring, key=lambda edge: abs(wiring.weight(edge)))
             count = round(self.share * len(wiring))
@@ -218,8 +210,8 @@ class EdgeCut:
             order = [edge for edge in wiring if self._names(edge, wiring)]
             count = len(order)
             if not order:
-                raise PlanError(f"there is no edge {self.text}; {_readers(wiring)}")
-        left = wiring.without_first(order, count, renormalise=renormalise)
+                raise PlanError(f"no edge matches {self.text}; {_readers(wiring)}")
+        left = wiring.without_first(order, count, renormalize=renormalize)
         if len(left) == len(wiring):
             raise PlanError(f"{self.text} removes nothing: every reader keeps at least one edge; {_readers(wiring)}")
         return left
@@ -240,13 +232,16 @@ def _readers(wiring: LayerWeights) -> str:
 
 def _check_row(name: str, reader: int, row: Row) -> None:
     if not row:
-        raise PlanError(f"reader {name} reads nothing; give it at least one source")
+        raise PlanError(f"reader {name} must read at least one source")
     before = -1
     for source, weight in row:
         if type(source) is not int or not before < source <= reader:
             raise PlanError(
-                f"reader {name} reads sources 0 to {reader} at most, each once and ascending, not {shown(source)}"
+                f"the sources of reader {name} must be distinct, ascending and at most {reader}, got "
+                f"{describe_value(source)}"
             )
         if type(weight) is not float or not math.isfinite(weight):
-            raise PlanError(f"the weight of {name}<-{source} is a finite number such as 0.5, not {shown(weight)}")
+            raise PlanError(
+                f"the weight of {name}<-{source} must be a finite number such as 0.5, got {describe_value(weight)}"
+            )
         before = source

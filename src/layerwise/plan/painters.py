@@ -1,12 +1,8 @@
-"""The grid of "Transformer Layers as Painters" (Sun et al., 2024, arXiv 2407.09298, section 3), as published.
+"""The plans of "Transformer Layers as Painters" (Sun et al., 2024, arXiv 2407.09298, section 3).
 
-At depth T the published code keeps the layers 0..N and T-N..T-1 and lets a strategy act on the M = T - 2N - 1 layers
-between them, for every N that leaves at least one: `skip`; `middle_repeat` (layer int(T/2) M times); `reverse`;
-`random` (ten draws); `parallel` (all on one input, mean of the outputs); `looped_parallel` (the mean fed back, three
-times in all).
-
-The paper's text gives three different bounds for the window; these are those of its code, with which its figures agree.
-Its ten seeds are not published; ours are `PAINTERS_SEEDS`.
+At depth T the published code keeps layers 0..N and T-N..T-1 and applies a strategy to the M = T - 2N - 1 layers between
+them, for every N that leaves at least one. The paper's text gives three different bounds for the window; these are
+those of its code, with which its figures agree. Its seeds are not published.
 """
 
 from __future__ import annotations
@@ -22,24 +18,28 @@ from layerwise.plan.checks import check_depth
 from layerwise.plan.plan import Plan, Visit
 
 GIVEN = "given"
-"""The family of plans that are there for themselves: somebody wrote them."""
+"""Family of plans that the user wrote."""
 
 PAINTERS_SEEDS: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-"""The ten draws of a random order. Every window is shuffled afresh, by `random.Random(seed).shuffle`."""
+"""Seeds of the ten random orders."""
 
 PAINTERS_LOOPS = 3
-"""How many times in all the published looped parallel runs its group."""
+"""Number of loops of the published looped parallel."""
 
 PAINTERS_RANKING = ("looped_parallel", "random", "reverse", "parallel", "skip", "middle_repeat")
-"""The strategies from least to most harmful, as published (section 3.8 and figure 11)."""
+"""Published strategies from least to most harmful (section 3.8 and figure 11)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One plan of a family: a function from the depth of a model to such members.
+    """One plan of a family.
 
-    `strategy` is its curve (`skip`, `reverse`, ...), `affected` its position on the axis: by default the number of
-    layers touched. `draw` is the seed of a random order.
+    Attributes:
+        plan: The layer plan.
+        family: Name of the family.
+        strategy: Curve of the plan (`skip`, `reverse`, ...).
+        affected: Position on the x axis, by default the number of affected layers.
+        draw: Seed of a random order.
     """
 
     plan: Plan
@@ -52,10 +52,9 @@ class Member:
 def painters(
     depth: int, seeds: Iterable[int] = PAINTERS_SEEDS, loops: Iterable[int] = (PAINTERS_LOOPS,)
 ) -> tuple[Member, ...]:
-    """Every strategy on every published window; `affected` is M.
+    """Apply every strategy to every published window; `affected` is M.
 
-    Looped parallel is run for each count in `loops`; a count other than the published three is named in the
-    strategy, `looped_parallel_5`. With M = 1 several strategies are the same plan; each still has its member.
+    A number of `loops` other than the published three is part of the strategy, as in `looped_parallel_5`.
 
     >>> for member in painters(4, seeds=[0]):
     ...     print(f"{member.strategy:16}{member.affected}  {member.plan}")
@@ -81,7 +80,7 @@ def painters(
 
 
 WINDOW = "window"
-"""How the families of `window` begin; the layers follow."""
+"""Prefix of the families of `window`."""
 
 
 def window(
@@ -91,10 +90,7 @@ def window(
     seeds: Iterable[int] = PAINTERS_SEEDS,
     loops: Iterable[int] = (PAINTERS_LOOPS,),
 ) -> tuple[Member, ...]:
-    """Every strategy on the layers `first` to `last`, both included, wherever they stand.
-
-    The published windows are all centred. The family names the layers, and `affected` counts them. Raises `PlanError`
-    for layers that a model of this depth does not have.
+    """Apply every strategy to layers `first` to `last`, inclusive; the family names the layers.
 
     >>> for member in window(6, 1, 2, seeds=[0]):
     ...     print(f"{member.family}  {member.strategy:16}{member.affected}  {member.plan}")
@@ -107,10 +103,7 @@ def window(
     """
     check_depth(depth, least=2)
     if not 0 <= first <= last < depth or last - first + 1 == depth:
-        raise PlanError(
-            f"a window of layers {first}-{last} does not exist in {depth} layers, or is all of them; "
-            f"choose some of 0-{depth - 1}"
-        )
+        raise PlanError(f"a window must be a proper part of the layers 0-{depth - 1}, got {first}-{last}")
     drawn, counts = tuple(seeds), tuple(loops)
     return tuple(
         Member(plan, f"{WINDOW} {first}-{last}", strategy, last - first + 1, draw)
@@ -119,7 +112,7 @@ def window(
 
 
 def published_windows(depth: int) -> tuple[tuple[int, int], ...]:
-    """The published windows, widest first, each from its first layer up to, not including, its last.
+    """Return the published windows as (start, stop), widest first.
 
     >>> published_windows(8)
     ((1, 8), (2, 7), (3, 6), (4, 5))
@@ -129,9 +122,7 @@ def published_windows(depth: int) -> tuple[tuple[int, int], ...]:
 
 
 def middle_window(depth: int, size: int) -> tuple[int, int]:
-    """Return the window of `size` layers in the middle, from its first layer up to, not including, its last.
-
-    A window that cannot be centered has one layer more before it than behind it, as the published ones do.
+    """Return the middle window of `size` layers as (start, stop), with the extra layer in front if it is not centered.
 
     >>> middle_window(32, 3), middle_window(32, 4)
     ((15, 18), (14, 18))
@@ -143,8 +134,7 @@ def middle_window(depth: int, size: int) -> tuple[int, int]:
 def strategies(
     plan: Plan, start: int, stop: int, seeds: tuple[int, ...], loops: tuple[int, ...] = (PAINTERS_LOOPS,)
 ) -> Iterator[tuple[str, int | None, Plan]]:
-    """Every strategy on one window of an unedited plan: its name, the seed of a random order, and the
-    plan."""
+    """Yield the strategy, seed and plan of every strategy on one window of an identity plan."""
     yield "skip", None, edits.skip(plan, *range(start, stop))
     yield "middle_repeat", None, repeat_middle(plan, start, stop)
     yield "reverse", None, edits.reverse(plan, start, stop)
@@ -157,9 +147,7 @@ def strategies(
 
 
 def repeat_middle(plan: Plan | str, start: int, stop: int) -> Plan:
-    """Run the middle layer of a window of an unedited plan as often as the window has layers.
-
-    On a published window of a model of T layers that layer is int(T/2), as published.
+    """Run the middle layer of a window of an identity plan as often as the window has layers.
 
     >>> repeat_middle(Plan.identity(8), 3, 6)
     Plan('0-2 4*3 6 7')
@@ -172,12 +160,10 @@ def repeat_middle(plan: Plan | str, start: int, stop: int) -> Plan:
 PUBLISHED = "painters"
 
 NUMBERED = frozenset({"looped", "gain_sweep"})
-"""Families whose strategies are numbers of loops, or gains."""
+"""Families whose strategies are loop counts or gains."""
 
 
 class SweptPlan(Protocol):
-    """What a sweep lists of a plan."""
-
     @property
     def family(self) -> str: ...
     @property
@@ -188,7 +174,7 @@ class SweptPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayerWindow:
-    """A number of affected layers in one family."""
+    """A number of affected layers in a family."""
 
     family: str
     affected: int
@@ -203,9 +189,9 @@ def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
 
 
 def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
-    """Return the window nearest to half the depth, at the size that most strategies were run at.
+    """Return the window nearest to half the depth among the sizes that most strategies were run at.
 
-    The published family is preferred, then the first windows given by layers. Numbers of loops and gains do not count.
+    The Painters' family is preferred, then the first explicit window.
     """
     known = list(plans)
     families = tuple(family for family in curve_families(known) if family not in NUMBERED)

@@ -1,9 +1,7 @@
-"""A plan: which layers of a transformer run, in which order, and how their outputs are joined.
+"""Plans: which layers of a transformer run, in which order, and how their outputs are merged.
 
-A plan is a hashable value that never holds a model: a tuple of stages, each a `Visit` (one layer, or half of one), a
-`Group` (branches that read one hidden state and are merged) or a `Block` (a sub-plan), each possibly repeated. It
-unrolls into a flat list of `Step`s. A visit may name the model of its layer, `a:12`, or the type of its quantized
-weights, `Q4_0:12`. Layers count from 0. `Plan.check` tells whether a model has the layers.
+A plan is a tuple of stages, each possibly repeated: a `Visit` (a layer or sublayer), a `Group` (branches that read one
+hidden state and are merged) or a `Block` (a sub-plan). It unrolls into a flat list of `Step`s. Layers count from 0.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ from layerwise.plan.checks import (
     check_sublayer,
     check_times,
     check_tuple,
-    named,
-    shown,
+    describe_value,
+    layer_name,
     weight_type,
 )
 
@@ -43,12 +41,11 @@ ReductionRule: TypeAlias = Literal["mean", "sum", "gain"]
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """How the branches of a group become one hidden state.
+    """Rule that merges the M branches of a group into one hidden state.
 
-    With x the input of the group and `delta_m = branch_m(x) - x` the update of each of its M branches, the
-    group returns
+    With x the input of the group and `delta_m = branch_m(x) - x`, the group returns
 
-        mean     x + (1/M) sum delta_m     the mean of the branches' outputs, as published by the Painters
+        mean     x + (1/M) sum delta_m     the mean of the branches' outputs
         sum      x +       sum delta_m
         gain     x + (g/M) sum delta_m     g = 1 is the mean, g = M the sum
 
@@ -62,40 +59,40 @@ class Reduction:
     def __post_init__(self) -> None:
         rules = get_args(ReductionRule)
         if self.rule not in rules:
-            raise PlanError(f"unknown merge rule {shown(self.rule)}; {near_matches(str(self.rule), rules)}")
+            raise PlanError(f"unknown merge rule {describe_value(self.rule)}; {near_matches(str(self.rule), rules)}")
         if self.rule != "gain":
             if self.gain is not None:
                 raise PlanError(
-                    f"the rule {self.rule} takes no gain, not {shown(self.gain)}; write Reduction('gain', ...)"
+                    f"gain must be None for the rule {self.rule}, got {describe_value(self.gain)}; "
+                    "write Reduction('gain', ...)"
                 )
             return
         if type(self.gain) not in (int, float):
-            raise PlanError(f"a gain is a number such as 0.5, not {shown(self.gain)}")
+            raise PlanError(f"gain must be a number such as 0.5, got {describe_value(self.gain)}")
         try:
             gain = float(self.gain)  # type: ignore[arg-type]  # an int or a float, by the line above
         except OverflowError:
             gain = math.inf
         if not math.isfinite(gain):
-            raise PlanError(f"a gain is a finite number such as 0.5, not {gain}")
+            raise PlanError(f"gain must be finite, got {gain}")
         object.__setattr__(self, "gain", gain + 0.0)  # -0.0 becomes 0.0: equal plans then have equal texts
 
     def weight(self, branches: int) -> float:
-        """What each branch's update counts for in a group of so many branches."""
+        """Return the factor of each branch's update."""
         if self.rule == "sum":
             return 1.0
         return (1.0 if self.gain is None else self.gain) / branches
 
     def __str__(self) -> str:
-        """The rule as a plan's text has it, without the colon: `mean`, `sum`, `gain=2`."""
         return self.rule if self.gain is None else f"gain={repr(self.gain).removesuffix('.0')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One layer, or one half of it, run `times` times in a row.
+    """One layer or sublayer, run `times` times in a row.
 
-    `Visit(15, 4)` is the text `15*4`, `Visit(12, part="attn")` is `12.attn` (see `layerwise.plan.checks`), and
-    `Visit(12, source="a")` is `a:12`, layer 12 of the model called a (see `layerwise.plan.checks`).
+    `Visit(15, 4)` is written `15*4`, `Visit(12, sublayer="attn")` is `12.attn`, and `Visit(12, source="a")` is `a:12`,
+    layer 12 of model a. A source can also be a quantization type, as in `Q4_0:12`.
     """
 
     layer: int
@@ -105,7 +102,7 @@ class Visit:
 
     def __post_init__(self) -> None:
         if type(self.layer) is not int or not 0 <= self.layer < LAYER_LIMIT:
-            raise PlanError(f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {shown(self.layer)}")
+            raise PlanError(f"layer must be an integer from 0 to {LAYER_LIMIT - 1}, got {describe_value(self.layer)}")
         check_times(self.times)
         if self.sublayer is not None:
             check_sublayer(self.sublayer)
@@ -115,12 +112,12 @@ class Visit:
 
     @property
     def evaluations(self) -> int:
-        """How many layer evaluations it unrolls to; a half counts as one, since its whole block is called."""
+        """Number of layer evaluations; a sublayer counts as one, since its block is called."""
         return self.times
 
     @property
     def nesting(self) -> int:
-        """How many groups and blocks lie inside one another."""
+        """Depth of nested groups and blocks."""
         return 0
 
 
@@ -128,8 +125,8 @@ class Visit:
 class Group:
     """Branches that read the same hidden state and are merged; the merged state is fed back `times` times.
 
-    `Group((Plan.of([14]), Plan.of([15])), times=3)` is the text `(14|15)*3`.
-    A group of one branch is allowed: with a gain it is a layer whose update is scaled, `(15):gain=0.5`.
+    `Group((Plan.of([14]), Plan.of([15])), times=3)` is written `(14|15)*3`. A group of one branch with a gain scales an
+    update, as in `(15):gain=0.5`.
     """
 
     branches: tuple[Plan, ...]
@@ -139,7 +136,7 @@ class Group:
     def __post_init__(self) -> None:
         check_tuple("a group's branches", self.branches, (Plan,))
         if not isinstance(self.merge, Reduction):
-            raise PlanError(f"a group's merge is a Reduction, such as Reduction('sum'), not {shown(self.merge)}")
+            raise PlanError(f"merge must be a Reduction, such as Reduction('sum'), got {describe_value(self.merge)}")
         check_times(self.times)
         check_size(self.evaluations, self.nesting)
 
@@ -154,14 +151,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A sub-plan run `times` times. `Block(Plan.of(range(45, 52)), 2)` is the text `[45-51]*2`."""
+    """A sub-plan run `times` times: `Block(Plan.of(range(45, 52)), 2)` is written `[45-51]*2`."""
 
     plan: Plan
     times: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, Plan):
-            raise PlanError(f"a block holds a Plan, not {shown(self.plan)}")
+            raise PlanError(f"the plan of a block must be a Plan, got {describe_value(self.plan)}")
         check_times(self.times)
         check_size(self.evaluations, self.nesting)
 
@@ -179,7 +176,7 @@ Stage: TypeAlias = Visit | Group | Block
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """An ordered, non-empty tuple of stages. Frozen and hashable; `Plan.parse(str(plan)) == plan` always.
+    """Ordered, non-empty tuple of stages: a frozen, hashable value with `Plan.parse(str(plan)) == plan`.
 
     >>> plan = Plan.parse("0-3 (4|5)*2 6 7")
     >>> plan.order()
@@ -189,7 +186,7 @@ class Plan:
     """
 
     stages: tuple[Stage, ...]
-    # Kept, not recomputed: every enclosing group and block asks for them again.
+    # Stored, since every enclosing group and block reads them.
     evaluations: int = field(init=False, compare=False)
     nesting: int = field(init=False, compare=False)
 
@@ -201,9 +198,10 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """Parse a plan's text, as `layerwise.plan.grammar` defines it; `PlanError` points at the character.
+        """Parse a plan in the language of `layerwise.plan.grammar`; a `Plan` is returned unchanged.
 
-        A plan is returned as it is, so that functions take plans and texts.
+        Raises:
+            PlanError: If the text is not a plan; the message points at the character.
         """
         from layerwise.plan import parse
 
@@ -211,7 +209,7 @@ class Plan:
 
     @classmethod
     def identity(cls, depth: int) -> Plan:
-        """The plan a model of `depth` layers was trained with.
+        """Return the plan that runs every layer once, in order.
 
         >>> Plan.identity(32)
         Plan('0-31')
@@ -221,7 +219,7 @@ class Plan:
 
     @classmethod
     def of(cls, layers: Iterable[int]) -> Plan:
-        """The plan that visits these layers in this order; numpy and other whole numbers are welcome.
+        """Return the plan that visits `layers` in this order; NumPy integers are accepted.
 
         >>> Plan.of([0, 1, 2, 5, 4])
         Plan('0-2 5 4')
@@ -229,7 +227,7 @@ class Plan:
         try:
             numbers = [layer if isinstance(layer, bool) else index(layer) for layer in islice(layers, STEP_LIMIT + 1)]
         except TypeError as error:
-            raise PlanError(f"Plan.of takes whole numbers, as in Plan.of([0, 1, 3]); {error}") from None
+            raise PlanError(f"Plan.of requires integers, as in Plan.of([0, 1, 3]): {error}") from None
         return cls(tuple(map(_whole_layer, numbers)))
 
     def __str__(self) -> str:
@@ -246,7 +244,7 @@ class Plan:
         return f'<code>{self}</code><pre style="line-height:1">{picture(self)}</pre>'
 
     def steps(self) -> tuple[Step, ...]:
-        """The plan unrolled: the one lowering that every executor follows (see `Step` for what each does).
+        """Unroll the plan into the steps that every executor follows.
 
         >>> for step in Plan.parse("(6 7|8):sum").steps():
         ...     print(step)
@@ -257,15 +255,15 @@ class Plan:
         return tuple(lower(self))
 
     def order(self) -> tuple[int, ...]:
-        """The layer of each step, in the order of execution; for a half, the layer that it is a half of."""
+        """Return the layer of each step, in order of execution."""
         return tuple(step.layer for step in self.steps())
 
     def layers(self) -> frozenset[int]:
-        """The numbers of the layers that run at all, whole or in part, of whichever model."""
+        """Return the layers that run at least in part, of any model."""
         return frozenset(layer for _, layer in self.weights())
 
     def weights(self) -> frozenset[tuple[str | None, int]]:
-        """The (source, layer) pairs whose weights it touches; a source of `None` is the model at hand.
+        """Return the (source, layer) pairs whose weights are used; the source of the default model is None.
 
         >>> sorted(Plan.parse("a:0 b:0 a:0 b:1.mlp").weights())
         [('a', 0), ('b', 0), ('b', 1)]
@@ -273,7 +271,7 @@ class Plan:
         return frozenset((step.source, step.layer) for step in self.steps())
 
     def sources(self) -> frozenset[str]:
-        """The names of the models that it takes layers from, beside the model at hand; a type of GGUF is none.
+        """Return the names of the models that layers are taken from, without quantization types.
 
         >>> sorted(Plan.parse("a:0-3 (b:4|5) Q4_0:6").sources())
         ['a', 'b']
@@ -281,21 +279,22 @@ class Plan:
         return frozenset(source for source, _ in self.weights() if source is not None and weight_type(source) is None)
 
     def has_sublayers(self) -> bool:
-        """Whether it visits a half of a layer; its `order` then does not say all that it runs.
-
-        >>> Plan.parse("0-11 12.mlp 13-29").has_sublayers()
-        True
-        """
+        """Return whether the plan visits a sublayer."""
         return any(step.sublayer is not None for step in self.steps())
 
     def check(self, depth: int, sources: Collection[str] | None = None) -> None:
-        """Raise `PlanError` unless a model of `depth` layers can run this plan.
+        """Check that a model of `depth` layers can run this plan.
 
-        Told the names of the `sources` at hand, all of that depth, also unless it names no others.
+        Args:
+            depth: Number of layers of the model.
+            sources: Names of the available models, all of that depth; None to skip the check.
+
+        Raises:
+            PlanError: If a layer or source does not exist.
 
         >>> Plan.parse("0-3 9").check(depth=6)
         Traceback (most recent call last):
-        layerwise.errors.PlanError: step 5 of the plan visits layer 9, but the model has 6 layers: use 0 to 5
+        layerwise.errors.PlanError: step 5 of the plan visits layer 9, but the model has 6 layers; use 0 to 5
           0-3 9
               ^
         """
@@ -309,35 +308,35 @@ class Plan:
         text = str(self)
         raise PlanError(
             f"step {step + 1} of the plan visits layer {order[step]}, but the model has {depth} "
-            f"layer{'s' * (depth != 1)}: use {f'0 to {depth - 1}' if depth > 1 else '0'}",
+            f"layer{'s' * (depth != 1)}; use {f'0 to {depth - 1}' if depth > 1 else '0'}",
             text=text,
             position=_position_of_layer_from(depth, text),
         )
 
-    def _refuse_source(self, known: Collection[str]) -> NoReturn:
+    def _refuse_source(self, available: Collection[str]) -> NoReturn:
         text = str(self)
-        missing = self.sources() - set(known)
+        missing = self.sources() - set(available)
         unknown = next(name for step in self.steps() if (name := step.source) is not None and name in missing)
-        instead = near_matches(unknown, known) if known else "there is one model, so leave the names out"
-        instead += f", or give a layer a type of GGUF: {near_matches(unknown, TYPES)}"
+        fix = near_matches(unknown, available) if available else "there is only one model, so omit the names"
+        fix += f", or use a quantization type: {near_matches(unknown, TYPES)}"
         raise PlanError(
-            f"the plan takes layers from {unknown!r}, and no model of that name is here; {instead}",
+            f"the plan takes layers from {unknown!r}, but no model has that name; {fix}",
             text=text,
             position=re.search(rf"(?<![\w-]){re.escape(unknown)}:", text).start(),  # type: ignore[union-attr]
         )
 
     def cost(self) -> Cost:
-        """Layer evaluations, sequential stages, distinct weights and KV slots (see `layerwise.plan.Cost`)."""
+        """Return the layer evaluations, sequential stages, distinct weights and KV cache slots."""
         return Cost(self.evaluations, count_stages(self), len(self.weights()), self.evaluations)
 
     def matrix(self) -> Matrix:
-        """The wiring A: what each step reads of what came before it; see `layerwise.plan.wiring`."""
+        """Return the wiring A, `(n + 1, n + 1)` for n steps; see `layerwise.plan.wiring`."""
         from layerwise.plan import matrix
 
         return matrix(self)
 
 
-@lru_cache(LAYER_LIMIT, typed=True)  # typed, since `True` is refused and equals 1
+@lru_cache(LAYER_LIMIT, typed=True)  # typed, since True equals 1 but must be refused
 def _whole_layer(layer: int) -> Visit:
     return Visit(layer)
 
@@ -347,7 +346,7 @@ def _position_of_layer_from(depth: int, text: str) -> int:
         for end in (1, 2):
             if match[end] is not None and int(match[end]) >= depth:
                 return match.start(end)
-    raise AssertionError(f"{text!r} names no layer of {depth} or above")
+    raise AssertionError(f"{text!r} has no layer of {depth} or above")
 
 
 Close: TypeAlias = Reduction | None
@@ -355,16 +354,14 @@ Close: TypeAlias = Reduction | None
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One layer evaluation of an unrolled plan, and the groups that open before it and close after it.
+    """One layer evaluation of an unrolled plan, with the groups that open before it and close after it.
 
     An executor keeps the running state `x` and a stack of frames (base, outputs). For each step it
 
     1. pushes `opens` frames, each with base = x and no outputs;
-    2. sets x = layer(x), or x + branch(x) where `sublayer` names one branch of the layer; the layer is that of the
-       model that `source` names, or of the model at hand;
-    3. for each close, innermost first, appends x to the outputs of the top frame. If the close is `None`, the
-       next branch begins: x = base. If it is a `Reduction`, the group is done: x = merge(base, outputs), and the
-       frame goes.
+    2. sets x = layer(x), or x + branch(x) for a `sublayer`, with the layer of the model `source`;
+    3. for each close, innermost first, appends x to the outputs of the top frame. If the close is None, the next branch
+       begins: x = base. If it is a `Reduction`, the group ends: x = merge(base, outputs), and the frame is popped.
     """
 
     layer: int
@@ -375,22 +372,21 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What runs, as a plan's text has it: `12`, `12.attn` for one half, `a:12` for a layer of another model."""
-        return named(self.layer, self.sublayer, self.source)
+        """The layer as written in a plan: `12`, `12.attn` for a sublayer, `a:12` for a layer of model a."""
+        return layer_name(self.layer, self.sublayer, self.source)
 
 
 def lower(plan: Plan) -> list[Step]:
-    """The steps of a plan; `Plan.steps` is this as a tuple."""
     steps: list[Step] = []
     for stage in plan.stages:
         match stage:
             case Visit():
-                once = [Step(stage.layer, sublayer=stage.sublayer, source=stage.source)]
+                inside = [Step(stage.layer, sublayer=stage.sublayer, source=stage.source)]
             case Block():
-                once = lower(stage.plan)
+                inside = lower(stage.plan)
             case Group():
-                once = _unroll_group(stage)
-        steps += once * stage.times
+                inside = _unroll_group(stage)
+        steps += inside * stage.times
     return steps
 
 
@@ -405,16 +401,15 @@ def _unroll_group(group: Group) -> list[Step]:
     return steps
 
 
-# -- cost ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of a plan, known before any model runs it.
+    """Upper bounds on the cost of a plan; a sublayer counts as a layer.
 
-    Compute is layer `evaluations`; latency on enough machines is sequential `stages` (a group counts its longest
-    branch); memory is `weights`, the distinct layers (layer 3 of two models is two); generation needs a KV cache slot
-    of `slots` per evaluation. A half of a layer counts as a whole one, so these numbers are upper bounds.
+    Attributes:
+        evaluations: Layer evaluations.
+        stages: Sequential stages, the latency on enough machines; a group counts its longest branch.
+        weights: Distinct layers to hold in memory.
+        slots: KV cache slots needed for generation.
     """
 
     evaluations: int
@@ -424,7 +419,6 @@ class Cost:
 
 
 def count_stages(part: Plan | Stage) -> int:
-    """Return the number of sequential stages: a group counts its longest branch."""
     match part:
         case Plan():
             return sum(map(count_stages, part.stages))

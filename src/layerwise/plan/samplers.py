@@ -1,12 +1,9 @@
-"""Samplers: a plan for every forward pass, drawn at random: orders (`Shuffle`) and missing layers (`Drop`, `Failout`).
+"""Sample a plan for every forward pass: random orders (`Shuffle`) and missing layers (`Drop`, `Failout`).
 
-A sampler is a value and holds no state. `SeededSampler` ties one to a depth and a seed, and the plan of a pass is then
-a pure function of the position in the training: a run that resumes at step 1,000 draws what it would have drawn, and
-every process of a distributed run draws the same.
-
-A layer that is left out costs nothing, and its parameters get no gradient in that pass. With `preserve` it runs and its
-update is multiplied by zero, `(3):gain=0`: the same output, the full cost, and a gradient of zero for every parameter,
-which synchronized training without `find_unused_parameters` needs.
+Samplers are stateless. `SeededSampler` makes the plan of a pass a pure function of its position in the training, so
+resumed and distributed runs draw the same plans. A skipped layer costs nothing and gets no gradient in that pass. With
+`preserve` it runs with gain 0 instead, `(3):gain=0`: same output, full cost, and zero gradients, which DDP needs
+without `find_unused_parameters`.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.checks import check_depth, shown
+from layerwise.plan.checks import check_depth, describe_value
 from layerwise.plan.plan import Group, Plan, Reduction, Stage, Visit
 
 _Item = TypeVar("_Item")
@@ -35,7 +32,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The same plan for every pass; without one, the order as trained.
+    """The same plan for every pass; by default the identity plan.
 
     >>> SeededSampler(Fixed(), depth=4, seed=0).at(7)
     Plan('0-3')
@@ -44,7 +41,6 @@ class Fixed:
     plan: Plan | None = None
 
     def draw(self, depth: int, chance: random.Random) -> Plan:
-        """The plan; nothing is drawn. Raises `PlanError` if it names a layer that the model does not have."""
         plan = self.plan or Plan.identity(depth)
         plan.check(depth)
         return plan
@@ -57,9 +53,8 @@ class Fixed:
 class Shuffle:
     """All layers once, in a random order.
 
-    Without `reach` every order is equally likely. With it, layer i gets the key i + u with u uniform in [0, reach + 1)
-    and the layers run in the order of their keys, so that none moves further than `reach` positions (the word shuffle
-    of Lample et al. 2018, section 3.3, for layers); near orders are likelier than far ones.
+    Without `reach` every order is equally likely. With it, layers run in the order of the keys i + u with u uniform in
+    [0, reach + 1), so none moves further than `reach` positions (Lample et al. 2018, section 3.3).
 
     >>> SeededSampler(Shuffle(), depth=6, seed=0).at(0) == SeededSampler(Shuffle(), depth=6, seed=0).at(0)
     True
@@ -69,10 +64,11 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         if self.reach is not None and (type(self.reach) is not int or self.reach < 1):
-            raise PlanError(f"reach is how many positions a layer may move, 1 or more, not {shown(self.reach)}")
+            raise PlanError(
+                f"reach must be an integer number of positions of at least 1, got {describe_value(self.reach)}"
+            )
 
     def draw(self, depth: int, chance: random.Random) -> Plan:
-        """One order of all layers. A model of one layer has no order, so a depth below 2 raises `PlanError`."""
         check_depth(depth, least=2)
         layers = list(range(depth))
         if self.reach is None:
@@ -88,10 +84,9 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The plan of `of`, every visit left out with probability `share`, each by its own draw.
+    """The plan of `of` with every visit skipped with probability `share`, independently.
 
-    A draw that would leave nothing is drawn again, so the shares are those of LayerDrop given that a layer remains.
-    `preserve` keeps what is dropped in the graph (see the module).
+    Empty draws are repeated. `preserve` keeps skipped layers in the autograd graph (see the module).
 
     >>> Drop(0.5).draw(4, random.Random(1))
     Plan('1 2')
@@ -116,10 +111,9 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Failout:
-    """The plan of `of` without the layers of the nodes that fail, each node with probability `share`.
+    """The plan of `of` without the layers of failed nodes; each node fails with probability `share`.
 
-    `nodes` says which layers lie together on a machine; a layer on none never fails. When all that would run is lost,
-    the failures are drawn again.
+    `nodes` lists the layers of each node; other layers never fail. Empty draws are repeated.
 
     >>> Failout(((0, 1), (2, 3)), 0.5).draw(4, random.Random(3))
     Plan('2 3')
@@ -134,16 +128,15 @@ class Failout:
         _check_share("nodes that fail", self.share)
         placed = [layer for node in self.nodes for layer in node]
         if not placed or not all(self.nodes) or any(type(layer) is not int or layer < 0 for layer in placed):
-            raise PlanError(f"nodes are tuples of layers, as in ((0, 1), (2, 3)), none empty; found {self.nodes}")
+            raise PlanError(f"nodes must be non-empty tuples of layers, such as ((0, 1), (2, 3)), got {self.nodes}")
         twice = sorted(layer for layer, count in Counter(placed).items() if count > 1)
         if twice:
-            raise PlanError(f"a layer lies on one node; on several lie {', '.join(map(str, twice))}")
+            raise PlanError(f"a layer must be on one node, but several nodes have {', '.join(map(str, twice))}")
 
     def draw(self, depth: int, chance: random.Random) -> Plan:
-        """One plan with at least one layer that counts. Raises `PlanError` for a node with a layer beyond `depth`."""
         beyond = [layer for node in self.nodes for layer in node if layer >= depth]
         if beyond:
-            raise PlanError(f"the nodes hold layer {beyond[0]}, but the model has layers 0 to {depth - 1}")
+            raise PlanError(f"the nodes have layer {beyond[0]}, but the model has layers 0 to {depth - 1}")
         plan = self.of.draw(depth, chance)
         order = plan.order()
 
@@ -160,10 +153,9 @@ class Failout:
 
 @dataclass(frozen=True, slots=True)
 class SeededSampler:
-    """The draws of one training: the sampler, the depth of the model, and the seed.
+    """A sampler with the depth of a model and a seed.
 
-    `stream` sets draws apart that must not be alike: the rank of a process that draws for itself, or what the draws
-    are for.
+    `stream` separates draws that must differ, such as those of processes that draw independently.
 
     >>> draws = SeededSampler(Shuffle(), depth=12, seed=0)
     >>> draws.at(3) == draws.at(3), draws.at(3) == draws.at(4)
@@ -176,7 +168,7 @@ class SeededSampler:
     stream: str = ""
 
     def at(self, *index: int) -> Plan:
-        """The plan of the pass at `index`, such as (step, pass within the step); the same on every machine."""
+        """Return the plan of the pass at `index`, such as (step, pass within the step)."""
         return self.sampler.draw(self.depth, random.Random(f"{self.seed}/{self.stream}/{'/'.join(map(str, index))}"))
 
 
@@ -187,8 +179,7 @@ Nodes = tuple[tuple[int, ...], ...]
 
 
 def node_layout(depth: int, count: int, layout: str = "blocks") -> Nodes:
-    """`depth` layers on `count` nodes, none empty: in contiguous `blocks`, as even as they go, as pipelines have them,
-    or `round-robin`, layer l on node l modulo their number, so that what is lost with a node is spread over the depth.
+    """Distribute `depth` layers over `count` nodes, in contiguous `blocks` or `round-robin`.
 
     >>> node_layout(7, 3), node_layout(7, 3, "round-robin")
     (((0, 1, 2), (3, 4), (5, 6)), ((0, 3, 6), (1, 4), (2, 5)))
@@ -197,7 +188,9 @@ def node_layout(depth: int, count: int, layout: str = "blocks") -> Nodes:
     """
     check_depth(depth)
     if type(count) is not int or not 1 <= count <= depth:
-        raise PlanError(f"{depth} layers lie on 1 to {depth} nodes, not {shown(count)}")
+        raise PlanError(
+            f"the number of nodes must be from 1 to {depth}, the number of layers, got {describe_value(count)}"
+        )
     match layout:
         case "blocks":
             each, more = divmod(depth, count)
@@ -205,24 +198,24 @@ def node_layout(depth: int, count: int, layout: str = "blocks") -> Nodes:
             return tuple(tuple(range(start, stop)) for start, stop in pairwise(starts))
         case "round-robin":
             return tuple(tuple(range(node, depth, count)) for node in range(count))
-    raise PlanError(f"layers are spread over nodes by a layout; {layout!r} is none: {near_matches(layout, LAYOUTS)}")
+    raise PlanError(f"unknown layout {layout!r}; {near_matches(layout, LAYOUTS)}")
 
 
 RULES = ("first", "last", "even", "random")
 
 
 def layer_subset(depth: int, count: int, rule: str, chance: random.Random | None = None) -> tuple[int, ...]:
-    """The `count` layers of `depth` that `rule` keeps, ascending; only `random` draws from `chance`.
+    """Return the `count` layers of `depth` that `rule` keeps, in ascending order.
 
-    The papers do not agree on one rule: the `first` K, which early exit runs; the `last` K; `even`, the layers
-    floor((i + 1/2) L / K) for i = 0..K-1 (LayerDrop recommends it); `random`, a uniform subset.
+    `first` and `last` keep one end, `even` keeps floor((i + 1/2) L / K) for i = 0..K-1 (recommended for LayerDrop), and
+    `random` draws a uniform subset from `chance`.
 
     >>> layer_subset(12, 6, "even")
     (1, 3, 5, 7, 9, 11)
     """
     check_depth(depth)
     if type(count) is not int or not 1 <= count <= depth:
-        raise PlanError(f"of {depth} layers 1 to {depth} can be kept, not {shown(count)}")
+        raise PlanError(f"the number of layers to keep must be from 1 to {depth}, got {describe_value(count)}")
     match rule:
         case "first":
             return tuple(range(count))
@@ -232,7 +225,7 @@ def layer_subset(depth: int, count: int, rule: str, chance: random.Random | None
             return tuple((2 * index + 1) * depth // (2 * count) for index in range(count))
         case "random" if chance is not None:
             return tuple(sorted(chance.sample(range(depth), count)))
-    raise PlanError(f"layers are kept by a rule; {rule!r} is none: {near_matches(rule, RULES)}")
+    raise PlanError(f"unknown rule {rule!r}; {near_matches(rule, RULES)}")
 
 
 def shuffled_subset(layers: tuple[int, ...], chance: random.Random) -> Plan:
@@ -244,8 +237,8 @@ def shuffled_subset(layers: tuple[int, ...], chance: random.Random) -> Plan:
 def _check_share(what: str, share: float) -> None:
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
         raise PlanError(
-            f"the share of {what} is a probability from 0 up to, not including, 1; {shown(share)} would leave nothing "
-            "to run: write 0.2, which LayerDrop's authors recommend"
+            f"the share of {what} must be a probability in [0, 1), got {describe_value(share)}; LayerDrop's authors "
+            "recommend 0.2"
         )
 
 
@@ -256,7 +249,7 @@ def _losses(items: Iterable[_Item], share: float, chance: random.Random) -> list
 def _thinned(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> Plan:
     rows = [stage for stage in plan.stages if isinstance(stage, Visit)]
     if len(rows) < len(plan.stages):
-        raise PlanError(f"layers are dropped from a plan of single visits; {plan} has groups or blocks")
+        raise PlanError(f"layers can only be dropped from plans of single visits, but {plan} has groups or blocks")
     singles = [visit if visit.times == 1 else replace(visit, times=1) for visit in rows]
     visits = [single for single, visit in zip(singles, rows, strict=True) for _ in range(visit.times)]
     gone = lost()

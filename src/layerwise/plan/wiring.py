@@ -1,13 +1,11 @@
-"""The wiring of a plan: the matrix that says what each step reads. It is also the plan's picture.
+"""The wiring of a plan: the matrix of which earlier outputs each step reads.
 
-Let `d_0` be the embedding output and `d_j = layer(x_j) - x_j` what step j adds to the residual stream
-(a half of a layer adds what its one branch computes).
-Whatever the plan, the input of every step is a weighted sum of what was added before it:
+Let `d_0` be the embedding output and `d_j = layer(x_j) - x_j` what step j adds to the residual stream. For any plan
 
-    x_j = sum_{i<j} A[j, i] * d_i          j = 1..n,  and  x_{n+1}, the state handed to the model's own head
+    x_j = sum_{i<j} A[j, i] * d_i          j = 1..n,  and  x_{n+1}, the input of the head
 
-An ordinary model has ones everywhere below the diagonal. The members of a group read the same columns, and
-what comes after the group reads 1/M of each of them (mean), all of each (sum), or g/M (gain).
+In the identity plan A is 1 below the diagonal. Branches of a group read the same columns; later steps read 1/M of each
+(mean), all of each (sum), or g/M (gain).
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from layerwise.plan.plan import Plan
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
 MATRIX_LIMIT = 2_000
-"""Steps of the longest plan whose wiring is written out: four million numbers."""
+"""Maximum number of steps, for a matrix of four million numbers."""
 
 
 def matrix(plan: Plan | str) -> Matrix:
-    """The wiring A of a plan of n steps, `(n + 1, n + 1)`.
+    """Return the wiring A of a plan of n steps, `(n + 1, n + 1)`, lower triangular.
 
-    Row `j - 1` is the input of step j = 1..n, the last row is the output; column i is `d_i`, i = 0..n. A is
-    lower triangular. Raises `PlanError` above `MATRIX_LIMIT` steps.
+    Row `j - 1` is the input of step j = 1..n, the last row the output; column i is `d_i`. Raises `PlanError` above
+    `MATRIX_LIMIT` steps.
 
     >>> for row in matrix(Plan.parse("0 (1|2) 3")):
     ...     print(row)
@@ -42,8 +40,7 @@ def matrix(plan: Plan | str) -> Matrix:
     steps = plan.steps()
     if len(steps) > MATRIX_LIMIT:
         raise PlanError(
-            f"the wiring of {len(steps):,} steps has {(len(steps) + 1) ** 2:,} numbers; "
-            f"it is written out for plans of at most {MATRIX_LIMIT:,} steps"
+            f"a plan must have at most {MATRIX_LIMIT:,} steps for its wiring to be computed, got {len(steps):,}"
         )
     state = [1.0] + [0.0] * len(steps)
     rows: list[tuple[float, ...]] = []
@@ -76,11 +73,9 @@ LEGEND = "rows: layers as they run   columns: embedding, then each step   █ 1 
 
 
 def picture(plan: Plan | str, size: int = 48) -> str:
-    """The wiring of a plan as text, at most `size` cells wide and high; of a longer plan the means of its parts.
+    """Draw the wiring of a plan as text of at most `size` rows and columns, averaging cells of longer plans.
 
-    Rows are the steps from top to bottom, named by their layer or half, and the output; columns are the embedding and
-    then what each step added. An unedited model is a full triangle; a group shows as a notch, where its members do not
-    read each other, with paler columns below it, where later steps read only a share of each.
+    Rows are the steps and the output; columns are the embedding and the steps. The identity plan is a full triangle.
 
     >>> print(picture(Plan.parse("0 1 (2|3|4) 5")))
       0  ██
@@ -93,7 +88,7 @@ def picture(plan: Plan | str, size: int = 48) -> str:
     """
     plan = Plan.parse(plan)
     if type(size) is not int or size < 1:
-        raise PlanError(f"a picture is a whole number of cells wide, from 1 up, not {size!r}")
+        raise PlanError(f"size must be an integer of at least 1, got {size!r}")
     wiring = matrix(plan)
     names = [*(step.name for step in plan.steps()), "out"]
     count = len(wiring)

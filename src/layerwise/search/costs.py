@@ -123,7 +123,7 @@ def measure_milliseconds(
         The cost table in milliseconds, and the median time of a pass under each plan.
 
     Raises:
-        UnsupportedModel: For decoding without a cache.
+        UnsupportedModelError: For decoding without a cache.
     """
     blocks, branches, identity = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
 

@@ -1,4 +1,4 @@
-"""A plan meets a model: find its blocks, capture a batch, run any plan, and let the model finish."""
+"""Models that can run plans: find the blocks, capture a batch, run any plan, and finish with the model's own head."""
 
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.load import load, weight_hash

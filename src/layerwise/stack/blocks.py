@@ -1,4 +1,4 @@
-"""Find the list of repeated blocks in a model of any architecture; `forward_trace.trace_blocks` then proves it."""
+"""Find the list of repeated blocks in a model of any architecture."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from layerwise.plan.config_order import COUNTS
 from layerwise.stack.configuration import is_of_transformers, setting
 
 BlockList: TypeAlias = nn.ModuleList | nn.Sequential
-"""What holds the blocks of a model: a list that its forward iterates, or a sequence that it calls as a whole."""
+"""A container of blocks: a list that the forward iterates, or a sequence that it calls."""
 
 
 def find_blocks(model: nn.Module, path: str | None = None) -> str:
-    """Return the dotted path of the list that holds the blocks of `model`; `path` names it outright.
+    """Return the dotted path of the blocks of `model`, or check `path`.
 
-    An `nn.Sequential` counts as a list if it holds several modules of one class that are not single operations. It is
-    the outermost list whose items are all `GradientCheckpointingLayer` (of several, the decoder's of a generative
-    model, else the one with the configured depth), or else the list of like modules with the most weights. Raises
-    `UnsupportedModelError` if there is none, or several to choose from.
+    It is the outermost list whose items are all `GradientCheckpointingLayer` (of several, the decoder's of a generative
+    model, otherwise the one with the configured depth), or else the list of similar modules with the most weights. An
+    `nn.Sequential` counts as a list if it has several composed modules of one class. Raises `UnsupportedModelError` if
+    there is none, or if the choice is ambiguous.
     """
     if path is not None:
         return _named(model, path)
@@ -30,10 +30,10 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     stacks = _outermost(marked)
     if not stacks:
         unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])
-        # One block, run again and again (ALBERT).
+        # One repeated block (ALBERT).
         unlike = unlike or _outermost([name for name, each in _lists(model) if isinstance(each, nn.ModuleList)])
         sizes = {name: _size(model.get_submodule(name)) for name in unlike}
-        stacks = [max(sizes, key=lambda name: sizes[name])] if sizes else []
+        stacks = [max(sizes, key=sizes.__getitem__)] if sizes else []
     if not stacks:
         raise UnsupportedModelError(
             f"{type(model).__name__} has no nn.ModuleList or nn.Sequential of repeated blocks; "

@@ -1,9 +1,9 @@
-"""The two branches of a block, found by behavior: submodules whose *output* the block adds to the residual stream.
+"""Find the two sublayers of a block by behavior: submodules whose *output* the block adds to the residual stream.
 
-A pair is accepted when (1) with both outputs at zero the block is the identity, (2) with one at zero, half the output
-of the other gives half the update, and (3) with `mlp` at zero a change of one token reaches other tokens, with `attn`
-at zero it does not; all up to rounding, in float32. Blocks that normalize after the addition (BERT) or have one branch
-(Mamba) are refused. Of several pairs the last to complete is taken: behind a norm (Gemma 2) only that is linear.
+A pair is accepted if, in float32, (1) with both outputs at zero the block is the identity, (2) with one at zero, half
+the output of the other gives half the update, and (3) a change of one token reaches other tokens with `mlp` at zero but
+not with `attn` at zero. Blocks that normalize after the addition (BERT) or have one branch (Mamba) are refused. Of
+several pairs the last to complete is used: behind a norm (Gemma 2) only that is linear.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ Pair = Mapping[Sublayer, str]
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """For every layer, the path inside its block of the submodule whose output each branch adds to the residual."""
+    """For each layer, the paths inside its block of the submodules that compute its sublayers."""
 
     paths: tuple[Pair, ...]
 
 
 def find_branches(stack: Stack, captured: Capture) -> Branches:
-    """The branches of every layer of `stack`, proved on the clean states of `captured`, in float32 or wider.
+    """Find the sublayers of every layer on the states of `captured`, in float32 or wider.
 
-    Raises `UnsupportedModelError`, naming the layer and the reason, where a block cannot be split in two.
+    Raises `UnsupportedModelError` with the layer and the reason if a block cannot be split.
     """
     name = type(stack.model).__name__
     if captured.state.ndim < 3:
-        raise UnsupportedModelError(f"{name} cannot be split into attn and mlp: its hidden state has no axis of tokens")
+        raise UnsupportedModelError(f"{name} cannot be split into attn and mlp: its hidden state has no token axis")
 
     def find(inputs: Mapping[str, Any]) -> list[Pair | None]:
         return _find(stack, captured if inputs is captured.inputs else stack.capture(**inputs))
@@ -61,14 +61,14 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
         raise UnsupportedModelError(
             f"{name} cannot be split into attn and mlp: in layer {layer} ({type(stack.block(layer)).__name__}) no two "
             "submodules were found that add all of its update, one mixing tokens and one not; blocks that "
-            "normalise after the addition, or have one branch, cannot be split. Use whole layers"
+            "normalize after the addition, or have one branch, cannot be split. Use whole layers"
         )
     return Branches(tuple(pair for pair in pairs if pair is not None))
 
 
 def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
     candidates = tuple(_candidates(stack, captured))
-    # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
+    # Layers are mostly alike: a pair that works for one layer is tried first on others of its class.
     known: dict[type, list[Pair]] = defaultdict(list)
     pairs: list[Pair | None] = []
     for candidate in candidates:
@@ -78,7 +78,7 @@ def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
                 known[type(candidate.block)].append(pair)
         pairs.append(pair)
     for layer, candidate in enumerate(candidates):
-        if pairs[layer] is None:  # a pair that a later layer has proved may be its own
+        if pairs[layer] is None:  # a later layer may have found its pair
             with computing_as(candidate.state, candidate.block):
                 pairs[layer] = _proved(candidate, known)
     return pairs
@@ -97,16 +97,13 @@ def _proved(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> Pair
 
 @contextmanager
 def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
-    """Within the context, in this thread, `edit` changes the output of the submodule at `path` before it is added.
-
-    An edit may keep its input and output: the block adds a copy.
-    """
+    """Apply `edit` to the output of the submodule at `path` in this thread, before the block adds it."""
     mine = get_ident()
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if get_ident() != mine:
             return output
-        # A block may add its other branch onto this very tensor (Falcon does).
+        # A block may add its other branch to this tensor in place (Falcon).
         return with_returned_state(output, edit(returned_state(output)).clone())
 
     with block.get_submodule(path).register_forward_hook(hook):
@@ -115,7 +112,7 @@ def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
 
 @contextmanager
 def only(block: nn.Module, pair: Pair, sublayer: Sublayer) -> Iterator[None]:
-    """Within the context the block computes `x + branch(x)` with the branch `sublayer`; the other one is silent."""
+    """Let the block compute `x + branch(x)` with one sublayer; the other outputs zero."""
     with edited(block, pair[other_sublayer(sublayer)], torch.zeros_like):
         yield
 
@@ -183,7 +180,7 @@ class _Candidate:
         changed = self.state.clone()
         changed[:, 0] = changed[:, 0].flip(-1) + 1
         after = self._update({pair[other_sublayer(sublayer)]: torch.zeros_like}, changed)
-        # The other tokens may be computed in other positions of a product (experts), and added to the state.
+        # Experts may compute the other tokens at other positions of a product.
         allowed = rounding(self.state.shape[-1], visits=1) * before.abs() + ADDITIONS * self.state.abs()
         return apart((after - before)[:, 1:], allowed[:, 1:]) > 1
 

@@ -1,7 +1,6 @@
-"""Blocks that torch compiles: one graph for each class of blocks, for any plan.
+"""Compile blocks with torch: one graph for each class of blocks, for any plan.
 
-The parameters are inputs of the graph. A visit with state of its own (a repeated layer, a member of a group, a
-sublayer) runs uncompiled.
+Parameters are inputs of the graph. Clones (of a repeated layer, a branch or a sublayer) run uncompiled.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from torch import nn
 from layerwise.errors import ModelError
 
 BACKEND: Any = "inductor"
-"""What compiles the graphs, as `torch.compile` names it."""
+"""Backend of `torch.compile`."""
 
 METHOD = "compiled_method"
-"""The attribute under which a class of blocks names the method to compile, where that is not the whole `forward`."""
+"""Class attribute that names the method to compile, if it is not `forward`."""
 
 _GRAPHS = 64
 
 
 class CompiledMethod:
-    """The method called `name` of whatever block it is bound to, compiled once for every class of blocks."""
+    """A method that is compiled once per class of blocks, whichever block it is bound to."""
 
     def __init__(self, name: str, *, dynamic: bool | None) -> None:
         self.name = name
@@ -35,7 +34,7 @@ class CompiledMethod:
         self._compiled: dict[type, Callable[..., Any]] = {}
 
     def __call__(self, block: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        kind = type(block)  # asked every time: FSDP gives blocks another class when it shards them
+        kind = type(block)  # FSDP changes the class when it shards a block
         if kind not in self._compiled:
             self._compiled[kind] = torch.compile(getattr(kind, self.name), backend=BACKEND, dynamic=self.dynamic)
         return self._compiled[kind](block, *args, **kwargs)
@@ -47,24 +46,24 @@ def is_compiled(method: object) -> bool:
 
 @contextmanager
 def compiled_blocks(blocks: Iterable[nn.Module], *, dynamic: bool | None = None) -> Iterator[None]:
-    """Within the context every call of one of `blocks` runs the graph of its kind, compiled when it is first needed.
+    """Run each of `blocks` as the compiled graph of its class.
 
-    With `dynamic` one graph serves inputs of every shape; by default it is that of the first shape, and a second one
-    serves all others. Raises `ModelError` for a block whose forward was replaced by something that is not its class's.
+    With `dynamic` one graph serves all shapes; by default there is one for the first shape and one for all others.
+    Raises `ModelError` if the forward of a block was replaced.
     """
     methods: dict[str, CompiledMethod] = {}
     shapes: Any = torch.fx.experimental._config
     with ExitStack() as undo:
-        # The graph of a block is small: DistributedDataParallel's buckets need not cut it to pieces.
+        # The graph of a block is small, so DDP need not split it by buckets.
         undo.enter_context(torch._dynamo.config.patch(recompile_limit=_GRAPHS, optimize_ddp=False))
-        # A text that happens to be as long as a layer is wide would make a graph for that length alone.
+        # Otherwise a sequence as long as a layer is wide would get its own graph.
         undo.enter_context(shapes.patch(use_duck_shape=False))
         for block in blocks:
             name = getattr(type(block), METHOD, "forward")
             if name in vars(block):
                 raise ModelError(
-                    f"the {name} of a {type(block).__name__} was replaced by {vars(block)[name]}, and blocks are "
-                    "compiled as their class has them; restore it, or do not compile"
+                    f"the {name} of a {type(block).__name__} was replaced by {vars(block)[name]}, so it cannot be "
+                    "compiled; restore it, or do not compile"
                 )
             method = methods.setdefault(name, CompiledMethod(name, dynamic=dynamic))
             vars(block)[name] = MethodType(method, block)

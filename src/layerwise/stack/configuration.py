@@ -1,4 +1,4 @@
-"""Configurations of any kind: those of transformers, and the dataclasses, mappings and namespaces of own modules."""
+"""Access configurations of any kind: transformers', dataclasses, mappings and namespaces."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from torch import nn
 
-# How the names of the model types begin that layerwise itself makes known to transformers (`layerwise.models`).
+# Prefix of the model types that `layerwise.models` registers with transformers.
 OWN_TYPES = "layerwise-"
 
 
 def is_of_transformers(config: Any) -> bool:
-    """Return whether `config` is a configuration of transformers; asks its class, as others answer to any name."""
+    """Return whether `config` is a transformers configuration; checks its class, since others answer to any name."""
     return hasattr(type(config), "get_text_config")
 
 
 def text_config_of(model: nn.Module) -> Any | None:
-    """Return what describes the text of `model`: its configuration of transformers, or the settings of another kind.
+    """Return the part of a model's configuration that describes text.
 
     >>> own = nn.Identity()
     >>> own.config = {"vocab_size": 50}
@@ -33,7 +33,7 @@ def text_config_of(model: nn.Module) -> Any | None:
 
 
 def settings_of(config: Any) -> dict[str, Any]:
-    """Return the settings of a configuration by name; none for `None` and for what has no names."""
+    """Return the settings of a configuration by name."""
     if is_of_transformers(config):
         return dict(config.to_dict())
     if isinstance(config, Mapping):

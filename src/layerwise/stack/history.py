@@ -1,8 +1,7 @@
-"""What has been left behind on the way through a stack: the embedding, and what every layer visited so far returned.
+"""The states that earlier layers left: the embedding, and the output of every layer visited so far.
 
-A model with learned layer weights feeds each layer a weighted sum of such states. Source 0 is the embedding, source n +
-1 the output of layer n; layer n (reader n) has a weight for each of the sources 0..n. A layer that was skipped leaves
-no source, one that comes too late is not read, and of one that ran twice its latest output is.
+A model with learned layer weights feeds each layer a weighted sum of them. Source 0 is the embedding, source n + 1 the
+output of layer n; reader n is layer n. A skipped layer leaves no source; of a repeated one the latest output counts.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ MISSING: tuple[Missing, ...] = get_args(Missing)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DepthHistory:
-    """The states of `sources`, which ascend; `then` gives the record with one more and leaves this one as it is.
-
-    In training the states are not the tensors that came in but stand for them
-    (`layerwise.stack.history.weighted_sum.shared`).
+    """The states of `sources`, in ascending order; `then` returns a record with one more.
 
     >>> record = DepthHistory.of(torch.zeros(2)).then(0, torch.ones(2)).then(1, torch.full((2,), 4.0))
     >>> record.sources
@@ -45,9 +41,9 @@ class DepthHistory:
         return cls((0,), (shared(embedding),))
 
     def then(self, layer: int, state: Tensor) -> DepthHistory:
-        """The record after a visit of `layer` that returned `state`; of several visits the latest is kept."""
+        """Return the record after a visit of `layer`; a later visit replaces an earlier one."""
         source = layer + 1
-        before = sum(known < source for known in self.sources)
+        before = sum(each < source for each in self.sources)
         after = before + (source in self.sources)
         return DepthHistory(
             (*self.sources[:before], source, *self.sources[after:]),
@@ -59,12 +55,10 @@ class DepthHistory:
         return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
     def read(self, weights: Tensor, missing: Missing = "renormalise") -> Tensor:
-        """What reader n reads, for its n + 1 `weights`: the weighted sum over the sources 0..n that are present.
+        """Return what reader n reads: the sum over sources 0..n, weighted with its n + 1 `weights`.
 
-        Where some are missing, "renormalise" scales the weights of those present so that they sum to what all of them
-        summed to (weights of a softmax: to one), "keep" leaves them as they are, and "inherit" gives the weight of each
-        missing source to the newest present one before it, which is what a residual stream carries past a layer that is
-        skipped. Weights of any sign may sum to nothing, so they are not renormalised but inherited.
+        If sources are missing, "renormalise" rescales the remaining weights to their full sum, "keep" leaves them, and
+        "inherit" gives the weight of each missing source to the newest present one before it, as in a residual stream.
         """
         count = sum(source < len(weights) for source in self.sources)
         states = self.states[:count]
@@ -82,14 +76,14 @@ class DepthHistory:
         return torch.stack([weights[first:end].sum() for first, end in zip(self.sources[:count], ends, strict=True)])
 
 
-# Entries of a state that are gone through at a time on a CPU: 256 KB in float32, a part of a core's own cache.
+# Entries of a state per block on a CPU: 256 KB in float32, to fit into a core's cache.
 BLOCK = 1 << 16
 
 
 def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
-    """sum_k weights[k] * states[k], for `weights` of shape (k,) and k `states` of one shape and device.
+    """Compute sum_k weights[k] * states[k] for `weights` of shape `(k,)` and k states of one shape.
 
-    The gradient of weight k is the dot product of state k and the sum's gradient. There is no second derivative.
+    Each state crosses the memory bus once; there is no second derivative.
 
     >>> weighted_sum(torch.tensor([0.25, 0.75]), [torch.zeros(2), torch.ones(2)])
     tensor([0.7500, 0.7500])
@@ -103,9 +97,9 @@ def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 
 
 def shared(state: Tensor) -> Tensor:
-    """`state`, as several mixes are to read it: its gradient is then computed in one go, behind the last of them.
+    """Return an alias of `state` whose gradient is computed once, after its last reader.
 
-    Ask for the gradient of `state`; that of what is returned here does not exist by itself.
+    The gradient of the alias itself is not available.
     """
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and state.requires_grad):
         return state
@@ -115,10 +109,7 @@ def shared(state: Tensor) -> Tensor:
 
 
 class _Shared(torch.autograd.Function):
-    """The identity; its gradient is what came back directly and the sum of `shares`, which the readers filled.
-
-    A share is the backward pass that found it, a weight and a gradient, whose product is the share.
-    """
+    """Identity whose gradient adds the `shares` (backward pass, weight, gradient) that its readers left."""
 
     @staticmethod
     def forward(ctx: Any, state: Tensor) -> Tensor:
@@ -129,7 +120,7 @@ class _Shared(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> Tensor | None:
-        # A pass that wanted the gradients of weights alone never came here, and its shares are of no more use.
+        # Shares of passes that needed only the gradients of weights are stale.
         now = _task()
         shares = [(weight, gradient) for task, weight, gradient in ctx.shares if task == now]
         ctx.shares.clear()
@@ -145,7 +136,7 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, *states: Tensor) -> Tensor:
         ctx.save_for_backward(weights, *states)
-        # The node of a shared state is the context of its `_Shared`, whose shares are wanted.
+        # The grad_fn of a shared state is the context of its `_Shared`.
         ctx.shares = [getattr(state.grad_fn, "shares", None) for state in states]
         return _weighted_sum(weights, states)
 

@@ -1,4 +1,4 @@
-"""The importance matrix of llama.cpp: the power of the inputs of each layer's matrices on a calibration text.
+"""Read llama.cpp's importance matrix: the power of the inputs of each layer's matrices on a calibration text.
 
     power[layer] = sum over matrices of sum over inputs of in_sum2 / counts
 
@@ -26,15 +26,17 @@ _SUMS = re.compile(r"blk\.(\d{1,6})\.(.+)\.in_sum2", re.ASCII)
 
 
 def imatrix_beside(stack: Stack) -> Path | None:
-    """The file of the model's importance matrix: `imatrix.gguf` in its folder or beside its GGUF file, which may have
-    the name of that file before it (`model.imatrix.gguf`). `None` where there is none."""
+    """Return the path of a model's importance matrix, or None.
+
+    It is `imatrix.gguf` in its folder or next to its GGUF file, optionally with that file's name as a prefix.
+    """
     path = Path(stack.source.name).expanduser()
-    own = [path.with_suffix(f".{NAME}"), path.parent / NAME] if is_gguf(path) else [path / NAME]
-    return next((each for each in own if each.is_file()), None)
+    candidates = [path.with_suffix(f".{NAME}"), path.parent / NAME] if is_gguf(path) else [path / NAME]
+    return next((each for each in candidates if each.is_file()), None)
 
 
 def layer_power(path: Path, depth: int) -> dict[int, float]:
-    """The input power of each layer. Raises `CheckpointError` for a file of another kind or of another `depth`."""
+    """Return the input power of each layer; raise `CheckpointError` for another kind of file or another depth."""
     file = GGUFFile.open(path)
     powers = dict.fromkeys(range(depth), 0.0)
     seen: set[int] = set()
@@ -46,22 +48,24 @@ def layer_power(path: Path, depth: int) -> dict[int, float]:
         sums, tokens = _numbers(file, tensor), _numbers(file, counts)
         if sums.size % tokens.size:
             raise CheckpointError(
-                f"{path} is no importance matrix: {name} has {sums.size} numbers for {tokens.size} counts; write it "
-                "again with llama-imatrix, or move it away"
+                f"{path} is not an importance matrix: {name} has {sums.size} numbers for {tokens.size} counts; create "
+                "it again with llama-imatrix, or remove it"
             )
         powers[int(match[1])] += float((sums.reshape(tokens.size, -1) / np.maximum(tokens, 1)[:, None]).sum())
         seen.add(int(match[1]))
     if len(seen) < depth or not all(map(math.isfinite, powers.values())):
         raise CheckpointError(
-            f"{path} is no importance matrix of these {depth} layers: it has finite statistics of {len(seen)}; write "
-            "it again with llama-imatrix, or move it away"
+            f"{path} is not an importance matrix of these {depth} layers: it has finite statistics of {len(seen)}; "
+            "create it again with llama-imatrix, or remove it"
         )
     return powers
 
 
 def _numbers(file: GGUFFile, tensor: GGUFTensor) -> np.ndarray:
     if tensor.type.name != "F32":
-        raise CheckpointError(f"{file.path} is no importance matrix: {tensor.name} is {tensor.type.name}, and not F32")
+        raise CheckpointError(
+            f"{file.path} is not an importance matrix: {tensor.name} must be F32, got {tensor.type.name}"
+        )
     with file.path.open("rb") as content:
         content.seek(tensor.begin)
         return np.frombuffer(content.read(tensor.size), dtype="<f4").astype(np.float64)

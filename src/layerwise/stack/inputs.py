@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out: accepted keywords, example inputs, the main output."""
+"""Model inputs and outputs: accepted keywords, example inputs, the main output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from layerwise.stack.configuration import is_of_transformers
 from layerwise.stack.placement import device_of, dtype_of
 
 CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
-"""The keywords under which models take a cache of earlier tokens."""
+"""Keywords under which models take a cache of earlier tokens."""
 
 
 def refuse_caches(inputs: Mapping[str, Any]) -> None:
@@ -38,19 +38,16 @@ def on_device(inputs: Any, device: torch.device) -> Any:
     def move(value: Any) -> Any:
         if isinstance(value, Tensor):
             return value.to(device)
-        if isinstance(value, Mapping):  # such as the BatchEncoding of a tokenizer, whose own `to` changes it
+        if isinstance(value, Mapping):  # BatchEncoding.to works in place
             return type(value)({name: on_device(each, device) for name, each in value.items()})  # type: ignore[call-arg]
         return value
 
-    # The weights of a model may all be on the disk, where no tensor can follow them.
+    # All weights of the model may be on disk.
     return inputs if device.type == "meta" else tree_map(move, inputs)
 
 
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `inputs` on the model's device, with `use_cache=False` if the model knows it.
-
-    A captured batch must not hold a live cache.
-    """
+    """Return `inputs` on the model's device, with `use_cache=False` if the model supports it."""
     given: dict[str, Any] = on_device(dict(inputs), device_of(model))
     parameters = inspect.signature(model.forward).parameters
     config: Any = getattr(model, "config", None)
@@ -64,22 +61,22 @@ def main_tensor(output: Any) -> Tensor:
         return output["logits"]
     for tensor in tensors(output):
         return tensor
-    raise ModelError(f"the model returned a {type(output).__name__} with no tensor in it")
+    raise ModelError(f"the model must return a tensor, got {type(output).__name__}")
 
 
 def example_inputs(model: nn.Module, length: int = 12) -> dict[str, Tensor] | None:
-    """Return a seeded batch of two inputs for `model`, or `None` if its inputs cannot be made up.
+    """Return a seeded batch of two inputs for `model`, or None if its inputs cannot be synthesized.
 
-    It is the batch that `use_examples` chose, otherwise the plainest: token ids `(2, length)` (for multiple choice
-    `(2, 2, length)`), images, audio features or waveforms, as the configuration describes them.
+    Token ids are `(2, length)`, for multiple choice `(2, 2, length)`; images, audio features and waveforms follow the
+    configuration.
     """
-    chosen = _CHOSEN.get(model, 0)
-    return None if chosen is None else next(islice(example_batches(model, length), chosen, None), None)
+    number = _SELECTED.get(model, 0)
+    return None if number is None else next(islice(example_batches(model, length), number, None), None)
 
 
 def use_examples(model: nn.Module, number: int | None) -> None:
-    """Make `example_inputs` return the batch of this number of `example_batches`; with `None` there is no batch."""
-    _CHOSEN[model] = number
+    """Select the batch of `example_batches` that `example_inputs` returns; None for no batch."""
+    _SELECTED[model] = number
 
 
 def example_batches(model: nn.Module, length: int = 12) -> Iterator[dict[str, Tensor]]:
@@ -94,7 +91,7 @@ def example_batches(model: nn.Module, length: int = 12) -> Iterator[dict[str, Te
         yield maker.placed(batch)
         if "decoder_input_ids" in taken and main != "decoder_input_ids":
             yield maker.placed({**batch, "decoder_input_ids": maker.tokens()})
-    if batch is not None and main == "input_ids":  # a classifier may read the state of the token that ends a text
+    if batch is not None and main == "input_ids":  # a classifier may read the state of the final token
         yield maker.placed({main: maker.ended(batch[main])})
     images = maker.make("pixel_values") if main == "input_ids" and "pixel_values" in taken else None
     if batch is not None and images is not None:
@@ -111,7 +108,7 @@ class _Examples:
     def make(self, name: str) -> dict[str, Tensor] | None:
         try:
             made = _MAKERS[name](self)
-        except (AttributeError, TypeError, ValueError):  # a configuration that does not describe such inputs
+        except (AttributeError, TypeError, ValueError):  # the configuration does not describe such inputs
             return None
         return None if made is None else {name: made}
 
@@ -175,12 +172,12 @@ _MAKERS: Mapping[str, Callable[[_Examples], Tensor | None]] = {
     "input_features": _Examples.features,
     "input_values": _Examples.waveform,
 }
-_CHOSEN: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
+_SELECTED: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Within the context the model is in evaluation mode; every module gets its own mode back."""
+    """Put the model in evaluation mode, and restore the mode of every module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

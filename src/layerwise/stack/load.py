@@ -1,4 +1,4 @@
-"""Load and inspect a model as a `Stack`, with safetensors only, and remote code only when it is named."""
+"""Load and inspect a model as a `Stack`, from safetensors only, with remote code only on request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from layerwise.stack.checks.checkpoint_files import (
     stored_in,
 )
 from layerwise.stack.checks.compatibility import runs_in_place
-from layerwise.stack.checks.forward_trace import StepwiseFailure, UnfitInputs
+from layerwise.stack.checks.forward_trace import StepwiseError, UnfitInputsError
 from layerwise.stack.configuration import OWN_TYPES, setting, settings_of
 from layerwise.stack.inputs import example_batches, use_examples
 from layerwise.stack.per_layer import per_layer_tensors
@@ -53,19 +53,20 @@ from layerwise.stack.streaming.files import gguf_config
 from layerwise.stack.streaming.opening import load_gguf, load_spread, load_with_layers_on_disk
 from layerwise.stack.streaming.resident import ResidentLayers, stored_parameter
 
-# Model types whose blocks look independent and are not.
+# Model types whose blocks only look independent.
 REFUSED_TYPES = {
-    "xlnet": "its blocks carry a second stream beside the hidden state, and keep memories by position",
+    "xlnet": "its blocks carry a second stream next to the hidden state, and keep memories by position",
 }
 
-# What a training may add to a model that its layers then cannot do without, by the name of the submodule.
+# Submodules that training may add to a model and that its layers then require.
 ADDED_PARTS = {
     "layer_positions": "an encoding of their positions",
     "layer_wiring": "learned weights of what each layer reads",
 }
 
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
-_WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
+_LOCATION_KEYS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
+_LOCATIONS = "pass a folder with config.json and model.safetensors, a reachable hub id, or `demo`"
 
 DTYPES = ("auto", "stored", "float32", "float16", "bfloat16", "float64")
 
@@ -83,72 +84,77 @@ def load(
     resident_layers: int | None = None,
     device_map: str | Mapping[str, Any] | None = None,
 ) -> Stack:
-    """A `Stack` over `model`: a hub id, a folder, a GGUF file, `demo`, or any `torch.nn.Module`.
+    """Load a model as a `Stack`.
 
-    `layers` names the `nn.ModuleList` or `nn.Sequential` of blocks if it cannot be found (`"encoder.blocks"`).
-    `device="auto"` takes an accelerator if there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of
-    a half type on a CPU, and `"stored"` the checkpoint's everywhere.
-    A module is used as it is, on its own device and in its own dtype. `adding` names what the caller will add to the
-    model itself: a checkpoint whose layers were trained with something that is not added is refused.
+    Args:
+        model: A hub id, a folder, a GGUF file, `demo`, or any `torch.nn.Module`, which is used in place. The folder of
+            a peft adapter is merged into its base model; a compact checkpoint runs its plan until `stack.leave()`.
+        layers: Path of the `nn.ModuleList` or `nn.Sequential` of blocks, if it cannot be found.
+        tokenizer: Tokenizer to use instead of the checkpoint's.
+        device: Device; `auto` is an accelerator if there is one.
+        dtype: Weight dtype; `auto` is the checkpoint's, but float32 instead of a half type on a CPU; `stored` is always
+            the checkpoint's.
+        revision: Revision on the hub.
+        trust_remote_code: Run code from the checkpoint.
+        adding: Names of modules that the caller adds itself; a checkpoint trained with others is refused.
+        resident_layers: Maximum number of layers in memory; others are read from disk when needed, with the same bits.
+        device_map: Device map of accelerate, to spread the model over devices, CPU and disk.
 
-    A GGUF file is dequantized as transformers does it, and has its tokenizer and chat template in it; it needs the
-    package gguf (`layerwise[gguf]`).
-
-    With `resident_layers` so many layers are in memory at most: each is read from the disk when it is needed, and let
-    go for another (see `layerwise.stack.streaming`). Plans, sweeps and generation compute the same bits as the model
-    in memory; what needs all weights at once is refused.
-
-    `device_map` spreads the model over devices, CPU and disk, as in transformers: accelerate moves weights and states.
-    Its dtype is then the checkpoint's unless it is named. A module that is spread already is used as it is.
-
-    The folder of an adapter (peft) opens its base model with the adapter merged; it needs `layerwise[heal]`.
-
-    A compact checkpoint (`layerwise save --compact`) opens running its plan: `stack.plan`, until `stack.leave()`.
-
-    Raises `CheckpointError` for files that cannot be read, `UnsupportedModelError` (with the reason) for a model whose
-    layers cannot be re-planned.
+    Raises:
+        CheckpointError: If files cannot be read.
+        UnsupportedModelError: If the layers of the model cannot be re-planned.
 
     >>> stack = load("demo")
     >>> stack.depth
     12
     """
-    resident = None
     if isinstance(model, nn.Module):
         if resident_layers is not None:
-            raise ModelError("a module is in memory already; give the folder or the hub id whose layers are to be read")
+            raise ModelError("resident_layers requires a folder or hub id, got a module, which is already in memory")
         config = getattr(model, "config", None)
         name = str(setting(config, "_name_or_path") or type(model).__name__)
-        source = ModelOrigin(name, setting(config, "_commit_hash"))
-        module = model
-    else:
-        name = str(model)
-        location = location_of(name)
-        base = base_of(location)
-        opening = _Opening(
-            location if base is None else location_of(base),
-            str(device),
-            str(dtype).removeprefix("torch."),
-            revision,
-            trust_remote_code,
-            adding,
-            layers,
-            resident_layers,
-            device_map,
-        )
-        with without_retries(location):
-            module, resident = opening.open()
-            if base is not None:
-                module = merge_adapter(module, location)
-            for folder in dict.fromkeys((location, opening.location)):
-                tokenizer = tokenizer or _tokenizer(module, folder, revision, trust_remote_code)
-        source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
-    _refuse_by_name(module)
-    blocks = find_blocks(module, layers)
-    stack = Stack(module, blocks, tokenizer=tokenizer, source=source, resident=resident)
-    _inspect_on_examples(stack)
-    record = setting(getattr(module, "config", None), "layerwise")
-    if isinstance(record, dict) and not isinstance(model, nn.Module):
+        return _inspected_stack(model, layers, tokenizer, ModelOrigin(name, setting(config, "_commit_hash")))
+    name = str(model)
+    location = location_of(name)
+    base = base_of(location)
+    opening = _Opening(
+        location if base is None else location_of(base),
+        str(device),
+        str(dtype).removeprefix("torch."),
+        revision,
+        trust_remote_code,
+        adding,
+        layers,
+        resident_layers,
+        device_map,
+    )
+    with without_retries(location):
+        module, resident = opening.open()
+        if base is not None:
+            module = merge_adapter(module, location)
+        for folder in dict.fromkeys((location, opening.location)):
+            tokenizer = tokenizer or _tokenizer(module, folder, revision, trust_remote_code)
+    source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
+    stack = _inspected_stack(module, layers, tokenizer, source, resident)
+    record = setting(module.config, "layerwise")
+    if isinstance(record, dict):
         stack.enter(_plan_of(name, record))
+    return stack
+
+
+def _inspected_stack(
+    module: nn.Module,
+    layers: str | None,
+    tokenizer: Any | None,
+    source: ModelOrigin,
+    resident: ResidentLayers | None = None,
+) -> Stack:
+    kind = setting(getattr(module, "config", None), "model_type")
+    reason = REFUSED_TYPES.get(kind) if isinstance(kind, str) else None
+    if reason is not None:
+        raise UnsupportedModelError(f"{type(module).__name__} cannot run plans: {reason}")
+    stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source, resident=resident)
+    _inspect_on_examples(stack)
     return stack
 
 
@@ -156,10 +162,10 @@ def _inspect_on_examples(stack: Stack) -> None:
     for number, inputs in enumerate(example_batches(stack.model)):
         try:
             stack.inspect(**inputs)
-        except UnfitInputs:  # the model wants more than its configuration tells: the caller's inputs will show
+        except UnfitInputsError:  # the caller must provide inputs
             use_examples(stack.model, None)
-        except StepwiseFailure:
-            # What follows a tower may read the states that its blocks record, which only plans in place have.
+        except StepwiseError:
+            # A part after a tower may read recorded states, which only plans in place have.
             reads_all = {"input_ids", "pixel_values"} <= set(inputs) or per_layer_tensors(stack.model, stack.path)
             if not (reads_all and runs_in_place(stack, inputs)):
                 raise
@@ -174,32 +180,32 @@ def _plan_of(name: str, record: Mapping[str, Any]) -> Plan:
     plan = record.get("plan")
     if not isinstance(plan, str):
         raise CheckpointError(
-            f"{name} has no plan in the entry `layerwise` of its configuration ({shown(record)}); write it again with "
+            f"{name} has no plan in the entry `layerwise` of its configuration ({shown(record)}); save it again with "
             "layerwise save --compact"
         )
     return Plan.parse(plan)
 
 
 def weight_hash(model: nn.Module) -> str:
-    """SHA-256 over what a model computes with: its class, its configuration, and every tensor it saves."""
+    """Return the SHA-256 of a model: its class, configuration, and saved tensors."""
     digest = hashlib.sha256(type(model).__name__.encode())
     settings = settings_of(getattr(model, "config", None))
     if settings:
-        # Where it was loaded from and by which version is not what it is.
-        written = {name: value for name, value in settings.items() if name not in _WHEREABOUTS}
+        # The location and version do not change the model.
+        written = {name: value for name, value in settings.items() if name not in _LOCATION_KEYS}
         digest.update(json.dumps(written, sort_keys=True, default=_written).encode())
     _add_tensors(digest, model)
     return digest.hexdigest()
 
 
 def _written(value: Any) -> Any:
-    # The text of an object without one of its own holds its address.
+    # The default repr of an object contains its address.
     return settings_of(value) if repr(value) == object.__repr__(value) else str(value)
 
 
 def _add_tensors(digest: Any, model: nn.Module) -> None:
     for name, tensor in sorted(model.state_dict().items()):
-        if not isinstance(tensor, torch.Tensor):  # what a quantized module notes of itself
+        if not isinstance(tensor, torch.Tensor):  # extra state of a quantized module
             digest.update(f"{name} {tensor}\n".encode())
             continue
         if tensor.is_meta:  # its layer is on the disk
@@ -211,23 +217,20 @@ def _add_tensors(digest: Any, model: nn.Module) -> None:
 
 
 def resolve_device(device: str) -> torch.device:
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if device == "auto":
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")
     kind = device.partition(":")[0]
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if kind not in DEVICES and (accelerator is None or accelerator.type != kind):
-        raise ModelError(f"device {device!r} is not known; {near_matches(kind, DEVICES)}")
     if kind != "cpu" and (accelerator is None or accelerator.type != kind):
+        if kind not in DEVICES:
+            raise ModelError(f"unknown device {device!r}; {near_matches(kind, DEVICES)}")
         raise ModelError(
-            f"device {device!r} was asked for, but this machine has {accelerator or 'only a CPU'}; use --device auto"
+            f"device {device!r} is not available: this machine has {accelerator or 'only a CPU'}; use --device auto"
         )
     try:
         return torch.device(device)
     except RuntimeError as error:
-        raise ModelError(
-            f"device {device!r} is not known; write {kind}, or {kind}:0 for the first of several"
-        ) from error
+        raise ModelError(f"unknown device {device!r}; write {kind}, or {kind}:0 for the first of several") from error
 
 
 @dataclass(frozen=True)
@@ -245,13 +248,13 @@ class _Opening:
     def open(self) -> tuple[PreTrainedModel, ResidentLayers | None]:
         where = resolve_device(self.device)
         if self.dtype not in DTYPES:
-            raise ModelError(f"dtype {self.dtype!r} is not known; {near_matches(self.dtype, DTYPES)}")
+            raise ModelError(f"unknown dtype {self.dtype!r}; {near_matches(self.dtype, DTYPES)}")
         file = check_gguf(Path(self.location)) if is_gguf(self.location) else None
         saved = _stored(self.location) if file is None else stored_in(file)
         if file is not None and self.device_map is not None:
             raise UnsupportedModelError(
-                f"{named(self.location)} is a GGUF file, of which transformers can spread no weights over devices and "
-                "disk; give --resident-layers instead of --device-map"
+                f"{named(self.location)} is a GGUF file, which transformers cannot spread over devices and disk; use "
+                "--resident-layers instead of --device-map"
             )
         offloaded = None
         try:
@@ -282,8 +285,8 @@ class _Opening:
                 )
         except ModelError:
             raise
-        except Exception as error:  # transformers raises many kinds for files, network and configurations
-            raise _explained(self.location, error) from error
+        except Exception as error:  # transformers raises many types for files, network and configurations
+            raise _explain(self.location, error) from error
         _refuse_lost_parts(self.location, report, self.adding)
         check_complete(self.location, loaded, report)
         module = cast(PreTrainedModel, loaded)
@@ -302,14 +305,11 @@ class _Opening:
     def _refuse_streaming(self, quantized: bool) -> None:
         if quantized:
             raise UnsupportedModelError(
-                f"{self.location} is quantized, and the layers of such a model cannot be read one by one yet; load "
-                "it without --resident-layers"
+                f"{self.location} is quantized, so its layers cannot be read one by one; load it without "
+                "--resident-layers"
             )
         if self.device_map is not None:
-            raise ModelError(
-                "a device map and a number of layers in memory were both given, and each says where weights are; give "
-                "--resident-layers or --device-map"
-            )
+            raise ModelError("--resident-layers and --device-map are mutually exclusive; use one of them")
 
     def _options(self) -> dict[str, Any]:
         return {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
@@ -349,7 +349,7 @@ def _is_quantized(config: Any) -> bool:
 
 
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
-    """The configured class, else the automatic one for its head. Raises `CheckpointError` for a wrong class."""
+    """Return the configured class, otherwise the auto class for its head; raise `CheckpointError` for a wrong class."""
     for name in getattr(config, "architectures", None) or ():
         kind = class_named(name) or _registered(name, config)
         if kind is not None:
@@ -364,12 +364,13 @@ def model_class(config: Any, trust_remote_code: bool) -> Any | None:
 
 def _check_class(name: str, kind: Any, config: Any) -> None:
     suits = isinstance(kind, type) and issubclass(kind, PreTrainedModel)
-    wanted = getattr(kind, "config_class", None)
-    # By their names, too: a configuration may come with code of its own for a class that transformers has.
-    if not suits or not (wanted is None or isinstance(config, wanted) or wanted.model_type == config.model_type):
+    expected = getattr(kind, "config_class", None)
+    # Compare names, too: remote code may redefine a configuration that transformers has.
+    if not suits or not (expected is None or isinstance(config, expected) or expected.model_type == config.model_type):
         raise CheckpointError(
-            f"config.json names {shortened(name)} in architectures, which is no model of type {config.model_type}; "
-            "write the class that saved the weights"
+            f"architectures in config.json must be a model of type {config.model_type}, got {shortened(name)}; write "
+            "the "
+            "class that saved the weights"
         )
 
 
@@ -388,41 +389,29 @@ def _tokenizer(module: nn.Module, location: str, revision: str | None, trust_rem
         return None
 
 
-def _explained(location: str, error: Exception) -> ModelError:
+def _explain(location: str, error: Exception) -> ModelError:
     text = str(error).strip().splitlines()
     reason = shortened(" ".join(map(str.strip, text[:2])) or type(error).__name__, 300)
     if is_gguf(location):
         return refusal(location, reason)
     if f"`{OWN_TYPES}" in str(error):
-        return ModelError(
-            f"{location} holds a model of layerwise's own kind: `import layerwise.models` before it is loaded"
-        )
+        return ModelError(f"{location} is a model of layerwise's own architecture; run `import layerwise.models` first")
     if "safetensors" in str(error):
         return CheckpointError(f"{location} has no safetensors weights ({reason}); pickled weights are refused")
     if "cached files" in reason:
         meant = get_close_matches(location, EMBEDDED, n=1)
         return CheckpointError(
-            f"{location} could not be loaded: there is no folder {location} here, and the hub cannot be reached; "
+            f"{location} could not be loaded: no such folder exists, and the hub cannot be reached; "
             + (f"did you mean {meant[0]}? If not, " if meant else "")
-            + "give a folder with config.json and model.safetensors, a hub id that this machine can reach, or `demo`"
+            + _LOCATIONS
         )
-    return CheckpointError(
-        f"{location} could not be loaded: {reason}\n"
-        "give a folder with config.json and model.safetensors, a hub id that this machine can reach, or `demo`"
-    )
+    return CheckpointError(f"{location} could not be loaded: {reason}\n{_LOCATIONS}")
 
 
 def _refuse_lost_parts(location: str, report: Any, adding: tuple[str, ...]) -> None:
     for name, what in ADDED_PARTS.items():
         if name not in adding and any(key.startswith(f"{name}.") for key in report["unexpected_keys"]):
             raise UnsupportedModelError(
-                f"the layers of {location} were trained with {what} ({name}), which plain transformers leaves out; "
+                f"the layers of {location} were trained with {what} ({name}), which transformers ignores; "
                 "open it with layerwise.train.load_trained.open_trained, or evaluate it with `layerwise robustness`"
             )
-
-
-def _refuse_by_name(module: nn.Module) -> None:
-    kind = setting(getattr(module, "config", None), "model_type")
-    reason = REFUSED_TYPES.get(kind) if isinstance(kind, str) else None
-    if reason is not None:
-        raise UnsupportedModelError(f"{type(module).__name__} cannot be re-planned: {reason}")

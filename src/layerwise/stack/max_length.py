@@ -1,4 +1,4 @@
-"""The longest text that a model reads, and whether it keeps packed texts apart, both by behavior.
+"""Find a model's maximum input length, and whether it keeps packed texts apart, by behavior.
 
 RoBERTa counts positions from the row after the padding's, so a table of 514 rows serves 512 tokens.
 """
@@ -25,15 +25,15 @@ _ROWS: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 
 def longest_input(model: nn.Module) -> int | None:
-    """How many tokens a text may have for `model`; `None` where neither its configuration nor a table limits it."""
+    """Return the maximum number of tokens, or None if neither the configuration nor a table limits it."""
     text = text_config_of(model)
     if text is None:
         return None
     lengths = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
-    known = next((each for each in lengths if isinstance(each, int) and each > 0), None)
+    configured = next((each for each in lengths if isinstance(each, int) and each > 0), None)
     reads = getattr(model, "main_input_name", None) == "input_ids" and hasattr(text, "vocab_size")
     seen = _rows_for_positions(model, int(text.vocab_size)) if reads else None
-    return min((each for each in (known, seen) if each is not None), default=None)
+    return min((each for each in (configured, seen) if each is not None), default=None)
 
 
 def _rows_for_positions(model: nn.Module, vocabulary: int) -> int | None:
@@ -44,10 +44,10 @@ def _rows_for_positions(model: nn.Module, vocabulary: int) -> int | None:
 
 def _count_rows(model: nn.Module, vocabulary: int) -> int | None:
     device = next(model.parameters()).device
-    # One token again and again: consecutive rows are then of positions. Not a small id, which may be the padding's.
+    # One repeated token, so that consecutive rows are positions; a small id may be padding.
     ids = torch.full((1, _TOKENS), vocabulary // 2, device=device)
     lookups = _Lookups()
-    # A model may want more than text; what it looked up before it failed counts.
+    # A model may need other inputs; lookups before it fails count.
     with evaluating(model), torch.no_grad(), suppress(Exception), lookups:
         model(**accepted(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}))
     return min(lookups.limits, default=None)
@@ -66,7 +66,7 @@ class _Lookups(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _note(self, rows: Tensor, table: Tensor) -> None:
-        # Behind the tokens there may be padding that the model adds by itself (Longformer).
+        # The model may append padding (Longformer).
         positions = rows.reshape(-1, rows.shape[-1])[0, :_TOKENS] if rows.ndim else rows
         if positions.shape == (_TOKENS,) and bool((positions.diff() == 1).all()):
             self.limits.append(len(table) - int(positions[0]))
@@ -74,7 +74,7 @@ class _Lookups(TorchFunctionMode):
 
 LENGTHS = (7, 9)
 LEAK = 0.01
-"""Of what the first text does to the second in one text, how much may be left: far above rounding, far below a leak."""
+"""Maximum effect of the first text on the second, relative to one joined text."""
 
 
 def keeps_texts_apart(model: nn.Module) -> bool:
@@ -89,5 +89,5 @@ def keeps_texts_apart(model: nn.Module) -> bool:
             rows = main_tensor(model(**accepted(model, {"input_ids": ids, "position_ids": positions})))
         except TypeError:  # it takes no positions
             return False
-    left, whole = ((each - alone).abs().max() for each in (rows[:, LENGTHS[0] :], joined))
-    return bool(left <= LEAK * whole)
+    leak, full_effect = ((each - alone).abs().max() for each in (rows[:, LENGTHS[0] :], joined))
+    return bool(leak <= LEAK * full_effect)

@@ -1,6 +1,6 @@
-"""Tensors around the blocks that hold entries of every layer: embeddings, projections, weights of layers and heads.
+"""Reorder tensors outside the blocks that have entries for every layer (embeddings, projections, layer weights, heads).
 
-They are found by shape: what grows when the class builds a model of one more layer. A plan has them in visit order.
+They are found by shape: they grow when the class builds a model with one more layer.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from layerwise.stack.executors.config_view import configuration_in_order
 from layerwise.stack.executors.entries import REFUSED_COPIES, own_blocks
 from layerwise.stack.placement import named_tensors
 
-# The attribute of a module that holds its tensors in visit order, by name.
+# Attribute of a module with its tensors in visit order, by name.
 _ORDERED = "_layerwise_ordered"
 
-_KNOWN: dict[tuple[type, str, str], dict[str, PerLayer]] = {}
+_CACHE: dict[tuple[type, str, str], dict[str, PerLayer]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class PerLayer:
-    """One axis of a tensor: `first` entries of no layer, then `width` entries of each layer in turn.
+    """One axis of a tensor: `first` shared entries, then `width` entries per layer.
 
-    `computes_outputs`: the tensor is the weight of an embedding or a linear layer whose outputs have this axis.
+    `computes_outputs` means that the outputs of an embedding or linear layer have this axis.
     """
 
     shape: tuple[int, ...]
@@ -55,24 +55,24 @@ class PerLayer:
 
 
 def per_layer_tensors(model: nn.Module, path: str) -> dict[str, PerLayer]:
-    """Return the tensors of `model` outside the blocks at `path` that hold entries of every layer, by name.
+    """Return the tensors of `model` outside the blocks that have entries for every layer, by name.
 
-    None are found in a model whose class does not build it from its configuration alone.
+    None are found if the class does not build the model from its configuration alone.
     """
     parts = path.split(".")
     owners = [".".join(parts[:count]) for count in range(len(parts))]
     root = next((name for name in owners if isinstance(model.get_submodule(name), PreTrainedModel)), None)
     built: Any = None if root is None else model.get_submodule(root)
     if root is None or built.config.model_type.startswith(OWN_TYPES):
-        return {}  # layerwise's own models weigh states by their layers, in whatever order these run
+        return {}  # layerwise's own models apply weights by layer in any order
     inside = path.removeprefix(f"{root}.") if root else path
     key = type(built), inside, repr(built.config.to_dict())
-    if key not in _KNOWN:
-        _KNOWN[key] = _grown(built, inside)
-    return {f"{root}.{name}" if root else name: each for name, each in _KNOWN[key].items()}
+    if key not in _CACHE:
+        _CACHE[key] = _find_tensors(built, inside)
+    return {f"{root}.{name}" if root else name: each for name, each in _CACHE[key].items()}
 
 
-def _grown(model: Any, path: str) -> dict[str, PerLayer]:
+def _find_tensors(model: Any, path: str) -> dict[str, PerLayer]:
     depth = len(own_blocks(block_list(model, path)))
     try:
         own, longer = (
@@ -102,11 +102,7 @@ def _grown(model: Any, path: str) -> dict[str, PerLayer]:
 
 @contextmanager
 def per_layer_in_order(model: nn.Module, path: str, order: Sequence[int]) -> Iterator[None]:
-    """Within the context the modules around the blocks at `path` use their entries of layers in visit order.
-
-    Embeddings and linear layers that compute something for every layer have their outputs gathered; all else reads
-    gathered tensors. The tensors themselves stay as they are.
-    """
+    """Let the modules around the blocks use their per-layer entries in visit order, without changing the tensors."""
     identity = tuple(range(len(own_blocks(block_list(model, path)))))
     tensors = {} if tuple(order) == identity else per_layer_tensors(model, path)
     with ExitStack() as undo:

@@ -1,4 +1,4 @@
-"""Where a model computes: its device and dtype, which may be those of buffers, and the memory that is free there."""
+"""The device, dtype and free memory of a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """The device of the first parameter, else of the first buffer; the CPU for a module that holds no tensor.
+    """Return the device of the first parameter or buffer; the CPU for a module without tensors.
 
     >>> device_of(nn.Identity())
     device(type='cpu')
@@ -23,7 +23,7 @@ def device_of(module: nn.Module) -> torch.device:
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """The dtype of the first floating-point parameter, else buffer; float32 for a module that holds none.
+    """Return the dtype of the first floating-point parameter or buffer; float32 for a module without any.
 
     >>> dtype_of(nn.Linear(2, 2).half())
     torch.float16
@@ -41,13 +41,13 @@ def _stored_tensors(module: nn.Module) -> Iterator[Tensor]:
 
 
 SHARE = 0.25
-"""The share of the free memory that a batch may take: the estimate of what it takes is no measurement."""
+"""Share of the free memory that a batch may use."""
 
 _MEMINFO = Path("/proc/meminfo")
 
 
 def free_memory(device: torch.device | str) -> int | None:
-    """Bytes that are free on a device, on a processor those of the machine; `None` where nothing says so."""
+    """Return the free bytes of a device, or None if unknown."""
     device = torch.device(device)
     if device.type == "cuda" and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info(device)[0])
@@ -65,7 +65,7 @@ def free_memory(device: torch.device | str) -> int | None:
 
 
 def release_freed() -> None:
-    """Hand memory that was freed back to the system (`malloc_trim`), where the C library is glibc; else do nothing."""
+    """Return freed memory to the system with glibc's `malloc_trim`."""
     if sys.platform != "linux":
         return
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -74,9 +74,7 @@ def release_freed() -> None:
 
 
 def batch_size_within(free: int | None, each: float, *, most: int, fixed: float = 0.0) -> int:
-    """How many items of `each` bytes fit into a `SHARE` of `free` bytes beside what `fixed` takes: 1 to `most`.
-
-    `most` where nothing says how much is free.
+    """Return how many items of `each` bytes fit into a `SHARE` of `free` bytes in addition to `fixed`, at most `most`.
 
     >>> [batch_size_within(free, 10, most=50) for free in (800, 8_000, None)]
     [20, 50, 50]

@@ -1,7 +1,4 @@
-"""Compute in float32 what half precision cannot tell from rounding, with the memory of one more block.
-
-The rest of the model is widened meanwhile, each block only while it runs; the original parameters are restored.
-"""
+"""Compute in float32 what half precision cannot distinguish from rounding, one block at a time."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 Inputs = Mapping[str, Any]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer], *others: Stack) -> Answer:
-    """Return `compute(inputs)` with inputs and models in float32, or in their own dtype if they cannot run in it.
+def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Result], *others: Stack) -> Result:
+    """Return `compute(inputs)` with inputs and models in float32, or in their own dtype if that fails.
 
     Plans and captures of other threads wait.
     """
@@ -49,7 +46,7 @@ def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer]
 
 @contextmanager
 def widened(model: nn.Module, path: str) -> Iterator[None]:
-    """Within the context `model` computes in float32, with an extra copy of all but its blocks (at `path`)."""
+    """Let `model` compute in float32, with an extra copy of everything but its blocks."""
     blocks = list(block_list(model, path))
     inside = {id(module) for block in blocks for module in block.modules()}
     with ExitStack() as undo:
@@ -62,7 +59,7 @@ def widened(model: nn.Module, path: str) -> Iterator[None]:
 
 @contextmanager
 def computing_as(state: Tensor, block: nn.Module) -> Iterator[None]:
-    """Within the context a block of a widened model stays in float32 between its calls, if `state` is no half."""
+    """Keep a block of a widened model in float32 between its calls, unless `state` is in half precision."""
     hold(block)
     with _held_in_float32(() if state.dtype in HALF else block.modules()):
         yield
@@ -87,7 +84,7 @@ def _in_float32_while_it_runs(block: nn.Module) -> Iterator[None]:
         try:
             yield
         finally:
-            for call in calls:  # what was interrupted
+            for call in calls:  # interrupted calls
                 call.close()
 
 
@@ -107,7 +104,7 @@ def _held_in_float32(modules: Iterable[nn.Module]) -> Iterator[None]:
         yield
     finally:
         for held, name, tensor, copy in replaced:
-            if held.get(name) is copy:  # else the module has put something else there
+            if held.get(name) is copy:  # unless the module replaced it
                 held[name] = tensor
 
 
@@ -142,7 +139,7 @@ def _exact_products() -> Iterator[None]:
 
 
 def matmul_precision() -> str:
-    """The float32 matmul precision (`torch.set_float32_matmul_precision`), or CUDA's if it was set by backend."""
+    """Return the float32 matmul precision (`torch.set_float32_matmul_precision`), or CUDA's if set by backend."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

@@ -1,11 +1,11 @@
-"""When two computations of one thing agree: the one meaning of "equal up to rounding" that proofs and laws share.
+"""Compare two computations up to rounding.
 
-The *gap* is the norm of the difference divided by the norm of the vector (one token's state or logits), where it is
-largest; vectors shorter than the median are compared with the median. The bound is `rounding(width, visits)`: an inner
-product of n terms errs by about sqrt(n) eps/2 (Higham and Mary 2019, doi.org/10.1137/18M1226312), a visit is about
-eight such steps over up to 4 * width terms, so two computations are sqrt(2 * 8 * 4 * width * visits) eps/2 apart. eps
-is that of float32, also for float64, since most models compute norms, softmax and rotary angles in float32. In half
-precision only equal bits are equal (see `layerwise.stack.precision`).
+The *gap* is the largest norm of a token's difference, relative to the norm of the token's vector (or the median, for
+shorter vectors). The bound is `rounding(width, visits)`: an inner product of n terms errs by about sqrt(n) eps/2
+(Higham and Mary 2019, doi.org/10.1137/18M1226312), and a visit is about eight such steps over up to 4 * width terms, so
+two computations are sqrt(2 * 8 * 4 * width * visits) eps/2 apart. eps is that of float32, since most models compute
+norms, softmax and rotary angles in float32. In half precision only equal bits are equal (see
+`layerwise.stack.precision`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 EPS = torch.finfo(torch.float32).eps
 
 ADDITIONS = 8 * EPS
-"""What a few additions and products of entries, with no inner product among them, may be off."""
+"""Maximum gap of a few elementwise additions and products."""
 
 HALF_OF_THE_DIGITS = math.sqrt(EPS)
 """Cached recurrences differ from scans and amplify errors; a wrong cache is off by more than one part in 100."""
@@ -28,7 +28,7 @@ HALF = frozenset({torch.float16, torch.bfloat16})
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Return whether the device has instructions for products of bfloat16 matrices (AVX512-BF16 or AMX on a CPU)."""
+    """Return whether the device has bfloat16 matrix instructions (AVX512-BF16 or AMX on a CPU)."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "xpu":
@@ -38,7 +38,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def rounding(width: int, visits: int) -> float:
-    """The gap that rounding may leave between two computations of `visits` layers of `width`.
+    """Return the gap that rounding may leave between two computations of `visits` layers of `width`.
 
     >>> f"{rounding(32, 5):.1g} {rounding(4096, 32):.1g}"
     '6e-06 0.0002'
@@ -51,7 +51,7 @@ def same(left: Tensor, right: Tensor) -> bool:
 
 
 def gap(actual: Tensor, expected: Tensor) -> float:
-    """How far two computations are apart: infinitely, where their shapes differ or one of them alone is not finite.
+    """Return the gap of two computations; infinite if their shapes differ or only one of them is finite.
 
     >>> round(gap(torch.tensor([[30.0, 45.0], [3.0, 4.0]]), torch.tensor([[30.0, 40.0], [3.0, 4.0]])), 3)
     0.1
@@ -73,17 +73,17 @@ class Agreement:
         return self.gap <= self.rounding
 
     def __str__(self) -> str:
-        return f"apart by {self.gap:.2g} of their size, rounding may leave {self.rounding:.2g}"
+        return f"{self.gap:.2g} apart relative to their size (rounding: at most {self.rounding:.2g})"
 
 
 def compare(actual: Tensor, expected: Tensor, width: int, visits: int) -> Agreement:
-    """Whether two computations of `visits` layers of `width` agree: up to rounding, or to the bit in half precision."""
+    """Compare two computations of `visits` layers of `width`, up to rounding, or bit for bit in half precision."""
     half = actual.dtype in HALF or expected.dtype in HALF
     return Agreement(gap(actual, expected), 0.0 if half else rounding(width, visits))
 
 
 def apart(difference: Tensor, beside: Tensor) -> float:
-    """The largest norm of a vector of `difference` beside that of `beside`; vectors lie along the last axis."""
+    """Return the largest norm of `difference` relative to that of `beside`, for vectors along the last axis."""
     scale = _norms(beside.nan_to_num(0.0, 0.0, 0.0))
     differing = _norms(difference)
     share = torch.where(differing == 0, 0.0, differing / torch.maximum(scale, scale.median()))

@@ -1,8 +1,4 @@
-"""`Stack`: a model whose layers can be run by a plan.
-
-Step by step (`capture`, `run`, `finish`) is the reference. In place (`under`) makes the model itself run the plan, for
-`generate`, pipelines and trainers.
-"""
+"""`Stack`: a model whose layers can be run by a plan, step by step (the reference) or in place."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from layerwise.stack.blocks import BlockList, block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.checks import compatibility, forward_trace
 from layerwise.stack.checks.compatibility import check_compatible, refuse_loss_of_a_kind
-from layerwise.stack.checks.forward_trace import BlockTrace, StepwiseFailure
+from layerwise.stack.checks.forward_trace import BlockTrace, StepwiseError
 from layerwise.stack.configuration import is_of_transformers, text_config_of
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import (
@@ -43,13 +39,13 @@ from layerwise.stack.quantization import QuantizedLayers, refuse_unquantizable
 from layerwise.stack.streaming.resident import ResidentLayers
 from layerwise.stack.trackers import HistoryTracker, KeyValueSharing, KeyValueTracker
 
-# The attribute of a model that holds the plan it runs until it is told otherwise.
+# Attribute of a model with the context of the plan entered by `enter`.
 _ENTERED = "_layerwise_entered"
 
 
 @dataclass(frozen=True)
 class ModelOrigin:
-    """Where a model came from: the name the user gave, its revision, and whether its own code may run."""
+    """Name, revision and trust of the checkpoint that a model was loaded from."""
 
     name: str
     revision: str | None = None
@@ -57,14 +53,17 @@ class ModelOrigin:
 
 
 class Stack:
-    """The `depth` layers of one model, addressable by plans.
+    """The layers of a model, addressable by plans.
 
-    `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
-    `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
-    `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed.
-    `plan` is what the model runs from `enter` until `leave`: that of a compact checkpoint, else `None`.
-    `model` is any `torch.nn.Module` whose blocks are in the `nn.ModuleList` or `nn.Sequential` at `path`;
-    `layerwise.load` finds the path and makes a Stack. A Stack changes nothing in the model outside the `under` context.
+    Attributes:
+        model: Any `torch.nn.Module` whose blocks are in the `nn.ModuleList` or `nn.Sequential` at `path`.
+        path: Dotted path of the blocks; `layerwise.load` finds it.
+        tokenizer: The tokenizer, if there is one.
+        source: The origin of the model.
+        resident: The layers in memory, if layers are streamed from disk.
+        sources: Models that plans may take layers from by name, set by `with_sources`.
+        head_by_token: True if norm and head act on every token separately.
+        plan: The plan that the model runs from `enter` until `leave`, or None.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Stack:
         self.tokenizer = tokenizer
         self.source = source or ModelOrigin(type(model).__name__)
         self.resident = resident
-        self._known_blocks = own_blocks(self.blocks)
+        self._seen_blocks = own_blocks(self.blocks)
         self.sources: Mapping[str, Stack] = {}
         self.head_by_token = False
         self._trace: BlockTrace | None = None
@@ -96,11 +95,10 @@ class Stack:
 
     @classmethod
     def with_sources(cls, sources: Mapping[str, Stack]) -> Stack:
-        """A Stack that runs plans over several models, `a:0-3 b:4-7`, each layer from the model of that name.
+        """Create a Stack that runs plans over several models, such as `a:0-3 b:4-7`, without copying weights.
 
-        All that is not a layer (embedding, norm, head, tokenizer) is that of the first model, and so is a layer without
-        a name. No weight is copied. Raises `ModelError`, naming the first difference, for models that are not built
-        alike (see `layerwise.stack.checks.compatibility`).
+        The first model provides everything that is not a layer, and layers without a name. Raises `ModelError` with the
+        first difference if the models do not match.
 
         >>> from layerwise.stack import load
         >>> demo = load("demo")
@@ -118,58 +116,53 @@ class Stack:
 
     @property
     def blocks(self) -> BlockList:
-        """Return the list of the layers' blocks, as the model holds it."""
+        """The list of blocks of the model."""
         return block_list(self.model, self.path)
 
     @property
     def depth(self) -> int:
-        """Return the number of layers of the model, whatever plan it runs."""
+        """Number of layers of the model, regardless of the plan it runs."""
         return len(own_blocks(self.blocks))
 
     @property
     def device(self) -> torch.device:
-        """The device of the model's weights."""
         return device_of(self.model)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the model's weights."""
         return dtype_of(self.model)
 
     @property
     def running(self) -> Plan | None:
-        """The plan that the model runs in place at this moment, if any."""
+        """The plan that the model runs in place, or None."""
         return occupancy.running(self.blocks)
 
     @property
     def sharing(self) -> KeyValueSharing | None:
-        """Which layers read keys and values of others, as was seen when the model was inspected: plans in which such a
-        layer runs before the one that it reads are refused.
-        """
+        """Layers that read the keys and values of others, as found by `inspect`."""
         return None if self._trace is None else self._trace.sharing
 
     @property
     def text_config(self) -> Any:
-        """Return what describes the model's text in its configuration. Raises `ModelError` if there is none."""
+        """The part of the configuration that describes text; raises `ModelError` if there is none."""
         config = text_config_of(self.model)
         if config is None or not (hasattr(config, "vocab_size") or is_of_transformers(config)):
             raise ModelError(
-                f"{self.source.name} has no configuration with a vocab_size, so it cannot read text. Pass your own "
-                "batches."
+                f"{self.source.name} has no configuration with a vocab_size, so it cannot read text; pass your own "
+                "batches"
             )
         return config
 
     def inspect(self, **inputs: Any) -> BlockTrace:
-        """Prove on `inputs` that the model can be re-planned, or raise `UnsupportedModelError` with the reason.
+        """Verify on `inputs` that the model can run plans; raise `UnsupportedModelError` with the reason otherwise.
 
-        The blocks run once each in order and pass on only the hidden state (`forward_trace.trace_blocks`); the identity
-        plan is bit-identical; and another order gives the same in place and step by step.
+        Blocks must run once each, in order, and pass on only the hidden state; the identity plan must be bit-identical;
+        and another order must give the same output in place and step by step.
         """
         refuse_caches(inputs)
         arguments = accepted(self.model, inputs)
         try:
-            # Not inference mode: what a model keeps from its first pass (BEiT, for all models of its class) must serve
-            # a later training.
+            # Not inference mode: tensors that a model caches in its first pass (BEiT) must support later training.
             with (
                 occupancy.inspecting(self.model, self.path, self.source.name),
                 evaluating(self.model),
@@ -188,21 +181,25 @@ class Stack:
         except ModelError:
             self._trace = None
             raise
-        except Exception as error:  # a model may fail in any way when its blocks are called out of turn
+        except Exception as error:  # a model may fail in any way when its blocks are called one by one
             self._trace = None
             names = ", ".join(per_layer_tensors(self.model, self.path))
-            raise StepwiseFailure(
+            raise StepwiseError(
                 f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
-                + (f". Its {names} may weigh what every layer returns, which only plans in place have" if names else "")
+                + (
+                    f". Its {names} may weight the outputs of every layer, which requires a plan in place"
+                    if names
+                    else ""
+                )
                 + compatibility.numbering(self.blocks)
             ) from error
         self._trace = replace(self._trace, output=None)
         return self._trace
 
     def capture(self, **inputs: Any) -> Capture:
-        """Run the model up to its blocks: the state before the first, and the arguments of each layer.
+        """Run the model up to its blocks, and return the state before the first and the arguments of each layer.
 
-        Raises `ModelError` for a cache of earlier tokens among the inputs: every run of the batch would extend it.
+        Raises `ModelError` if the inputs contain a cache, since every run would extend it.
         """
         self._refuse_while_in_place("capture a batch")
         refuse_caches(inputs)
@@ -217,33 +214,36 @@ class Stack:
         return captured
 
     def capture_pass(self, inputs: Mapping[str, Any]) -> Capture:
-        """Capture one pass of cached decoding; its calls hold the cache. Needs an earlier `capture`."""
+        """Capture one pass of cached decoding; requires an earlier `inspect` or `capture`."""
         trace = self._inspected("capture a pass")
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a pass"):
             return capture.capture(self.model, self.blocks, trace, inputs)
 
     def finish_pass(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
-        """`finish` of one pass of cached decoding: what the model returns when its blocks arrive at `state`."""
+        """Finish one pass of cached decoding from the last hidden state."""
         trace = self._inspected("finish a pass")
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a pass"):
             return capture.finish(self.model, self.blocks, trace, inputs, state)
 
-    def _inspected(self, wish: str) -> BlockTrace:
-        self._refuse_while_in_place(wish)
+    def _inspected(self, action: str) -> BlockTrace:
+        self._refuse_while_in_place(action)
         if self._trace is None:
-            raise ModelError(f"cannot {wish} of {self.source.name} yet: call stack.inspect(**inputs) first")
+            raise ModelError(f"cannot {action} of {self.source.name} yet; call stack.inspect(**inputs) first")
         if self._tracker is not None or self._trace.streams_first:
             raise UnsupportedModelError(
-                f"cannot {wish} of {type(self.model).__name__}: its layers read what each of the earlier ones left "
-                "behind, which passes of single layers do not carry; use stack.capture and stack.run"
+                f"cannot {action} of {type(self.model).__name__}: its layers read the states of all earlier ones, "
+                "which "
+                "single passes do not carry; use stack.capture and stack.run"
             )
         return self._trace
 
     def check(self, plan: Plan | str) -> None:
-        """Raise `PlanError` unless this Stack has the layers and sources that `plan` names.
+        """Check that this Stack can run `plan`.
 
-        Raises `UnsupportedModelError` for a layer that runs before the one whose keys and values it reads, for groups
-        of layers that read all earlier states, and for a type (GGUF) that a layer cannot have.
+        Raises:
+            PlanError: If a layer or source does not exist.
+            UnsupportedModelError: If a layer runs before the one whose keys and values it reads, if layers that read
+                all earlier states are grouped, or if a layer cannot be quantized.
         """
         plan = Plan.parse(plan)
         for stack in (self, *self.sources.values()):
@@ -254,7 +254,7 @@ class Stack:
             self._tracker.refuse(plan)
 
     def block(self, layer: int, source: str | None = None) -> nn.Module:
-        """The module that computes a layer: the model's own, that of the named source, or the own at a type."""
+        """Return the module of a layer, of the model `source` or quantized to the type `source`."""
         own, kind = own_blocks(self.blocks)[layer], weight_type(source)
         if kind is not None:
             return clone(own, 0, weights=self._quantized.weights(own, layer, kind))
@@ -263,10 +263,9 @@ class Stack:
     def apply(
         self, layer: int, state: Tensor, captured: Capture, sublayer: Sublayer | None = None, source: str | None = None
     ) -> Tensor:
-        """Run one layer, of the named source if there is one, on `state`; same shape out as in.
+        """Run one layer, or its `sublayer`, on `state` with its captured arguments; the shape is unchanged.
 
-        It is called with its captured arguments. With a `sublayer` only that half of the layer runs (`x + branch(x)`).
-        Raises `UnsupportedModelError` if the model cannot be split.
+        Raises `UnsupportedModelError` if the layer cannot be split.
         """
         block = self.block(layer, source)
         args, kwargs = self.call(layer, state, captured)
@@ -276,74 +275,77 @@ class Stack:
             return self.note(layer, state, self.returned(block(*args, **kwargs)))
 
     def returned(self, output: Any) -> Tensor:
-        """The hidden state in what a block returned, batch and tokens first, on the model's first device."""
+        """Return the hidden state in the output of a block, `(batch, seq, ...)`, on the model's first device."""
         state = returned_state(output)
-        if state.device != self.device:  # the model is spread over several
+        if state.device != self.device:  # the model is spread over devices
             state = state.to(self.device)
         return tokens_first(state) if self._trace is not None and self._trace.streams_first else state
 
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with which a layer is called on `state`: those captured for it, and the record if it reads one.
+        """Return the arguments of a layer on `state`: those captured for it, with the history if it reads one.
 
-        Raises `UnsupportedModelError` where a record is needed and nothing is known of what led to `state`; see `note`.
+        Raises `UnsupportedModelError` if the history of `state` is unknown; see `note`.
         """
         handed = streams_first(state) if self._trace is not None and self._trace.streams_first else state
         args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, handed)
         return args, kwargs if self._tracker is None else {**kwargs, **self._tracker.keywords(layer, state, kwargs)}
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
-        """Record that `layer` made `after` of `before` outside `apply`, and return the state to continue with.
+        """Record that `layer` computed `after` from `before` outside `apply`, and return the state to continue with.
 
         Only layers that read earlier states need it (see `layerwise.stack.history`).
         """
         return after if self._tracker is None else self._tracker.note(layer, before, after)
 
     def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """`change(state)`, some of its rows or tokens say, from which the model can `finish` as from `state`."""
+        """Return `change(state)`, such as some of its rows or tokens, as a state that the model can `finish`."""
         return change(state) if self._tracker is None else self._tracker.changed(state, change)
 
     def branches(self, captured: Capture | None = None) -> Branches:
-        """The two branches of every layer, found on first use on example inputs or else on `captured`.
+        """Return the sublayers of every layer, found once on example inputs, otherwise on `captured`.
 
         Raises `UnsupportedModelError` if a layer cannot be split, and `ModelError` without a batch.
         """
         if isinstance(self._tracker, HistoryTracker):
             self._unsplit = (
-                f"{type(self.model).__name__} cannot be split into attn and mlp: its layers do not add to the state "
-                "before them, they start from a weighted sum of all earlier ones. Use whole layers"
+                f"{type(self.model).__name__} cannot be split into attn and mlp: its layers start from a weighted sum "
+                "of "
+                "all earlier states. Use whole layers"
             )
         if self._unsplit is not None:
             raise UnsupportedModelError(self._unsplit)
         if self._branches is None:
             try:
                 self._branches = find_branches(self, self._small_batch(captured))
-            except UnsupportedModelError as refused:
-                self._unsplit = str(refused)
+            except UnsupportedModelError as error:
+                self._unsplit = str(error)
                 raise
         return self._branches
 
-    def _small_batch(self, otherwise: Capture | None) -> Capture:
+    def _small_batch(self, captured: Capture | None) -> Capture:
         inputs = example_inputs(self.model)
         if inputs is not None:
             return self.capture(**inputs)
-        if otherwise is None:
+        if captured is None:
             raise ModelError(
-                f"{type(self.model).__name__} takes inputs that layerwise cannot make up, and the halves of its layers "
-                "are found on a batch: call stack.branches(stack.capture(**inputs)) once, then run the plan in place"
+                f"{type(self.model).__name__} takes inputs that layerwise cannot synthesize, but its sublayers are "
+                "found on "
+                "a batch; call stack.branches(stack.capture(**inputs)) once, then run the plan in place"
             )
-        return otherwise
+        return captured
 
     def states(self, plan: Plan | str, captured: Capture) -> Iterator[Tensor]:
-        """The hidden state before the first step of `plan` and after each, `len(plan.steps()) + 1` in all.
+        """Yield the hidden state before the first step of `plan` and after each step.
 
-        Inside a group, the state after a member is what the next member starts from; after the last, the merge.
+        After a branch of a group it is the input of the next branch; after the last, the merged state.
         """
         plan = Plan.parse(plan)
         self.check(plan)
         if len(captured.calls) != self.depth:
             raise ModelError(
-                f"the batch must be captured from the model's {self.depth} layers, got {len(captured.calls)} layers: "
-                "the list of blocks was changed since. Capture the batch again."
+                f"the batch must have been captured from {self.depth} layers, got {len(captured.calls)}; the list of "
+                "blocks "
+                "was changed, so capture the batch again"
             )
         groups: list[Merger] = []
         state = captured.state
@@ -353,18 +355,18 @@ class Stack:
             yield state
 
     def run(self, plan: Plan | str, captured: Capture) -> Tensor:
-        """The hidden state that `plan` arrives at, from the captured state; the reference for every other executor."""
+        """Return the final hidden state of `plan`; the reference for every other executor."""
         plan = Plan.parse(plan)
         state = captured.state
-        for state in self.states(plan, captured):  # noqa: B007  (the last one is the answer)
+        for state in self.states(plan, captured):  # noqa: B007  (the last state is the result)
             pass
         return state
 
     def finish(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
-        """What the model returns on `inputs` when its blocks arrive at `state`: its own norm, pooler and head."""
+        """Run the model's own norm, pooler and head on the last hidden state, and return what the model returns."""
         self._refuse_while_in_place("finish a state")
         if self._trace is None:
-            raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
+            raise ModelError("finish requires a captured batch; call stack.capture(**inputs) first")
         inputs = accepted(self.model, inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
             way = self._tracker.way(state) if isinstance(self._tracker, HistoryTracker) else None
@@ -372,35 +374,34 @@ class Stack:
             return capture.finish(self.model, self.blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
-        """What the model returns under `plan`, step by step."""
+        """Run `plan` step by step, and return what the model returns."""
         plan = Plan.parse(plan)
         captured = self.capture(**inputs)
         return self.finish(self.run(plan, captured), captured.inputs)
 
     def logits(self, plan: Plan | str, **inputs: Any) -> Tensor:
-        """The model's main output under `plan`: logits where it has a head, else the last hidden state."""
+        """Run `plan` step by step, and return the logits, or the last hidden state of a model without head."""
         plan = Plan.parse(plan)
         return main_tensor(self.output(plan, **inputs))
 
     @contextmanager
     def under(self, plan: Plan | str, *, single_pass: bool = False) -> Iterator[Stack]:
-        """Within the context the model itself runs `plan`: forward, `generate`, pipelines, trainers.
+        """Let the model itself run `plan` within the context: forward, `generate`, pipelines, trainers.
 
         Parameters are shared, cached decoding has one slot per visit, and the model is restored even if an exception is
-        raised. `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters act on the model itself;
-        iterating its blocks and reading `model.config` follow the plan. Other models that share the configuration keep
-        it, and copies of it are the model's, except in a forward pass. A cache of earlier tokens serves only the plan
-        that has written it. Hooks and recorded hidden states see each layer's own input and output at each visit,
-        before a group merges them. Copying and pickling the model raises `ModelError`.
+        raised. `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters act on the model; iterating its
+        blocks and reading `model.config` follow the plan. A cache of earlier tokens serves only the plan that wrote it.
+        Hooks and recorded hidden states see the input and output of each visit, before a group merges them. Copying and
+        pickling the model raises `ModelError`.
 
-        Threads that call the model inside the context run the plan, each pass by itself. Another thread that enters a
-        plan or captures a batch meanwhile gets a `ModelError`; a plan waits for captures before it enters and for
-        passes before it leaves. Not guarded: a pass of the original model that another thread began before the
-        plan was entered, or while layers are inspected (`load`, `verify`, the first plan with sublayers). Start threads
-        inside the context, or give each its own model.
+        Threads that call the model inside the context run the plan. Another thread that enters a plan or captures a
+        batch gets a `ModelError`. Not guarded: a forward pass of the original model that another thread started before,
+        or while layers are inspected (`load`, `verify`, the first plan with sublayers).
 
-        `single_pass` promises that no cache outlives a forward pass, as in training and scoring; asking for one raises
-        `ModelError`. A layer that is visited once is then the block itself, which keeps sharding intact.
+        Args:
+            plan: The layer plan.
+            single_pass: Promise that no cache outlives a forward pass, as in training and scoring. A layer that is
+                visited once is then the block itself, which keeps sharding intact.
         """
         plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
@@ -411,33 +412,33 @@ class Stack:
             yield self
 
     def enter(self, plan: Plan | str) -> None:
-        """Make the model run `plan`, as in `under`, until `leave`; compact checkpoints open like this."""
+        """Make the model run `plan` until `leave`; compact checkpoints are opened like this."""
         plan = Plan.parse(plan)
         context = self.under(plan)
         context.__enter__()
-        # The model holds it, so that the plan stays as long as the model, whatever becomes of the Stack.
+        # Stored in the model, so that the plan lives as long as the model.
         vars(self.model)[_ENTERED] = context
         self.plan = plan
 
     def leave(self) -> None:
-        """Leave the plan that was entered by `enter`: the model runs its layers in their order again."""
+        """Restore the original order of the layers after `enter`."""
         context = vars(self.model).pop(_ENTERED, None)
         self.plan = None
         if context is not None:
             context.__exit__(None, None, None)
 
     def _notice_other_blocks(self) -> None:
-        own = own_blocks(self.blocks)
-        if own == self._known_blocks:
+        blocks = own_blocks(self.blocks)
+        if blocks == self._seen_blocks:
             return
-        # Layers were replaced, removed or added since: what was seen of the earlier ones is no longer known.
+        # Layers were replaced, removed or added, so earlier findings are void.
         was_inspected = self._trace is not None
-        self._known_blocks, self._trace, self._tracker = own, None, None
+        self._seen_blocks, self._trace, self._tracker = blocks, None, None
         self._branches, self._unsplit, self.head_by_token = None, None, False
         inputs = example_inputs(self.model) if was_inspected else None
         if inputs is not None:
             self.inspect(**inputs)
 
-    def _refuse_while_in_place(self, wish: str) -> None:
+    def _refuse_while_in_place(self, action: str) -> None:
         for stack in (self, *self.sources.values()):
-            occupancy.refuse_while_running(stack.blocks, stack.source.name, wish)
+            occupancy.refuse_while_running(stack.blocks, stack.source.name, action)

@@ -18,7 +18,7 @@ from layerwise.errors import UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack.history import DepthHistory
 
-# The keyword under which a block takes its record.
+# Keyword under which a block takes its history.
 KEYWORD = "record"
 
 
@@ -28,7 +28,7 @@ def reads_history(kwargs: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """How a state came about: `layer` returned it, given `before`; the embedding came from no layer."""
+    """The origin of a state: `layer` computed it from `before`; the embedding has no layer."""
 
     before: DepthHistory | None
     layer: int
@@ -38,7 +38,7 @@ class HistoryStep:
 
 
 class HistoryTracker:
-    """The ways to all states of one model that are still held by someone."""
+    """The histories of all live states of one model."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -48,7 +48,7 @@ class HistoryTracker:
         self._ways[embedding] = HistoryStep(None, layer=-1)
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
-        """Note that `layer` made `after` out of `before`; returns `after`, as another tensor if it is the same one."""
+        """Record that `layer` computed `after` from `before`; return `after`, or an alias if it is `before` itself."""
         if after is before:
             after = after.view_as(after)
         self._ways[after] = HistoryStep(self.of(before), layer)
@@ -63,13 +63,14 @@ class HistoryTracker:
         return after
 
     def way(self, state: Tensor) -> HistoryStep:
-        """How `state` came about; raises `UnsupportedModelError` for one that no layer of this model returned."""
+        """Return the origin of `state`; raise `UnsupportedModelError` if no layer of this model returned it."""
         way: HistoryStep | None = self._ways.get(state)
         if way is None:
             raise UnsupportedModelError(
-                f"the layers of {self._model} read what all earlier ones left behind, and nothing is known of what led "
-                "to this hidden state: it was not returned by stack.capture or stack.apply. Where it takes the place "
-                "of what a layer returned, say so: stack.note(layer, state_before_it, state)"
+                f"the layers of {self._model} read the states of all earlier layers, but the history of this hidden "
+                "state "
+                "is unknown: it was not returned by stack.capture or stack.apply. Record the layer that it replaces: "
+                "stack.note(layer, state_before_it, state)"
             )
         return way
 
@@ -82,23 +83,23 @@ class HistoryTracker:
     def refuse(self, plan: Plan) -> None:
         if any(step.opens for step in plan.steps()):
             raise UnsupportedModelError(
-                f"the layers of {self._model} read what earlier layers left behind, each under a weight for that "
-                f"layer; the merge of parallel branches is the output of none, so there is no weight for it: {plan} "
-                "cannot be run. Write its layers one after another"
+                f"{plan} cannot be run: the layers of {self._model} weight the states of earlier layers, and a merge "
+                "of "
+                "parallel branches has no weight. Write its layers in sequence"
             )
 
 
 Written = Mapping[Hashable, Any]
-"""Keys and values of layers, by the name under which they were written."""
+"""Keys and values of layers by entry name."""
 
 _WRITTEN: Any = WeakTensorKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValueSharing:
-    """Which layers read keys and values of others, which the blocks get as the argument `keyword`.
+    """Layers that read keys and values of others through the block argument `keyword`.
 
-    `writers` is the layer that writes each entry, `reads` the entries that a layer reads and does not write.
+    `writers` maps each entry to the layer that writes it, `reads` each layer to the entries it only reads.
     """
 
     keyword: str
@@ -106,8 +107,6 @@ class KeyValueSharing:
     reads: Mapping[int, tuple[Hashable, ...]]
 
     def refuse(self, plan: Plan, model: str) -> None:
-        """Raise `UnsupportedModelError` for a plan in which a layer runs before the one whose keys and values it reads,
-        or in which one that writes them is a branch of a parallel group."""
         written: set[int] = set()
         depth = 0
         for step in plan.steps():
@@ -116,21 +115,20 @@ class KeyValueSharing:
                 if self.writers[name] not in written:
                     raise UnsupportedModelError(
                         f"{plan} cannot be run: {self._constraint(self.writers[name], model)}. It runs layer "
-                        f"{step.layer} before layer {self.writers[name]}: write {self.writers[name]} in front of it, "
-                        f"or leave {step.layer} out"
+                        f"{step.layer} before layer {self.writers[name]}; write {self.writers[name]} before it, or "
+                        f"omit {step.layer}"
                     )
             if step.layer in self.writers.values():
                 if depth:
                     raise UnsupportedModelError(
                         f"{plan} cannot be run: {self._constraint(step.layer, model)}. In a parallel group its keys "
-                        f"and values would be those of one branch: write {step.layer} before or behind the group"
+                        f"and values would be those of one branch; write {step.layer} before or after the group"
                     )
                 written.add(step.layer)
             depth -= sum(close is not None for close in step.closes)
 
     def allowed_order(self, depth: int) -> tuple[int, ...]:
-        """An order of all layers that the constraint allows and that moves as many as it can: descending, the layers
-        that read behind all others."""
+        """Return an allowed order of all layers that moves many: descending, with the readers last."""
         return tuple(sorted(range(depth), key=lambda layer: (layer in self.reads, -layer)))
 
     def _constraint(self, writer: int, model: str) -> str:
@@ -141,7 +139,7 @@ class KeyValueSharing:
 
 
 class KeyValueTracker:
-    """The keys and values on the ways to all states of one model that are still held by someone."""
+    """The shared keys and values of all live states of one model."""
 
     def __init__(self, sharing: KeyValueSharing, model: str) -> None:
         self.sharing = sharing
@@ -152,21 +150,20 @@ class KeyValueTracker:
         """Nothing is written before the first layer."""
 
     def keywords(self, layer: int, state: Tensor, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a layer's keys and values for `state`. Raises `UnsupportedModelError` if nothing wrote them."""
         written = _WRITTEN.get(state, {})
         for name in self.sharing.reads.get(layer, ()):
             if name not in written:
                 raise UnsupportedModelError(
                     f"layer {layer} of {self._model} reads the keys and values of layer {self.sharing.writers[name]}, "
-                    "and nothing is known of any on the way to this hidden state: run both from one stack.capture, by "
-                    "stack.run or stack.apply"
+                    "which are unknown for this hidden state; run both layers from one stack.capture, with stack.run "
+                    "or "
+                    "stack.apply"
                 )
         handed = type(kwargs[self.sharing.keyword])(written)
         self._handed[state] = layer, handed
         return {self.sharing.keyword: handed}
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
-        """Note that `layer` made `after` out of `before`, and wrote what it wrote; returns `after`."""
         called, handed = self._handed.get(before, (None, None))
         written = dict(handed) if called == layer else _WRITTEN.get(before)
         if written:
@@ -175,7 +172,6 @@ class KeyValueTracker:
         return after
 
     def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """`change(state)`, from which the model can finish; keys and values are those of `state` alone."""
         return change(state)
 
     def refuse(self, plan: Plan) -> None:
@@ -183,7 +179,7 @@ class KeyValueTracker:
 
 
 def carry(before: Tensor, after: Tensor) -> Tensor:
-    """Say that the keys and values on the way to `after` are those on the way to `before`; returns `after`."""
+    """Give `after` the shared keys and values of `before`; return `after`."""
     if not torch.compiler.is_compiling() and (written := _WRITTEN.get(before)):
         _WRITTEN[after] = written
     return after

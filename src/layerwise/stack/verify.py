@@ -1,4 +1,4 @@
-"""Check a plan on the user's own model: each law compares two computations that must agree."""
+"""Verify plans on any model: each law compares two computations that must agree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.plan import SUBLAYERS, Plan
-from layerwise.plan.checks import named, quantized_layers
+from layerwise.plan.checks import layer_name, quantized_layers
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.compatibility import both_ways
 from layerwise.stack.executors.capture import Capture
@@ -30,12 +30,12 @@ DECODINGS: Mapping[str, dict[str, Any]] = {
     "static cache": {"cache_implementation": "static", "disable_compile": True},
     "beam search": {"num_beams": 3},
 }
-"""The ways of decoding whose cache is verified, each with its arguments of `generate`."""
+"""Decoding modes to verify, with their arguments of `generate`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """One law and whether it holds; `holds` is `None` where it does not apply, and `detail` says why."""
+    """A law and whether it holds; `holds` is None if it does not apply, and `detail` is the reason."""
 
     name: str
     holds: bool | None
@@ -49,13 +49,20 @@ def verify(
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Law]:
-    """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch.
+    """Check every law on `stack` under `plan`.
 
-    The laws: the identity plan is bit-identical to the original model; the plan in place equals the plan step by step;
-    no weight is copied; the model is unchanged afterwards; layers are the sum of their sublayers; and cached decoding
-    equals recomputation, greedy, left-padded, with a static cache and with beams. Rounding is judged in float32.
-    `progress` receives the share of tested laws. Raises `UnsupportedModelError` if a layer cannot be split as the plan
-    asks.
+    The laws: the identity plan equals the original model bit for bit; the plan in place equals the plan step by step;
+    no weight is copied; the model is unchanged afterwards; layers are the sum of their sublayers; cached decoding
+    equals recomputation (greedy, left-padded, static cache, beam search). Rounding is judged in float32.
+
+    Args:
+        stack: The model.
+        plan: The layer plan.
+        inputs: A batch; by default a small seeded one.
+        progress: Called with the share of laws that were checked.
+
+    Raises:
+        UnsupportedModelError: If a layer cannot be split as the plan requires.
     """
     if not isinstance(stack, Stack):
         raise MeasureError(
@@ -67,24 +74,24 @@ def verify(
     inputs = inputs or example_inputs(stack.model)
     if inputs is None:
         raise MeasureError(
-            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch: "
+            f"{type(stack.model).__name__} takes inputs that layerwise cannot synthesize; pass a batch: "
             "verify(stack, plan, inputs)"
         )
     with evaluating(stack.model), torch.no_grad():
         before = main_tensor(stack.model(**inputs))
         with stack.under(Plan.identity(stack.depth)):
             identity = main_tensor(stack.model(**inputs))
-        near, *others = in_float32(stack, inputs, lambda inputs: _counted(stack, plan, inputs, progress))
+        near, *others = in_float32(stack, inputs, lambda inputs: _check_laws(stack, plan, inputs, progress))
         return [
-            _bitwise("identity plan in place = untouched model", identity, before),
+            _bitwise("identity plan in place = original model", identity, before),
             near,
             _no_copy_law(stack, plan),
-            _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before),
+            _bitwise("model unchanged afterwards", main_tensor(stack.model(**inputs)), before),
             *others,
         ]
 
 
-def _counted(stack: Stack, plan: Plan, inputs: Mapping[str, Any], progress: Callable[[float], None]) -> list[Law]:
+def _check_laws(stack: Stack, plan: Plan, inputs: Mapping[str, Any], progress: Callable[[float], None]) -> list[Law]:
     laws: list[Law] = []
     total = 1 + len(_halved(plan)) + len(DECODINGS)
     for law in _laws_up_to_rounding(stack, plan, inputs):
@@ -106,7 +113,7 @@ def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) ->
 
 def _no_copy_law(stack: Stack, plan: Plan) -> Law:
     if quantized_layers(plan):
-        return Law("no weight is copied", None, "layers at a type of GGUF have weights of their own")
+        return Law("no weight is copied", None, "quantized layers have separate weights")
     models = [stack.model, *(source.model for source in stack.sources.values())]
     storage = {tensor.data_ptr() for model in models for _, tensor in named_tensors(model)}
     with stack.under(plan):
@@ -119,10 +126,10 @@ def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
     halved = _halved(plan)
     states = list(stack.states(Plan.identity(stack.depth), captured)) if halved else []
     for layer, source in halved:
-        state, name = states[layer], named(layer, None, source)
+        state, name = states[layer], layer_name(layer, None, source)
         whole = stack.apply(layer, state, captured, source=source)
         attn, mlp = (stack.apply(layer, state, captured, sublayer, source) for sublayer in SUBLAYERS)
-        ways = {"in turn": stack.apply(layer, attn, captured, "mlp", source), "side by side": attn + mlp - state}
+        ways = {"in sequence": stack.apply(layer, attn, captured, "mlp", source), "in parallel": attn + mlp - state}
         laws = [
             _near(f"{name}.attn and {name}.mlp {way} = {name}", compare(output, whole, state.shape[-1], visits=1))
             for way, output in ways.items()
@@ -138,18 +145,18 @@ def _decoding_laws(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Itera
             Law(f"cached decoding = recomputation ({name})", None, "the model does not generate") for name in DECODINGS
         )
         return
-    whole = torch.ones_like(ids)
-    padded = whole.clone()
+    full = torch.ones_like(ids)
+    padded = full.clone()
     padded[0, : ids.shape[1] // 3] = 0
     for name, options in DECODINGS.items():
-        mask = padded if name == "left-padded" else whole
+        mask = padded if name == "left-padded" else full
         yield _decoding_law(f"cached decoding = recomputation ({name})", stack, plan, ids, mask, options)
 
 
 def _decoding_law(name: str, stack: Stack, plan: Plan, ids: Tensor, mask: Tensor, options: dict[str, Any]) -> Law:
-    untouched = _attempt(lambda: _generate(stack, ids, mask, use_cache=True, **options))
-    if isinstance(untouched, str):
-        return Law(name, None, f"the untouched model cannot: {untouched}")
+    original = _attempt(lambda: _generate(stack, ids, mask, use_cache=True, **options))
+    if isinstance(original, str):
+        return Law(name, None, f"the original model cannot: {original}")
     recomputing = {key: value for key, value in options.items() if key == "num_beams"}
     with stack.under(plan):
         fast = _attempt(lambda: _generate(stack, ids, mask, use_cache=True, **options))
@@ -165,7 +172,7 @@ def _same_text(fast: Any, slow: Any) -> tuple[bool, str]:
     unlike = (fast.sequences != slow.sequences).any(dim=0)[-new:].nonzero().flatten().tolist()
     outcome = f"token {unlike[0]} differs" if unlike else f"{new * texts} tokens equal"
     steps = range(unlike[0] + 1) if unlike else range(new)
-    if len(fast.logits[0]) != texts:  # beams that are as good as each other change places on the way to one text
+    if len(fast.logits[0]) != texts:  # equally good beams may swap before the final text
         steps = steps[-1:] if unlike else range(0)
     if not steps:
         return True, outcome
@@ -200,7 +207,7 @@ def _attempt(work: Callable[[], Any]) -> Any:
 
 def _bitwise(name: str, left: Tensor, right: Tensor) -> Law:
     gap = (left - right).abs().max().item()
-    return Law(name, torch.equal(left, right), "equal to the bit" if gap == 0 else f"they differ by {gap:.2g}")
+    return Law(name, torch.equal(left, right), "bit-identical" if gap == 0 else f"they differ by {gap:.2g}")
 
 
 def _near(name: str, agreement: Agreement) -> Law:

@@ -1,4 +1,4 @@
-"""The weights of single layers: read in place, replaced for one call, or initialized again."""
+"""Read, replace or reinitialize the weights of single layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Weights = Mapping[str, Tensor]
 
 
 def layer_weights(stack: Stack, layer: int) -> dict[str, Tensor]:
-    """The parameters of one layer by their path inside the block, detached and as they are stored: nothing is copied.
+    """Return the detached parameters of one layer by their path inside the block, without copying.
 
     >>> from layerwise.stack import load
     >>> sorted(layer_weights(load("demo"), 0))[:2]
@@ -40,7 +40,7 @@ def layer_weights(stack: Stack, layer: int) -> dict[str, Tensor]:
 
 
 def weight_rows(stack: Stack, layer: int, name: str, start: int, stop: int) -> Tensor:
-    """`layer_weights(stack, layer)[name][start:stop]`; of a layer on the disk these rows are read and nothing else."""
+    """Return `layer_weights(stack, layer)[name][start:stop]`, reading only these rows from disk."""
     if stack.resident is not None:
         return stack.resident.stored(layer, name, slice(start, stop))
     return layer_weights(stack, layer)[name][start:stop]
@@ -48,38 +48,36 @@ def weight_rows(stack: Stack, layer: int, name: str, start: int, stop: int) -> T
 
 def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captured: Capture) -> Tensor:
     block = block_list(stack.model, stack.path)[layer]
-    hold(block)  # before others take the place of its weights
+    hold(block)  # before its weights are replaced
     args, kwargs = stack.call(layer, state, captured)
     return stack.note(layer, state, stack.returned(functional_call(block, dict(weights), args, kwargs)))
 
 
 def random_twin(stack: Stack, seed: int) -> Stack:
-    """Return a randomly initialized model with the same configuration, fixed by `seed`; the null for trained models.
+    """Return a randomly initialized model with the same configuration and the given seed.
 
-    Raises `UnsupportedModelError` for other than transformers models, and for shapes that differ from the
-    configuration.
+    Raises `UnsupportedModelError` for models outside transformers, and if shapes differ from the configuration.
     """
     model = stack.model
-    refuse_on_disk(model, "draw a randomly initialised twin")
-    refuse_quantized(model, "draw a randomly initialised twin")
+    refuse_on_disk(model, "draw a randomly initialized model")
+    refuse_quantized(model, "draw a randomly initialized model")
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModelError(
-            f"{type(model).__name__} is not a transformers model, so its initialisation is not known and it has no "
-            "randomly initialised twin"
+            f"{type(model).__name__} is not a transformers model, so its initialization is unknown"
         )
-    # Drawn on the CPU in float32, so that the twin is the same whatever the device and dtype of the model. The
-    # generators of accelerators, which `torch.manual_seed` would seed as well, stay as they are.
+    # Drawn on the CPU in float32, independent of device and dtype. `torch.manual_seed` would also seed accelerators.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(seed)
         fresh = type(model)(copy.deepcopy(model.config)).to(device=stack.device, dtype=stack.dtype).eval()
-    own, drawn = ([tuple(weight.shape) for weight in each.parameters()] for each in (model, fresh))
-    if own != drawn:
+    shapes, drawn = ([tuple(weight.shape) for weight in each.parameters()] for each in (model, fresh))
+    if shapes != drawn:
         raise UnsupportedModelError(
-            f"{type(model).__name__} has weights of other shapes than its configuration describes (it was pruned or "
-            "edited), so a model drawn from the configuration is not its twin"
+            f"{type(model).__name__} has weights whose shapes differ from its configuration (it was pruned or "
+            "edited), so "
+            "a randomly initialized model is not comparable"
         )
     made = Stack(
-        fresh, stack.path, tokenizer=stack.tokenizer, source=ModelOrigin(f"{stack.source.name} (randomly initialised)")
+        fresh, stack.path, tokenizer=stack.tokenizer, source=ModelOrigin(f"{stack.source.name} (randomly initialized)")
     )
     inputs = example_inputs(fresh)
     if inputs is not None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from layerwise.errors import SwarmError
-from layerwise.plan.checks import Sublayer, named
+from layerwise.plan.checks import Sublayer, layer_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RemoteLayer:
     @property
     def name(self) -> str:
         """As a plan's text has it: `12`, or `a:12` for a layer of another model."""
-        return named(self.number, None, self.source or None)
+        return layer_name(self.number, None, self.source or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RemoteVisit:
 
     @property
     def name(self) -> str:
-        return named(self.layer.number, self.sublayer, self.layer.source or None)
+        return layer_name(self.layer.number, self.sublayer, self.layer.source or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class LayerMixing(nn.Module):
         self.register_buffer("kept", torch.ones_like(eye, dtype=torch.bool).tril())
 
     @property
-    def renormalises(self) -> bool:
+    def renormalizes(self) -> bool:
         return self.options.kind == "softmax"
 
     def layer_weights(self) -> Tensor:

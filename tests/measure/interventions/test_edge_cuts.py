@@ -27,7 +27,7 @@ PLANTED = (Edge(3, 1), PHENOMENA[2])
 class PlantedModel:
     """Margins are noise (Student's t, 5 degrees of freedom, 1 nat) plus, for one edge, `effect` nats on average."""
 
-    renormalises = False
+    renormalizes = False
 
     def __init__(self, effect: float, run: int = 0) -> None:
         chance = np.random.default_rng(run)
@@ -91,7 +91,7 @@ def test_a_planted_edge_and_its_phenomenon_are_found_and_no_other() -> None:
 
 def test_the_change_is_what_the_edges_add() -> None:
     model = PlantedModel(1.0)
-    without = model.whole.without(Edge(3, 1), Edge(4, 0), renormalise=False)
+    without = model.whole.without(Edge(3, 1), Edge(4, 0), renormalize=False)
     cut = "3<-1+4<-0"
     rows = model.rows(cut, "30%")
     lost = -(model.adds[Edge(3, 1)] + model.adds[Edge(4, 0)])

@@ -46,12 +46,12 @@ def test_every_position_is_as_likely_for_every_layer_and_every_model() -> None:
 @pytest.mark.parametrize(
     ("models", "depth", "draws", "reason"),
     [
-        (["a"], 4, 1, "two models or more"),
-        ([], 4, 1, "two models or more"),
-        (["a", "a"], 4, 1, "each named once"),
+        (["a"], 4, 1, "models must be at least two distinct names"),
+        ([], 4, 1, "models must be at least two distinct names"),
+        (["a", "a"], 4, 1, "models must be at least two distinct names"),
         (["a", "b"], 1, 1, "from 2 to"),
-        (["a", "b"], 4, 0, "from 1 up"),
-        (["a", "2b"], 4, 1, "named by a letter"),
+        (["a", "b"], 4, 0, "draws must be an integer of at least 1"),
+        (["a", "2b"], 4, 1, "a source name must be a letter followed by letters, digits, - or _,"),
     ],
 )
 def test_what_cannot_be_merged_is_refused(models: list[str], depth: int, draws: int, reason: str) -> None:

@@ -46,26 +46,26 @@ def test_the_words_for_layers() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (written(phase(share=0.5), phase("b", share=0.4)), r"sum to 0.9 and must sum to 1: a 0.5, b 0.4"),
+    (written(phase(share=0.5), phase("b", share=0.4)), "the shares of the phases must sum to 1"),
     (written(phase(trians="0-3")), r"phase a has the unknown key 'trians' .* did you mean trains\?"),
     (written({**phase(), "from": 0.5}), r"phase a has the unknown key 'from' .*; write share, its part of the budget"),
-    (written({"name": "a", "share": 1}), r"phase a has no trains; it needs name, share, trains"),
-    (written(3), r"phase 1 is written as keys and values, not as 3"),
-    (written(), r"phases is a list of phases"),
-    ({"name": "x"}, r"a schedule has no depth and no phases"),
-    ({**written(phase()), "depth": "4"}, r"a depth is a whole number"),
-    (None, r"a schedule is written as keys and values, not as None"),
-    (written(phase(trains="0-4")), r"phase a: trains names layer 4, but the schedule is for 4 layers: use 0 to 3"),
-    (written(phase(trains="3-0")), r"phase a: trains: layers are named once each and in ascending order"),
-    (written(phase(trains="0*2")), r"phase a: trains: whole layers are named, without repeats"),
-    (written(phase(trains="(0|1)")), r"phase a: trains: whole layers are named"),
-    (written(phase(trains="0,1")), r"phase a: trains: layers are separated by spaces"),
-    (written(phase(trains=[0, 1])), r"phase a: trains: layers are written as text"),
-    (written(phase(scale=0.9)), r"phase a: scale is written as layers and a factor"),
-    (written(phase(scale={"0-1": 0.9, "1": 0.8})), r"phase a: scale names layers once each"),
-    (written(phase(copies="2-3")), r"phase a: copies is written as layers and those they copy"),
-    (written(phase(copies={"2-3": "0"})), r"phase a: copies: 2-3 are 2 layers, and 0 1; name as many"),
-    (written(phase(drop=0.5)), r"phase a: drop is two probabilities"),
+    (written({"name": "a", "share": 1}), "phase a must have the keys name, share, trains, but lacks trains"),
+    (written(3), "phase 1 must be a mapping of keys to values"),
+    (written(), "phases must be a non-empty list of phases"),
+    ({"name": "x"}, "a schedule must have the keys name, depth, phases, but lacks depth and"),
+    ({**written(phase()), "depth": "4"}, "depth must be an integer number of layers from 1 to 10000"),
+    (None, "a schedule must be a mapping of keys to values"),
+    (written(phase(trains="0-4")), "phase a: trains lists layer 4, but the schedule is for 4 layers"),
+    (written(phase(trains="3-0")), "phase a: trains: layers must be ascending without duplicates, as in 0-3"),
+    (written(phase(trains="0*2")), "phase a: trains: layers must be whole, without repeats or groups, as in"),
+    (written(phase(trains="(0|1)")), "phase a: trains: layers must be whole, without repeats or groups, as in"),
+    (written(phase(trains="0,1")), "phase a: trains: layers must be separated by spaces, as in 0 1 2"),
+    (written(phase(trains=[0, 1])), "phase a: trains: layers must be text such as 0-3 8, all or none"),
+    (written(phase(scale=0.9)), r"phase a: scale must map layers to a factor, as in \{3 5: 0\.9\}"),
+    (written(phase(scale={"0-1": 0.9, "1": 0.8})), "phase a: scale must be ascending without duplicates"),
+    (written(phase(copies="2-3")), r"phase a: copies must map layers to their sources, as in \{4-7: 0-3\}"),
+    (written(phase(copies={"2-3": "0"})), "phase a: copies must map equally many layers"),
+    (written(phase(drop=0.5)), r"phase a: drop must be two probabilities in \[0, 1\), for the first and"),
 ]
 
 
@@ -110,7 +110,7 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "a schedule is written as keys and values"),
+        ("", "a schedule must be a mapping of keys to values"),
         ("a: [", "is not YAML"),
         (GOOD.replace("0-1", "0-x"), "phase a: trains: "),
         (GOOD.replace("name: a,", "name: a, name: c,"), "has the key name twice, the second time in line 4"),
@@ -167,7 +167,7 @@ def test_the_columns_of_the_published_phases() -> None:
 def test_one_column_a_phase_is_the_least() -> None:
     phases = tuple(Phase(f"phase {number}", 0.1, (0,)) for number in range(10))
     assert chart(GrowthSchedule("ten", 1, phases), 10).splitlines()[0].strip() == "1234567890"
-    with pytest.raises(PlanError, match="a chart of 6 phases is as many columns wide or more, not 5"):
+    with pytest.raises(PlanError, match="width must be at least 6, one column per phase"):
         chart(preset("published", 12), 5)
 
 

@@ -163,7 +163,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 def test_the_list_is_neither_changed_nor_copied_meanwhile(change: str) -> None:
     own = blocks()
     before = list(own)
-    with entries(own, [own[1]], everyone=True), pytest.raises(ModelError, match="leave that `with"):
+    with entries(own, [own[1]], everyone=True), pytest.raises(ModelError, match="leave `with"):
         CHANGES[change](own)
     assert list(own) == before
     copy.deepcopy(own).append(nn.Identity())

@@ -104,7 +104,7 @@ def test_a_run_of_trainings_is_no_diagnosis(tmp_path: Path, file: Path) -> None:
 def test_layers_without_any_effect_make_no_schedule(tmp_path: Path, file: Path) -> None:
     rows = [Score("verdict", "no_effect", 0.0, -0.1, 0.1, layer=layer) for layer in range(4)]
     message = refused("train", "schedule", save_run(tmp_path / "flat", rows=rows), "--output", file)
-    assert "no layer has an effect above 0.05 nats" in message
+    assert "no layer has a detectable effect above 0.05 nats/token (largest: layer 0," in message
     assert not file.exists()
 
 

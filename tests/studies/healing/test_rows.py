@@ -342,7 +342,7 @@ def test_masked_language_models_are_healed(tmp_path: Path) -> None:
 def test_a_plan_with_groups_is_healed_without_a_checkpoint(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     ended = heal(inputs[0], "0 (1|2) 3", tmp_path / "run", "--text", inputs[1], *SHORT, "--controls", "")
     assert "was not written" in ended.err
-    assert "a checkpoint runs its layers one after another" in ended.err
+    assert "a checkpoint runs its layers in sequence" in ended.err
     assert not (tmp_path / "run" / "model").exists()
     assert (tmp_path / "run" / "adapter" / "adapter_config.json").is_file()
 

@@ -34,11 +34,11 @@ DRAWS = 20
 class EdgeModel(Protocol):
     """The learned layer weights of a model, readable and replaceable.
 
-    `renormalises` is true if the rows are means, so that a row that loses an edge must be rescaled.
+    `renormalizes` is true if the rows are means, so that a row that loses an edge must be rescaled.
     """
 
     @property
-    def renormalises(self) -> bool: ...
+    def renormalizes(self) -> bool: ...
 
     def edges(self) -> LayerWeights: ...
 
@@ -72,7 +72,7 @@ def edge_cut_rows(
 ) -> list[Score]:
     """Return the rows of every cut from margins, (pairs,). Raises `PlanError` for a cut that removes nothing."""
     wiring = wired.edges()
-    left = [cut.apply(wiring, renormalise=wired.renormalises) for cut in cuts]
+    left = [cut.apply(wiring, renormalize=wired.renormalizes) for cut in cuts]
     random = {len(each): _random_cuts(wired, wiring, len(wiring) - len(each), seed, draws) for each in left}
     every = dict.fromkeys([wiring, *left, *(edges for drawn in random.values() for edges in drawn)])
     margins: dict[LayerWeights, Numbers] = {}
@@ -107,7 +107,7 @@ def edge_cut_rows(
 def _random_cuts(wired: EdgeModel, wiring: LayerWeights, count: int, seed: int, draws: int) -> list[LayerWeights]:
     edges, chance = list(wiring), np.random.default_rng([seed, count])
     orders = ([edges[index] for index in chance.permutation(len(edges))] for _ in range(draws))
-    return [wiring.without_first(order, count, renormalise=wired.renormalises) for order in orders]
+    return [wiring.without_first(order, count, renormalize=wired.renormalizes) for order in orders]
 
 
 def _group_pairs(pairs: Sequence[MinimalPair], judged: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:

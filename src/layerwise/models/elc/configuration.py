@@ -1,7 +1,7 @@
-"""The configuration of an LTG-BERT or ELC-BERT model: its shape, and the way its layers read each other.
+"""Configuration of LTG-BERT and ELC-BERT models.
 
 In LTG-BERT a layer reads the state before it; in ELC-BERT (Charpentier & Samuel, 2023, "Not all layers are equally as
-important: Every Layer Counts BERT") a learned mixture of everything so far. `VARIANTS` are the paper's equation, its
+important: Every Layer Counts BERT") a learned mixture of all earlier states. `VARIANTS` are the paper's equation, its
 four published model files, and `denseformer` (Pagliardini et al., 2024).
 """
 
@@ -21,19 +21,24 @@ Mixture = Literal["none", "softmax", "free"]
 Block = Literal["residual", "mixture", "attention"]
 
 INITIALISATIONS = ("biased", "zero", "identity")
-"""The beginnings that have a name; any other is a number, see `first_values`."""
+"""Named initial layer weights; other values are numbers, see `first_values`."""
 
-# Softmax weights cannot be 1 and 0: "identity" gives the previous source this share of them, and the rest the others.
-NEARLY_ALL = 0.99
+# Weight of the previous source under "identity", since softmax weights cannot be 1 and 0.
+IDENTITY_SHARE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class ElcVariant:
-    """One way to read the layers below.
+    """A way to read earlier layers.
 
-    `mixture` builds a layer's input from the states so far (`none`: the last). `block` is what the feed-forward half
-    reads: the `residual` sum, which it also returns to, `mixture` plus attention, or `attention` alone. With
-    `normalised` outputs pass a LayerNorm; with `mixes_output` the model's output is a mixture.
+    Attributes:
+        name: Name of the variant.
+        mixture: How the input of a layer is mixed from the states so far (`none`: the last one).
+        block: Input of the feed-forward sublayer: the `residual` sum, to which it also adds, `mixture` plus attention,
+            or `attention` alone.
+        initialisation: Initial layer weights.
+        normalised: Apply a LayerNorm to the output of each layer.
+        mixes_output: Mix the output of the model.
     """
 
     name: str
@@ -75,18 +80,18 @@ VARIANTS = {
 
 
 def find_variant(name: str) -> ElcVariant:
-    """The variant called `name`; `ModelError` with the near spellings when there is none.
+    """Return the variant called `name`.
 
     >>> find_variant("elc-base").block
     'attention'
     """
     if name not in VARIANTS:
-        raise ModelError(f"there is no variant {name!r} of ELC-BERT; {near_matches(name, VARIANTS)}")
+        raise ModelError(f"unknown ELC-BERT variant {name!r}; {near_matches(name, VARIANTS)}")
     return VARIANTS[name]
 
 
 def check_initialisation(initialisation: str) -> None:
-    """Raise `ModelError` for a text that is neither one of `INITIALISATIONS` nor a number.
+    """Raise `ModelError` unless the value is one of `INITIALISATIONS` or a number.
 
     >>> check_initialisation("identity"), check_initialisation("0.5")
     (None, None)
@@ -98,20 +103,18 @@ def check_initialisation(initialisation: str) -> None:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        known = near_matches(initialisation, INITIALISATIONS)
         raise ModelError(
-            f"layer weights cannot begin as {initialisation!r}; {known}, or write the scalar of the previous layer as "
-            "a number, such as 2"
+            f"unknown initialization {initialisation!r}; {near_matches(initialisation, INITIALISATIONS)}, or write the "
+            "scalar of the previous layer as a number, such as 2"
         )
 
 
 def first_values(initialisation: str, sources: int, *, softmax: bool) -> list[float]:
-    """What a reader of `sources` states begins with: its scalars before a softmax, or its weights where it has none.
+    """Return the initial scalars (with `softmax`) or weights of a reader of `sources` states.
 
-    All scalars are 0 but that of the previous source: `zero` is 0 there too, `biased`, the paper's, is 1, a number is
-    itself, and `identity` gives that source `NEARLY_ALL` of the weight, without a softmax all of it. With a bias of b
-    the previous source has the weight e^b / (e^b + sources - 1), which for the paper's 1 is mild in deep layers. Raises
-    `ModelError` for any other text.
+    All scalars are 0 except that of the previous source: 0 for `zero`, 1 for `biased` (the paper's), the number itself,
+    and for `identity` a value that gives it `IDENTITY_SHARE` of the weight (all of it without softmax). A bias b gives
+    the previous source the weight e^b / (e^b + sources - 1).
 
     >>> first_values("biased", 3, softmax=True), first_values("identity", 3, softmax=False)
     ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
@@ -121,9 +124,9 @@ def first_values(initialisation: str, sources: int, *, softmax: bool) -> list[fl
     if initialisation == "identity":
         if not softmax:
             return [*others, 1.0]
-        return [*others, math.log(NEARLY_ALL / (1 - NEARLY_ALL) * len(others)) if others else 0.0]
-    named = {"zero": 0.0, "biased": 1.0}
-    scalars = [*others, named[initialisation] if initialisation in named else float(initialisation)]
+        return [*others, math.log(IDENTITY_SHARE / (1 - IDENTITY_SHARE) * len(others)) if others else 0.0]
+    values = {"zero": 0.0, "biased": 1.0}
+    scalars = [*others, values[initialisation] if initialisation in values else float(initialisation)]
     total = sum(map(math.exp, scalars))
     return scalars if softmax else [math.exp(scalar) / total for scalar in scalars]
 
@@ -138,17 +141,17 @@ _VOCABULARY = {"tiny": 4096, "small": 6144, "base": 16384}
 
 @strict
 class ElcConfig(PreTrainedConfig):
-    """The shape of an ELC-BERT model, and the variant of its layers' reading.
+    """Configuration of an ELC-BERT model.
 
-    `variant` is one of `VARIANTS`; `initialisation` (`biased`, `zero`, `identity`, or the scalar of the previous layer
-    as a number) replaces the one with which the variant's layer weights begin. `position_buckets` is C: distances up to
-    C/2 have a bucket each, further ones share buckets on a logarithmic scale that ends at `max_position_embeddings`,
-    the longest sequence the model takes.
-    `missing_sources` says what a layer does about the states of layers that a plan leaves out: `renormalise` spreads
-    their weight over those present, `keep` leaves the others' weights as they are, `inherit` gives it to the state
-    before; by default weights of a softmax are renormalised and free ones inherited.
-
-    Raises `ModelError` for an unknown variant or initialisation, and for shapes that do not divide.
+    Attributes:
+        variant: One of `VARIANTS`.
+        initialisation: Initial layer weights: `biased`, `zero`, `identity`, or the scalar of the previous layer
+            (default: the variant's).
+        position_buckets: Number C of distance buckets; distances up to C/2 have a bucket each, further ones share
+            buckets on a logarithmic scale up to `max_position_embeddings`.
+        missing_sources: Treatment of skipped layers: `renormalise` rescales the other weights, `keep` leaves them,
+            `inherit` gives their weight to the state before. Default: `inherit` for free weights, otherwise
+            `renormalise`.
 
     >>> config = ElcConfig.of_size("small", variant="zero")
     >>> config.hidden_size, config.num_hidden_layers, config.layer_norm_eps
@@ -182,23 +185,20 @@ class ElcConfig(PreTrainedConfig):
 
     @classmethod
     def of_size(cls, size: str, *, variant: str = "elc", vocab_size: int | None = None, **changes: Any) -> ElcConfig:
-        """Return the configuration of a published size (`small`, `base`) or of ours (`tiny`).
-
-        `vocab_size` defaults to the one published with the size; `changes` replace any other setting.
-        """
+        """Return the configuration of a published size (`small`, `base`) or the bundled `tiny`, with `changes`."""
         if size not in SIZES:
-            raise ModelError(f"there is no size {size!r} of ELC-BERT; {near_matches(size, SIZES)}")
+            raise ModelError(f"unknown ELC-BERT size {size!r}; {near_matches(size, SIZES)}")
         settings: dict[str, Any] = {**SIZES[size], "vocab_size": vocab_size or _VOCABULARY[size], **changes}
         return cls(variant=variant, **settings)
 
     @property
     def reading(self) -> ElcVariant:
-        """The variant by name, looked up."""
+        """The variant."""
         return find_variant(self.variant)
 
     @property
     def missing(self) -> Missing:
-        """What is done about states that are not there."""
+        """The treatment of skipped layers."""
         default = "inherit" if self.reading.mixture == "free" else "renormalise"
         return cast(Missing, self.missing_sources or default)
 
@@ -207,12 +207,12 @@ class ElcConfig(PreTrainedConfig):
         if self.initialisation is not None:
             check_initialisation(self.initialisation)
         if self.missing_sources is not None and self.missing_sources not in MISSING:
-            known = near_matches(self.missing_sources, MISSING)
-            raise ModelError(f"missing_sources cannot be {self.missing_sources!r}; {known}")
+            fix = near_matches(self.missing_sources, MISSING)
+            raise ModelError(f"unknown missing_sources {self.missing_sources!r}; {fix}")
         if self.hidden_size % self.num_attention_heads:
             raise ModelError(
-                f"a width of {self.hidden_size} does not divide among {self.num_attention_heads} heads; "
-                "choose hidden_size as a multiple of num_attention_heads"
+                f"hidden_size ({self.hidden_size}) must be divisible by num_attention_heads "
+                f"({self.num_attention_heads})"
             )
         if self.position_buckets % 2 or self.position_buckets < 4:
-            raise ModelError(f"position_buckets must be even and at least 4; it is {self.position_buckets}")
+            raise ModelError(f"position_buckets must be even and at least 4, got {self.position_buckets}")

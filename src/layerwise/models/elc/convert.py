@@ -1,8 +1,7 @@
-"""Published pre-training checkpoints of ELC-BERT and LTG-BERT, as models of ours that compute the same.
+"""Convert published checkpoints of ELC-BERT and LTG-BERT.
 
-The published model files share their tensor names but not their arithmetic, so the caller says which of them a
-checkpoint belongs to. What the tensors do not say either is the number of heads (64 wide in everything published) and
-the id of the padding token, which comes from the tokenizer.
+The published model files share their tensor names but not their arithmetic, so the caller must name the variant. The
+number of heads and the padding token are not in the tensors either.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from layerwise.models.elc.encoder import ElcForMaskedLM
 from layerwise.models.elc.layers import bucket_table
 
 HEAD_WIDTH = 64
-"""How wide a head is in everything that was published."""
+"""Width of a head in all published checkpoints."""
 
 _NAMES = {
     "embedding.word_embedding.weight": "encoder.embedding.words.weight",
@@ -63,26 +62,29 @@ def convert_elc(
     tokenizer: PreTrainedTokenizerBase | None = None,
     pad_token_id: int | None = None,
 ) -> ElcForMaskedLM:
-    """The model of a published checkpoint's tensors, in evaluation mode, computing what the published file computed.
-
-    `variant` is the file that the checkpoint was trained with. `heads` is by default the width divided by 64. The
-    longest sequence is that of the position indices in the checkpoint, or 512 where it has none. The padding id is the
-    tokenizer's, or `pad_token_id`. The names of the published tensors may begin with `module.`.
+    """Convert the tensors of a published checkpoint to an equivalent model in evaluation mode.
 
         model = convert_elc(load_file("model.safetensors"), variant="elc-base", tokenizer=tokenizer)
 
-    Raises `CheckpointError` naming tensors that are missing, surplus, of another shape, or of another variant, and
-    `ModelError` with the near matches for an unknown variant. Source: the model files of Charpentier and Samuel 2023.
+    Args:
+        state_dict: The published tensors; names may start with `module.`.
+        variant: The model file that the checkpoint was trained with.
+        heads: Number of attention heads (default: width / 64).
+        tokenizer: Provides the padding token.
+        pad_token_id: The padding token, without a tokenizer.
+
+    Raises:
+        CheckpointError: If tensors are missing, unexpected, or of another shape or variant.
     """
     given = {name.removeprefix("module."): tensor for name, tensor in state_dict.items()}
     config = _configuration(given, variant, heads)
     config.pad_token_id = _padding(tokenizer, config.vocab_size) if tokenizer is not None else pad_token_id
     _check_buckets(given, config)
     renamed = {_renamed(name): tensor for name, tensor in given.items() if not name.endswith(_DISTANCES)}
-    # Checkpoints may leave out the second name of the shared table.
+    # Checkpoints may omit the second name of the tied table.
     renamed.setdefault(_NAMES[_TIED], given[_WORDS])
     if not torch.equal(renamed[_NAMES[_TIED]], given[_WORDS]):
-        raise CheckpointError(f"{_TIED} differs from {_WORDS}; in every published model they are one table")
+        raise CheckpointError(f"{_TIED} must equal {_WORDS}, to which it is tied in every published model")
     with torch.device("meta"):
         model = ElcForMaskedLM(config)
     _check_names(renamed, model, variant)
@@ -92,43 +94,44 @@ def convert_elc(
 
 
 def read_checkpoint(file: Path) -> dict[str, Tensor]:
-    """Read only the tensors of a safetensors or torch file (there under `model`); raises `CheckpointError`."""
+    """Read the tensors of a safetensors or torch file (under `model`), never code."""
     if not file.is_file():
         raise CheckpointError(
-            f"there is no checkpoint file {file}; give a .safetensors file, or a .bin or .pt of torch"
+            f"checkpoint file {file} does not exist; use a .safetensors file, or a .bin or .pt file of torch"
         )
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
         content: Any = torch.load(file, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file} is not a whole safetensors file ({error}); fetch it again") from error
-    except Exception as error:  # torch raises many kinds for what is cut short or is more than tensors
+        raise CheckpointError(f"{file} is not a valid safetensors file ({error}); fetch it again") from error
+    except Exception as error:  # torch raises many types for truncated files and for code
         raise CheckpointError(
-            f"{file} could not be read as tensors alone ({str(error).strip().splitlines()[0]}); a file that holds code "
-            "is never run: save the model's state_dict by itself, best as safetensors"
+            f"{file} could not be read as tensors only ({str(error).strip().splitlines()[0]}); code is never run, so "
+            "save "
+            "just the model's state_dict, preferably as safetensors"
         ) from error
     if isinstance(content, dict) and isinstance(content.get("model"), dict):
         content = content["model"]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise CheckpointError(f"{file} holds no table of tensors by name; give a model's state_dict")
+        raise CheckpointError(f"{file} must contain a model's state_dict")
     return content
 
 
 def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None) -> ElcConfig:
     if find_variant(variant).mixture == "free":
-        raise CheckpointError(f"no checkpoint of {variant} was published in this form; give the variant it belongs to")
+        raise CheckpointError(f"no checkpoint of {variant} was published in this form; use the variant it belongs to")
     numbers = [int(match[1]) for name in given if (match := _LAYER.fullmatch(name))]
     up = "transformer.layers.0.mlp.mlp.1.weight"
     absent = [name for name in (_WORDS, _POSITIONS, up) if name not in given]
     if absent:
         raise CheckpointError(
             f"the checkpoint has no tensor {absent[0]} (its first is {next(iter(given), 'none')}); "
-            "give a pre-training checkpoint of ELC-BERT or LTG-BERT"
+            "use a pre-training checkpoint of ELC-BERT or LTG-BERT"
         )
     vocabulary, width = given[_WORDS].shape
     if heads is None and width % HEAD_WIDTH:
-        raise CheckpointError(f"a width of {width} does not say how many heads there are; name them with heads=...")
+        raise CheckpointError(f"the number of heads cannot be inferred from the width {width}; pass heads=...")
     distances = given.get(f"transformer.layers.0.{_DISTANCES}")
     return ElcConfig(
         variant=variant,
@@ -163,12 +166,12 @@ def _check_names(renamed: Mapping[str, Tensor], model: ElcForMaskedLM, variant: 
     surplus = sorted(_published(name) for name in renamed.keys() - expected.keys())
     if missing or surplus:
         problems = [f"lacks {_listed(missing)}"] if missing else []
-        problems += [f"has {_listed(surplus)} besides"] if surplus else []
+        problems += [f"has the unexpected {_listed(surplus)}"] if surplus else []
         raise CheckpointError(f"as {variant} the checkpoint {' and '.join(problems)}; {_likely(renamed)}")
     for name, tensor in expected.items():
         if tensor.shape != renamed[name].shape:
             raise CheckpointError(
-                f"{_published(name)} has the shape {tuple(renamed[name].shape)}, and {tuple(tensor.shape)} is needed"
+                f"{_published(name)} must have the shape {tuple(tensor.shape)}, got {tuple(renamed[name].shape)}"
             )
 
 
@@ -178,21 +181,20 @@ def _listed(names: list[str]) -> str:
 
 def _likely(renamed: Mapping[str, Tensor]) -> str:
     if _NAMES["transformer.prev_layer_weights"] in renamed:
-        return "a mixture for the output belongs to weighted-output"
+        return "an output mixture belongs to weighted-output"
     if any(name.endswith("layer_weights.scalars") for name in renamed):
-        return "layer weights without a mixture for the output belong to elc, elc-base, zero or normalized"
+        return "layer weights without an output mixture belong to elc, elc-base, zero or normalized"
     return "without layer weights it is ltg"
 
 
 def _padding(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> int:
     if not isinstance(tokenizer.pad_token_id, int):
-        raise CheckpointError(
-            "the tokenizer has no padding token; set one (tokenizer.pad_token = '[PAD]') or name its id"
-        )
+        raise CheckpointError("the tokenizer has no padding token; set tokenizer.pad_token = '[PAD]', or pass its id")
     if len(tokenizer) > vocabulary:
         raise CheckpointError(
-            f"the tokenizer has {len(tokenizer)} tokens and the checkpoint a table of {vocabulary}; "
-            "give the tokenizer that it was trained with"
+            f"the tokenizer has {len(tokenizer)} tokens, but the checkpoint has {vocabulary}; use the tokenizer that "
+            "it was "
+            "trained with"
         )
     return tokenizer.pad_token_id
 
@@ -207,5 +209,5 @@ def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
                 stored.long(), table[positions[:, None] - positions + length - 1]
             ):
                 raise CheckpointError(
-                    f"{name} has other distance buckets than {config.position_buckets} for up to {length} tokens give"
+                    f"{name} does not match {config.position_buckets} distance buckets for up to {length} tokens"
                 )

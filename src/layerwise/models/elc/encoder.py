@@ -1,4 +1,4 @@
-"""The encoder: embeddings without positions, layers that read each other, and the weights by which they do."""
+"""ELC-BERT encoder and its heads for masked language modeling and classification."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from layerwise.stack.history import DepthHistory
 
 
 class Embedding(nn.Module):
-    """Token vectors, normalised, and the table of distances that all layers share."""
+    """Normalized token vectors, and the table of distances that all layers share."""
 
     def __init__(self, config: ElcConfig) -> None:
         super().__init__()
@@ -47,13 +47,11 @@ class Embedding(nn.Module):
         self.register_buffer("bucket_of", bucket_table(config), persistent=False)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Token vectors (batch, seq, width) as the first layer reads them."""
+        """Normalize token vectors `(batch, seq, width)`."""
         return self.dropout(self.norm(vectors))
 
     def distances(self, length: int) -> tuple[Tensor, Tensor]:
-        """The normalised rows of the distances that `length` tokens have (at most 2C - 1, width), and which of them
-        each pair of tokens has (seq, seq).
-        """
+        """Return the normalized rows of all distances `(<= 2C - 1, width)`, and the row of each pair `(seq, seq)`."""
         config = self.config
         first = bucket(1 - length, config.position_buckets, config.max_position_embeddings)
         last = bucket(length - 1, config.position_buckets, config.max_position_embeddings)
@@ -63,10 +61,10 @@ class Embedding(nn.Module):
 
 
 class ElcPreTrainedModel(PreTrainedModel):
-    """What every model of this architecture shares: its configuration, and how its weights begin.
+    """Base class with the configuration and weight initialization.
 
-    Matrices and tables are drawn from a normal distribution of standard deviation sqrt(2 / (5 width)), cut at two of
-    them; both of a feed-forward half are scaled by sqrt(1 / (2 (1 + layer))). Biases begin at 0.
+    Matrices and tables are drawn from a normal distribution of standard deviation sqrt(2 / (5 width)), truncated at two
+    of them; those of feed-forward sublayers are scaled by sqrt(1 / (2 (1 + layer))). Biases start at 0.
     """
 
     config: ElcConfig
@@ -75,15 +73,14 @@ class ElcPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _no_split_modules = ["Layer", "MixingLayer"]  # noqa: RUF012
-    # Whether a loss is divided by the labels of all batches of a step: the masked-token head's alone is.
+    # True if the loss is divided by the labels of all batches of a step.
     accepts_loss_kwargs = False
     _can_record_outputs = {"hidden_states": [Layer, MixingLayer], "attentions": SelfAttention}  # noqa: RUF012
 
     def layer_weights(self) -> Tensor | None:
-        """How much each reader takes of each source: (readers, layers + 1), lower triangular; `None` without a mix.
+        """Return the layer weights `(readers, layers + 1)`, lower triangular, or None for `ltg`.
 
-        Row n is layer n, which reads the embedding (column 0) and the outputs of the layers before it (column k + 1
-        is layer k). Where the variant mixes its output too, the last row is that mixture.
+        Row n is layer n, column 0 the embedding and column k + 1 layer k; the last row is the output's mixture, if any.
         """
         readers = self.base_model.readers()
         if not readers:
@@ -98,8 +95,8 @@ class ElcPreTrainedModel(PreTrainedModel):
     ) -> None:
         if (activation_checkpointing_kwargs or {}).get("use_reentrant") and self.config.reading.mixes:
             raise ModelError(
-                f"reentrant checkpointing sees no gradient for the states that layers of {self.config.variant} mix; "
-                'give {"use_reentrant": False}, which is also the default'
+                f"reentrant checkpointing does not support the mixed states of {self.config.variant}; "
+                'pass {"use_reentrant": False}, the default'
             )
         super().activation_checkpointing_enable(activation_checkpointing_kwargs, **options)
 
@@ -122,9 +119,9 @@ class ElcPreTrainedModel(PreTrainedModel):
 
 
 class ElcModel(ElcPreTrainedModel):
-    """LTG-BERT or a variant of ELC-BERT without a head: from token ids to states (batch, seq, width).
+    """LTG-BERT or a variant of ELC-BERT without a head: token ids to states `(batch, seq, width)`.
 
-    With `padding_free` training only attention computes padding; other states of padding are zeros.
+    With `padding_free` training only attention processes padding; other states of padding are zeros.
     """
 
     padding_free = False
@@ -140,11 +137,9 @@ class ElcModel(ElcPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The table of token vectors (vocabulary, width)."""
         return self.embedding.words
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Put another table of token vectors in its place."""
         self.embedding.words = value
 
     @merge_with_config_defaults  # type: ignore[untyped-decorator]
@@ -157,29 +152,28 @@ class ElcModel(ElcPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutput:
-        """States of `input_ids` (batch, seq), or of token vectors given in their place.
+        """Encode `input_ids` `(batch, seq)` or `inputs_embeds`.
 
-        `attention_mask` is 1 where a token is real: (batch, seq), or (batch, seq, seq) for masks of one's own.
-        `token_type_ids` are accepted, as tokenizers give them, and not used: the model knows no segments.
-        Raises `ModelError` for sequences longer than `max_position_embeddings`.
+        `attention_mask` is 1 for real tokens `(batch, seq)`, or a custom mask `(batch, seq, seq)`. `token_type_ids` are
+        ignored.
         """
-        given = input_ids if inputs_embeds is None else inputs_embeds
-        if given is None or (input_ids is not None and inputs_embeds is not None):
-            raise ModelError("give either input_ids or inputs_embeds, and not both")
-        batch, length = given.shape[:2]
+        tokens = input_ids if inputs_embeds is None else inputs_embeds
+        if tokens is None or (input_ids is not None and inputs_embeds is not None):
+            raise ModelError("pass either input_ids or inputs_embeds")
+        batch, length = tokens.shape[:2]
         if length > self.config.max_position_embeddings:
             raise ModelError(
-                f"a sequence of {length} tokens was given, but the model's distances end at "
-                f"max_position_embeddings = {self.config.max_position_embeddings}; cut the texts "
-                "(truncation=True, max_length=...) or build the model for longer ones"
+                f"a sequence must have at most max_position_embeddings = {self.config.max_position_embeddings} "
+                "tokens, got "
+                f"{length}; truncate the texts (truncation=True, max_length=...) or build the model for longer ones"
             )
         if attention_mask is None and self.training:
-            # What is compiled for training is compiled for batches with a mask, and serves all.
-            attention_mask = torch.ones((batch, length), dtype=torch.long, device=given.device)
+            # One compiled graph for batches with and without a mask.
+            attention_mask = torch.ones((batch, length), dtype=torch.long, device=tokens.device)
         token_indices = self._token_indices(attention_mask)
         if token_indices is not None:
-            given = given.flatten(0, 1).index_select(0, token_indices)
-        vectors = self.embedding.words(given) if inputs_embeds is None else given
+            tokens = tokens.flatten(0, 1).index_select(0, token_indices)
+        vectors = self.embedding.words(tokens) if inputs_embeds is None else tokens
         context = (_readable(attention_mask), *self.embedding.distances(length), token_indices)
         hidden = self._through_layers(self.embedding(vectors), context)
         if token_indices is not None:
@@ -207,14 +201,14 @@ class ElcModel(ElcPreTrainedModel):
         return record.read(self.output_weights(), self.config.missing)
 
     def readers(self) -> list[MixingWeights]:
-        """The layer weights of the layers in their order, and last those of the output if it is mixed."""
+        """Return the layer weights of all layers, followed by the output's if it is mixed."""
         if not self.config.reading.mixes:
             return []
         readers = [layer.layer_weights for layer in cast(Iterable[MixingLayer], self.layers)]
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
     def _last_readers(self) -> list[int] | None:
-        """Return the last reader of every state, or None if all states are kept: in training, and in other orders."""
+        """Return the last reader of every state, or None in training and in other orders, which need all states."""
         readers = self.readers()
         scalars = [reader.scalars for reader in readers]
         learns = torch.is_grad_enabled() and any(each.requires_grad for each in scalars)
@@ -234,19 +228,18 @@ def _readable(attention_mask: Tensor | None) -> Tensor | None:
         return None
     if attention_mask.dim() not in (2, 3):
         raise ModelError(
-            f"an attention mask of shape {tuple(attention_mask.shape)} was given; give (batch, seq), 1 where a token "
-            "is real, or (batch, seq, seq), 1 where a token may read another"
+            f"attention_mask must have the shape (batch, seq) or (batch, seq, seq), got {tuple(attention_mask.shape)}"
         )
     mask = attention_mask.bool()
     return mask[:, None, None, :] if mask.dim() == 2 else mask[:, None]
 
 
 IGNORED = -100
-"""The label of a position that is not to be predicted, as everywhere in transformers."""
+"""Label of positions without prediction."""
 
 
 class Head(nn.Module):
-    """From states (..., width) to scores (..., outputs)."""
+    """Maps states `(..., width)` to scores `(..., outputs)`."""
 
     def __init__(self, config: ElcConfig, outputs: int, dropout: float) -> None:
         super().__init__()
@@ -263,7 +256,7 @@ class Head(nn.Module):
 
 
 class ElcForMaskedLM(ElcPreTrainedModel):
-    """Predicts masked tokens; its output table is the token vectors' own."""
+    """Masked language model with tied embeddings."""
 
     accepts_loss_kwargs = True
     _tied_weights_keys = {"head.projection.weight": "encoder.embedding.words.weight"}  # noqa: RUF012
@@ -275,11 +268,9 @@ class ElcForMaskedLM(ElcPreTrainedModel):
         self.post_init()
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The projection onto the vocabulary."""
         return self.head.projection
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        """Put another projection in its place."""
         self.head.projection = new_embeddings
 
     @can_return_tuple  # type: ignore[untyped-decorator]
@@ -293,10 +284,10 @@ class ElcForMaskedLM(ElcPreTrainedModel):
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput:
-        """Return logits (batch, seq, vocabulary), and with `labels` the mean cross-entropy in nats per labeled token.
+        """Return logits `(batch, seq, vocabulary)`, and with `labels` the mean cross-entropy in nats per labeled token.
 
-        Labels are -100 where nothing is predicted. In training `logits` are only the labeled rows, (labeled,
-        vocabulary). The summed loss is divided by `num_items_in_batch` if given; without labels it is 0.
+        Labels of -100 are ignored. In training `logits` are only the labeled rows. The loss is divided by
+        `num_items_in_batch` if given; without labeled tokens it is 0.
         """
         outputs = self.encoder(
             input_ids,
@@ -306,10 +297,10 @@ class ElcForMaskedLM(ElcPreTrainedModel):
             **kwargs,
         )
         states = outputs.last_hidden_state
-        # How many are labelled is not known when a graph is compiled.
+        # The number of labels is unknown when a graph is compiled.
         if labels is not None and self.training and not torch.compiler.is_compiling():
-            labelled = labels != IGNORED
-            states, labels = states[labelled], labels[labelled]
+            is_labeled = labels != IGNORED
+            states, labels = states[is_labeled], labels[is_labeled]
         logits = self.head(states)
         loss = None if labels is None else _masked_loss(logits, labels, num_items_in_batch)
         return MaskedLMOutput(
@@ -318,10 +309,7 @@ class ElcForMaskedLM(ElcPreTrainedModel):
 
 
 class ElcForSequenceClassification(ElcPreTrainedModel):
-    """Classifies a text by its first token: logits (batch, labels), and with `labels` the `config.problem_type` loss.
-
-    Transformers' `GenericForSequenceClassification` reads the last token through one matrix instead.
-    """
+    """Classifier of a text by its first token."""
 
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)
@@ -339,7 +327,7 @@ class ElcForSequenceClassification(ElcPreTrainedModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Logits (batch, labels), and with `labels` their loss."""
+        """Return logits `(batch, labels)`, and with `labels` the loss of `config.problem_type`."""
         outputs = self.encoder(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
         logits = self.classifier(outputs.last_hidden_state[:, 0])
         loss = None

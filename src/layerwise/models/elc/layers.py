@@ -1,7 +1,6 @@
-"""One layer of LTG-BERT, and the two ways to connect it: to the layer before, or to all layers below.
+"""A layer of LTG-BERT, and the two ways to connect it: to the previous layer, or to all earlier layers.
 
-Both halves normalise what they read and what they computed, without learned scales except one (NormFormer). What
-differs between the variants is the arithmetic of three lines, in `MixingLayer._respond`.
+Both sublayers normalize their input and output, with learned scales only in one place (NormFormer).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from layerwise.stack.history import DepthHistory
 
 
 class DeepLinear(nn.Linear):
-    """A projection whose weights begin smaller the deeper it is: by the factor `scale`, sqrt(1 / (2 (1 + layer)))."""
+    """A projection whose initial weights shrink with depth: `scale` is sqrt(1 / (2 (1 + layer)))."""
 
     def __init__(self, inputs: int, outputs: int, layer: int) -> None:
         super().__init__(inputs, outputs, bias=False)
@@ -26,7 +25,7 @@ class DeepLinear(nn.Linear):
 
 
 class FeedForward(nn.Module):
-    """The feed-forward half: norm, projection, `value * gelu(gate)` (tanh approximation), norm, projection, dropout."""
+    """Feed-forward sublayer: norm, projection, `value * gelu(gate)` (tanh approximation), norm, projection, dropout."""
 
     def __init__(self, config: ElcConfig, number: int) -> None:
         super().__init__()
@@ -39,16 +38,15 @@ class FeedForward(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         value, gate = self.up(self.norm(states)).chunk(2, dim=-1)
-        # On a CPU the function of a half that is copied out takes half the time of the half in place.
+        # On a CPU a contiguous copy halves the time.
         opened = functional.gelu(gate.contiguous(), approximate="tanh")
         return self.dropout(self.down(self.hidden_norm(value * opened)))
 
 
 class MixingWeights(nn.Module):
-    """How much a reader takes of each of the `sources` states before it: one scalar each, for all tokens and channels.
+    """The weights of the `sources` earlier states in a reader's input: one scalar each, for all tokens and channels.
 
-    Under a softmax the weights are positive and sum to one, and `scalars` are what is learned before it; without one
-    they are the scalars themselves. A reader of one source without a softmax has nothing to learn: it takes it whole.
+    With softmax, `scalars` are the logits; otherwise the weights themselves.
     """
 
     def __init__(self, config: ElcConfig, sources: int) -> None:
@@ -71,9 +69,9 @@ class MixingWeights(nn.Module):
 
 
 class Layer(GradientCheckpointingLayer):
-    """A layer that reads the state before it: y = x + attention(x), output y + ffn(y).
+    """A layer that reads the previous state: y = x + attention(x), output y + ffn(y).
 
-    `number` is the layer's own, from 0, wherever a plan puts it.
+    `number` is its original position, wherever a plan runs it.
     """
 
     compiled_method = "transform"
@@ -94,7 +92,7 @@ class Layer(GradientCheckpointingLayer):
 
 
 class MixingLayer(GradientCheckpointingLayer):
-    """A layer that reads a learned mixture of the states in `record`; only what follows the mixture is compiled."""
+    """A layer that reads a learned mixture of the states in `record`; only the part after the mixture is compiled."""
 
     compiled_method = "transform"
 
@@ -110,9 +108,7 @@ class MixingLayer(GradientCheckpointingLayer):
         self.norm = nn.LayerNorm(width, eps=eps, elementwise_affine=False) if config.reading.normalised else None
 
     def forward(self, states: Tensor, *context: Tensor | None, record: DepthHistory) -> Tensor:
-        """The layer's output (batch, seq, width). What is read comes from `record`, and `states`, the last one left
-        behind, is not looked at.
-        """
+        """Return the output `(batch, seq, width)`, computed from `record`; `states` is ignored."""
         return self.transform(record.read(self.layer_weights(), self.missing), *context)
 
     def transform(self, mixed: Tensor, *context: Tensor | None) -> Tensor:
@@ -129,9 +125,10 @@ class MixingLayer(GradientCheckpointingLayer):
 
 
 def bucket(distance: int, buckets: int, longest: int) -> int:
-    """The row of the position table, 0 to 2 * buckets - 2, for a distance i - j between two tokens.
+    """Return the row of the position table for a distance i - j between two tokens.
 
-    Distances up to half the buckets have a row each; beyond, rows cover logarithmically more, up to `longest` - 1.
+    Distances up to half the buckets have a row each; further ones share rows on a logarithmic scale up to `longest` -
+    1.
 
     >>> [bucket(distance, buckets=32, longest=512) - 31 for distance in (-511, -16, 0, 16, 17, 511)]
     [-31, -16, 0, 16, 17, 31]
@@ -145,7 +142,7 @@ def bucket(distance: int, buckets: int, longest: int) -> int:
 
 
 def bucket_table(config: ElcConfig, device: str | None = None) -> Tensor:
-    """The bucket of every distance from -(longest - 1) to longest - 1, as a vector (2 * longest - 1,)."""
+    """Return the bucket of every distance from -(longest - 1) to longest - 1, `(2 * longest - 1,)`."""
     longest = config.max_position_embeddings
     distances = range(1 - longest, longest)
     buckets = [bucket(distance, config.position_buckets, longest) for distance in distances]
@@ -153,8 +150,7 @@ def bucket_table(config: ElcConfig, device: str | None = None) -> Tensor:
 
 
 def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Tensor:
-    """States (batch, seq, width): those of real tokens (tokens, width) at their `token_indices` among batch * length,
-    and 0 for padding.
+    """Scatter tokens `(tokens, width)` to states `(batch, seq, width)` at their `token_indices`; padding is 0.
 
     >>> padded(torch.ones(2, 1), torch.tensor([0, 2]), 2, 2).flatten()
     tensor([1., 0., 1., 0.])
@@ -164,11 +160,10 @@ def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Te
 
 
 class SelfAttention(nn.Module):
-    """The attention half of a layer: norm, attention, projection, norm, dropout.
+    """Attention sublayer: norm, attention with relative positions, projection, norm, dropout.
 
-    Takes states (batch, seq, width), or those of real tokens (tokens, width) with `token_indices`, padded only for
-    attention. Returns the update without the residual, and probabilities (batch, heads, seq, seq) if `eager`, else
-    `None`. Flash attention's kernels take no bias, and distance is one here.
+    Takes states `(batch, seq, width)`, or tokens `(tokens, width)` with `token_indices`. Returns the update, and the
+    probabilities `(batch, heads, seq, seq)` if `eager`, otherwise None.
     """
 
     def __init__(self, config: ElcConfig) -> None:
@@ -192,8 +187,14 @@ class SelfAttention(nn.Module):
         buckets: Tensor,
         token_indices: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """`mask` is True for readable keys (batch, 1, 1 or seq, seq), `positions` the table (at most 2C - 1, width),
-        `buckets` its row per pair (seq, seq), `token_indices` (tokens,) the real tokens among batch * seq.
+        """Compute the update.
+
+        Args:
+            states: Input states.
+            mask: True for readable keys, `(batch, 1, 1 or seq, seq)`.
+            positions: Table of distances, `(<= 2C - 1, width)`.
+            buckets: Row of each pair of tokens, `(seq, seq)`.
+            token_indices: Positions of real tokens among batch * seq.
         """
         states = self.norm(states)
         query_key, value = self.query_key(states), self.value(states)
@@ -204,11 +205,11 @@ class SelfAttention(nn.Module):
         value = self._split(value)
         bias = self._position_bias(query, key, positions, buckets)
         if mask is not None:
-            # The smallest number and not minus infinity: a row with nothing to read must not become NaN.
+            # Not minus infinity, which would make rows without readable keys NaN.
             bias = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
         mixed, probabilities = self._attend(query, key, value, bias)
         if mask is not None:
-            # Such a row has read evenly; what it read is taken away.
+            # Zero the rows without readable keys.
             mixed = mixed * mask.any(dim=-1, keepdim=True)
         mixed = mixed.transpose(1, 2).flatten(2)
         if token_indices is not None:
@@ -227,9 +228,7 @@ class SelfAttention(nn.Module):
 
     @staticmethod
     def _by_distance(states: Tensor, rows: Tensor, buckets: Tensor) -> Tensor:
-        """states_i . rows_{b(i, j)}: (heads, batch, seq, seq), of `states` (batch, heads, seq, d_head) and `rows`
-        (heads, 2C - 1, d_head). Heads come first: one product of matrices a head, and nothing is copied for a batch.
-        """
+        """Return states_i . rows_{b(i, j)} `(heads, batch, seq, seq)`; heads come first to avoid copies."""
         batch, heads, length, _ = states.shape
         products = torch.bmm(states.transpose(0, 1).flatten(1, 2), rows.transpose(1, 2))
         return products.reshape(heads, batch, length, -1).gather(-1, buckets.expand(heads, batch, -1, -1))

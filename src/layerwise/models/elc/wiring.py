@@ -1,7 +1,6 @@
-"""The layer weights of an ELC-BERT as one wiring: read as a value, replaced, cut for good, and given to a backbone.
+"""Read and replace the layer weights of an ELC-BERT model.
 
-A weight of a softmax is exactly 0 where its scalar is minus infinity, and stays 0 in further training. An encoder whose
-weights can have no gradient frees a state when no later reader has a weight for it.
+A softmax weight is exactly 0 if its scalar is minus infinity, and stays 0 in further training.
 """
 
 from __future__ import annotations
@@ -18,24 +17,22 @@ from layerwise.plan import LayerWeights
 
 
 class ElcWiring(nn.Module):
-    """The readers of `model` in order, the output's last if it is mixed; the weights are the model's own.
-
-    Raises `ModelError` for the variant without layer weights.
-    """
+    """The layer weights of `model` as a wiring, including the output's."""
 
     def __init__(self, model: ElcPreTrainedModel) -> None:
         super().__init__()
         readers = model.base_model.readers()
         if not readers:
             raise ModelError(
-                f"a model of the variant {model.config.variant} has no layer weights; give one of another variant, "
-                "such as elc, or train some into it: layerwise train robust wiring-identity"
+                f"the variant {model.config.variant} has no layer weights; use another variant, such as elc, or add "
+                "layer "
+                "weights by training: layerwise train robust wiring-identity"
             )
         self.depth = len(model.base_model.layers)
         self.readers = nn.ModuleList(readers)
 
     @property
-    def renormalises(self) -> bool:
+    def renormalizes(self) -> bool:
         return all(reader.softmax for reader in self._rows())
 
     def edges(self) -> LayerWeights:
@@ -46,17 +43,17 @@ class ElcWiring(nn.Module):
 
     @torch.no_grad()
     def set_edges(self, edges: LayerWeights) -> None:
-        """Take the weights of `edges` and no other edge. Raises `PlanError` for a wiring of another shape."""
+        """Replace the layer weights by those of `edges`; all other weights become 0."""
         rows = self._rows()
         if (edges.depth, len(edges.rows)) != (self.depth, len(rows)):
             raise PlanError(
-                f"a wiring of {edges.depth} layers and {len(edges.rows)} readers does not fit a model of {self.depth} "
-                f"layers and {len(rows)} readers"
+                f"the wiring must have {self.depth} layers and {len(rows)} readers, got {edges.depth} and "
+                f"{len(edges.rows)}"
             )
         for reader, row in zip(rows, edges.matrix(), strict=True):
             weights = torch.tensor(row[: reader.sources], dtype=torch.float64, device="cpu")
             if reader.softmax and (weights < 0).any():
-                raise PlanError("weights of a softmax are not negative: this wiring is of another variant")
+                raise PlanError("softmax weights must not be negative; this wiring belongs to another variant")
             reader.scalars.copy_(weights.log() if reader.softmax else weights)
 
     def _rows(self) -> list[MixingWeights]:
@@ -64,12 +61,9 @@ class ElcWiring(nn.Module):
 
 
 def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
-    """Return the `denseformer` that computes what `model`, an `ltg`, does; fine-tuning can learn weights from there.
-
-    Raises `ModelError` for a model that has layer weights already.
-    """
+    """Convert an `ltg` model to an equivalent `denseformer`, whose layer weights can be trained."""
     if model.config.variant != "ltg":
-        raise ModelError(f"the model is of variant {model.config.variant}, which has layer weights; give one of ltg")
+        raise ModelError(f"the variant must be ltg, got {model.config.variant}, which already has layer weights")
     config = copy.deepcopy(model.config)
     config.variant, config.initialisation = "denseformer", "identity"
     copied = ElcForMaskedLM(config)

@@ -1,14 +1,4 @@
-"""Plans as other tools write them: mergekit's YAML in and out, the file of types of llama-quantize out.
-
-    sequence          plans that run one layer after another, which is all that mergekit can say
-    located           YAML of which every value knows its line
-    mergekit          YAML of merge method `passthrough` to a MergeRecipe: a plan, and where each of its models lies;
-                      and back
-    tensor_types      layers at types of GGUF to the file that llama-quantize reads with --tensor-type-file
-
-What a form cannot say is refused with the line, or the stage of the plan, and with what to write instead. The standard
-library and yaml only: no torch, no model.
-"""
+"""Plan formats of other tools: mergekit's YAML and the tensor type file of llama-quantize."""
 
 from __future__ import annotations
 
@@ -32,13 +22,13 @@ __all__ = [
 Dialect: TypeAlias = Literal["mergekit", "tensor-types", "text"]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
-"""mergekit's YAML, llama-quantize's file of types (written and not read), and the plan language."""
+"""mergekit's YAML, llama-quantize's tensor type file (write-only), and the plan language."""
 
 _KEY = re.compile(r"^\s*(\{|---|[A-Za-z_]\w*\s*:(\s|$))", re.MULTILINE)
 
 
 def read(text: str) -> MergeRecipe:
-    """Return the recipe of a text in mergekit's YAML or in the plan language. Raises `PlanError` if it is neither.
+    """Parse mergekit's YAML or the plan language; raise `PlanError` if the text is neither.
 
     >>> str(read("0-3 6 7").plan)
     '0-3 6 7'

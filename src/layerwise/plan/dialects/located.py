@@ -1,8 +1,4 @@
-"""YAML of which every value knows its line, so that a refusal can say where.
-
-Values are read when they are looked at, and no further than they are looked at: anchors and aliases are allowed, since
-what is written once is here once, however often it is referred to.
-"""
+"""YAML values that know their line, so that errors can point at it."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from layerwise.bounded import MAX_SETTINGS_SIZE, UnreadableError, check_size, sh
 from layerwise.errors import PlanError
 
 SIZE = min(2**18, MAX_SETTINGS_SIZE)
-"""Characters of the longest YAML text: the parser is slow."""
+"""Maximum length of a YAML text in characters; the parser is slow."""
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,3})?")
@@ -25,14 +21,14 @@ _PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A value of a YAML text. `anchor` is the name that stands before it, as in `&a org/name`."""
+    """A YAML value; `anchor` is its anchor name, as in `&a org/name`."""
 
     node: yaml.Node
     loader: _Loader
 
     @property
     def line(self) -> int:
-        """The line on which it begins, counted from 1."""
+        """Line number, counted from 1."""
         return int(self.node.start_mark.line) + 1
 
     @property
@@ -55,36 +51,35 @@ class YamlValue:
         raise PlanError(f"line {self.line}: {message}")
 
     def mapping(self, what: str) -> dict[str, YamlValue]:
-        """Its values by their keys; `what` begins the refusal of anything else."""
         if not isinstance(self.node, yaml.MappingNode):
-            self.refuse(f"{what} is a mapping of keys to values, not {self.described()}")
+            self.refuse(f"{what} must be a mapping of keys to values, got {self.described()}")
         values: dict[str, YamlValue] = {}
         for key, value in self.node.value:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
             if name in values:
-                YamlValue(key, self.loader).refuse(f"the key {shown(name)} stands twice; write it once")
+                YamlValue(key, self.loader).refuse(f"the key {shown(name)} is duplicated; write it once")
             values[name] = YamlValue(value, self.loader)
         return values
 
     def items(self, what: str) -> list[YamlValue]:
         if not isinstance(self.node, yaml.SequenceNode):
-            self.refuse(f"{what} is a list, not {self.described()}")
+            self.refuse(f"{what} must be a list, got {self.described()}")
         return [YamlValue(node, self.loader) for node in self.node.value]
 
     def text(self, what: str) -> str:
         if not isinstance(self.node, yaml.ScalarNode) or self.node.tag != f"{_PREFIX}str" or not self.node.value:
-            self.refuse(f"{what} is a text, not {self.described()}")
+            self.refuse(f"{what} must be text, got {self.described()}")
         return str(self.node.value)
 
     def whole(self, what: str) -> int:
         if not isinstance(self.node, yaml.ScalarNode) or _WHOLE.fullmatch(self.node.value) is None:
-            self.refuse(f"{what} is a whole number such as 12, not {self.described()}")
+            self.refuse(f"{what} must be an integer such as 12, got {self.described()}")
         return int(self.node.value)
 
     def number(self, what: str) -> float:
         is_number = isinstance(self.node, yaml.ScalarNode) and self.node.tag in (f"{_PREFIX}int", f"{_PREFIX}float")
         if not is_number or _NUMBER.fullmatch(self.node.value) is None:
-            self.refuse(f"{what} is a number such as 1 or 0.5, not {self.described()}")
+            self.refuse(f"{what} must be a number such as 1 or 0.5, got {self.described()}")
         return float(self.node.value)
 
     def described(self) -> str:
@@ -96,7 +91,7 @@ class YamlValue:
 
 
 def parse_located(text: str) -> YamlValue:
-    """The value of a YAML text. Raises `PlanError` for a text that is no YAML, too long, or nested too deeply."""
+    """Parse YAML; raise `PlanError` if it is invalid, too long, or nested too deeply."""
     try:
         check_size(len(text), SIZE)
         loader = _Loader(text)
@@ -104,7 +99,7 @@ def parse_located(text: str) -> YamlValue:
     except UnreadableError as fault:
         raise PlanError(f"the text {fault}") from None
     except RecursionError:
-        raise PlanError("the text is nested too deeply; a merge configuration has a few levels") from None
+        raise PlanError("the text is nested too deeply for a merge configuration") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""

@@ -1,13 +1,9 @@
-"""mergekit's YAML of merge method `passthrough`: which layers of which models, written one after another.
+"""Read and write mergekit's YAML for the merge method `passthrough` (checked against mergekit 0.1.5).
 
-Slices `{model: &a org/one, layer_range: [0, 8]}` and `{model: &b org/two, layer_range: [6, 12]}` are the plan
-`a:0-7 b:6-11`; ranges are half-open. The embedding is that of the first slice's model, the last norm and the head those
-of the last one's, so a slice of no layers, such as `[0, 0]`, says whose they are. A file of one model is a plan without
-names; models without anchors are called a, b, c, ... in their order.
-
-A `scale` of the output projections (`o_proj`, `down_proj`) is a gain of the sublayers, `(6.attn):gain=0.5`. What a plan
-cannot express (other merge methods, other scales, slices of several sources, joined vocabularies) is refused with its
-line, and what has no effect on a passthrough is noted. Read against mergekit 0.1.5.
+Slices `{model: &a org/one, layer_range: [0, 8]}` and `{model: &b org/two, layer_range: [6, 12]}` are the plan `a:0-7
+b:6-11`. The embedding comes from the first slice's model, the final norm and head from the last one's, so an empty
+range such as `[0, 0]` selects a donor. Models without anchors are named a, b, c, ... A `scale` of `o_proj` and
+`down_proj` is a gain of the sublayers, `(6.attn):gain=0.5`. Anything a plan cannot express is refused.
 """
 
 from __future__ import annotations
@@ -18,38 +14,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from layerwise.errors import PlanError
-from layerwise.plan.checks import LAYER_LIMIT, LONGEST_SOURCE, SOURCE, STEP_LIMIT, SUBLAYERS, source_name
+from layerwise.plan.checks import LAYER_LIMIT, MAX_SOURCE_LENGTH, SOURCE, STEP_LIMIT, SUBLAYERS, source_name
 from layerwise.plan.dialects.located import YamlValue, parse_located
 from layerwise.plan.dialects.sequence import Gains, ascending_runs, join_sublayers, sequential
 from layerwise.plan.plan import Group, Plan, Reduction, Stage, Visit
 
 DTYPES = ("float32", "float16", "bfloat16")
-"""The data types that mergekit writes, of those that weights have."""
+"""Weight dtypes that mergekit writes."""
 
 _FORM = "mergekit's YAML"
-# Of a layer and of what is around the layers: filters of mergekit select by parts of names.
+# mergekit's filters select tensors by substrings of their names.
 _OUTPUTS = ("self_attn.o_proj", "mlp.down_proj")
 _INPUTS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
 _TENSORS = (*_OUTPUTS, *_INPUTS, "input_layernorm", "post_attention_layernorm", "embed_tokens", "model.norm", "lm_head")
 _PLAIN = re.compile(r"/?[A-Za-z0-9_.][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)+(@[A-Za-z0-9_.-]+)?")
 
-# What mergekit reads at the top of a file; it reads over any other key.
+# Top-level keys that mergekit reads; it ignores others.
 _READ = ("slices", "merge_method", "base_model", "dtype", "out_dtype", "tokenizer_source", "parameters")
 _REFUSED = {
-    "models": "it merges whole models, whose depth the file does not say: write slices, each with its layer_range",
-    "modules": "it merges models of several stacks of layers: write the slices of one stack at the top of the file",
-    "tokenizer": "vocabularies are not put together here: leave it out for the tokenizer of the first slice's model",
-    "chat_template": "the tokenizer keeps its own template: leave it out, and set it on the tokenizer that is written",
+    "models": "it merges entire models of unknown depth; write slices, each with its layer_range",
+    "modules": "it merges models with several layer stacks; write the slices of one stack at the top level",
+    "tokenizer": "merging vocabularies is not supported; omit it to use the tokenizer of the first slice's model",
+    "chat_template": "the tokenizer keeps its template; omit it, and set it on the saved tokenizer",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class MergeRecipe:
-    """A plan with the location of each of its models, as a file of another tool gives them.
+    """A plan and the locations of its models.
 
-    `models` maps a name in the plan, or `None`, to a folder or a hub id (`@revision`); the first gives the embedding
-    and other parts before the layers. `head` names the model of the parts after them. `dtype` is the type of the
-    weights, `None` for that of the files. `notes` list what in the file has no effect.
+    Attributes:
+        plan: The layer plan.
+        models: Folder or hub id (`@revision`) by name in the plan; the first provides the parts before the layers.
+        head: Name of the model that provides the parts after the layers.
+        dtype: Weight dtype, or None for that of the files.
+        notes: Entries of the file that have no effect.
     """
 
     plan: Plan
@@ -60,12 +59,12 @@ class MergeRecipe:
 
     @property
     def host(self) -> str | None:
-        """The name of the model whose parts before the layers are taken: the first one."""
+        """The name of the model that provides the parts before the layers."""
         return next(iter(self.models), None)
 
 
 def read_mergekit(text: str) -> MergeRecipe:
-    """The recipe in a YAML text. Raises `PlanError` with the line of what is no passthrough of whole layers.
+    """Parse mergekit's YAML; raise `PlanError` with the line if it is not a passthrough of whole layers.
 
     >>> recipe = read_mergekit('''
     ... merge_method: passthrough
@@ -80,19 +79,19 @@ def read_mergekit(text: str) -> MergeRecipe:
     top = document.mapping("a merge configuration")
     for key in ("merge_method", "slices"):
         if key not in top and not any(other in top for other in _REFUSED):
-            document.refuse(f"the key {key} is missing: a merge configuration has slices and a merge_method")
+            document.refuse(f"the key {key} is missing; a merge configuration needs slices and a merge_method")
     for key, value in top.items():
         if key in _REFUSED and not value.is_null:
             value.refuse(f"{key}: {_REFUSED[key]}")
     _check_method(top["merge_method"])
     slices = [_slice(each, top.get("parameters")) for each in top["slices"].items("slices")]
     if not slices:
-        top["slices"].refuse("slices are empty: a model has at least one layer")
+        top["slices"].refuse("slices must not be empty")
     count = sum(each.stop - each.start for each in slices)
     if not count:
-        top["slices"].refuse("the slices have no layers: a layer_range is half-open, and [0, 8] are layers 0 to 7")
+        top["slices"].refuse("the slices have no layers; a layer_range is half-open, so [0, 8] means layers 0 to 7")
     if count > STEP_LIMIT:
-        top["slices"].refuse(f"the slices have {count:,} layers, and a plan runs at most {STEP_LIMIT:,}: write fewer")
+        top["slices"].refuse(f"a plan must run at most {STEP_LIMIT:,} layers, but the slices have {count:,}")
     names = _names(slices)
     stages = [
         stage
@@ -111,7 +110,7 @@ def read_mergekit(text: str) -> MergeRecipe:
 
 
 def split_revision(location: str) -> tuple[str, str | None]:
-    """A location of mergekit's, and the revision behind its @.
+    """Split a location at its @ into path and revision.
 
     >>> split_revision("org/name@main"), split_revision("org/name")
     (('org/name', 'main'), ('org/name', None))
@@ -141,16 +140,14 @@ def _stages(layer: int, source: str | None, gains: Gains) -> Iterator[Stage]:
 def _slice(value: YamlValue, parameters: YamlValue | None) -> _Slice:
     keys = value.mapping("a slice")
     if "sources" not in keys:
-        value.refuse("a slice has the key sources, a list of one model with its layer_range")
+        value.refuse("a slice must have the key sources, a list of one model with its layer_range")
     sources = keys["sources"].items("sources")
     if len(sources) != 1:
-        keys["sources"].refuse(
-            f"a layer is taken from one model, and this slice has {len(sources)} sources: write one in each slice"
-        )
+        keys["sources"].refuse(f"a slice must have one source, got {len(sources)}; write one slice per source")
     source = sources[0].mapping("a source")
     for key in ("model", "layer_range"):
         if key not in source:
-            sources[0].refuse(f"a source has a model and a layer_range, and {key} is missing")
+            sources[0].refuse(f"a source must have a model and a layer_range, but {key} is missing")
     given = [each for each in (source.get("parameters"), keys.get("parameters"), parameters) if each is not None]
     scales = [each.mapping("parameters").get("scale") for each in given if not each.is_null]
     start, stop = _range(source["layer_range"])
@@ -161,13 +158,13 @@ def _slice(value: YamlValue, parameters: YamlValue | None) -> _Slice:
 def _range(value: YamlValue) -> tuple[int, int]:
     ends = [each.whole("an end of a layer_range") for each in value.items("a layer_range")]
     if len(ends) != 2:
-        value.refuse(f"a layer_range has two ends, as in [0, 8] for layers 0 to 7, not {len(ends)}")
+        value.refuse(f"a layer_range must have two ends, such as [0, 8] for layers 0 to 7, got {len(ends)}")
     start, stop = ends
     if start > stop:
         backwards = f"[{start}, {start + 1}]" + ("" if start == stop + 1 else f", then [{start - 1}, {start}], ...")
-        value.refuse(f"a layer_range goes up, and [{start}, {stop}] goes down: write one slice for each, {backwards}")
+        value.refuse(f"a layer_range must ascend, got [{start}, {stop}]; write one slice per layer, {backwards}")
     if stop > LAYER_LIMIT:
-        value.refuse(f"layers are numbered from 0 to {LAYER_LIMIT - 1}, and this range ends at {stop - 1}")
+        value.refuse(f"a layer must be from 0 to {LAYER_LIMIT - 1}, but this range ends at {stop - 1}")
     return start, stop
 
 
@@ -176,23 +173,23 @@ def _location(value: YamlValue) -> str:
         keys = value.mapping("a model")
         for key in ("lora", "override_architecture"):
             if key in keys and not keys[key].is_null:
-                keys[key].refuse(f"{key} is not applied here: apply it first, and name the folder of the result")
+                keys[key].refuse(f"{key} is not supported; apply it first, and use the resulting folder")
         if "model" not in keys:
-            value.refuse("a model is a hub id or a folder, as in model: org/name")
+            value.refuse("a model must be a hub id or a folder, as in model: org/name")
         inner = keys["model"]
         if not inner.is_mapping:
             return _location(inner)
         parts = inner.mapping("a model")
         if "path" not in parts:
-            inner.refuse("a model has a path, a hub id or a folder")
+            inner.refuse("a model must have a path, a hub id or a folder")
         revision = parts.get("revision")
         stated = "" if revision is None or revision.is_null else f"@{revision.text('a revision')}"
         return parts["path"].text("a path") + stated
     location = value.text("a model")
     if "+" in location:
-        value.refuse(f"{location} adds an adapter to a model: merge the adapter first, and name the folder")
+        value.refuse(f"{location} adds an adapter to a model; merge the adapter first, and use the resulting folder")
     if location.count("@") > 1:
-        value.refuse(f"{location} has more than one @, which stands before a revision")
+        value.refuse(f"{location} has more than one @, which marks a revision")
     return location
 
 
@@ -209,35 +206,35 @@ def _names(slices: list[_Slice]) -> dict[str, str | None]:
 
 
 def _can_name(anchor: str) -> bool:
-    return SOURCE.fullmatch(anchor) is not None and len(anchor) <= LONGEST_SOURCE
+    return SOURCE.fullmatch(anchor) is not None and len(anchor) <= MAX_SOURCE_LENGTH
 
 
 def _check_method(value: YamlValue) -> None:
     method = value.text("merge_method")
     if method != "passthrough":
         value.refuse(
-            f"the merge method {method} computes new weights, and a plan takes layers as they are: write "
-            "passthrough, or let mergekit do this merge and plan with its result"
+            f"merge_method must be passthrough, got {method}, which computes new weights; run this merge in mergekit, "
+            "and plan with the result"
         )
 
 
 def _gains(scales: list[YamlValue], count: int) -> Iterator[Gains]:
-    for index in range(max(1, count) if scales else count):  # also of a slice without layers, for its errors
+    for index in range(max(1, count) if scales else count):  # also check the scale of an empty slice
         position = index / (count - 1) if count > 1 else 1.0
         scaled = {name: _scale(scales, name, position) for name in _TENSORS}
         wrong = next((name for name in _TENSORS if scaled[name] != 1 and name not in _OUTPUTS), None)
         if wrong is not None:
             scales[0].refuse(
-                f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), and a plan takes layers as they are: "
-                "write 1, or leave scale out; what a plan scales is the update of a layer, as in (15):gain=0.5, or "
-                "those of its sublayers, with filters for o_proj and down_proj"
+                f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), which a plan cannot do; omit it, or "
+                "scale the "
+                "update of a layer, as in (15):gain=0.5, or of its sublayers, with filters for o_proj and down_proj"
             )
         if index < count:
             yield scaled[_OUTPUTS[0]], scaled[_OUTPUTS[1]]
 
 
 def _scale(scales: list[YamlValue], name: str, position: float) -> float:
-    # As mergekit: the first scale that says something of the tensor, and of its conditions the first that fits.
+    # As in mergekit: the first scale with a matching condition wins.
     values = (_evaluated(scale, name, position) for scale in scales)
     return next((each for each in values if each is not None), 1.0)
 
@@ -246,13 +243,13 @@ def _evaluated(setting: YamlValue, name: str, position: float) -> float | None:
     if setting.is_mapping:
         conditional = setting.mapping("a scale")
         if "value" not in conditional:
-            setting.refuse("a filter of a scale has a value")
-        wanted = conditional.get("filter")
-        wanted = None if wanted is None or wanted.is_null else wanted
+            setting.refuse("a filter of a scale must have a value")
+        condition = conditional.get("filter")
+        condition = None if condition is None or condition.is_null else condition
         value = _evaluated(conditional["value"], name, position)
-        text = "*" if wanted is None else wanted.text("a filter")
-        if wanted is not None and text != "*" and value != 1 and not any(text in each for each in _TENSORS):
-            wanted.refuse(f"a scale for {text} multiplies weights; a plan has scales for o_proj and down_proj alone")
+        text = "*" if condition is None else condition.text("a filter")
+        if condition is not None and text != "*" and value != 1 and not any(text in each for each in _TENSORS):
+            condition.refuse(f"a scale for {text} multiplies weights; a plan can only scale o_proj and down_proj")
         return value if text == "*" or text in name else None
     if not setting.is_list:
         return setting.number("a scale")
@@ -270,20 +267,21 @@ def _check_donors(top: Mapping[str, YamlValue], locations: list[str]) -> None:
     base = top.get("base_model")
     if base is not None and not base.is_null and _location(base) != first:
         base.refuse(
-            f"the configuration and the tokenizer are those of the first slice's model, {first}, and not of "
-            f"{_location(base)}: leave base_model out"
+            f"base_model must be the first slice's model, {first}, which provides the configuration and tokenizer, got "
+            f"{_location(base)}; omit base_model"
         )
     source = top.get("tokenizer_source")
     if source is None or source.is_null:
         return
-    wanted = _location(source)
-    if wanted == "union" and len(locations) > 1:
+    location = _location(source)
+    if location == "union" and len(locations) > 1:
         source.refuse(
-            "vocabularies are not put together here: write tokenizer_source: base for the tokenizer of "
-            f"the first slice's model, {first}"
+            "merging vocabularies is not supported; write tokenizer_source: base for the tokenizer of the first "
+            "slice's "
+            f"model, {first}"
         )
-    if wanted not in ("union", "base", first):
-        source.refuse(f"the tokenizer is that of the first slice's model, {first}: write base, or leave it out")
+    if location not in ("union", "base", first):
+        source.refuse(f"the tokenizer must be that of the first slice's model, {first}; write base, or omit it")
 
 
 def _dtype(top: Mapping[str, YamlValue]) -> str | None:
@@ -294,12 +292,10 @@ def _dtype(top: Mapping[str, YamlValue]) -> str | None:
             continue
         types[key] = value.text(key).removeprefix("torch.")
         if types[key] not in DTYPES:
-            value.refuse(f"{key} is one of {', '.join(DTYPES)}, not {types[key]}")
+            value.refuse(f"{key} must be one of {', '.join(DTYPES)}, got {types[key]}")
     written = types.get("out_dtype", types.get("dtype"))
     if types.get("dtype", "float32") not in ("float32", written):
-        top["dtype"].refuse(
-            f"weights would be rounded to {types['dtype']} and then written as {written}: write one data type"
-        )
+        top["dtype"].refuse(f"dtype and out_dtype must agree, got {types['dtype']} and {written}; write one data type")
     return written
 
 
@@ -320,11 +316,10 @@ def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
 def write_mergekit(
     plan: Plan | str, models: Mapping[str | None, str] | str, dtype: str | None = None, head: str | None = None
 ) -> str:
-    """The YAML of a plan over `models`, one location or, by their names in the plan, several.
+    """Return mergekit's YAML for a plan over `models`: one location, or several by their names in the plan.
 
-    The first model is the one whose embedding is taken, and so is its head, if `head` names no other. Runs of layers
-    that go up become slices. Raises `PlanError` that names the stage where the plan does not run whole layers one after
-    another.
+    The first model provides the embedding, and the head unless `head` names another. Raises `PlanError` at the first
+    stage that does not run whole layers in sequence.
 
     >>> print(write_mergekit("0-7 6-11", "org/name"), end="")
     merge_method: passthrough
@@ -341,7 +336,7 @@ def write_mergekit(
     by_name: Mapping[str | None, str] = {None: models} if isinstance(models, str) else models
     _check_names({step.source for step in flat.steps()} | ({head} if head else set()), by_name)
     if dtype is not None and dtype not in DTYPES:
-        raise PlanError(f"mergekit writes {', '.join(DTYPES)}, not {dtype!r}")
+        raise PlanError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     host = next(iter(by_name))
     ranges = ascending_runs(flat, gains)
     if ranges[0][0] != host:
@@ -350,10 +345,10 @@ def write_mergekit(
     if ranges[-1][0] != last:
         ranges.append((last, 0, 0, (1.0, 1.0)))
     lines = ["merge_method: passthrough", *([f"dtype: {dtype}"] if dtype else []), "slices:"]
-    named: set[str | None] = {None}
+    declared: set[str | None] = {None}
     for name, start, stop, scales in ranges:
-        anchor = "" if name in named else f"&{name} "
-        named.add(name)
+        anchor = "" if name in declared else f"&{name} "
+        declared.add(name)
         lines += ["- sources:", f"  - model: {anchor}{_quoted(by_name[name])}", f"    layer_range: [{start}, {stop}]"]
         if scales != (1, 1):
             filters = [
@@ -365,14 +360,15 @@ def write_mergekit(
 
 def _check_names(used: set[str | None], models: Mapping[str | None, str]) -> None:
     if None in used and len(used) > 1:
-        raise PlanError(f"{_FORM} names a model for each layer, and some layers of the plan have no name: write a:0-3")
+        raise PlanError(f"{_FORM} needs a model for each layer, but some layers of the plan have none; write a:0-3")
     for name in sorted(used - models.keys(), key=str):
         whose = "the layers" if name is None else f"the layers of {name!r}"
-        raise PlanError(f"{_FORM} names a model for each layer, and nothing says where {whose} lie: name the model")
+        raise PlanError(f"{_FORM} needs the location of {whose}; pass it in models")
     for location in models.values():
         if "+" in location or location.count("@") > 1 or not location.isprintable():
             raise PlanError(
-                f"mergekit reads + and @ in the location of a model as an adapter and a revision: rename {location!r}"
+                "a location must not contain + or several @, which mergekit reads as adapter and revision; rename "
+                f"{location!r}"
             )
 
 

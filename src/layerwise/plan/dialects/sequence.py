@@ -1,4 +1,4 @@
-"""Plans that run one whole layer after another: all that a list of layers, or of slices of layers, can say."""
+"""Plans as sequences of whole layers, for mergekit, and as the tensor types of llama-quantize."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from layerwise.plan.plan import Block, Group, Plan, Stage, Step, Visit
 _FORM = "mergekit's YAML"
 
 Gains: TypeAlias = tuple[float, float]
-"""What the updates of the attention and of the MLP of a visit are multiplied by."""
+"""Gains of the attention and MLP updates of a visit."""
 
 
 def join_sublayers(plan: Plan | str) -> tuple[Plan, tuple[Gains, ...]]:
-    """Join the attention and the MLP of one layer to a visit of the whole layer, and return the gains of every visit.
-
-    A plan with other groups or sublayers is returned as it is, without gains.
+    """Join the two sublayers of each layer into one visit and return the gains; other plans are returned without gains.
 
     >>> join_sublayers("0 (1.attn):gain=0.5 (1.mlp):gain=0 2")
     (Plan('0-2'), ((1.0, 1.0), (0.5, 0.0), (1.0, 1.0)))
@@ -51,17 +49,17 @@ def _gain(step: Step) -> float | None:
 
 
 def sequential(plan: Plan | str) -> Plan:
-    """The plan with its repeats and blocks spelled out: one visit of a whole layer after another.
+    """Expand repeats and blocks into one visit of a whole layer after another.
 
-    Raises `PlanError` that names the stage for a plan with groups, gains, halves of layers or quantized layers, which
-    mergekit's YAML cannot express.
+    Raises `PlanError` at the first stage with groups, gains, sublayers or quantized layers, which mergekit cannot
+    express.
 
     >>> sequential("0-2 [3 4]*2 5*2")
     Plan('0-4 3-5 5')
     >>> sequential("0-2 [3 (4|5)]*2 6")
     Traceback (most recent call last):
-    layerwise.errors.PlanError: stage 2 of the plan, [3 (4|5)]*2, runs layers side by side, and mergekit's YAML says \
-only which layers run one after another: write its layers in turn, as in 3-5
+    layerwise.errors.PlanError: stage 2 of the plan, [3 (4|5)]*2, runs layers in parallel, but mergekit's YAML only \
+supports layers in sequence; write its layers in sequence, as in 3-5
       0-2 [3 (4|5)]*2 6
           ^
     """
@@ -77,10 +75,7 @@ only which layers run one after another: write its layers in turn, as in 3-5
 
 
 def ascending_runs(plan: Plan, gains: Sequence[Gains] = ()) -> list[tuple[str | None, int, int, Gains]]:
-    """List the longest runs of layers that go up by one, of one model and with the same gains each.
-
-    A run is the name of its model, its first layer, the one after its last, and its gains. `plan` is one that
-    `sequential` returns.
+    """List the maximal runs of consecutive layers with the same model and gains as (model, start, stop, gains).
 
     >>> [run[:3] for run in ascending_runs(sequential("0-2 2 5-4 a:5 a:6"))]
     [(None, 0, 3), (None, 2, 3), (None, 5, 6), (None, 4, 5), ('a', 5, 7)]
@@ -103,21 +98,22 @@ def _obstacles(stage: Stage) -> Iterator[str]:
     match stage:
         case Visit():
             if stage.sublayer is not None:
-                yield f"runs the {stage.sublayer} half of a layer"
+                yield f"runs the {stage.sublayer} sublayer alone"
         case Block():
             for inner in stage.plan.stages:
                 yield from _obstacles(inner)
         case Group():
-            yield "runs layers side by side" if len(stage.branches) > 1 else "scales the update of a layer"
+            yield "runs layers in parallel" if len(stage.branches) > 1 else "scales the update of a layer"
 
 
 def _refuse(plan: Plan, number: int, position: int, run: tuple[Stage, ...], reason: str) -> NoReturn:
     layers = dict.fromkeys((step.source, step.layer) for step in Plan(run).steps())
     instead = Plan(tuple(Visit(layer, source=source) for source, layer in layers))
-    several = "its layers in turn" if len(layers) > 1 else "the whole layer"
+    target = "its layers in sequence" if len(layers) > 1 else "the whole layer"
     raise PlanError(
-        f"stage {number} of the plan, {Plan(run)}, {reason}, and {_FORM} says only which layers run one after another: "
-        f"write {several}, as in {instead}",
+        f"stage {number} of the plan, {Plan(run)}, {reason}, but {_FORM} only supports layers in sequence; write "
+        f"{target}, "
+        f"as in {instead}",
         text=str(plan),
         position=position,
     )
@@ -127,13 +123,12 @@ FORM = "a file of tensor types"
 
 
 def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
-    """A line for each layer at a type.
+    r"""Return one `regex=type` line per quantized layer, for `llama-quantize --tensor-type-file`.
 
-    Raises `PlanError` for a plan that is more than the layers as trained, each once, some of them at a type: what
-    llama-quantize reads stays in its order. So does one of noise, and one without any type.
+    Raises `PlanError` unless the plan runs every layer once, in order, with at least one type and no noise.
 
     >>> write_tensor_types("0 Q4_0:1 Q8_0:2-3").splitlines()
-    ['blk\\\\.1\\\\.=q4_0', 'blk\\\\.2\\\\.=q8_0', 'blk\\\\.3\\\\.=q8_0']
+    ['blk\\.1\\.=q4_0', 'blk\\.2\\.=q8_0', 'blk\\.3\\.=q8_0']
     """
     plan = Plan.parse(plan)
     steps = plan.steps()
@@ -141,14 +136,15 @@ def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
     whole = not any(step.sublayer is not None or step.opens or step.closes for step in steps)
     if plan.sources() or not whole or plan.order() != as_trained.order():
         raise PlanError(
-            f"{FORM} says at which type each layer is, and llama-quantize leaves the layers in their order: write "
-            f"them as {as_trained}, some with a type, or save a GGUF file under the plan (layerwise save)"
+            f"{FORM} requires the layers in their original order, {as_trained}, some with a type; to change the "
+            "order, save "
+            "a GGUF file under the plan (layerwise save)"
         )
     types = quantized_layers(plan)
     noise = next((layer for layer, kind in types if kind.seed is not None), None)
     if noise is not None or not types:
         raise PlanError(
-            f"{FORM} needs layers at a type, as in Q4_0:0"
-            + ("" if noise is None else f", and layer {noise} has noise in the place of one")
+            f"{FORM} requires layers with a type, as in Q4_0:0"
+            + ("" if noise is None else f", but layer {noise} has noise instead")
         )
     return "\n".join(rf"blk\.{layer}\.={kind.type.lower()}" for layer, kind in types)

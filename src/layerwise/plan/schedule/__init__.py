@@ -1,12 +1,4 @@
-"""Growth training as a value: which layers learn when, what that costs, and how it is explained.
-
-    phase, schedule      `Phase`, a share of the steps; `GrowthSchedule`, phases in order for models of one depth
-    serialization        the written form, as JSON and YAML hold it
-    presets, allocation  the schedules of the literature; from the importance of layers to a schedule
-    cost, explain        floating-point operations; a schedule in words, and as a chart of depth by time
-
-Standard library only: no torch, no model.
-"""
+"""Growth training schedules: which layers learn when, and what that costs. Standard library only."""
 
 from __future__ import annotations
 

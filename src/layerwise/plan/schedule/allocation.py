@@ -1,11 +1,9 @@
-"""From importance to a schedule: the share of the training in which each layer learns.
+"""Derive a growth schedule from layer importance.
 
 With s_l the loss increase when layer l is skipped (0 where it is negative) and s_max the largest detected one, layer l
-learns in the last b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to `phases` parts. A layer whose effect is
-excluded (its interval is below 0, or inside the margin) never learns; one that is inconclusive does. The embedding, the
-head and the most important layer learn throughout.
-
-If the rest of a loss falls as s / b, its sum is least for b ~ sqrt(s).
+learns in the last b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to `phases` parts: if the remaining loss falls
+as s / b, its sum is least for b ~ sqrt(s). A layer whose effect is excluded (its interval is below 0, or inside the
+margin) never learns; an inconclusive one does. The embedding, the head and the most important layer learn throughout.
 """
 
 from __future__ import annotations
@@ -20,20 +18,20 @@ from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
 from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, counted
 
 PHASES = 4
-"""Equal parts of the training that shares are rounded to, unless said otherwise."""
+"""Default number of equal parts of the training that shares are rounded to."""
 
 MIN_EFFECT = 0.01
-"""The smallest effect that counts, in nats per token, unless said otherwise; a diagnosis has the same."""
+"""Default smallest relevant effect in nats/token, also in a diagnosis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """The effect of skipping one layer, in nats per token, and the interval it lies in.
+    """Loss increase in nats/token when one layer is skipped, with its confidence interval.
 
-    >>> detected, unresolved = Importance(0.3, 0.2, 0.4), Importance(0.3, -0.1, 0.7)
-    >>> detected.detected(min_effect=0.01), unresolved.detected(min_effect=0.01)
+    >>> detected, inconclusive = Importance(0.3, 0.2, 0.4), Importance(0.3, -0.1, 0.7)
+    >>> detected.detected(min_effect=0.01), inconclusive.detected(min_effect=0.01)
     (True, False)
-    >>> unresolved.is_excluded(min_effect=0.01), Importance(0.0, -0.005, 0.005).is_excluded(min_effect=0.01)
+    >>> inconclusive.is_excluded(min_effect=0.01), Importance(0.0, -0.005, 0.005).is_excluded(min_effect=0.01)
     (False, True)
     """
 
@@ -43,14 +41,14 @@ class Importance:
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(bound) for bound in (self.value, self.low, self.high)) or self.low > self.high:
-            raise PlanError(f"importance is an effect in nats with the interval it lies in, low first; found {self}")
+            raise PlanError(f"importance must be finite, with low <= high, got {self}")
 
     def detected(self, min_effect: float) -> bool:
-        """Whether the interval lies above 0, and not wholly below `min_effect`."""
+        """Return whether the interval is above 0 and reaches `min_effect`."""
         return self.low > 0 and self.high >= min_effect
 
     def is_excluded(self, min_effect: float) -> bool:
-        """Whether the interval lies inside the margin of `min_effect` around 0, or below 0."""
+        """Return whether the interval is below 0 or within `min_effect` of 0."""
         return self.high <= 0 or (-min_effect < self.low and self.high < min_effect)
 
     def __str__(self) -> str:
@@ -76,7 +74,7 @@ class Allocation:
 
     @property
     def spent(self) -> float:
-        """The share of all layer-steps in which a layer learns; 1 in uniform training."""
+        """Share of all layer-steps in which a layer learns; 1 in uniform training."""
         return sum(self.parts) / (self.phases * self.depth)
 
     def schedule(self, name: str = "importance") -> GrowthSchedule:
@@ -89,10 +87,15 @@ class Allocation:
 
 
 def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFECT, phases: int = PHASES) -> Allocation:
-    """Return what each layer is given by the rule of the module, from its importance, in the order of the layers.
+    """Allocate training to layers by their importance.
 
-    `min_effect` is the smallest effect that counts, in nats per token; `phases` the parts of the training that shares
-    are rounded to.
+    Args:
+        importance: Importance of every layer, in order.
+        min_effect: Smallest relevant effect in nats/token.
+        phases: Number of equal parts of the training to round to.
+
+    Raises:
+        PlanError: If no effect is detected.
 
     >>> found = allocation([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
     >>> [(phase.share, phase.trains) for phase in found.schedule().phases]
@@ -101,14 +104,14 @@ def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFE
     Raises `PlanError` where no effect is detected.
     """
     if not importance:
-        raise PlanError("the importance of no layer was given; give one for every layer of the model, in order")
+        raise PlanError("importance must not be empty; pass one value per layer, in order")
     shares = _shares(importance, min_effect)
     parts = tuple(0 if share is None else max(1, round(phases * share)) for share in shares)
     return Allocation(tuple(importance), min_effect, phases, parts)
 
 
 def explain_allocation(allocation: Allocation) -> str:
-    """Return the effect of every layer, its share by the rule, and the parts in which it learns, with the budget.
+    """Tabulate the effect, share and parts of every layer, with the budget.
 
     >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.0, 0.2)]
     >>> print(explain_allocation(allocation(importance)))
@@ -140,14 +143,12 @@ def explain_allocation(allocation: Allocation) -> str:
 
 
 def _shares(importance: Sequence[Importance], min_effect: float) -> list[float | None]:
-    """Return the share of the training in which each layer learns; None if its effect is excluded."""
     strongest = max((each.value for each in importance if each.detected(min_effect)), default=0.0)
     if strongest <= 0:
         largest = max(range(len(importance)), key=lambda layer: importance[layer].value)
         raise PlanError(
-            f"no layer has an effect above {min_effect:g} nats per token that can be detected (the largest is that of "
-            f"layer {largest}, {importance[largest]}), so nothing says which of them should learn; measure on more "
-            "text, or a model that has learned more"
+            f"no layer has a detectable effect above {min_effect:g} nats/token (largest: layer {largest}, "
+            f"{importance[largest]}), so the training cannot be allocated; measure on more text, or use a better model"
         )
     return [
         None if each.is_excluded(min_effect) else min(1.0, max(0.0, each.value) / strongest) ** 0.5

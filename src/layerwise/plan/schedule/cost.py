@@ -1,12 +1,8 @@
-"""What a phase costs in floating-point operations, from which layers learn and which only run.
+"""Floating-point operations of training phases, from which layers learn and which only run.
 
-A layer that learns costs 3 of 3: its forward pass, the gradient of its input and that of its weights. A frozen one
-costs 2 of 3 where something below it learns and 1 of 3 in the prefix; an absent one nothing. The embedding counts as
-a layer below all others; the head has the gradient of its input wherever something below it learns. The lowest thing
-that learns is counted whole.
-
-Where chance decides (`sample`, `drop`), costs are means over the draws, and layers above one that is left out of a pass
-are counted as if it were there. The optimizer's own work is not counted.
+A layer that learns costs 3 of 3: its forward pass and the gradients of its input and weights. A frozen one costs 2 of 3
+above a layer that learns and 1 of 3 below all of them; an absent one nothing. The embedding counts as a layer below all
+others. Random choices (`sample`, `drop`) count in expectation; the optimizer does not count.
 """
 
 from __future__ import annotations
@@ -16,28 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from layerwise.errors import PlanError
-from layerwise.plan.checks import shown
+from layerwise.plan.checks import describe_value
 from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, apportion
 
 LEARNS = 1.0
-"""The share of its full cost that a layer has which learns."""
+"""Cost of a layer that learns, as a share of its full cost."""
 
 PASSES = 2 / 3
-"""That of a frozen layer with something below it that learns."""
+"""Cost of a frozen layer above a layer that learns."""
 
 RUNS = 1 / 3
-"""That of a frozen layer with nothing below it that learns."""
+"""Cost of a frozen layer below all layers that learn."""
 
-LEAST_SHARE = 1e-6
-"""The share of a uniform step below which a step costs next to nothing, and no budget says how many there are."""
+MIN_SHARE = 1e-6
+"""Minimum cost of a step, as a share of a uniform one, for a budget to determine the number of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """Floating-point operations of a token's forward pass, by layer and around them; a multiply-add counts as two.
-
-    Raises `PlanError` for costs that are negative or not finite, or all zero.
-    """
+    """Floating-point operations per token of a forward pass, by layer and around them; a multiply-add counts as two."""
 
     layers: tuple[float, ...]
     embedding: float
@@ -46,18 +39,17 @@ class ModelCost:
     def __post_init__(self) -> None:
         for cost in (*self.layers, self.embedding, self.head):
             if not 0 <= cost < math.inf:
-                raise PlanError(f"a cost is a finite number of operations from 0 up, not {shown(cost)}")
+                raise PlanError(f"a cost must be a finite, non-negative number, got {describe_value(cost)}")
         if not self.layers or self.total == 0:
-            raise PlanError("a model's cost is of one layer or more, and above 0 in all")
+            raise PlanError("the cost of a model must have at least one layer and a positive total")
 
     @property
     def total(self) -> float:
-        """The whole forward pass of one token."""
         return sum(self.layers) + self.embedding + self.head
 
 
 def layer_shares(phase: Phase, depth: int) -> tuple[float, ...]:
-    """The share of its full cost, three times its forward pass, that every layer of a model of `depth` has in a phase.
+    """Return the share of its full cost, three forward passes, that every layer has in a phase.
 
     >>> phase = Phase("middle", share=1, trains=(1,), embedding=False, present=(0, 1, 2))
     >>> [round(share, 3) for share in layer_shares(phase, depth=4)]
@@ -77,7 +69,7 @@ def head_share(phase: Phase) -> float:
 
 
 def flops_per_token(phase: Phase, cost: ModelCost) -> float:
-    """Floating-point operations of training on one token in a phase, forward and backward; a mean where chance decides.
+    """Compute the expected floating-point operations per training token in a phase, forward and backward.
 
     >>> flops_per_token(Phase("all", share=1, trains=(0, 1)), ModelCost((10.0, 10.0), embedding=0.0, head=5.0))
     75.0
@@ -88,9 +80,7 @@ def flops_per_token(phase: Phase, cost: ModelCost) -> float:
 
 
 def share_of_uniform(schedule: GrowthSchedule, cost: ModelCost) -> float:
-    """What a step of the schedule costs on average, as a share of a step in which everything learns.
-
-    Raises `PlanError` for the cost of a model of another depth.
+    """Compute the mean cost of a step as a share of a step in which everything learns.
 
     >>> half = GrowthSchedule("half", 2, (Phase("a", 0.5, (0, 1)), Phase("b", 0.5, (1,), embedding=False)))
     >>> round(share_of_uniform(half, ModelCost((9.0, 9.0), embedding=0.0, head=0.0)), 4)
@@ -108,25 +98,25 @@ def phase_shares(schedule: GrowthSchedule, cost: ModelCost) -> tuple[float, ...]
 
 
 def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform: int) -> int:
-    """The number of steps of the schedule whose cost is nearest to that of so many steps in which everything learns.
+    """Return the number of steps whose total cost is nearest to a budget in uniform training steps.
 
-    The cost is that of the whole steps that the phases get (`GrowthSchedule.bounds`), so what is left of a difference
-    is less than half a step of the costliest phase, or of a few where a step more moves the bounds of several. Raises
-    `PlanError` for a budget in which a phase would have no step, and for a schedule whose steps cost less than
-    `LEAST_SHARE` of a uniform one.
+    Raises `PlanError` if a phase would have no step, or if a step costs less than `MIN_SHARE` of a uniform one.
 
     >>> half = GrowthSchedule("half", 2, (Phase("a", 0.5, (0, 1)), Phase("b", 0.5, (1,), embedding=False)))
     >>> steps_for(half, ModelCost((9.0, 9.0), embedding=0.0, head=0.0), 100)
     120
     """
     if type(budget_steps_of_uniform) is not int or budget_steps_of_uniform < 1:
-        raise PlanError(f"a budget is a whole number of steps, 1 or more, not {shown(budget_steps_of_uniform)}")
+        raise PlanError(
+            "the budget must be an integer number of steps of at least 1, got "
+            f"{describe_value(budget_steps_of_uniform)}"
+        )
     costs = phase_shares(schedule, cost)
     shares = [phase.share for phase in schedule.phases]
     mean = share_of_uniform(schedule, cost)
-    if mean < LEAST_SHARE:
+    if mean < MIN_SHARE:
         raise PlanError(
-            f"a step of the schedule {schedule.name} costs next to nothing, so no number of them fills a budget"
+            f"a step of the schedule {schedule.name} costs almost nothing, so no number of steps reaches the budget"
         )
     nominal = round(budget_steps_of_uniform / mean)
     reach = len(shares) + 1

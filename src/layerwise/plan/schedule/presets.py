@@ -1,12 +1,10 @@
-"""Growth schedules as the literature has them, for a model of any depth.
+"""Growth schedules from the literature, for a model of any depth.
 
     uniform, published  everything learns throughout; the six phases of Growth Transformer Training (arXiv 2603.19348)
     freezing, stacking  after FreezeOut (arXiv 1706.04983) and G_stack (arXiv 2405.15319)
     lisa, ramp          after LISA (arXiv 2403.17919) and PLD (arXiv 2010.13369)
 
-"After" means that the idea is theirs and the numbers are not: every preset follows the training's own learning rate
-curve over all steps. Each function says what of it is known and what was chosen here. `random_freezing` makes the
-control of any schedule: as many layers learn, and chance says which.
+"After" means the idea is theirs and the numbers are ours; every preset uses the training's own learning rate curve.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.checks import check_depth, shown
+from layerwise.plan.checks import check_depth, describe_value
 from layerwise.plan.schedule.schedule import GrowthSchedule, Phase
 
 _DAMPED = 0.9
 
 
 def uniform(depth: int) -> GrowthSchedule:
-    """One phase in which everything learns.
+    """Train everything in one phase.
 
     >>> uniform(12).to_json()["phases"]
     [{'name': 'uniform', 'share': 1.0, 'trains': '0-11'}]
@@ -35,12 +33,13 @@ def uniform(depth: int) -> GrowthSchedule:
 
 
 def published(depth: int) -> GrowthSchedule:
-    """Return the six phases of the founding paper of layer heterogeneity, for a model of any depth.
+    """Return the six phases of Growth Transformer Training.
 
-    Its full text could not be had: docs/papers/heterogeneity.md lists what is known of the phases and what was chosen
-    here. With layers alike and a light head, a step costs 0.8 of one in which everything learns, not 0.46 as published.
+    The full text was not available: docs/papers/heterogeneity.md lists what is known and what was chosen here. With
+    equal layers and a light head, a step costs 0.8 of a uniform one, not 0.46 as published.
 
-    >>> print(*(f"{phase.name} {phase.share:g} {phase.trains}" for phase in published(12).phases[:5]), sep="\\n")
+    >>> for phase in published(12).phases[:5]:
+    ...     print(phase.name, f"{phase.share:g}", phase.trains)
     gastrulation 0.24 (4, 5)
     neurulation 0.16 (1, 2)
     organogenesis 0.16 (8, 9)
@@ -67,13 +66,11 @@ def published(depth: int) -> GrowthSchedule:
 
 
 def freezing(depth: int) -> GrowthSchedule:
-    """Prefix freezing: for half of the steps everything learns, then one part of the layers after another rests.
+    """Freeze layers from the bottom: everything learns for half of the steps, then one quarter after another stops.
 
-    FreezeOut lowers the rate of every layer to zero along a curve of its own, the first layer's first, and then freezes
-    it. Kept of that: the order, and that layers stop for good. Chosen here: stairs in place of curves, with the
-    training's own rate for what still learns; four equal parts of the layers; half of the steps for all, and equal
-    shares of the rest. The embedding rests with the first part, so a model whose head shares its weights cannot be
-    trained by it. The last part and the head learn to the end.
+    From FreezeOut: the order, and that layers stop for good. Chosen here: steps instead of curves, and four equal
+    parts. The embedding stops with the first part, including a tied head; the last part and an untied head learn to the
+    end.
 
     >>> [phase.trains for phase in freezing(4).phases]
     [(0, 1, 2, 3), (1, 2, 3), (2, 3), (3,)]
@@ -89,11 +86,10 @@ def freezing(depth: int) -> GrowthSchedule:
 
 
 def stacking(depth: int) -> GrowthSchedule:
-    """Progressive stacking: the first third of the layers is trained alone, then copied upwards until all are there.
+    """Train the first third of the layers alone, then stack copies of it up to the full depth.
 
-    Kept of G_stack: the whole small model is copied, in order, once, and all of it then goes on learning. Chosen here:
-    growth by three (its authors recommend four), a third of the steps before it, the training's own rate, and that the
-    optimiser begins anew with the larger model. Where the copies do not come out even, the last is cut short.
+    From G_stack: the whole small model is copied once, in order, and everything learns. Chosen here: growth by three
+    (its authors recommend four), a third of the steps before it, and a reset optimizer. The last copy may be cut short.
 
     >>> stacking(6).phases[1].copies
     ((2, 0), (3, 1), (4, 0), (5, 1))
@@ -109,11 +105,10 @@ def stacking(depth: int) -> GrowthSchedule:
 
 
 def lisa(depth: int) -> GrowthSchedule:
-    """A few layers at a time, drawn anew as training goes; embedding and head always learn.
+    """Train a few random layers at a time; embedding and head always learn.
 
-    Kept of LISA: what always learns, and uniform draws; two layers at a time is among its authors' settings. Chosen
-    here: ten steps between draws, and that moments of the optimiser are kept while a layer rests. It was made to
-    fine-tune in little memory, not to train from random weights.
+    From LISA: what always learns, and uniform draws of two layers. Chosen here: ten steps between draws, and that the
+    optimizer state of resting layers is kept. LISA is a method for fine-tuning in little memory.
 
     >>> lisa(12).phases[0].sample
     2
@@ -124,10 +119,9 @@ def lisa(depth: int) -> GrowthSchedule:
 
 
 def ramp(depth: int) -> GrowthSchedule:
-    """Stochastic depth that rises in depth and in time: the last layer is left out with a probability from 0 to 0.5.
+    """Apply stochastic depth that rises with depth and time: the last layer is skipped with probability 0 to 0.5.
 
-    Kept of progressive layer dropping: both directions, and one half at the end. Chosen here: a line in time, where its
-    authors take an exponential that is near its end early on; that saves less.
+    From progressive layer dropping: both directions, and the final 0.5. Chosen here: linear growth over time.
 
     >>> ramp(12).phases[0].drop
     (0.0, 0.5)
@@ -144,26 +138,25 @@ PRESETS: Mapping[str, Callable[[int], GrowthSchedule]] = {
     "lisa": lisa,
     "ramp": ramp,
 }
-"""Every schedule that has a name, as a function of the depth."""
+"""All named schedules as functions of the depth."""
 
 
 def preset(name: str, depth: int) -> GrowthSchedule:
-    """The schedule of that name for a model of `depth` layers. Raises `PlanError` with the near matches.
+    """Return a preset for a model of `depth` layers.
 
     >>> preset("uniform", depth=2).phases[0].trains
     (0, 1)
     """
     if name not in PRESETS:
-        raise PlanError(f"there is no schedule {shown(name)}; {near_matches(str(name), PRESETS)}")
+        raise PlanError(f"unknown schedule {describe_value(name)}; {near_matches(str(name), PRESETS)}")
     return PRESETS[name](depth)
 
 
 def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
-    """The control of a schedule: every phase trains as many layers, and the seed says which, anew for every phase.
+    """Return the control of a schedule: every phase trains as many layers, chosen at random.
 
-    New weights and factors belong to particular layers and are left out; everything else stays. Raises
-    `PlanError` for a schedule whose layers grow in (`present`, `copies`). Equal steps do not cost the same: what a
-    frozen layer costs depends on its position (see `layerwise.plan.schedule.cost.steps_for`).
+    Redraws and scales are removed. Raises `PlanError` if layers grow in (`present`, `copies`). Equal steps do not cost
+    the same; see `layerwise.plan.schedule.cost.steps_for`.
 
     >>> [len(phase.trains) for phase in random_freezing(published(12), seed=0).phases]
     [2, 2, 2, 4, 2, 12]
@@ -171,7 +164,7 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
     phases = []
     for number, phase in enumerate(schedule.phases):
         if phase.present is not None or phase.copies:
-            phase.refuse("layers grow in, and which of them run cannot be drawn; take a schedule with all present")
+            phase.refuse("layers grow in and cannot be drawn at random; use a schedule in which all layers are present")
         chance = random.Random(f"{seed}/random freezing/{number}")
         layers = tuple(sorted(chance.sample(range(schedule.depth), len(phase.trains))))
         phases.append(replace(phase, trains=layers, redraw=(), scale=()))
@@ -181,10 +174,10 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
 # -- the roles of the published schedule ---------------------------------------------------------------------------
 
 ROLES = ("core", "neurulation", "organogenesis", "growth", "redundant", "anti", "last")
-"""In the order in which they begin to learn, and to be given a layer where the relative position gives them none."""
+"""Roles in the order in which they start to learn."""
 
-FEWEST_LAYERS = 8
-"""The least depth at which every role has a layer and every layer one role."""
+MIN_LAYERS = 8
+"""Minimum depth at which every role has a layer and every layer one role."""
 
 _TWELVE: Mapping[str, tuple[int, ...]] = {
     "core": (4, 5),
@@ -208,25 +201,25 @@ _THIRTY: Mapping[str, tuple[int, ...]] = {
 
 
 def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
-    """Which layers, ascending, play which role of the published growth schedule, in a model of `depth` layers.
+    """Return the layers, in ascending order, of each role in the published growth schedule.
 
-        core           learns first (gastrulation): "critical core"
+        core           learns first (gastrulation)
         neurulation    learns second
         organogenesis  learns third, and again with growth
-        growth         learns in growth alone
-        redundant      learns in connective: "redundant tissue"
-        anti           learns in maturation alone; before, it is given new random weights and damped: "anti-layers"
-        last           learns in maturation alone
+        growth         learns in growth only
+        redundant      learns in connective
+        anti           is redrawn and damped, and learns in maturation only
+        last           learns in maturation only
 
-    Of 12 and of 30 layers they are the paper's, with gaps filled (docs/papers/heterogeneity.md). In another depth every
-    layer plays the role of the one at its relative position in 30; from 8 layers on every role has a layer, the nearest
-    one of a role with several. In a shallower model a layer has the roles of all of the 12 that fall on it.
+    For 12 and 30 layers the roles are the paper's, with gaps filled (docs/papers/heterogeneity.md). At other depths a
+    layer has the role at its relative position in 30; from 8 layers on every role has a layer. Below that, layers
+    combine roles.
 
     >>> {role: layers for role, layers in published_roles(8).items() if role in ("core", "anti")}
     {'core': (2,), 'anti': (4,)}
     """
     check_depth(depth)
-    if depth < FEWEST_LAYERS:
+    if depth < MIN_LAYERS:
         return _shared(depth)
     if depth == _depth(_TWELVE):
         return dict(_TWELVE)
@@ -250,7 +243,6 @@ def _position(layer: int, depth: int) -> Fraction:
 
 
 def _shared(depth: int) -> dict[str, tuple[int, ...]]:
-    """Assign the 12 places to fewer layers, which combine roles; early learners are not anti-layers and do not wait."""
     count = _depth(_TWELVE)
     players = {
         role: tuple(sorted({(2 * layer + 1) * depth // (2 * count) for layer in of})) for role, of in _TWELVE.items()

@@ -1,12 +1,11 @@
-"""The written form of a growth schedule: plain values, as JSON and YAML hold them.
+"""Growth schedules as plain values for JSON and YAML, in words, and as a chart.
 
     {name: two, depth: 12, phases: [
       {name: top, share: 0.25, trains: 8-11, embedding: false, scale: {3 5: 0.9}},
       {name: rest, share: 0.75, trains: all, copies: {8-11: 0-3}}]}
 
-`trains` has ranges as in the plan language, `all` or `none`; `scale` maps layers to a factor, `copies` layers to those
-that are copied into them. A phase has a name, a share and what it trains; every other key has the default of `Phase`
-and is left out where it has it.
+`trains` has ranges as in the plan language, `all` or `none`; `scale` maps layers to a factor, `copies` layers to their
+sources. Only name, share and trains are required.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.checks import check_depth, shown
+from layerwise.plan.checks import check_depth, describe_value
 from layerwise.plan.plan import Plan, Visit
 from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, apportion, counted
 
@@ -32,18 +31,18 @@ _LAYERS = ("trains", "present", "redraw")
 
 
 def to_plain(schedule: GrowthSchedule) -> dict[str, Any]:
-    """A schedule in plain values; `from_plain(to_plain(schedule)) == schedule`."""
+    """Convert a schedule to plain values; `from_plain(to_plain(schedule)) == schedule`."""
     return {"name": schedule.name, "depth": schedule.depth, "phases": [_written(phase) for phase in schedule.phases]}
 
 
 def from_plain(content: object) -> GrowthSchedule:
-    """The schedule of plain values. Raises `PlanError` with the phase and the key that is wrong, missing or unknown."""
+    """Parse plain values; raise `PlanError` with the phase and the invalid, missing or unknown key."""
     schedule = _mapping(content, "a schedule", ("name", "depth", "phases"), ("name", "depth", "phases"))
     depth = schedule["depth"]
     check_depth(depth)
     listed = schedule["phases"]
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
-        raise PlanError(f"phases is a list of phases, with at least one, not {shown(listed)}")
+        raise PlanError(f"phases must be a non-empty list of phases, got {describe_value(listed)}")
     phases = [_mapping(phase, _called(phase, number), _FIELDS) for number, phase in enumerate(listed, 1)]
     return GrowthSchedule(
         schedule["name"],
@@ -57,13 +56,13 @@ def _called(phase: object, number: int) -> str:
     return f"phase {name}" if isinstance(name, str) else f"phase {number}"
 
 
-def _mapping(content: object, what: str, known: Sequence[str], required: Sequence[str] = ()) -> dict[str, Any]:
+def _mapping(content: object, what: str, keys: Sequence[str], required: Sequence[str] = ()) -> dict[str, Any]:
     if not isinstance(content, Mapping):
-        raise PlanError(f"{what} is written as keys and values, not as {shown(content)}")
+        raise PlanError(f"{what} must be a mapping of keys to values, got {describe_value(content)}")
     for key in content:
-        if key not in known:
-            instead = "write share, its part of the budget" if key in ("from", "to") else near_matches(str(key), known)
-            raise PlanError(f"{what} has the unknown key {shown(key)}; {instead}")
+        if key not in keys:
+            fix = "write share, its part of the budget" if key in ("from", "to") else near_matches(str(key), keys)
+            raise PlanError(f"{what} has the unknown key {describe_value(key)}; {fix}")
     _require(content, what, required)
     return dict(content)
 
@@ -71,7 +70,7 @@ def _mapping(content: object, what: str, known: Sequence[str], required: Sequenc
 def _require(content: Mapping[str, Any], what: str, required: Sequence[str]) -> None:
     missing = [key for key in required if key not in content]
     if missing:
-        raise PlanError(f"{what} has no {' and no '.join(missing)}; it needs {', '.join(required)}")
+        raise PlanError(f"{what} must have the keys {', '.join(required)}, but lacks {' and '.join(missing)}")
 
 
 # -- one phase ----------------------------------------------------------------------------------------------------
@@ -94,19 +93,21 @@ def _read(phase: Mapping[str, Any], called: str, depth: int) -> Phase:
 
 def _read_scale(content: object, what: str, depth: int) -> tuple[tuple[int, float], ...]:
     if not isinstance(content, Mapping):
-        raise PlanError(f"{what} is written as layers and a factor, as in {{3 5: 0.9}}, not as {shown(content)}")
+        raise PlanError(f"{what} must map layers to a factor, as in {{3 5: 0.9}}, got {describe_value(content)}")
     pairs = [(layer, factor) for text, factor in content.items() for layer in read_layers(text, what, depth)]
     return tuple(sorted(pairs, key=lambda pair: pair[0]))
 
 
 def _read_copies(content: object, what: str, depth: int) -> tuple[tuple[int, int], ...]:
     if not isinstance(content, Mapping):
-        raise PlanError(f"{what} is written as layers and those they copy, as in {{4-7: 0-3}}, not as {shown(content)}")
+        raise PlanError(f"{what} must map layers to their sources, as in {{4-7: 0-3}}, got {describe_value(content)}")
     pairs: list[tuple[int, int]] = []
     for text, source in content.items():
         layers, sources = read_layers(text, what, depth), read_layers(source, what, depth)
         if len(layers) != len(sources):
-            raise PlanError(f"{what}: {text} are {len(layers)} layers, and {source} {len(sources)}; name as many")
+            raise PlanError(
+                f"{what} must map equally many layers, got {len(layers)} for {text} and {len(sources)} for {source}"
+            )
         pairs += zip(layers, sources, strict=True)
     return tuple(sorted(pairs))
 
@@ -129,34 +130,34 @@ def _written(phase: Phase) -> dict[str, Any]:
 
 
 def read_layers(text: object, what: str, depth: int) -> tuple[int, ...]:
-    """The layers that a text names, ascending; a single layer may be a number. `what` begins the message of an error.
+    """Parse ascending layers; `what` starts the error message.
 
     >>> read_layers("0-2 8", "trains", depth=12)
     (0, 1, 2, 8)
     >>> read_layers("3 2", "trains", depth=12)
     Traceback (most recent call last):
-    layerwise.errors.PlanError: trains: layers are named once each and in ascending order, as in 0-3 8; found 3 2
+    layerwise.errors.PlanError: trains: layers must be ascending without duplicates, as in 0-3 8, got 3 2
     """
     if type(text) is int and text >= 0:
         return (text,)
     if type(text) is not str:
-        raise PlanError(f"{what}: layers are written as text such as 0-3 8, all or none; found {shown(text)}")
+        raise PlanError(f"{what}: layers must be text such as 0-3 8, all or none, got {describe_value(text)}")
     if text.strip() in (NONE, ALL):
         return tuple(range(depth)) if text.strip() == ALL else ()
     try:
         plan = Plan.parse(text)
-    except PlanError as refused:
-        raise PlanError(f"{what}: {refused.reason}", text=refused.text, position=refused.position) from None
+    except PlanError as error:
+        raise PlanError(f"{what}: {error.reason}", text=error.text, position=error.position) from None
     layers = tuple(stage.layer for stage in plan.stages if isinstance(stage, Visit) and stage == Visit(stage.layer))
     if len(layers) < len(plan.stages):
-        raise PlanError(f"{what}: whole layers are named, without repeats or groups, as in 0-3 8; found {text}")
+        raise PlanError(f"{what}: layers must be whole, without repeats or groups, as in 0-3 8, got {text}")
     if list(layers) != sorted(set(layers)):
-        raise PlanError(f"{what}: layers are named once each and in ascending order, as in 0-3 8; found {text}")
+        raise PlanError(f"{what}: layers must be ascending without duplicates, as in 0-3 8, got {text}")
     return layers
 
 
 def write_layers(layers: tuple[int, ...]) -> str:
-    """The text of ascending layers.
+    """Format ascending layers.
 
     >>> write_layers((0, 1, 2, 8)), write_layers(())
     ('0-2 8', 'none')
@@ -170,7 +171,7 @@ _LEARNS, _AT_TIMES, _PASSES, _RUNS, _ABSENT = "█▓▒░·"
 
 
 def explain(schedule: GrowthSchedule) -> str:
-    """Return a line for every phase: its number, name and share, and its other keys as they are written in YAML.
+    """Describe a schedule in words, one line per phase.
 
     >>> first = Phase("top", 0.25, (2, 3), embedding=False, redraw=(3,))
     >>> print(explain(GrowthSchedule("two", 4, (first, Phase("all", 0.75, (0, 1, 2, 3), rate=0.5, shape="cosine")))))
@@ -190,10 +191,9 @@ def explain(schedule: GrowthSchedule) -> str:
 
 
 def chart(schedule: GrowthSchedule, width: int = 60) -> str:
-    """Depth by time, from the embedding down to the head: a column is a share of the steps, a glyph a state (`LEGEND`).
+    """Draw depth by time, from the embedding to the head: a column is a share of the steps, a glyph a state (`LEGEND`).
 
-    Neighbouring layers that do the same all along share a row. The first row numbers the phases, in the order of
-    `explain`. Raises `PlanError` for a width of fewer columns than phases; a phase too short for a column has one.
+    Adjacent layers with equal histories share a row. Raises `PlanError` if there are fewer columns than phases.
 
     >>> first = Phase("top", 0.25, (2, 3), embedding=False)
     >>> print(chart(GrowthSchedule("two", 4, (first, Phase("all", 0.75, (0, 1, 2, 3)))), width=12))
@@ -206,7 +206,7 @@ def chart(schedule: GrowthSchedule, width: int = 60) -> str:
     """
     if type(width) is not int or width < len(schedule.phases):
         raise PlanError(
-            f"a chart of {counted(len(schedule.phases), 'phase')} is as many columns wide or more, not {shown(width)}"
+            f"width must be at least {len(schedule.phases)}, one column per phase, got {describe_value(width)}"
         )
     columns = _columns(schedule, width)
     rows = [

@@ -1,7 +1,4 @@
-"""Checks of a checkpoint's files before a model is built: bounded JSON, and a model no larger than its tensors.
-
-A configuration of a hundred bytes can ask for a billion layers.
-"""
+"""Check the files of a checkpoint before a model is built: bounded JSON, and a model no larger than its tensors."""
 
 from __future__ import annotations
 
@@ -34,17 +31,17 @@ from layerwise.data.stored_files import (
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModelError
 from layerwise.gguf import CONVERT_AGAIN, GGUFFile, depth_of
 
-_REASON = 200  # characters of what transformers says of a configuration
+_MAX_REASON = 200
 
-MOST_PARTS = 1_000
-"""Layers or experts that a configuration may ask for without as many saved tensors."""
+MAX_PARTS = 1_000
+"""Maximum number of layers or experts without as many saved tensors."""
 
 SLACK = 2**22
-"""Numbers that a model may have beyond twice those that were saved: a head that is missing is said by its name."""
+"""Maximum number of parameters beyond twice the saved ones; a missing head is reported by name."""
 
 
 def check_folder(folder: Path) -> Tensors:
-    """Return the tensors that transformers would load from `folder`, by their headers.
+    """Return the tensors that transformers would load from `folder`, from their headers.
 
     Raises `CheckpointError` for missing, truncated, malformed, pickled or outside files, and for too many layers.
     """
@@ -64,18 +61,19 @@ def open_config(location: str, revision: str | None = None) -> Any:
         return from_pretrained("AutoConfig", str(folder), revision=revision)
     except ModelError:
         raise
-    except Exception as error:  # transformers raises many kinds for files, network and configurations
-        reason = shortened(" ".join(str(error).split()), _REASON) or type(error).__name__
+    except Exception as error:  # transformers raises many types for files, network and configurations
+        reason = shortened(" ".join(str(error).split()), _MAX_REASON) or type(error).__name__
         raise CheckpointError(
-            f"the configuration of {named(location)} cannot be read ({reason}); give a folder with a {CONFIG} that "
-            "transformers reads, or a hub id that this machine can reach"
+            f"the configuration of {named(location)} cannot be read ({reason}); pass a folder with a valid {CONFIG}, "
+            "or a "
+            "reachable hub id"
         ) from error
 
 
 def check_counts(folder: Path, settings: Mapping[str, Any], tensors: int = 0) -> None:
     for key, count in _counts(settings):
-        if count > max(tensors, MOST_PARTS):
-            limit = f"{tensors} tensors were saved" if tensors else f"at most {MOST_PARTS:,} are built without weights"
+        if count > max(tensors, MAX_PARTS):
+            limit = f"{tensors} tensors were saved" if tensors else f"at most {MAX_PARTS:,} are built without weights"
             raise CheckpointError(
                 f"{folder / CONFIG}: {key} is {_number(count)}, and {limit}; correct it, or save the model again"
             )
@@ -91,16 +89,17 @@ def _counts(settings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def check_size(location: str, saved: Tensors, draw: Callable[[], nn.Module]) -> None:
-    there = sum(prod(tensor.shape) for tensor in saved.values())
+    stored = sum(prod(tensor.shape) for tensor in saved.values())
     numbers = 0
     with suppress(Exception), torch.device("meta"), no_init_weights():
         numbers = numbers_of(draw())
-    if numbers > 2 * there + SLACK:
+    if numbers > 2 * stored + SLACK:
         source, advice = CONFIG, "correct its sizes (vocab_size, hidden_size and the like), or save the model again"
         if is_gguf(location):
             source, advice = "its metadata", CONVERT_AGAIN
         raise CheckpointError(
-            f"{location}: {source} describes a model of {_number(numbers)} numbers, and {_number(there)} were saved; "
+            f"{location}: {source} describes a model of {_number(numbers)} parameters, but {_number(stored)} were "
+            "saved; "
             f"{advice}"
         )
 
@@ -114,31 +113,29 @@ def _number(count: int) -> str:
 
 
 BUFFERS = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|(^|\.)position_ids|num_batches_tracked)$")
-"""What was once saved and is now computed. transformers knows more of them, by class, and reports none of those."""
+"""Tensors that old checkpoints have and models now compute."""
 
 POOLER = "pooler"
-"""What a base model may have beside its layers for other heads than the one at hand: no hidden state depends on it."""
+"""Part of a base model that only some heads use."""
 
-_GROUPS, _TAILS = 6, 10  # of what an error names
-_NAMED = 200  # characters of a name
+_MAX_GROUPS, _MAX_TAILS, _MAX_NAME = 6, 10, 200
 
 
 def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_head: bool = False) -> None:
-    """Raise `CheckpointError` unless every tensor of `model` was loaded, and every saved one has a place.
+    """Raise `CheckpointError` unless every tensor of `model` was loaded, and every saved one was used.
 
-    `report` is what `from_pretrained` gives with `output_loading_info`. With `new_head` what is not of the base model
-    is drawn on purpose.
+    `report` is the loading info of `from_pretrained`; a `new_head` may be missing.
     """
     kind = type(model).__name__
     mismatched = sorted(report["mismatched_keys"])
     if new_head:
         mismatched = [each for each in mismatched if _inside(model, each[0])]
     if mismatched:
-        name, saved, wanted = mismatched[0]
-        name = shortened(name, _NAMED)
+        name, saved, expected = mismatched[0]
+        name = shortened(name, _MAX_NAME)
         more = f" ({len(mismatched)} tensors in all)" if len(mismatched) > 1 else ""
         raise CheckpointError(
-            f"{location} holds {name} of shape {tuple(saved)}, and {kind} needs {tuple(wanted)}{more}; "
+            f"{location} has {name} of shape {tuple(saved)}, but {kind} needs {tuple(expected)}{more}; "
             + _advice(location, "correct the sizes in config.json, or save the model again")
         )
     missing = [name for name in report["missing_keys"] if not _may_be_missing(model, name, new_head)]
@@ -148,11 +145,12 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
             f"{location} lacks {_count(missing)} that {kind} needs: {listed(missing)}; they would be random numbers, "
             f"so {_advice(location, advice)}"
         )
-    left = [name for name in report["unexpected_keys"] if not _may_be_left(model, name)]
-    if left:
+    unused = [name for name in report["unexpected_keys"] if not _may_be_unused(model, name)]
+    if unused:
         raise CheckpointError(
-            f"{location} holds {_count(left)} for which {kind} has no place: {listed(left)}; the model would run "
-            "without them, so correct num_hidden_layers and architectures in config.json, or remove them from the file"
+            f"{location} has {_count(unused)} that {kind} does not use: {listed(unused)}; correct num_hidden_layers "
+            "and "
+            "architectures in config.json, or remove them from the file"
         )
 
 
@@ -165,8 +163,8 @@ def check_types(location: str, model: nn.Module, saved: Tensors) -> None:
     wrong = [name for name in saved if name in names and not saved[name].dtype.startswith(("F", "BF"))]
     if wrong:
         raise CheckpointError(
-            f"{location} holds {_count(wrong)} of whole numbers ({saved[wrong[0]].dtype}) where {type(model).__name__} "
-            f"has weights: {listed(wrong)}; save them as float32, float16 or bfloat16"
+            f"{location} has {_count(wrong)} of integers ({saved[wrong[0]].dtype}) where {type(model).__name__} has "
+            f"weights: {listed(wrong)}; save them as float32, float16 or bfloat16"
         )
 
 
@@ -176,10 +174,10 @@ def _may_be_missing(model: Any, name: str, new_head: bool) -> bool:
     return new_head and (not _inside(model, name) or f".{POOLER}." in f".{name}")
 
 
-def _may_be_left(model: Any, name: str) -> bool:
+def _may_be_unused(model: Any, name: str) -> bool:
     if BUFFERS.search(name) or f".{POOLER}." in f".{name}":
         return True
-    # Another task's head is a module that this model does not have; a bias of its own head is not.
+    # Another task's head is a module that this model lacks, unlike a bias of its own head.
     return not _inside(model, name) and name.rpartition(".")[0] not in dict(model.named_modules())
 
 
@@ -196,14 +194,14 @@ def _count(names: Collection[str]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """The names of tensors, those of several layers once.
+    """Format the names of tensors, joining those of several layers.
 
     >>> listed(["h.1.a.weight", "h.2.a.weight", "h.1.b", "h.2.b", "norm.weight"])
     'norm.weight, h.1-2.{a.weight, b}'
     """
     plain: list[str] = []
     layers: dict[tuple[str, str], set[int]] = {}
-    for name in sorted(shortened(name, _NAMED) for name in names):
+    for name in sorted(shortened(name, _MAX_NAME) for name in names):
         match = re.match(r"(.*?\.)(\d+)\.(.+)", name)
         if match is None:
             plain.append(name)
@@ -213,8 +211,8 @@ def listed(names: Iterable[str]) -> str:
     for (prefix, tail), numbers in layers.items():
         together.setdefault((prefix, _ranges(numbers)), []).append(tail)
     for (prefix, span), tails in together.items():
-        plain.append(f"{prefix}{span}.{tails[0] if len(tails) == 1 else f'{{{_some(tails, _TAILS)}}}'}")
-    return _some(plain, _GROUPS)
+        plain.append(f"{prefix}{span}.{tails[0] if len(tails) == 1 else f'{{{_some(tails, _MAX_TAILS)}}}'}")
+    return _some(plain, _MAX_GROUPS)
 
 
 def _some(words: list[str], most: int) -> str:
@@ -223,11 +221,6 @@ def _some(words: list[str], most: int) -> str:
 
 
 def _ranges(numbers: Collection[int]) -> str:
-    """Whole numbers, those that follow one another as a range.
-
-    >>> _ranges({4, 5, 6, 9})
-    '4-6,9'
-    """
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][-1] == number - 1:
@@ -246,14 +239,14 @@ def check_gguf(path: Path) -> GGUFFile:
     depth_of(file)
     _refuse_numbers(file)
     if find_spec("gguf") is None:
-        raise ModelError(f"{named(path)} is read with the package gguf: pip install 'layerwise[gguf]'")
+        raise ModelError(f"reading {named(path)} requires the package gguf: pip install 'layerwise[gguf]'")
     numbers = {tensor.number for tensor in file.tensors.values()}
     unreadable = sorted(number for number in numbers if not _is_readable(number))
     if unreadable:
         names = {tensor.number: tensor.type.name for tensor in file.tensors.values()}
         raise UnsupportedModelError(
             f"{named(path)} has tensors of type {', '.join(names[each] for each in unreadable)}, which transformers "
-            "does not read; give a file of another type, such as Q8_0 or Q4_K_M"
+            "cannot read; use a file of another type, such as Q8_0 or Q4_K_M"
         )
     return file
 
@@ -265,7 +258,7 @@ def _refuse_numbers(file: GGUFFile) -> None:
             continue
         wrong = not math.isfinite(value) or (key.endswith("_epsilon") and not 0 <= value < 1)
         if wrong or (key.endswith("rope.freq_base") and value <= 0):
-            raise CheckpointError(f"{named(file.path)} says {shown(key)} = {value}; {CONVERT_AGAIN}")
+            raise CheckpointError(f"{named(file.path)} has an invalid {shown(key)} = {value}; {CONVERT_AGAIN}")
 
 
 def stored_in(file: GGUFFile) -> Tensors:
@@ -299,6 +292,6 @@ def forget_quantization(model: Any) -> None:
 
 def refusal(path: str, reason: str) -> CheckpointError:
     return CheckpointError(
-        f"{named(path)} could not be loaded: {reason.rstrip('.')}; give the folder of the model from which it was "
+        f"{named(path)} could not be loaded: {reason.rstrip('.')}; use the folder of the model from which it was "
         "converted"
     )

@@ -1,6 +1,7 @@
-"""Whether layers of several models can run in one.
+"""Check that a model can run plans, and that layers of several models can be combined.
 
-Blocks must have the same class, parameter shapes, configuration, dtype and device. Embedding, norm and head may differ.
+Blocks of combined models must have the same class, shapes, configuration, dtype and device; embedding, norm and head
+may differ.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from layerwise.errors import ModelError, PlanError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.plan.checks import check_source, weight_type
-from layerwise.plan.config_order import OF_THE_HOST
+from layerwise.plan.config_order import HOST_SETTINGS
 from layerwise.stack.blocks import block_list
 from layerwise.stack.configuration import setting, settings_of, text_config_of
 from layerwise.stack.executors.clone import INDEX_NAMES, indices
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
 
 
 def check_compatible(sources: Mapping[str, Stack]) -> None:
-    """Raise `ModelError`, naming the first difference, unless the layers of all `sources` can run in the first.
+    """Raise `ModelError` with the first difference unless the layers of all `sources` can run in the first.
 
-    Raises `PlanError` for a name that no plan could write, and for a type of GGUF.
+    Raises `PlanError` for a name that is invalid in plans.
     """
     if not sources:
-        raise ModelError('a plan over several models needs them by name: Stack.with_sources({"a": stack, "b": stack})')
+        raise ModelError('sources must map names to stacks, as in Stack.with_sources({"a": stack, "b": stack})')
     for name in sources:
         check_source(name)
         if weight_type(name) is not None:
-            raise PlanError(f"{name} is a type of GGUF and names no model; call it otherwise, as in run-{name}")
+            raise PlanError(f"{name} is a quantization type and cannot name a model; rename it, as in run-{name}")
     (first, host), *others = sources.items()
     for name, stack in others:
         for what, own, other in _differences(host, stack):
             if own != other:
-                fix = "layers of two models can be combined when both have the same configuration"
+                fix = "models can be combined if they have the same configuration"
                 if what in ("the dtype", "the device"):
                     fix = f"load {name} with {what.split()[1]}={str(own)!r}"
                 raise ModelError(
@@ -54,8 +55,7 @@ _SETTINGS = (bool, int, float, str, type(None))
 
 
 def traits(block: nn.Module) -> dict[tuple[str, str], Any]:
-    """What a block is built of, by the path of a module inside it and a name there: under no name the class of the
-    module, else the shape, dtype and device of a tensor, as a tuple, or a plain setting that is no position."""
+    """Describe a block by (module path, name): classes, tensors (shape, dtype, device) and plain settings."""
     collected: dict[tuple[str, str], Any] = {}
     for path, module in block.named_modules():
         collected[path, ""] = type(module)
@@ -69,8 +69,8 @@ def traits(block: nn.Module) -> dict[tuple[str, str], Any]:
 
 def _differences(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
     yield "the number of layers", host.depth, stack.depth
-    ours, result = (_configuration(each.model) for each in (host, stack))
-    yield "hidden_size", ours.get("hidden_size"), result.get("hidden_size")
+    ours, theirs = (_configuration(each.model) for each in (host, stack))
+    yield "hidden_size", ours.get("hidden_size"), theirs.get("hidden_size")
     blocks = [block_list(each.model, each.path) for each in (host, stack)]
     for layer, (mine, other) in enumerate(zip(*blocks, strict=True)):
         yield f"the class of layer {layer}", type(mine).__name__, type(other).__name__
@@ -80,19 +80,19 @@ def _differences(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
         for key in sorted({*shapes[0], *shapes[1]}):
             name = ".".join(filter(None, key))
             yield f"the shape of {name} in layer {layer}", shapes[0].get(key), shapes[1].get(key)
-    for name in sorted({*ours, *result}):
-        yield f"{name} in its configuration", ours.get(name), result.get(name)
+    for name in sorted({*ours, *theirs}):
+        yield f"{name} in its configuration", ours.get(name), theirs.get(name)
     yield "the dtype", host.dtype, stack.dtype
     yield "the device", host.device, stack.device
 
 
 def _configuration(model: nn.Module) -> dict[str, Any]:
     entries = settings_of(text_config_of(model))
-    return {name: value for name, value in entries.items() if OF_THE_HOST.search(name) is None}
+    return {name: value for name, value in entries.items() if HOST_SETTINGS.search(name) is None}
 
 
 def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
-    """Raise `PlanError` when the stack mixes kinds of layers and `plan` keeps none of one kind.
+    """Raise `PlanError` if the model mixes kinds of layers and `plan` keeps none of one kind.
 
     Hybrids ask the first attention layer and the last linear layer for the length of the cache.
     """
@@ -106,8 +106,9 @@ def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
         if kind in kinds and kind not in kept:
             layers = ", ".join(str(layer) for layer, layer_kind in enumerate(kinds) if layer_kind == kind)
             raise PlanError(
-                f"the plan keeps no {kind} layer, and this model's cache takes its length from one: "
-                f"keep at least one of layers {layers}"
+                f"the plan must keep at least one {kind} layer, which determines the length of this model's cache: "
+                "one of "
+                f"the layers {layers}"
             )
 
 
@@ -121,7 +122,7 @@ def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> No
     if not same(main_tensor(stack.model(**inputs)), own):
         raise UnsupportedModelError(
             f"{type(stack.model).__name__} gives different outputs for the same input in evaluation mode, "
-            "so nothing that is done to its layers could be distinguished from chance"
+            "so effects cannot be distinguished from chance"
         )
 
 
@@ -145,7 +146,7 @@ def runs_in_place(stack: Stack, inputs: Mapping[str, Any]) -> bool:
 def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
     """Raise `UnsupportedModelError` unless another order gives the same in place as step by step.
 
-    The last layer runs first and the first twice, which shows a cache slot or index in the wrong position.
+    The last layer runs first and the first twice, which reveals a wrong cache slot or index.
     """
     sharing = stack.sharing
     descending = range(stack.depth - 1, -1, -1) if sharing is None else sharing.allowed_order(stack.depth)
@@ -155,8 +156,7 @@ def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
     if not agreement.holds:
         raise UnsupportedModelError(
             f"{type(stack.model).__name__}: its blocks compute something else when their position changes "
-            f"(outputs are {agreement}), so a plan would not mean the same in place and step by step"
-            + numbering(stack.blocks)
+            f"(outputs are {agreement}), so plans would differ in place and step by step" + numbering(stack.blocks)
         )
 
 
@@ -165,8 +165,9 @@ def numbering(blocks: Iterable[nn.Module]) -> str:
     if numbers == [*range(len(numbers))] or len(set(numbers)) == 1:
         return ""
     return (
-        f". Its blocks number themselves {', '.join(map(str, numbers))} (layer_idx). If their list was changed by "
-        "hand, make the configuration count and describe the layers of the list"
+        f". Its blocks have layer_idx {', '.join(map(str, numbers))}. If their list was edited, update the "
+        "configuration "
+        "to match it"
     )
 
 
@@ -183,15 +184,15 @@ def head_acts_by_token(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> 
     if ids is None or own.shape[:2] != ids.shape or own.ndim != 3 or ids.shape[1] < 3:
         return False
 
-    def agree(inputs: Mapping[str, Any]) -> bool:
+    def is_equal(inputs: Mapping[str, Any]) -> bool:
         captured = stack.capture(**inputs)
         state = stack.run(Plan.identity(stack.depth), captured)
         whole = main_tensor(stack.finish(state, captured.inputs))
         try:
             some = stack.changed(state, lambda each: each[:1, 1:-1])
-            sublayer = main_tensor(stack.finish(some, {"input_ids": ids[:1, 1:-1]}))
+            partial = main_tensor(stack.finish(some, {"input_ids": ids[:1, 1:-1]}))
         except (RuntimeError, ValueError, IndexError):
             return False
-        return compare(sublayer, whole[:1, 1:-1], state.shape[-1], visits=1).holds
+        return compare(partial, whole[:1, 1:-1], state.shape[-1], visits=1).holds
 
-    return in_float32(stack, inputs, agree)
+    return in_float32(stack, inputs, is_equal)

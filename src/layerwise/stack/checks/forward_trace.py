@@ -1,4 +1,4 @@
-"""How a model uses its blocks, observed on one forward pass; models that use them otherwise are refused."""
+"""Observe how a model uses its blocks in one forward pass, and refuse unsupported uses."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ from layerwise.stack.rounding import same
 from layerwise.stack.trackers import KeyValueSharing, reads_history
 
 
-class UnfitInputs(UnsupportedModelError):
-    """The model does not run on these inputs, or does not run its blocks on them: nothing is known of its layers."""
+class UnfitInputsError(UnsupportedModelError):
+    """The model does not run on these inputs, or does not reach its blocks."""
 
 
-class StepwiseFailure(UnsupportedModelError):
+class StepwiseError(UnsupportedModelError):
     """The model runs, but not with its blocks called one by one."""
 
 
 @dataclass(frozen=True)
 class BlockTrace:
-    """The container in which each block returns its state (`None`: the bare tensor), and the model's own output.
+    """How a model uses its blocks.
 
-    `mixes`: blocks read earlier states from a `Record`. `sharing`: layers that read keys and values of others.
-    `streams_first`: the state is `(streams, batch, seq, width)` (AltUp).
+    Attributes:
+        containers: The container of the state in each block's output; None for a bare tensor.
+        output: The output of the model.
+        mixes: Blocks read earlier states from a `DepthHistory`.
+        sharing: Layers that read keys and values of others.
+        streams_first: The state is `(streams, batch, seq, width)` (AltUp).
     """
 
     containers: tuple[tuple[type, int] | None, ...]
@@ -43,10 +47,10 @@ class BlockTrace:
     streams_first: bool = False
 
 
-# What a model raises for inputs that it does not take.
-_OF_INPUTS = (AssertionError, AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+# Errors that a model raises for unsupported inputs.
+_INPUT_ERRORS = (AssertionError, AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
-# Inputs beside text that towers of their own read.
+# Inputs of towers other than text.
 _MEDIA = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
 
 
@@ -131,7 +135,7 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
                 hooks.enter_context(block.register_forward_pre_hook(partial(watch.before, layer), with_kwargs=True))
                 hooks.enter_context(block.register_forward_hook(watch.after))
             output = model(**inputs)
-    except _OF_INPUTS:  # or of what watches the blocks
+    except _INPUT_ERRORS:  # or an error of the hooks
         _refuse_unfit(model, inputs)
         raise
     _refuse_unreached(model, watch.calls, inputs)
@@ -151,45 +155,47 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
 def _refuse_unfit(model: nn.Module, inputs: Mapping[str, Any]) -> None:
     try:
         model(**inputs)
-    except _OF_INPUTS as error:
+    except _INPUT_ERRORS as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise UnfitInputs(
-            f"{type(model).__name__} fails by itself on the inputs {', '.join(inputs)} ({type(error).__name__}: "
-            f"{error}). Pass inputs that it takes: stack.inspect(**inputs)."
+        raise UnfitInputsError(
+            f"{type(model).__name__} fails on the inputs {', '.join(inputs)} ({type(error).__name__}: {error}); pass "
+            "inputs "
+            "that it accepts: stack.inspect(**inputs)"
         ) from error
 
 
 def _refuse_unreached(model: nn.Module, calls: Sequence[_Call], inputs: Mapping[str, Any]) -> None:
     others = [name for name in inspect.signature(model.forward).parameters if name in _MEDIA and name not in inputs]
     if others and not calls:
-        raise UnfitInputs(
-            f"{type(model).__name__} runs none of these blocks on the inputs {', '.join(inputs)}. Pass inputs that "
-            f"reach them, such as {' or '.join(others)}: stack.inspect(**inputs)."
+        raise UnfitInputsError(
+            f"{type(model).__name__} runs none of these blocks on the inputs {', '.join(inputs)}; pass inputs that "
+            "reach "
+            f"them, such as {' or '.join(others)}: stack.inspect(**inputs)"
         )
 
 
 @cache
 def _watched(kind: Any) -> Any:
-    def __getitem__(self: Any, name: Hashable) -> Any:
+    def get_item(self: Any, name: Hashable) -> Any:
         if self._uses.layer is not None:
             self._uses.reads.append((self._uses.layer, self._keyword, name))
         return kind.__getitem__(self, name)
 
-    def __setitem__(self: Any, name: Hashable, value: Any) -> None:
+    def set_item(self: Any, name: Hashable, value: Any) -> None:
         if self._uses.layer is not None:
             self._uses.writes.append((self._uses.layer, self._keyword, name))
         kind.__setitem__(self, name, value)
 
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Moved to the device of a block, by accelerate: nothing is read or written by the block itself.
+        # accelerate moves it to the device of a block; the block itself reads and writes nothing.
         layer, self._uses.layer = self._uses.layer, None
         try:
             return kind.to(self, *args, **kwargs)
         finally:
             self._uses.layer = layer
 
-    methods: dict[str, Any] = {"__getitem__": __getitem__, "__setitem__": __setitem__}
+    methods: dict[str, Any] = {"__getitem__": get_item, "__setitem__": set_item}
     return type(kind.__name__, (kind,), methods | ({"to": to} if hasattr(kind, "to") else {}))
 
 
@@ -199,7 +205,7 @@ def _sharing(model: nn.Module, uses: _Uses) -> KeyValueSharing | None:
         if writers.setdefault(name, layer) != layer:
             raise UnsupportedModelError(
                 f"{type(model).__name__}: blocks {writers[name]} and {layer} both write the keys and values "
-                f"{name!r}, so that which of them a block reads depends on who ran last; such stacks are not supported"
+                f"{name!r}, so readers depend on which ran last; such stacks are not supported"
             )
     reads: dict[int, tuple[Hashable, ...]] = {}
     for layer, _, name in uses.reads:
@@ -210,8 +216,8 @@ def _sharing(model: nn.Module, uses: _Uses) -> KeyValueSharing | None:
     keywords = {keyword for _, keyword, _ in uses.writes}
     if len(keywords) > 1:
         raise UnsupportedModelError(
-            f"{type(model).__name__}: blocks share keys and values by {len(keywords)} arguments "
-            f"({', '.join(sorted(keywords))}), and one is supported"
+            f"{type(model).__name__}: blocks share keys and values through {len(keywords)} arguments "
+            f"({', '.join(sorted(keywords))}), but only one is supported"
         )
     (keyword,) = keywords
     read = {name for names in reads.values() for name in names}
@@ -219,7 +225,7 @@ def _sharing(model: nn.Module, uses: _Uses) -> KeyValueSharing | None:
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """Every tensor inside nested tuples, lists and mappings, in order; anything else is passed over."""
+    """Yield every tensor inside nested tuples, lists and mappings."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -241,8 +247,7 @@ def _refuse_shared_parameters(model: nn.Module, blocks: Sequence[nn.Module]) -> 
             first = owner.setdefault(id(parameter), layer)
             if first != layer:
                 raise UnsupportedModelError(
-                    f"{type(model).__name__}: blocks {first} and {layer} share parameters, so the list does not "
-                    "number its layers; shared-parameter stacks are not supported"
+                    f"{type(model).__name__}: blocks {first} and {layer} share parameters, which is not supported"
                 )
 
 
@@ -256,8 +261,8 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
         blocks = "block" if depth == 1 else "blocks"
         setting = "num_hidden_layers=1" if depth == 1 else "one pass (Ouro: total_ut_steps=1)"
         raise UnsupportedModelError(
-            f"{type(model).__name__} runs its {depth} {blocks} {passes} times over, and how often layers run is for a "
-            f"plan to say: give its configuration {setting}, and run it under the plan {plan}"
+            f"{type(model).__name__} runs its {depth} {blocks} {passes} times, but repeats must come from a plan; "
+            f"configure {setting}, and run it under the plan {plan}"
         )
     counts = {layer: order.count(layer) for layer in range(depth)}
     repeated = [f"block {layer} {count} times" for layer, count in counts.items() if count != 1]
@@ -266,7 +271,7 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
         difference = f"it stops after {len(order)} (its configuration may count {len(order)} layers)"
     raise UnsupportedModelError(
         f"{type(model).__name__} does not run its {depth} blocks once each and in order: {difference}; "
-        "stacks that share, skip or reorder blocks by themselves are not supported"
+        "models that share, skip or reorder blocks themselves are not supported"
     )
 
 
@@ -274,8 +279,9 @@ def _refuse_changed_arguments(model: nn.Module, calls: Sequence[_Call]) -> None:
     for call in calls:
         if call.changed is not None:
             raise UnsupportedModelError(
-                f"{type(model).__name__}: block {call.layer} changes {call.changed} in place, and a plan hands that "
-                "tensor to other layers too; make a new one in its forward: x = x + f(x), not x += f(x)"
+                f"{type(model).__name__}: block {call.layer} changes {call.changed} in place, but plans pass that "
+                "tensor to "
+                "other layers too; write x = x + f(x) in its forward, not x += f(x)"
             )
 
 
@@ -285,13 +291,13 @@ def _refuse_changed_state(model: nn.Module, blocks: Sequence[nn.Module], earlier
         inside = lists_inside(model, blocks)
         raise UnsupportedModelError(
             f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so its layers "
-            "cannot change places; address the blocks of one stage with "
+            "cannot be reordered; select the blocks of one stage with "
             + (" or ".join(f"layers={path!r}" for path in inside) or "layers='path.to.blocks'")
         )
     if state is not later.state and not (state.shape == later.state.shape and torch.equal(state, later.state)):
         raise UnsupportedModelError(
             f"{type(model).__name__} changes the hidden state between blocks {earlier.layer} and {later.layer}; "
-            "a plan could not say where that step belongs"
+            "plans cannot express such a step"
         )
 
 
@@ -301,9 +307,8 @@ def _refuse_threaded_state(model: nn.Module, calls: Sequence[_Call]) -> None:
         for argument in call.arguments:
             if id(argument) in handed:
                 raise UnsupportedModelError(
-                    f"{type(model).__name__}: block {handed[id(argument)]} hands block {call.layer} "
-                    "more than the hidden "
-                    "state (a position bias, an index, another stream), so layers depend on who ran before them"
+                    f"{type(model).__name__}: block {handed[id(argument)]} passes more than the hidden state to block "
+                    f"{call.layer} (a position bias, an index, another stream), so layers depend on their predecessors"
                 )
         if call.writes:
             raise UnsupportedModelError(

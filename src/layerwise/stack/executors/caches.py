@@ -1,4 +1,4 @@
-"""Caches of earlier tokens: what one plan has written no other order of layers may read."""
+"""Prevent one plan from reading a cache that another plan wrote."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from transformers import Cache
 from layerwise.errors import ModelError
 from layerwise.plan import Plan
 
-# The attribute of a cache that names the plan that has written it.
+# Attribute of a cache with the plan that wrote it.
 _WRITTEN_BY = "_layerwise_plan"
 
-_ADVICE = "Start from an empty cache, or enter the plan again that has written this one."
+_ADVICE = "Start from an empty cache, or enter the plan that wrote this one."
 
 
 class PlanCaches:
-    """The caches that the passes under one plan have written; outside of it they refuse more tokens."""
+    """The caches written under one plan; outside of it they refuse more tokens."""
 
     def __init__(self, plan: Plan, depth: int) -> None:
         self._plan = str(plan)
@@ -41,8 +41,8 @@ class PlanCaches:
             if not sizes:
                 raise
             raise ModelError(
-                f"a cache of {sizes[0]} layers was handed to the plan {self._plan} of {self._slots} visits: make it "
-                "inside the `with stack.under(...)`, from the model's configuration there"
+                f"a cache for the plan {self._plan} must have {self._slots} layers, got {sizes[0]}; create it inside "
+                "`with stack.under(...)`, from the model's configuration there"
             ) from error
 
     def note(self, values: Iterable[Any]) -> None:
@@ -59,7 +59,7 @@ class PlanCaches:
         is_of_original = len(cache.layers) == self._depth != self._slots
         if writer != self._plan and (writer is not None or is_of_original) and _is_filled(cache):
             writer = writer or "the original model"
-            raise ModelError(f"a cache written by {writer} was handed to the plan {self._plan}. {_ADVICE}")
+            raise ModelError(f"a cache written by {writer} was passed to the plan {self._plan}. {_ADVICE}")
         if writer is not None:
             _open(cache)
 
@@ -69,7 +69,7 @@ def _find_caches(values: Iterable[Any]) -> Iterator[Cache]:
         if isinstance(value, Cache):
             if "layers" in vars(value):
                 yield value
-            yield from _find_caches(vars(value).values())  # that of a decoder holds two
+            yield from _find_caches(vars(value).values())  # a decoder's cache has two
 
 
 def _is_filled(cache: Cache) -> bool:
@@ -81,7 +81,7 @@ def _is_filled(cache: Cache) -> bool:
 
 
 def _methods_of_layers(cache: Cache) -> list[str]:
-    # The states of linear attention are changed in place.
+    # Linear attention changes its states in place.
     return [name for name in dir(type(cache)) if name.startswith("update") or re.fullmatch(r"get_\w+_state", name)]
 
 
@@ -94,9 +94,9 @@ def _refusing(name: str) -> Callable[..., Any]:
     def refuse(self: Cache, *args: Any, **kwargs: Any) -> Any:
         if _is_filled(self):
             writer = vars(self)[_WRITTEN_BY]
-            raise ModelError(f"a cache written by {writer} was handed to a model that does not run it. {_ADVICE}")
+            raise ModelError(f"a cache written by {writer} was passed to a model that does not run it. {_ADVICE}")
         _open(self)
         return getattr(self, name)(*args, **kwargs)
 
-    refuse.__name__ = name  # pickled, a method is looked up by its name
+    refuse.__name__ = name  # pickle looks methods up by name
     return refuse

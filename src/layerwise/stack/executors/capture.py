@@ -23,7 +23,7 @@ Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments a block receives from its model; the hidden state among them is replaced at every use."""
+    """The arguments that a block receives from its model; the hidden state is replaced at every use."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -39,12 +39,12 @@ class Capture:
 
 
 class Probe(nn.Module):
-    """Stands in for a block: answers its calls, and has its attributes, after its own `attributes`."""
+    """Stand-in for a block with its attributes, or its own `attributes`."""
 
     def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer, **attributes: Any) -> None:
         super().__init__()
         self.__dict__.update(attributes)
-        # Kept out of the module tree: a stand-in owns no parameters.
+        # Not in the module tree: a stand-in has no parameters.
         self.__dict__["_block"] = block
         self.__dict__["_container"] = container
         self.__dict__["_answer"] = answer
@@ -74,17 +74,17 @@ def capture(model: nn.Module, blocks: BlockList, trace: BlockTrace, inputs: Mapp
         states.append(state)
         calls.append(Call(args, kwargs))
         if len(calls) == len(own):
-            raise _Noted
+            raise _LastBlockError
         return state
 
     stand_ins = [Probe(block, container, note) for block, container in zip(own, trace.containers, strict=True)]
-    with entries(blocks, stand_ins), suppress(_Noted):
+    with entries(blocks, stand_ins), suppress(_LastBlockError):
         model(**inputs)
     return Capture(states[0], tuple(calls), inputs)
 
 
-class _Noted(Exception):
-    """Ends a forward pass whose last block has been reached."""
+class _LastBlockError(Exception):
+    """Ends a forward pass at its last block."""
 
 
 def finish(
@@ -95,13 +95,13 @@ def finish(
     state: Tensor,
     way: HistoryStep | None = None,
 ) -> Any:
-    """Run `model(**inputs)` as if its blocks had arrived at `state`, and return what the model returns.
+    """Run `model(**inputs)` as if its blocks had returned `state`.
 
-    For models that read all states after the last block, one stand-in per source returns the state on the `way`.
+    For models that read all states after the last block, there is a stand-in for each source of `way`.
     """
 
-    def answering(kept: Tensor) -> Answer:
-        return lambda args, kwargs: kept
+    def answering(state: Tensor) -> Answer:
+        return lambda args, kwargs: state
 
     own, containers = own_blocks(blocks), trace.containers
     if way is None:
@@ -109,9 +109,9 @@ def finish(
         stand_ins = [Probe(*each) for each in zip(own, containers, answers, strict=True)]
     else:
         record = way.to(state)
-        left = {source - 1: kept for source, kept in zip(record.sources, record.states, strict=True)}
-        left[way.layer] = left.pop(way.layer)
-        stand_ins = [Probe(own[at], containers[at], answering(kept), number=at) for at, kept in left.items()]
+        outputs = {source - 1: each for source, each in zip(record.sources, record.states, strict=True)}
+        outputs[way.layer] = outputs.pop(way.layer)
+        stand_ins = [Probe(own[at], containers[at], answering(each), number=at) for at, each in outputs.items()]
     with entries(blocks, stand_ins):
         return model(**inputs)
 
@@ -150,7 +150,7 @@ def with_returned_state(output: Any, state: Tensor) -> Any:
 
 
 def tokens_first(state: Tensor) -> Tensor:
-    """A state of shape (streams, batch, seq, width) as one of shape (batch, seq, streams, width): the same memory."""
+    """View a state `(streams, batch, seq, width)` as `(batch, seq, streams, width)`."""
     return state.movedim(0, 2)
 
 
@@ -159,7 +159,7 @@ def streams_first(state: Tensor) -> Tensor:
 
 
 class Merger:
-    """Folds the branches of a group into one state, one at a time, in float32 for half precision, in plan order.
+    """Accumulates the branches of a group in plan order, in float32 for half precision.
 
     With `delta_m = out_m - base` over M branches the result is `base + scale * sum(delta_m)`, where `scale` is `1/M`
     for mean, `1` for sum and `g/M` for gain `g`. All executors give the same bits.
@@ -174,7 +174,7 @@ class Merger:
 
     def add(self, output: Tensor) -> None:
         wide = torch.promote_types(output.dtype, torch.float32)
-        # Layers of a model that is spread return states on their own devices.
+        # Layers of a spread model return states on their own devices.
         delta = output.to(self.base.device, wide) - self.base.to(wide)
         self._total = delta if self._total is None else self._total + delta
         self._count += 1
@@ -187,11 +187,7 @@ class Merger:
 
 
 def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:
-    """Return the state after `step`; `groups` holds the open groups, innermost last.
-
-    A step opens its groups at its input. At the end of a branch the output is folded and the next starts from the same
-    input; the last end returns the merge.
-    """
+    """Return the state after `step`; `groups` is the stack of open groups."""
     groups.extend(Merger(state) for _ in range(step.opens))
     current = output
     for close in step.closes:

@@ -1,7 +1,7 @@
-"""A second module over the parameters and hooks of a first one.
+"""Clone a module over the parameters and hooks of the original.
 
-It may differ in cache position (`layer_idx`), configuration, replaced weights, and the handling of its output.
-Attributes that a clone sets while it runs stay with it.
+A clone may differ in cache position (`layer_idx`), configuration, replaced weights, and the handling of its output.
+Attributes that it sets while running stay its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from layerwise.errors import ModelError
 from layerwise.stack.compilation import is_compiled
 
-# The names under which submodules keep their position in the stack.
+# Attributes with the position of a submodule in the stack.
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
 
 Then = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
-"""What a call returns, from its positional and keyword arguments and from what the module returned for them."""
+"""Function of the arguments and the output of a call that returns the new output."""
 
-# The dictionaries of a module that are its clones' as well; the last is asked for submodules, which clones wrap.
+# Dictionaries that a module shares with its clones; clones wrap submodules.
 _SHARED = (
     "_parameters",
     "_non_persistent_buffers_set",
@@ -41,10 +41,10 @@ _SHARED = (
     "_modules",
 )
 
-# Values that a class keeps for itself, and that no module hides by one of its own.
+# Class attributes that modules never override.
 _OF_CLASSES = frozenset({"_compiled_call_impl", "_abc_impl"})
 
-# Values of these types are a clone's as they are the module's.
+# Values of these types are shared with clones unchanged.
 _CONSTANTS = frozenset({bool, float, str, type(None)})
 _MISSING = object()
 _Value = TypeVar("_Value")
@@ -61,14 +61,14 @@ class _Own:
     children: dict[str, tuple[nn.Module, nn.Module]] = field(default_factory=dict)
 
     def child(self, name: str, module: nn.Module) -> nn.Module:
-        known = self.children.get(name)
-        if known is None or known[0] is not module:
+        entry = self.children.get(name)
+        if entry is None or entry[0] is not module:
             inner, weights = _inside(name, self.then), _inside(name, self.weights)
             host = None if self.host is None else self.host.get_submodule(name)
             differs = inner or weights or _differs(module)
-            known = module, clone(module, self.shift, host, inner, weights) if differs else module
-            self.children[name] = known
-        return known[1]
+            entry = module, clone(module, self.shift, host, inner, weights) if differs else module
+            self.children[name] = entry
+        return entry[1]
 
 
 def clone(
@@ -80,12 +80,16 @@ def clone(
 ) -> nn.Module:
     """Clone `module` with its cache slots shifted by `shift`.
 
-    The configuration is that of `host`, if given. `then` maps the path of a submodule (`""`: the module itself, after
-    its hooks) to a function of its output. `weights` replace the parameters at their paths.
+    Args:
+        module: The original module.
+        shift: Offset of its cache slots.
+        host: Module that provides the configuration.
+        then: Functions of outputs by submodule path (`""`: the module itself, after its hooks).
+        weights: Replacement parameters by path.
     """
-    known = getattr(module, "_own", None)
-    if isinstance(known, _Own):
-        module, shift, weights = known.module, shift + known.shift, {**known.weights, **(weights or {})}
+    outer = getattr(module, "_own", None)
+    if isinstance(outer, _Own):
+        module, shift, weights = outer.module, shift + outer.shift, {**outer.weights, **(weights or {})}
     weights = weights or {}
     made = object.__new__(_kind(cast(Hashable, type(module))))
     state = vars(module)
@@ -96,7 +100,7 @@ def clone(
     if "forward" in state and not is_compiled(state["forward"]):
         vars(made)["forward"] = rebound(state["forward"], module, made)
     if isinstance(module, nn.TransformerEncoderLayer) and any(then or ()):
-        # What torch asks for before its fused kernel, which would call none of the submodules.
+        # Disables torch's fused kernel, which would not call the submodules.
         vars(made)["activation_relu_or_gelu"] = 0
     object.__setattr__(made, "_own", _Own(module, shift, host, then or {}, weights, state.get("forward")))
     return made
@@ -120,8 +124,8 @@ def _differs(module: nn.Module) -> bool:
 
 
 def rebound(value: Any, module: nn.Module, made: nn.Module) -> Any:
-    """A method, or a partial call, of `module` as one of its clone; any other value as it is."""
-    kind = type(value)  # asked for its class, a configuration would look through its settings
+    """Rebind a method or partial call of `module` to its clone; return any other value unchanged."""
+    kind = type(value)  # not `value.__class__`, which a configuration looks up in its settings
     if kind is types.MethodType and value.__self__ is module:
         return types.MethodType(value.__func__, made)
     if issubclass(kind, partial) and any(argument is module for argument in value.args):
@@ -140,19 +144,19 @@ def _looked_up(self: Any, name: str, value: Any) -> Any:
 
 @cache
 def _kind(kind: Any) -> Any:
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         own: _Own = self._own
         if vars(own.module).get("forward") is not own.forward:
             raise ModelError(
-                f"the forward of a {kind.__name__} was replaced while its model runs a plan in place, which its visits "
-                "cannot follow: leave that `with stack.under(...)`, replace it, and enter again"
+                f"the forward of a {kind.__name__} was replaced while its model runs a plan in place; leave "
+                "`with stack.under(...)`, replace it, and enter again"
             )
         output = kind.__call__(self, *args, **kwargs)
         then = own.then.get("")
         return output if then is None else then(args, kwargs, output)
 
-    def __getattr__(self: Any, name: str) -> Any:
-        # A forward asks some 25 times, so that what is mostly asked for comes first, and without another call.
+    def get_attribute(self: Any, name: str) -> Any:
+        # Called some 25 times per forward, so frequent cases come first.
         own: _Own = self._own
         state = own.module.__dict__
         value = state.get(name, _MISSING)
@@ -160,27 +164,26 @@ def _kind(kind: Any) -> Any:
             return value if type(value) in _CONSTANTS else _looked_up(self, name, value)
         module = state["_modules"].get(name)
         if module is not None:
-            known = own.children.get(name)
-            return known[1] if known is not None and known[0] is module else own.child(name, module)
+            entry = own.children.get(name)
+            return entry[1] if entry is not None and entry[0] is module else own.child(name, module)
         if name in state["_buffers"]:
             return state["_buffers"][name]
         return kind.__getattr__(self, name)
 
-    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+    def refuse_pickling(self: Any, protocol: Any) -> Any:
         raise ModelError(
-            "a visit of a plan cannot be copied or pickled: it has no state but that of its layer. Leave the "
-            "`with stack.under(...)` and copy the layer"
+            "a visit of a plan cannot be copied or pickled; leave `with stack.under(...)`, and copy the layer"
         )
 
     namespace = {
         "__slots__": ("_own",),
-        "__call__": __call__,
-        "__getattr__": __getattr__,
-        "__reduce_ex__": __reduce_ex__,
+        "__call__": call,
+        "__getattr__": get_attribute,
+        "__reduce_ex__": refuse_pickling,
         "__repr__": lambda self: repr(self._own.module),
     }
     made = subclass(kind, namespace)
-    # A value of the class must not hide that of the module. Set afterwards, past what `kind` does to new subclasses.
+    # Class attributes must not hide those of the module; set after `kind` has processed its new subclass.
     for name in _class_values(kind):
         setattr(made, name, property(partial(_read, name, getattr(kind, name)), partial(_write, name)))
     made._modules = property(_submodules)
@@ -189,11 +192,11 @@ def _kind(kind: Any) -> Any:
 
 
 def subclass(kind: Any, namespace: Mapping[str, Any]) -> Any:
-    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return kind(*args, **kwargs) if cls is made else kind.__new__(cls)
 
     named = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    made: Any = type(kind.__name__, (kind,), {**named, **namespace, "__new__": __new__})
+    made: Any = type(kind.__name__, (kind,), {**named, **namespace, "__new__": new})
     return made
 
 

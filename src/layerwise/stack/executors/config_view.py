@@ -1,8 +1,7 @@
 """Views of a model's configurations under a plan: per-layer lists in visit order, and the plan's layer count.
 
-While a plan runs, the modules of its model hold a view of each configuration; other models that share the configuration
-keep it. A view shares the attributes of its configuration, so changes reach it. It is saved and copied as the
-configuration, except in a forward pass: a model that copies its configuration there needs the plan's.
+While a plan runs, the modules hold views, which share the attributes of the original; other models keep the original. A
+view is saved and copied as the original, except in a forward pass, where a copy needs the plan's values.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ from layerwise.stack.executors.entries import own_blocks
 
 _COPYING = threading.local()
 
-# The property under which a configuration gives that of every layer.
+# Property with the configuration of every layer.
 _CONFIGURATIONS = "per_layer_config"
 
-# The attribute of a view that holds what it is a view of.
+# Attribute of a view with its original.
 _VIEW = "_layerwise_view"
 
-# Set in the flags of classes that were made by a class statement (CPython's Py_TPFLAGS_HEAPTYPE).
+# Flag of classes created by a class statement (CPython's Py_TPFLAGS_HEAPTYPE).
 _HEAP_TYPE = 1 << 9
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 
-# Configurations are searched for others to this depth.
+# Maximum depth of nested configurations.
 _MAX_NESTING = 3
 
 
 @dataclass(eq=False, slots=True)
 class _Order:
-    """What the configurations of a model read as under one plan, by their identities."""
+    """The changed values of a model's configurations under one plan, by identity."""
 
     owners: Sequence[nn.Module]
     values: dict[int, dict[str, Any]] = field(default_factory=dict)
-    holders: list[Any] = field(default_factory=list)  # kept alive: their identities are keys
+    holders: list[Any] = field(default_factory=list)  # keeps the identities valid
     is_running: bool = True
 
 
@@ -67,15 +66,15 @@ class _View:
 def visit_order(
     model: nn.Module, path: str, order: Sequence[int], depth: int, settings: Mapping[str, Any] | None = None
 ) -> Iterator[None]:
-    """Within the context, every configuration that describes the blocks at `path` reads in visit order.
+    """Let every configuration that describes the blocks at `path` read in visit order.
 
-    `order` is the layer of each visit, `depth` the model's layer count. `settings` come from the configuration of the
-    blocks' owner. Changes inside of values in visit order are lost on exit.
+    `order` is the layer of each visit, and `settings` override those of the blocks' owner. Changes to values in visit
+    order are lost on exit.
     """
     owners = _owners(model, path)
     planned, owner = _Order(owners), owners[-1]
     config_owner = getattr(owner, "config", None) or owner
-    # All are read before any reads differently: a computed list may have the length of a count that changes.
+    # Read all values before any changes: a computed list may depend on a count.
     for holder in _holders(owners, model.get_submodule(path)):
         attributes = _attributes(holder)
         settings_now = {**attributes, **_computed(holder)}
@@ -83,7 +82,7 @@ def visit_order(
         values = in_visit_order(settings_now, path, *visits)
         if holder is config_owner:
             values.update({name: value for name, value in (settings or {}).items() if name in attributes})
-        # Also where all values are the holder's own: a compiled block is compiled for the class that it reads.
+        # Also for unchanged values, since blocks are compiled for the class of their configuration.
         if values:
             original = _view_of(holder).original
             planned.holders.append(original)
@@ -139,7 +138,7 @@ def _restore(slots: Sequence[_Slot], planned: _Order) -> None:
         if planned in now.orders:
             left = tuple(each for each in now.orders if each is not planned)
             attributes[slot.name] = _viewed(now.original, left, made)
-        elif now.original is slot.view:  # a copy; what was changed in it stays
+        elif now.original is slot.view:  # a copy, whose changes are kept
             values = planned.values[id(slot.before)]
             changed = {name: value for name, value in _attributes(slot.view).items() if name not in values}
             _attributes(slot.before).update(changed)
@@ -147,17 +146,17 @@ def _restore(slots: Sequence[_Slot], planned: _Order) -> None:
 
 
 def _viewed(value: Any, orders: _Orders, made: _Made, nesting: int = _MAX_NESTING) -> Any:
-    known = _view_of(value)
-    original, orders = known.original, (*known.orders, *orders)
+    view = _view_of(value)
+    original, orders = view.original, (*view.orders, *orders)
     key = id(original), orders
     if key not in made:
-        made[key] = value  # the answer for a value that holds itself
+        made[key] = value  # for a value that contains itself
         answers = {
-            name: view
+            name: inner_view
             for name, inner in _attributes(original).items()
             if nesting
             and _is_settings(inner, orders)
-            and (view := _viewed(inner, orders, made, nesting - 1)) is not inner
+            and (inner_view := _viewed(inner, orders, made, nesting - 1)) is not inner
         }
         for each in orders:
             answers.update(each.values.get(id(original), {}))
@@ -182,7 +181,7 @@ def _changed_copy(config: Any, values: dict[str, Any]) -> Any:
     if not hasattr(config, "__dict__") and not isinstance(config, dict):
         return dataclasses.replace(config, **values)
     made = copy.copy(config)
-    if isinstance(config, dict):  # which may refuse changes, and have its entries as attributes as well
+    if isinstance(config, dict):  # which may refuse changes, and mirror its entries as attributes
         dict.update(made, values)
     if hasattr(config, "__dict__"):
         own = values.keys() & vars(config).keys() if isinstance(config, dict) else values
@@ -199,15 +198,15 @@ def _view_class(kind: Any, names: frozenset[str]) -> Any:
         self._layerwise_view.answers[name] = value
 
     def get_text_config(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # For one side of an encoder-decoder this is a copy, from which that side's cache is built.
+        # For one side of an encoder-decoder this returns a copy, from which its cache is built.
         with _copied_as_read():
             return kind.get_text_config(self, *args, **kwargs)
 
     namespace: dict[str, Any] = {"__slots__": (_VIEW,)}
-    if kind.__getattribute__ is object.__getattribute__:  # others may look up every attribute in it
+    if kind.__getattribute__ is object.__getattribute__:  # others may look up attributes in it
         namespace["__dict__"] = property(lambda self: vars(_copied(self)))
     view = subclass(kind, namespace)
-    # Set afterwards: a class of configurations may take what is in its namespace for its fields.
+    # Set afterwards, since a configuration class may treat its namespace as fields.
     for name in names:
         setattr(view, name, property(partial(read, name), partial(write, name)))
     view.__deepcopy__ = lambda self, memo: copy.deepcopy(_copied(self, computed=True), memo)
@@ -223,10 +222,9 @@ def _view_class(kind: Any, names: frozenset[str]) -> Any:
 
 
 def _copied(value: Any, *, computed: bool = False) -> Any:
-    """Return what copies of `value` are copies of: of a view its configuration, or what it reads as.
+    """Return the object that copies of `value` are made from: the original, or what a view reads as.
 
-    The latter in a forward pass of the model, and after it has left the plan: some other model was built from the view.
-    `computed` also keeps values that the class of the configuration computes.
+    The latter applies in a forward pass and after the plan was left. `computed` also keeps computed values.
     """
     view = _view_of(value)
     as_read = getattr(_COPYING, "as_read", False)
@@ -313,10 +311,10 @@ def _holders(owners: Sequence[nn.Module], blocks: nn.Module) -> list[Any]:
 
 def _computed(holder: Any) -> dict[str, Any]:
     if isinstance(holder, nn.Module | dict | tuple):
-        return {}  # what a module computes, it computes from what it holds
+        return {}  # computed from attributes that are handled
     kind = type(_view_of(holder).original)
     per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, kind))}
-    # A configuration for every layer, where these differ: what is a view of the settings would number the visits.
+    # Heterogeneous models have a configuration per layer.
     if is_of_transformers(holder) and getattr(holder, "is_heterogeneous", False):
         per_layer[_CONFIGURATIONS] = list(holder.per_layer_config)
     return per_layer

@@ -1,4 +1,4 @@
-"""What iterating a list of blocks yields while a plan or capture runs; the tree of modules stays the same."""
+"""Replace what iterating a list of blocks yields while a plan or capture runs; the module tree is unchanged."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ def entries(
     everyone: bool = False,
     on_walk: Callable[[int], None] | None = None,
 ) -> Iterator[None]:
-    """Within the context, iterating `blocks` yields the modules `listed`, in this thread or for `everyone`.
+    """Let iterating `blocks` yield the modules `listed`, in this thread or for `everyone`.
 
-    `on_walk` is called with the number of entries, from the first on, that are asked for. Changing or copying the list
-    raises `ModelError` meanwhile.
+    `on_walk` is called with the number of entries requested. Changing or copying the list raises `ModelError`.
     """
     chosen = tuple(listed)
     with _CHANGING:
@@ -91,23 +90,23 @@ def _as_list(kind: type[BlockList], modules: Entries) -> BlockList:
 
 @cache
 def _listing(kind: Any) -> Any:
-    def __iter__(self: BlockList) -> Iterator[nn.Module]:
+    def iterate(self: BlockList) -> Iterator[nn.Module]:
         return iter(_walked(self))
 
-    def __len__(self: BlockList) -> int:
+    def count(self: BlockList) -> int:
         return len(_listed(self))
 
-    def __getitem__(self: BlockList, index: Any) -> Any:
+    def get_item(self: BlockList, index: Any) -> Any:
         positions = range(len(_listed(self)))[index]
         last = max(positions, default=-1) if isinstance(index, slice) else positions
         entry = _walked(self, last + 1)[index]
         return _as_list(kind, entry) if isinstance(index, slice) else entry
 
     def children(self: BlockList) -> Iterator[nn.Module]:
-        # A sequence is checkpointed by its children (torch's checkpoint_sequential, timm's checkpoint_seq).
+        # checkpoint_sequential (torch) and checkpoint_seq (timm) use the children.
         return iter(_walked(self))
 
-    walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__, "children": children}
+    walks: dict[str, Any] = {"__iter__": iterate, "__len__": count, "__getitem__": get_item, "children": children}
     walks |= {name: _on_own_blocks(kind, name) for name in ("train", "apply", "_apply")}
     changes = ("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop")
     refusals = {name: _refusing("change the list of blocks") for name in changes}
@@ -122,11 +121,12 @@ def _on_own_blocks(kind: Any, name: str) -> Callable[..., Any]:
     return change
 
 
-def _refusing(wish: str) -> Callable[..., Any]:
+def _refusing(action: str) -> Callable[..., Any]:
     def refuse(self: nn.Module, *_: Any, **__: Any) -> Any:
         raise ModelError(
-            f"cannot {wish} while its layers run by a plan: leave that `with stack.under(...)` first; "
-            "to keep the model of a plan, write it with layerwise.checkpoint.save"
+            f"cannot {action} while it runs a plan; leave `with stack.under(...)` first, or save the model of the "
+            "plan with "
+            "layerwise.checkpoint.save"
         )
 
     return refuse

@@ -1,9 +1,8 @@
-"""Many plans as one graph, in which nothing that two plans share is computed twice.
+"""Run many plans as one graph, in which shared steps are computed once.
 
-Nodes (the captured state, a layer applied to a node, a merged group, a `Changed` node) are hash-consed, so the number
-of `Apply` nodes is the minimum number of layer evaluations. Execution is depth first and frees a state after its last
+Nodes (the captured state, a layer applied to a node, a merged group, a changed node) are hash-consed, so the number of
+`Apply` nodes is the minimum number of layer evaluations. Execution is depth first and frees a state after its last
 reader. At a fork the reader with the most work goes last, so live states grow with the log of the plan count.
-Where layers read all earlier states (`layerwise.stack.history`), a live state keeps those before it.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from layerwise.stack.executors.capture import Merger
 
 
 class LayerVariant(NamedTuple):
-    """What runs as a layer: that half of it, that of the model `source`, or what an intervention makes of it, by the
-    key `change`; with none of them the layer itself.
-    """
+    """A variant of a layer: its sublayer, the layer of another `source`, or an intervention with the key `change`."""
 
     sublayer: Sublayer | None = None
     source: str | None = None
@@ -36,7 +33,7 @@ AS_IS = LayerVariant()
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A plan with changed nodes, whose losses are called `key`: by the number of a step, the key of what is done."""
+    """A plan with interventions: `changes` maps step numbers to their keys; `key` identifies its losses."""
 
     key: str
     plan: Plan
@@ -56,7 +53,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """One layer, or a `variant` of it, applied to the state of node `state`."""
+    """A layer, or a `variant` of it, applied to the state of node `state`."""
 
     layer: int
     state: int
@@ -65,7 +62,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class MergeNode:
-    """A group closed: `branches`, each the node at the end of one, merged around the state of node `base`."""
+    """A closed group: the last node of each branch, merged around the state of node `base`."""
 
     merge: Reduction
     base: int
@@ -77,9 +74,9 @@ Node = Root | Apply | MergeNode
 
 @dataclass(frozen=True)
 class Graph:
-    """The nodes that a set of plans needs, what is read before its readers, and the node each plan ends at.
+    """The nodes of a set of plans in topological order, and the last node of each plan.
 
-    `evaluations` is the lower bound on layer evaluations; `naive` what running the plans one by one would take.
+    `evaluations` is the minimum number of layer evaluations; `naive` the number without sharing.
     """
 
     nodes: tuple[Node, ...]
@@ -110,7 +107,7 @@ class Graph:
 
 
 def build(plans: Iterable[Plan | Changed]) -> Graph:
-    """The hash-consed graph of `plans`; equal plans count once."""
+    """Build the hash-consed graph of `plans`."""
     nodes: dict[Node, int] = {Root(): 0}
     ends: dict[Plan | Changed, int] = {}
     for plan in plans:
@@ -120,7 +117,6 @@ def build(plans: Iterable[Plan | Changed]) -> Graph:
 
 
 def _lower(nodes: dict[Node, int], plan: Plan | Changed) -> int:
-    """Add the nodes that a plan needs and that are not there yet, and return the last one."""
     current = 0
     changes = plan.changes if isinstance(plan, Changed) else {}
     groups: list[tuple[int, list[int]]] = []
@@ -150,10 +146,9 @@ def inputs(node: Node) -> tuple[int, ...]:
 
 
 def schedule(graph: Graph, first: int | None = None) -> list[int]:
-    """Return the order in which to compute the nodes: depth first, at a fork the lightest first.
+    """Return the order in which to compute the nodes: depth first, the lightest branch first.
 
-    The path to the node `first` goes before every other. The branches of a join are computed just before it, one by
-    one.
+    The path to the node `first` precedes all others. The branches of a merge are computed just before it.
     """
     below: list[list[int]] = [[] for _ in graph.nodes]
     weight = [1] * len(graph.nodes)
@@ -188,8 +183,9 @@ def _way(graph: Graph, end: int | None) -> frozenset[int]:
 
 
 def common_steps(graph: Graph) -> list[tuple[int, ...]]:
-    """The nodes behind the first, depth first, in runs that several batches compute one after another: each ends where
-    a plan ends, or before a changed node, whose input is there for all batches before one goes on.
+    """Return the nodes after the root, depth first, in runs that batches compute together.
+
+    A run ends where a plan ends, or before a changed node.
     """
     ends = frozenset(graph.ends.values())
     runs: list[list[int]] = [[]]
@@ -202,16 +198,23 @@ def common_steps(graph: Graph) -> list[tuple[int, ...]]:
 
 
 def _refuse_change(node: Apply, state: Tensor) -> Tensor:
-    raise ModelError("a graph with changed nodes needs a function that changes them")
+    raise ModelError("a graph with changed nodes requires the function `change`")
 
 
 @dataclass
 class GraphExecutor:
     """One execution of a graph on one batch.
 
-    `apply(layer, state, part, source)` runs a layer or sublayer, `change(node, state)` an intervention. `states()`
-    yields the final states of plans as they are ready, `first` before all others. `watch` sees every state. `evaluated`
-    counts layer evaluations; `most_live` and `live_states` are the peak and current number of states.
+    Attributes:
+        graph: The graph.
+        apply: Runs a layer: `apply(layer, state, sublayer, source)`.
+        root: The captured state.
+        first: Plan whose final state is yielded first.
+        change: Runs an intervention: `change(node, state)`.
+        watch: Called with every node and state.
+        evaluated: Number of layer evaluations.
+        most_live: Peak number of states in memory.
+        live_states: States in memory.
     """
 
     graph: Graph
@@ -236,9 +239,9 @@ class GraphExecutor:
                     self._folds_of[branch].append(fold)
 
     def states(self) -> Iterator[tuple[int, Tensor]]:
-        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once."""
+        """Yield `(node, state)` for every node at which a plan ends."""
         first = None if self.first is None else self.graph.ends.get(self.first)
-        passed: list[tuple[int, Tensor]] = []  # ends on the way to the first, which wait for it
+        passed: list[tuple[int, Tensor]] = []  # plan ends before the first one, yielded after it
         for index, state in self.walk(schedule(self.graph, first)):
             if first is not None and index != first:
                 passed.append((index, state))
@@ -248,7 +251,7 @@ class GraphExecutor:
                 passed, first = [], None
 
     def walk(self, order: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
-        """Compute some more nodes, in this order; yields `(node, state)` for those of them at which a plan ends."""
+        """Compute nodes in this order, and yield `(node, state)` for those at which a plan ends."""
         ends = frozenset(self.graph.ends.values())
         for index in order:
             state = self._compute(index)
@@ -271,7 +274,7 @@ class GraphExecutor:
 
     @property
     def live(self) -> int:
-        """The states that are held now; a group that is being merged holds two."""
+        """Number of states in memory; a group being merged counts two."""
         return len(self.live_states) + 2 * len(self._mergers)
 
     def _compute(self, index: int) -> Tensor:
@@ -311,9 +314,7 @@ class _PartialMerge:
 
 
 def most_live(graph: Graph, order: Iterable[int] | None = None) -> int:
-    """The most states that an execution of the graph holds at once, in this order of its nodes or its own: by one on
-    empty states.
-    """
+    """Return the peak number of states of an execution in this order, found on empty states."""
     walk = GraphExecutor(
         graph, lambda layer, state, part, source: state, torch.empty(0, device="cpu"), change=lambda node, state: state
     )

@@ -1,6 +1,6 @@
-"""A plan in place: the model's own forward, `generate` and training loop run it unchanged.
+"""Run a plan in place, in the model's own forward, `generate` and training loop.
 
-Every visit is a clone of its block with its own cache slot (`layer_idx`). The first member of a group records its
+Every visit is a clone of its block with its own cache slot (`layer_idx`). The first branch of a group records its
 input, later branches start from it, and the last returns the merge. In a sublayer's clone the other branch is zero.
 """
 
@@ -36,7 +36,7 @@ from layerwise.stack.per_layer import per_layer_in_order
 if TYPE_CHECKING:
     from layerwise.stack import Stack
 
-# The attribute of a model's module that holds the passes it is in.
+# Attribute of a module with its forward passes.
 _PASSES = "_layerwise_passes"
 
 
@@ -48,32 +48,31 @@ def in_place(
     *,
     single_pass: bool = False,
 ) -> Iterator[None]:
-    """Within the context the model of `stack` runs `plan`; it is restored even if an exception is raised.
+    """Let the model of `stack` run `plan`, and restore it even if an exception is raised.
 
-    Plans with sublayers need `pairs`. In a `single_pass` without caches, a layer visited once is the block itself.
+    Plans with sublayers need `pairs`. With `single_pass`, a layer visited once is the block itself.
     """
     model, path = stack.model, stack.path
     if model.training:
-        refuse_quantized_layers(plan, "train (call model.eval() if nothing is to be trained)")
+        refuse_quantized_layers(plan, "train (or call model.eval())")
     blocks = block_list(model, path)
     steps = plan.steps()
     passes = Passes(steps, len(own_blocks(blocks)), PlanCaches(plan, len(own_blocks(blocks))))
     with ExitStack() as entered:
         entered.enter_context(occupancy.in_place(model, path, stack.source.name, plan))
         own = own_blocks(blocks)
-        once = _visited_once(steps) if single_pass else frozenset()
+        single = _visited_once(steps) if single_pass else frozenset()
         slots = Slots.of(model, path)
         listed = [
             own[step.layer]
-            if slot in once
+            if slot in single
             else visit_entry(stack, step, slot, slots.shift(step.layer, slot), passes, pairs)
             for slot, step in enumerate(steps)
         ]
-        for slot in once:
+        for slot in single:
             counted = listed[slot].register_forward_hook(partial(_count_visit, passes, slot, listed[slot]))
             entered.callback(counted.remove)
-        # Blocks entered as themselves share slots with the clones of others, and one that stands before its own
-        # position would write behind the last slot: a model that was not told otherwise makes no cache.
+        # Blocks used directly keep their own cache slots, which may clash with those of clones.
         settings = {"use_cache": False} if single_pass else {}
         entered.enter_context(per_layer_in_order(model, path, plan.order()))
         entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
@@ -92,7 +91,7 @@ def _move_inputs(device: torch.device, module: nn.Module, args: Any, kwargs: Any
 
 
 def _count_visit(passes: Passes, slot: int, block: nn.Module, called: nn.Module, *_: Any) -> None:
-    if called is block:  # a clone of the block shares its hooks, and counts its own visit
+    if called is block:  # a clone shares the hooks, but counts its own visit
         passes.visited(slot)
 
 
@@ -110,7 +109,7 @@ def in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[
 
 @cache
 def _running(kind: Any) -> Any:
-    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if _PASSES not in vars(self):
             return kind.__call__(self, *args, **kwargs)
         passes, single_pass = vars(self)[_PASSES]
@@ -126,7 +125,7 @@ def _running(kind: Any) -> Any:
             passes.caches.note((*args, *kwargs.values(), *outputs))
         return output
 
-    return subclass(kind, {**REFUSED_COPIES, "__call__": __call__})
+    return subclass(kind, {**REFUSED_COPIES, "__call__": call})
 
 
 @contextmanager
@@ -142,8 +141,8 @@ def outside_passes(module: nn.Module) -> Iterator[None]:
 def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
     if kwargs.get("use_cache") or any(kwargs.get(name) is not None for name in CACHES):
         raise ModelError(
-            "a cache of earlier tokens was asked for in a single pass, where layers have no slots of their own: enter "
-            "`stack.under(plan)` without single_pass=True, or call generate(..., use_cache=False)"
+            "caches are not supported with single_pass=True; enter `stack.under(plan)` without it, or call "
+            "generate(..., use_cache=False)"
         )
 
 
@@ -180,7 +179,7 @@ def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The first cache slot of each block, how many a block owns, and the first slot that a visit may have."""
+    """The first cache slot of each block, the slots per block, and the first slot of a visit."""
 
     first: Sequence[int]
     width: int
@@ -188,21 +187,19 @@ class Slots:
 
     @classmethod
     def of(cls, model: nn.Module, path: str) -> Slots:
-        """Read the slots of the blocks of `model` at `path`, by the positions that they and their submodules keep."""
         blocks = own_blocks(block_list(model, path))
         width = slots_per_block(blocks)
         numbers = [min(indices(block), default=layer * width) for layer, block in enumerate(blocks)]
         if len(blocks) > 1 and len(set(numbers)) == 1:
             return cls(range(len(blocks)), 1, 0)
         if any(number - numbers[0] != layer * width for layer, number in enumerate(numbers)):
-            return cls(numbers, width, 0)  # a list that was put together by hand
+            return cls(numbers, width, 0)  # a manually assembled list
         inside = {id(module) for block in blocks for module in block.modules()}
         taken = any(own_indices(module) for module in model.modules() if id(module) not in inside)
-        named = any("layer_idx" in vars(module) for module in blocks[0].modules())
-        return cls(numbers, width, 0 if named and not taken else numbers[0])
+        has_index = any("layer_idx" in vars(module) for module in blocks[0].modules())
+        return cls(numbers, width, 0 if has_index and not taken else numbers[0])
 
     def shift(self, layer: int, slot: int) -> int:
-        """Return how far the visit at `slot` is from the slots that the block of `layer` keeps."""
         return self.start + slot * self.width - self.first[layer]
 
 
@@ -218,15 +215,15 @@ def slots_per_block(blocks: Sequence[nn.Module]) -> int:
 class _Pass:
     executed: int = 0
     following: int = 0
-    offered: int = 0  # entries of the list that the model has asked for
+    offered: int = 0  # entries of the list that the model requested
     is_in_order: bool = True
     groups: list[Merger] = field(default_factory=list)
 
 
 class Passes:
-    """The passes under a plan with `steps`; at most one a thread is in flight, and those inside it.
+    """Forward passes under a plan; at most one per thread, plus nested ones.
 
-    Torch's compiler traces a pass in one thread, without locks; it is not checked.
+    `torch.compile` traces a pass in one thread, without locks; it is not checked.
     """
 
     def __init__(self, steps: Sequence[Step], depth: int, caches: PlanCaches) -> None:
@@ -240,9 +237,9 @@ class Passes:
 
     @contextmanager
     def one(self, runner: nn.Module) -> Iterator[None]:
-        """Within the context the calling thread is in a pass of `runner`.
+        """Run a pass of `runner` in the calling thread.
 
-        Raises `ModelError` unless it runs the plan, or as much of it as layer drop or an early exit leave.
+        Raises `ModelError` unless it runs the plan, or the part that layer drop or an early exit leaves.
         """
         outer = self._now()
         self._local.now = mine = _Pass()
@@ -257,12 +254,13 @@ class Passes:
         planned = len(self.steps)
         ran = f"the model ran {mine.executed} visits of a plan of {planned}"
         if not mine.offered or not (mine.is_in_order or mine.executed == planned):
-            raise ModelError(f"{ran}: its forward does not walk its list of blocks, so it cannot run plans in place")
-        # A forward that stops where the original model ends most likely counts its layers on its own.
+            raise ModelError(f"{ran}: its forward does not iterate its list of blocks, so it cannot run plans in place")
+        # A forward that stops where the original model ends probably uses a fixed number of layers.
         if mine.executed == mine.following == self.depth < planned and not _stops_on_purpose(runner, mine, planned):
             raise ModelError(
-                f"{ran}: its forward runs as many blocks as the original model has, however long its list of blocks "
-                "is, so it cannot run longer plans in place"
+                f"{ran}: its forward runs as many blocks as the original model has, regardless of its list of blocks, "
+                "so "
+                "it cannot run longer plans in place"
             )
 
     def trace(self) -> None:
@@ -274,9 +272,9 @@ class Passes:
             now.offered = max(now.offered, count)
 
     def visited(self, slot: int) -> None:
-        """The visit at `slot` has run; out of its turn, or outside a pass (recomputed, say), it does not count.
+        """Count the visit at `slot`, unless it is out of order or outside a pass.
 
-        Raises `ModelError` if the model has skipped a part of a parallel group before.
+        Raises `ModelError` if the model skipped a part of a parallel group.
         """
         now = self._now()
         if now is None:
@@ -293,15 +291,15 @@ class Passes:
 
     def _cut_group(self, slot: int) -> ModelError:
         return ModelError(
-            f"the model skipped layer {self.steps[slot].name}, a member of a parallel group, whose merge needs every "
-            "branch: turn off layer drop (model.eval()), exit after the group, or run a plan without groups"
+            f"the model skipped layer {self.steps[slot].name} in a parallel group, whose merge needs every branch; "
+            "turn "
+            "off layer drop (model.eval()), exit after the group, or run a plan without groups"
         )
 
     def handed_on(self, slot: int, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """What the visit at `slot` hands to the next one, from its call and from what its block returned.
+        """Return the output of the visit at `slot` with the state that the next visit starts from.
 
-        That is the block's output, except at the ends of the branches of a group: there it is what the next branch
-        starts from, or the merge. Raises `ModelError` for a member of a group that is called outside a pass.
+        Raises `ModelError` for a branch of a group that is called outside a pass.
         """
         self.visited(slot)
         if not (step.opens or step.closes):
@@ -309,8 +307,9 @@ class Passes:
         now = self._now()
         if now is None:
             raise ModelError(
-                f"layer {step.name} is a member of a parallel group and was called outside a forward pass of its "
-                "model: call the model, or the layer itself outside `with stack.under(...)`"
+                f"layer {step.name} in a parallel group was called outside a forward pass of its model; call the "
+                "model, or "
+                "call the layer outside `with stack.under(...)`"
             )
         state = follow(step, read_state(args, kwargs), returned_state(output), now.groups)
         return with_returned_state(output, state)

@@ -1,7 +1,7 @@
-"""Locks on a model's layers, for all Stacks and threads: one plan in place, one inspection, or any number of captures.
+"""Locks on a model's layers across Stacks and threads: one plan in place, one inspection, or any number of captures.
 
-Stacks over one model meet at the objects that are changed: the list of blocks, and the modules around it. A plan in
-place makes others fail with an error; captures and inspections are waited for.
+A plan in place makes others fail; captures and inspections are waited for. Locks belong to the changed objects: the
+list of blocks, and the modules around it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Use:
     examinations: Counter[int] = field(default_factory=Counter)
 
 
-# By the identity of the object, which is alive as long as it is used.
+# By the identity of the object, which lives while it is used.
 _USES: defaultdict[int, _Use] = defaultdict(_Use)
 _CHANGED = threading.Condition()
 
@@ -39,25 +39,23 @@ def running(blocks: BlockList) -> Plan | None:
         return plans[-1][1] if plans else None
 
 
-def refuse_while_running(blocks: BlockList, name: str, wish: str) -> None:
+def refuse_while_running(blocks: BlockList, name: str, action: str) -> None:
     plan = running(blocks)
     if plan is not None:
         raise ModelError(
-            f"cannot {wish}: {name} is running {plan} in place; leave that `with stack.under(...)` first (or "
-            "stack.leave(), for a compact checkpoint), or use another copy of the model"
+            f"cannot {action}: {name} is running {plan} in place; leave `with stack.under(...)` first (stack.leave() "
+            "for a "
+            "compact checkpoint), or use another copy of the model"
         )
 
 
 @contextmanager
 def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[None]:
-    """Within the context `plan` occupies the blocks of `model` at `path`.
-
-    Raises `ModelError` if a plan or another thread occupies them already, and in the middle of a capture.
-    """
-    wish, mine = f"run {plan}", (get_ident(), plan)
+    """Lock the blocks of `model` at `path` for `plan`; raise `ModelError` if they are in use."""
+    action, mine = f"run {plan}", (get_ident(), plan)
     with _CHANGED:
-        used = _free(model, path, name, wish, captures=True)
-        _refuse_other_parts(used[1:], name, wish)
+        used = _free(model, path, name, action, captures=True)
+        _refuse_other_parts(used[1:], name, action)
         for key in used:
             _USES[key].plans.append(mine)
     try:
@@ -67,17 +65,17 @@ def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[Non
 
 
 def inspecting(model: nn.Module, path: str, name: str) -> AbstractContextManager[None]:
-    """Within the context only this thread may change blocks. Raises `ModelError` during a plan or capture."""
+    """Lock the blocks exclusively for this thread; raise `ModelError` during a plan or capture."""
     return capturing(model, path, name, "examine its layers", "examinations")
 
 
 @contextmanager
 def capturing(
-    model: nn.Module, path: str, name: str, wish: str, kind: Literal["captures", "examinations"] = "captures"
+    model: nn.Module, path: str, name: str, action: str, kind: Literal["captures", "examinations"] = "captures"
 ) -> Iterator[None]:
-    """Within the context the calling thread runs the model step by step; raises `ModelError` while it runs a plan."""
+    """Lock the blocks for running step by step; raise `ModelError` while a plan runs."""
     with _CHANGED:
-        used = _free(model, path, name, wish, captures=kind == "examinations")
+        used = _free(model, path, name, action, captures=kind == "examinations")
         for key in used:
             getattr(_USES[key], kind)[get_ident()] += 1
     try:
@@ -86,29 +84,29 @@ def capturing(
         _release(used, lambda use: getattr(use, kind).subtract([get_ident()]))
 
 
-def _free(model: nn.Module, path: str, name: str, wish: str, *, captures: bool) -> list[int]:
+def _free(model: nn.Module, path: str, name: str, action: str, *, captures: bool) -> list[int]:
     blocks, used = block_list(model, path), _changed(model, path)
-    refuse_while_running(blocks, name, wish)
+    refuse_while_running(blocks, name, action)
     kept = [_USES[key] for key in used if key in _USES]
     if captures and any(use.captures[get_ident()] for use in kept):
-        raise ModelError(f"cannot {wish}: a batch of {name} is being captured; do it after the capture")
+        raise ModelError(f"cannot {action} while a batch of {name} is being captured; do it after the capture")
 
     def alone() -> bool:
         now = [_USES[key] for key in used if key in _USES]
         return not any(_elsewhere(use.examinations) or (captures and _elsewhere(use.captures)) for use in now)
 
     _CHANGED.wait_for(alone)
-    refuse_while_running(blocks, name, wish)
+    refuse_while_running(blocks, name, action)
     return used
 
 
-def _refuse_other_parts(used: list[int], name: str, wish: str) -> None:
+def _refuse_other_parts(used: list[int], name: str, action: str) -> None:
     entered = [each for key in used if key in _USES for each in _USES[key].plans]
     others = [plan for thread, plan in entered if thread != get_ident()]
     if others:
         raise ModelError(
-            f"cannot {wish}: another part of {name} is running {others[-1]} in place in another thread; "
-            "wait until it has left that `with stack.under(...)`, or use another copy of the model"
+            f"cannot {action}: another thread is running {others[-1]} in another part of {name}; wait until it leaves "
+            "`with stack.under(...)`, or use another copy of the model"
         )
 
 

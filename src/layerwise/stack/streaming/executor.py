@@ -1,4 +1,4 @@
-"""Many plans on many batches, layer by layer; `streaming_estimate` gives the readings, bytes and live states."""
+"""Run many plans on many batches, layer by layer, with few layers in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from layerwise.stack.streaming.resident import ResidentLayers
 
 @dataclass
 class StreamedExecutor:
-    """One execution of graphs on several batches, which share the readings of layers."""
+    """One execution of graphs on several batches, which share the reads of layers."""
 
     stack: Stack
     resident: ResidentLayers
@@ -33,14 +33,14 @@ class StreamedExecutor:
         ]
 
     def states(self) -> Iterator[tuple[int, int, Tensor] | Reading]:
-        """Yields `(batch, node, state)` for every node at which a plan ends, and each reading when it is worked off."""
+        """Yield `(batch, node, state)` for every node at which a plan ends, and each finished read."""
         graphs = distinct_graphs([graph for _, graph in self.work])
         schedule = self.schedule or reading_schedule(graphs, self.resident.most)
         position = {id(graph): number for number, graph in enumerate(graphs)}
         if any(
             isinstance(node, Apply) and node.variant.sublayer is not None for graph in graphs for node in graph.nodes
         ):
-            self.stack.branches(self.work[0][0])  # found on a pass of its own, which reads every layer
+            self.stack.branches(self.work[0][0])  # found in a separate pass, which reads every layer
         for reading in in_turn(self.resident, schedule):
             for batch, (walk, (_, graph)) in enumerate(zip(self.walks, self.work, strict=True)):
                 for node, state in walk.walk(reading.nodes[position[id(graph)]]):
@@ -64,17 +64,21 @@ def in_turn(resident: ResidentLayers, schedule: ReadingSchedule) -> Iterator[Rea
 
 
 def distinct_graphs(graphs: Sequence[Graph]) -> list[Graph]:
-    """Each graph once, in the order of their first appearance; batches with the same plans have the same one."""
+    """Return each graph once, in order of appearance."""
     return list({id(graph): graph for graph in graphs}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingEstimate:
-    """`rounds` are the numbers of the batches that share their readings, `readings` how many layers are read in all of
-    them, and `bound` the fewest with which any order could do in as many rounds.
+    """Cost of a streamed execution.
 
-    `bytes_read` are those of the readings, `resident_bytes` the most that layers take in memory at once, and
-    `state_bytes` the most that hidden states take beside them.
+    Attributes:
+        rounds: Batches that share their reads.
+        readings: Total number of layer reads.
+        bound: Minimum number of reads of any order.
+        bytes_read: Total bytes read.
+        resident_bytes: Peak memory of layers.
+        state_bytes: Peak memory of hidden states.
     """
 
     rounds: tuple[tuple[int, ...], ...]
@@ -116,7 +120,7 @@ def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One layer is read, `released` is let go for it, and of every graph the `nodes` are computed, in their order."""
+    """Read `layer`, after releasing `released`, and compute the `nodes` of each graph."""
 
     layer: int
     released: int | None
@@ -125,7 +129,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadingSchedule:
-    """The readings for some graphs, the lower `bound`, and per graph the most `live` states of a batch."""
+    """The reads for some graphs, their lower `bound`, and the peak of `live` states per graph."""
 
     readings: tuple[Reading, ...]
     bound: int
@@ -133,9 +137,9 @@ class ReadingSchedule:
 
 
 def reading_schedule(graphs: Sequence[Graph], most: int) -> ReadingSchedule:
-    """The readings for batches of these graphs, with at most `most` layers in memory.
+    """Schedule the reads for batches of these graphs, with at most `most` layers in memory.
 
-    Of several layers one is left free for the next one, which is read while the others compute.
+    One of several slots is reserved for reading ahead.
 
     >>> from layerwise.plan import Plan
     >>> from layerwise.stack.executors.graph import build
@@ -261,7 +265,7 @@ def _fewest(order: Sequence[int], most: int) -> int:
     for position in range(len(order) - 1, -1, -1):
         following[position] = last.get(order[position], len(order))
         last[order[position]] = position
-    held: dict[int, int] = {}  # by layer, where it is needed next
+    held: dict[int, int] = {}  # by layer, the position of its next use
     readings = 0
     for position, layer in enumerate(order):
         if layer not in held:

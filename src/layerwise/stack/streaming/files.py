@@ -1,4 +1,4 @@
-"""Where the weights of each layer are on the disk, as transformers (or `gguf_weights`) maps them to parameters."""
+"""Find the weights of each layer on disk, in safetensors or GGUF files, and read them as parameters."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from layerwise.stack.blocks import BlockList
 from layerwise.stack.checks.checkpoint_files import listed
 
 ALIGNMENT = 64
-"""Bytes that kernels tell memory apart by: products of operands that are aligned alike have the same bits."""
+"""Memory alignment in bytes; equally aligned operands give the same bits in matrix products."""
 
 
 @dataclass(frozen=True, slots=True)
 class SafetensorsWeight:
-    """A parameter in safetensors: its file, its name there, and its entry where the file was converted."""
+    """A parameter in a safetensors file, or its entry if the file was converted."""
 
     file: Path
     name: str
@@ -47,11 +47,11 @@ class SafetensorsWeight:
             return tuple(tensors.get_slice(self.name).get_shape())
 
     def read(self, like: Tensor, device: torch.device, rows: slice | None = None) -> Tensor:
-        """The tensor, or some of its `rows`, in the dtype of `like`, in memory of its own on `device`."""
+        """Read the tensor, or some of its `rows`, in the dtype of `like`, into its own memory on `device`."""
         if self.converted is not None:
             whole = load_offloaded_weight(str(self.file), dict(self.converted))
             return (whole if rows is None else whole[rows]).to(device=device, dtype=like.dtype)
-        # Opened for one tensor: what is mapped counts as memory until the file is closed.
+        # Opened per tensor, since mapped memory is counted until the file is closed.
         with safe_open(self.file, framework="pt", device="cpu") as tensors:
             if rows is not None:
                 return tensors.get_slice(self.name)[rows].to(device=device, dtype=like.dtype)
@@ -71,7 +71,7 @@ def _copied(mapped: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 class ConvertedWeights:
-    """A folder for weights that have another form on the disk than in their block; it goes when nobody holds this."""
+    """A temporary folder for converted weights, removed with this object."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="layerwise-converted-"))
@@ -95,9 +95,9 @@ class LayerFiles:
         stored: Mapping[str, SafetensorsWeight | GGUFWeight],
         converted: ConvertedWeights | None = None,
     ) -> LayerFiles:
-        """Return the weights of `blocks` (at `path`) by parameter name.
+        """Return the weights of `blocks` by parameter name.
 
-        Raises `UnsupportedModelError` for a parameter that is not stored, `CheckpointError` for one of another shape.
+        Raises `UnsupportedModelError` for a parameter that is not stored, `CheckpointError` for a wrong shape.
         """
         layers = []
         for number, block in enumerate(blocks):
@@ -108,21 +108,22 @@ class LayerFiles:
                     continue
                 if whole not in stored:
                     raise UnsupportedModelError(
-                        f"the checkpoint does not say where {whole} is stored, so its layers cannot be read one by "
-                        "one; load the model without --resident-layers"
+                        f"the location of {whole} in the checkpoint is unknown, so its layers cannot be read one by "
+                        "one; load "
+                        "the model without --resident-layers"
                     )
                 weights[name] = stored[whole]
                 if weights[name].shape != tuple(parameter.shape):
                     raise CheckpointError(
-                        f"{weights[name].file} holds {weights[name].name} of shape {weights[name].shape}, and the "
-                        f"model needs {tuple(parameter.shape)}; correct config.json, or save the model again"
+                        f"{weights[name].file} has {weights[name].name} of shape {weights[name].shape}, but the model "
+                        "needs "
+                        f"{tuple(parameter.shape)}; correct config.json, or save the model again"
                     )
             layers.append(weights)
         return cls(layers, converted)
 
     def read(self, layer: int, like: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-        """The weights of one layer, each in the dtype of the parameter `like` it."""
-        # Not inference tensors, whoever asks for them: the layer may stay, and be trained through later.
+        # Not inference tensors, since later training may need gradients through the layer.
         with torch.inference_mode(False), torch.no_grad():
             return {name: stored.read(like[name], device) for name, stored in self.layers[layer].items()}
 
@@ -134,18 +135,17 @@ def offloaded(whole: str, entry: Mapping[str, Any], folder: Path) -> Safetensors
     return SafetensorsWeight(Path(file), entry.get("weight_name", whole), None)
 
 
-_AT_ONCE = 2**20
+_CHUNK = 2**20
 
 ROTATION = ".attn_rot_embd."
-"""In the names of tensors that old files have in each layer, and models compute."""
+"""Name part of tensors that old files have in each layer and models compute."""
 
 
 @dataclass(frozen=True, slots=True)
 class GGUFWeight:
-    """One parameter in a GGUF file: its name in the model, and the tensors of which `processor` makes it.
+    """A parameter in a GGUF file, made by `processor` from one tensor, or several for experts.
 
-    It is one tensor, but for experts, whose gates and ups are one parameter. `names` has the parameter of each tensor
-    of the file, and `shape` is what the parameter has if the file is what it says.
+    `names` maps tensors of the file to parameters, and `shape` is the expected shape.
     """
 
     file: Path
@@ -156,17 +156,16 @@ class GGUFWeight:
     shape: tuple[int, ...]
 
     def read(self, like: Tensor, device: torch.device, rows: slice | None = None) -> Tensor:
-        """The parameter, or some of its `rows`, in the dtype of `like`, in memory of its own on `device`."""
         values = self[...]
         if values.shape != like.shape:
             raise CheckpointError(
-                f"{named(self.file)} has {self.name} of shape {tuple(values.shape)}, and its other settings ask for "
+                f"{named(self.file)} has {self.name} of shape {tuple(values.shape)}, but its settings require "
                 f"{tuple(like.shape)}; convert the model again"
             )
         return (values if rows is None else values[rows].clone()).to(device=device, dtype=like.dtype)
 
     def __getitem__(self, _: Any) -> Tensor:
-        """All of it in float32, as transformers asks for a tensor that is stored."""
+        """Return the parameter in float32; transformers reads stored tensors like this."""
         values = self.made_of(_dequantized(self.file, tensor).numpy() for tensor in self.tensors)
         return values.clone() if values.data_ptr() % ALIGNMENT else values
 
@@ -189,11 +188,11 @@ def _dequantized(path: Path, tensor: GGUFTensor) -> Tensor:
     flat = values.view(-1).numpy()
     with path.open("rb") as file:
         file.seek(tensor.begin)
-        for first in range(0, flat.size, _AT_ONCE):
-            part = flat[first : first + _AT_ONCE]
+        for first in range(0, flat.size, _CHUNK):
+            part = flat[first : first + _CHUNK]
             stored = np.fromfile(file, np.uint8, part.size // tensor.type.values * tensor.type.size)
             if stored.size * tensor.type.values != part.size * tensor.type.size:
-                raise CheckpointError(f"{named(path)} ends inside of {tensor.name}; it has changed, so load it again")
+                raise CheckpointError(f"{named(path)} is truncated in {tensor.name}; it was changed, so load it again")
             part[:] = gguf.dequantize(stored.reshape(1, -1), kind).reshape(-1)
     return values
 
@@ -217,7 +216,7 @@ def _settings(file: GGUFFile) -> dict[str, Any]:
 
 
 def is_read_by_tensor(file: GGUFFile) -> bool:
-    """Whether transformers makes parameters of single tensors; of some architectures it does by rules for all."""
+    """Return whether transformers converts single tensors of this architecture rather than the whole model."""
     try:
         from transformers.integrations.gguf import GGUF_ARCHS
     except ImportError:  # before transformers 5.2x
@@ -226,38 +225,39 @@ def is_read_by_tensor(file: GGUFFile) -> bool:
 
 
 def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
-    """The parameters of `model`, which may have no content, that a file has.
+    """Return the parameters of `model` that a file has.
 
-    Raises `UnsupportedModelError` for a file whose layers have tensors that are no parameters of the model.
+    Raises `UnsupportedModelError` if layers in the file have tensors that the model lacks.
     """
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
     processor = TENSOR_PROCESSORS.get(file.architecture, TensorProcessor)(config=_settings(file))
     names = get_gguf_hf_weights_map(_Outline(model), processor)
     parts: dict[str, list[GGUFTensor]] = defaultdict(list)
-    left = []
+    unused = []
     for tensor in file.tensors.values():
-        # Experts have no `.weight` in a model, and in a file they have.
+        # Experts have a suffix `.weight` in the file, but not in the model.
         name = names.get(tensor.name, names.get(tensor.name.removesuffix(".weight")))
         if name is not None:
             parts[name].append(tensor)
         elif tensor.name.startswith("blk.") and ROTATION not in tensor.name:
-            left.append(tensor.name)
-    if left:
+            unused.append(tensor.name)
+    if unused:
         raise UnsupportedModelError(
-            f"{named(file.path)} has tensors for which {type(model).__name__} has no place: {listed(left)}; the model "
-            "would run without them, so give the folder of the model from which it was converted"
+            f"{named(file.path)} has tensors that {type(model).__name__} does not use: {listed(unused)}; use the "
+            "folder of "
+            "the model from which it was converted"
         )
-    wanted = {name: tuple(each.shape) for name, each in model.state_dict().items()}
+    shapes = {name: tuple(each.shape) for name, each in model.state_dict().items()}
     return {
-        name: GGUFWeight(file.path, name, tuple(each), names, processor, _shape(each, wanted.get(name, ())))
+        name: GGUFWeight(file.path, name, tuple(each), names, processor, _shape(each, shapes.get(name, ())))
         for name, each in parts.items()
     }
 
 
-def _shape(tensors: list[GGUFTensor], wanted: tuple[int, ...]) -> tuple[int, ...]:
-    same = sum(prod(each.shape) for each in tensors) == prod(wanted)
-    return wanted if same else tuple(reversed(tensors[0].shape))
+def _shape(tensors: list[GGUFTensor], expected: tuple[int, ...]) -> tuple[int, ...]:
+    is_same_size = sum(prod(each.shape) for each in tensors) == prod(expected)
+    return expected if is_same_size else tuple(reversed(tensors[0].shape))
 
 
 @dataclass(frozen=True, slots=True)

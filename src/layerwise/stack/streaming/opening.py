@@ -1,4 +1,4 @@
-"""Open a checkpoint with its blocks left on the disk, through transformers' own loading and accelerate's offloading."""
+"""Open a checkpoint with its blocks left on disk, through transformers' loading and accelerate's offloading."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from layerwise.stack.streaming.files import (
 )
 from layerwise.stack.streaming.resident import ResidentLayers, put_parameters
 
-# What accelerate puts into the module that it has spread, beside its hooks.
+# Attributes that accelerate sets on a spread module.
 _GUARDED = ("to", "cpu", "cuda", "npu", "xpu", "mlu", "sdaa", "musa", "hpu", "xla", "neuron", "hf_device_map")
 
 Loaded = tuple[nn.Module, Mapping[str, Any]]
@@ -39,11 +39,10 @@ Loaded = tuple[nn.Module, Mapping[str, Any]]
 def load_with_layers_on_disk(
     draw: Callable[[], nn.Module], layers: str | None, device: torch.device, load: Callable[..., Loaded]
 ) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks]:
-    """The model that `draw` makes, whose blocks (at `layers`, or found) have no content yet, what transformers reports
-    about the loading, and where the weights of the blocks are.
+    """Load a model except its blocks; return it with the loading info and the location of the blocks' weights.
 
-    `load` is transformers' loading of it, which takes the further keywords. Raises `UnsupportedModelError` for a model
-    that cannot be drawn up without its weights.
+    `draw` builds the model without weights, and `load` is transformers' loading. Raises `UnsupportedModelError` if the
+    model cannot be built without weights.
     """
     drawn = _on_meta(draw)
     path = find_blocks(drawn, layers)
@@ -68,16 +67,16 @@ def load_gguf(
     *,
     by_layer: bool,
 ) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks | None]:
-    """As `load_with_layers_on_disk`, for a GGUF file; with all its weights where it is not loaded `by_layer`.
+    """Load a GGUF file like `load_with_layers_on_disk`, or with all weights unless `by_layer`.
 
     Raises `UnsupportedModelError` for an architecture whose tensors transformers converts all at once.
     """
     if not is_read_by_tensor(file):
         if by_layer:
             raise UnsupportedModelError(
-                f"{named(file.path)} is of the architecture {file.architecture}, whose tensors transformers converts "
-                "by rules for the whole model, so its layers cannot be read one by one; load it without "
-                "--resident-layers"
+                f"transformers converts the tensors of {named(file.path)} ({file.architecture}) all at once, so its "
+                "layers "
+                "cannot be read one by one; load it without --resident-layers"
             )
         return *load(**dense_loading()), None
     with torch.device("meta"), no_init_weights():
@@ -87,7 +86,7 @@ def load_gguf(
         return *load(state_dict=weights), None
     path = find_blocks(drawn, layers)
     away = {f"{path}.{name}" for name, _ in block_list(drawn, path).named_parameters()}
-    number = torch.zeros((), dtype=dtype, device="cpu")  # which is repeated, and takes the memory of one
+    number = torch.zeros((), dtype=dtype, device="cpu")  # expanded without memory
     model, report = load(
         state_dict={name: number.expand(each.shape) if name in away else each for name, each in weights.items()}
     )
@@ -99,7 +98,7 @@ def load_gguf(
 
 
 def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]) -> Loaded:
-    """The model spread by a device map, with accelerate's hooks; what of the disk had to be converted goes with it."""
+    """Load a model with a device map; converted weights on disk live as long as the model."""
     converted = ConvertedWeights()
     with _quiet():
         model, report = load(
@@ -112,14 +111,14 @@ def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]
 
 @dataclass(frozen=True)
 class OffloadedBlocks:
-    """Where the weights of the blocks at `path` are, and the folder of those that had to be converted."""
+    """The location of the weights of the blocks at `path`."""
 
     path: str
     stored: Mapping[str, SafetensorsWeight | GGUFWeight]
     converted: ConvertedWeights | None
 
     def residents(self, model: nn.Module, most: int, device: torch.device) -> ResidentLayers:
-        """The layers of `model`, at most `most` in memory; the rest of each block moves to `device`."""
+        """Return the layers of `model` with at most `most` in memory; everything else moves to `device`."""
         model._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))  # type: ignore[no-untyped-call]
         blocks = block_list(model, self.path)
         return ResidentLayers(blocks, LayerFiles.of(blocks, self.path, self.stored, self.converted), most, device)
@@ -128,7 +127,7 @@ class OffloadedBlocks:
 @contextmanager
 def _quiet() -> Iterator[None]:
     with quiet("accelerate.big_modeling"), warnings.catch_warnings():
-        # That the model's own parameters are no modules: they have to have a place all the same.
+        # Parameters of the model itself need a device, too.
         warnings.filterwarnings("ignore", "The following device_map keys do not match")
         yield
 
@@ -141,8 +140,8 @@ def _on_meta(draw: Callable[[], nn.Module]) -> nn.Module:
         raise
     except Exception as error:
         raise UnsupportedModelError(
-            "the layers of the model cannot be left on the disk: it cannot be drawn up "
-            f"without its weights ({type(error).__name__}: {error}); load it whole, without --resident-layers"
+            "the layers of the model cannot be left on disk, since it cannot be built without its weights "
+            f"({type(error).__name__}: {error}); load it without --resident-layers"
         ) from error
 
 
@@ -150,9 +149,9 @@ def _device_map(model: nn.Module, path: str, device: torch.device) -> dict[str, 
     placed: dict[str, Any] = {}
     module, prefix = model, ""
     for part in path.split("."):
-        beside = [name for name, _ in module.named_children() if name != part]
-        beside += [name for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))]
-        placed |= {f"{prefix}{name}": str(device) for name in beside}
+        others = [name for name, _ in module.named_children() if name != part]
+        others += [name for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))]
+        placed |= {f"{prefix}{name}": str(device) for name in others}
         module, prefix = module.get_submodule(part), f"{prefix}{part}."
     return placed | {f"{prefix}{number}": "disk" for number, _ in module.named_children()}
 

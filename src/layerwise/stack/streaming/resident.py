@@ -1,4 +1,4 @@
-"""At most so many layers of a model in memory; others are read when called, and the least recently used is released."""
+"""Keep a limited number of layers in memory; others are read when called, replacing the least recently used."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from layerwise.errors import ModelError, UnsupportedModelError
 from layerwise.stack.blocks import BlockList
 from layerwise.stack.streaming.files import LayerFiles
 
-# The attribute of a block under which it has what reads it.
+# Attribute of a block with the function that reads it.
 _READER = "_layerwise_reader"
 
 
 def hold(block: nn.Module) -> None:
-    """Read the weights of a block that may be on the disk; one that is in memory stays as it is."""
+    """Read the weights of a block into memory if they are on disk."""
     reader = vars(block).get(_READER)
     if reader is not None:
         reader()
 
 
 def stored_parameter(model: nn.Module, name: str) -> Tensor:
-    """Read a parameter of a partly loaded model. Raises `ModelError` if no file has it."""
+    """Read a parameter of a partly loaded model; raise `ModelError` if no file has it."""
     path = name
     while path:
         path = path.rpartition(".")[0]
@@ -37,25 +37,25 @@ def stored_parameter(model: nn.Module, name: str) -> Tensor:
         reader = vars(module).get(_READER)
         if reader is not None:
             return reader.func.__self__.stored(reader.args[0], rest)
-        hook = vars(module).get("_hf_hook")  # accelerate's, of a module that was offloaded by a device map
+        hook = vars(module).get("_hf_hook")  # accelerate's, for a module offloaded by a device map
         for each in getattr(hook, "hooks", (hook,)):
             weights = getattr(each, "weights_map", None)
             if weights is not None and rest in weights:
                 return weights[rest]
-    raise ModelError(f"the content of {name} is not in memory, and no file is known to have it")
+    raise ModelError(f"{name} is not in memory, and its file is unknown")
 
 
-def refuse_on_disk(model: nn.Module, wish: str) -> None:
+def refuse_on_disk(model: nn.Module, action: str) -> None:
     if any(_READER in vars(module) for module in model.modules()) or any(each.is_meta for each in model.parameters()):
         raise UnsupportedModelError(
-            f"cannot {wish}: layers of this {type(model).__name__} are read when they are called, and that needs "
-            "all of them in memory; load the model without --resident-layers, and without a device map that offloads"
+            f"cannot {action}: it requires all layers of this {type(model).__name__} in memory; load the model without "
+            "--resident-layers, and without a device map that offloads"
         )
 
 
 @dataclass(slots=True)
 class ReadingCost:
-    """How often layers were read, how many bytes that were, and the most bytes of layers in memory at once."""
+    """Number and bytes of layer reads, and the peak of layers in memory."""
 
     readings: int = 0
     bytes: int = 0
@@ -64,15 +64,15 @@ class ReadingCost:
 
 
 class ResidentLayers:
-    """The blocks of one model, of which at most `most` hold their weights at a time.
+    """The blocks of one model, of which at most `most` are in memory.
 
-    `cost` counts from the last `count`. A layer that runs is not let go; with several threads that run more layers
-    than `most`, one waits for another.
+    `cost` counts from the last `count`. A running layer is never released; threads that run more layers than `most`
+    wait.
     """
 
     def __init__(self, blocks: BlockList, files: LayerFiles, most: int, device: torch.device) -> None:
         if most < 1:
-            raise ModelError(f"at least one layer has to be in memory to run; {most} were allowed")
+            raise ModelError(f"resident_layers must be at least 1, got {most}")
         self.most = most
         self.device = device
         self.cost = ReadingCost()
@@ -85,7 +85,7 @@ class ResidentLayers:
         self.sizes = tuple(
             sum(each.numel() * each.element_size() for each in parameters.values()) for parameters in self._away
         )
-        self._resident: dict[int, None] = {}  # the one that was used last stands last
+        self._resident: dict[int, None] = {}  # in order of last use
         self._ahead: dict[int, Future[dict[str, Tensor]]] = {}
         self._running: Counter[int] = Counter()
         self._changed = threading.Condition(threading.RLock())
@@ -100,9 +100,7 @@ class ResidentLayers:
         return sum(self.sizes[layer] for layer in (*self._resident, *self._ahead))
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise ModelError(
-            "a model whose layers are read from the disk cannot be copied; load it whole, without --resident-layers"
-        )
+        raise ModelError("a model whose layers are read from disk cannot be copied; load it without --resident-layers")
 
     def release_all(self) -> None:
         for layer in tuple(self._resident):
@@ -115,14 +113,14 @@ class ResidentLayers:
             return self.cost
 
     def read(self, layer: int) -> None:
-        """See to it that the layer is in memory; what has to make room for it is let go."""
+        """Read a layer into memory, releasing others to make room."""
         with self._changed:
             early = self._ahead.get(layer)
             if early is not None and early.done() and early.exception() is not None:
                 del self._ahead[layer]
             while layer not in self._resident:
                 if layer in self._ahead:
-                    # Removed before its result is known: the next call repeats a read that fails.
+                    # Removed first, so that the next call repeats a failed read.
                     self._attach(layer, self._ahead.pop(layer).result())
                 elif len(self._resident) + len(self._ahead) < self.most:
                     self._begin(layer)
@@ -137,7 +135,7 @@ class ResidentLayers:
                 self._begin(layer)
 
     def release(self, layer: int) -> None:
-        """Let the weights of a layer go; the parameters that stand for them are as before."""
+        """Release the weights of a layer."""
         with self._changed:
             if layer in self._resident and not self._running[layer]:
                 del self._resident[layer]
@@ -165,7 +163,7 @@ class ResidentLayers:
         idle = next((layer for layer in self._resident if not self._running[layer]), None)
         if idle is not None:
             self.release(idle)
-        elif self._ahead:  # it is not needed, so its error does not matter
+        elif self._ahead:  # not needed, so errors do not matter
             wait([self._ahead.popitem()[1]])
         else:
             self._changed.wait()
@@ -177,7 +175,7 @@ class ResidentLayers:
 
     def _after(self, layer: int, *_: Any) -> None:
         with self._changed:
-            self._running[layer] = max(0, self._running[layer] - 1)  # what came before may have failed
+            self._running[layer] = max(0, self._running[layer] - 1)  # an earlier hook may have failed
             self._changed.notify_all()
 
 

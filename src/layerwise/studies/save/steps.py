@@ -16,7 +16,7 @@ from layerwise.checkpoint import push as hub
 from layerwise.checkpoint.card import CardTable, card_path, write_card
 from layerwise.checkpoint.folder import Origin, Writing
 from layerwise.checkpoint.gguf_file import TO_GGUF, save_gguf
-from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.layer_names import UnresolvedNamesError
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.model_location import is_gguf
@@ -217,7 +217,7 @@ def _stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bo
         return False
     try:
         models = [StoredModel.open(location, revision) for location in names.values()]
-    except UnresolvedNames:
+    except UnresolvedNamesError:
         return False
     return {tensor.dtype for model in models for tensor in model.tensors.values()} == {STORED[dtype]}
 
