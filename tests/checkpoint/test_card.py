@@ -94,7 +94,7 @@ def test_a_folder_that_layerwise_did_not_write_is_refused(tmp_path: Path, conten
         text_of(tmp_path)
 
 
-def test_what_was_proved_is_said(home: Path, tmp_path: Path) -> None:
+def test_the_card_states_what_was_proved(home: Path, tmp_path: Path) -> None:
     record = json.loads((home / "pruned" / "plan.json").read_text())
     assert "their logits are equal to those of the plan" in text_of(home / "pruned")
     for gap, proof, expected in (

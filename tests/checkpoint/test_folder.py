@@ -239,11 +239,6 @@ def test_an_index_names_files_beside_it(tmp_path: Path, index: object, reason: s
         stored_tensors(tmp_path)
 
 
-def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has no model\.safetensors"):
-        stored_tensors(tmp_path)
-
-
 def test_a_source_that_shrinks_is_noticed(tmp_path: Path) -> None:
     source = every_dtype(tmp_path)
     tensors = read_header(source)

@@ -81,7 +81,7 @@ def test_a_folder_that_was_not_trained_has_the_bytes_of_the_file(kind: str, tmp_
     assert contents(GGUFFile.open(tmp_path / "out.gguf")) == contents(GGUFFile.open(file))
 
 
-def test_what_lies_around_layers_is_trained_too_where_all_are_of_one_folder(tmp_path: Path) -> None:
+def test_trained_embedding_and_head_are_kept_where_all_layers_are_of_one_folder(tmp_path: Path) -> None:
     file = write_llama(tmp_path / "a.gguf", 3, tied=False)
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained=r"embed_tokens|lm_head")
     save({"a": file, "b": folder}, "b:0-2", tmp_path / "out.gguf")
@@ -110,27 +110,12 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     wide = load(file)
     wide.model.resize_token_embeddings(200)
     wider = folder_of(wide, "0-2", tmp_path / "d")
-    _refused(
-        r"the plan needs model\.layers\.2\.input_layernorm\.weight,",
-        UnsupportedModelError,
-        {"a": file, "b": folder},
-        "b:0-2",
-        tmp_path,
-    )
-    _refused(
-        r"the plan needs model\.layers\.0\.input_layernorm\.weight,",
-        UnsupportedModelError,
-        {"a": file, "b": other},
-        "b:0",
-        tmp_path,
-    )
-    _refused(
-        r"has model\.embed_tokens\.weight of shape \(200, 64\), but",
-        UnsupportedModelError,
-        {"a": file, "b": wider},
-        "b:0-2",
-        tmp_path,
-    )
+    for message, model, plan in (
+        (r"the plan needs model\.layers\.2\.input_layernorm\.weight,", folder, "b:0-2"),
+        (r"the plan needs model\.layers\.0\.input_layernorm\.weight,", other, "b:0"),
+        (r"has model\.embed_tokens\.weight of shape \(200, 64\), but", wider, "b:0-2"),
+    ):
+        _refused(message, UnsupportedModelError, {"a": file, "b": model}, plan, tmp_path)
 
 
 def test_types_that_the_package_gguf_does_not_write_are_refused(
@@ -155,13 +140,8 @@ def test_metadata_that_cannot_be_undone_is_refused(tmp_path: Path, monkeypatch: 
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained="layers")
     made_of = GGUFWeight.made_of
     monkeypatch.setattr(GGUFWeight, "made_of", lambda weight, arrays: made_of(weight, arrays) ** 2)
-    _refused(
-        r"transformers' conversion of token_embd\.weight cannot",
-        UnsupportedModelError,
-        {"a": file, "b": folder},
-        "b:0",
-        tmp_path,
-    )
+    message = r"transformers' conversion of token_embd\.weight cannot"
+    _refused(message, UnsupportedModelError, {"a": file, "b": folder}, "b:0", tmp_path)
 
 
 gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")

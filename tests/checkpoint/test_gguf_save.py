@@ -258,17 +258,9 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
     [
         (spec("smollm3"), "0-2 4-11", "one layer in 4 of smollm3"),
         (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "1-11", "one layer in 6"),
-        (
-            spec("new", u32("new.attention.sliding_window", 64)),
-            "1-11",
-            "does not say which",
-        ),
+        (spec("new", u32("new.attention.sliding_window", 64)), "1-11", "does not say which"),
         (spec("x", u32("x.nextn_predict_layers", 12)), "0", "has nextn_predict_layers = 12 for 12 layers"),
-        (
-            spec("minicpm", u32("minicpm.nextn_predict_layers", 1)),
-            "0-9",
-            "differently with 11 and with 10 layers",
-        ),
+        (spec("minicpm", u32("minicpm.nextn_predict_layers", 1)), "0-9", "differently with 11 and with 10 layers"),
         (spec("gemma3n", u32("gemma3n.attention.shared_kv_layers", 4)), "1-11", "share keys and values"),
         (spec("g", between=[Header(b"per_layer_proj_norm.weight", [5], 0, 20)]), "1-11", "by their number"),
         (spec("rwkv7"), "1-11", "what the first one computed"),
@@ -289,16 +281,12 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
         (spec("x", u32("x.attn_res.block_size", 4)), "1-11", "block_size' = 4 refers to layers"),
         (spec("x", u32("x.hrm.layers_per_stack", 6)), "1-11", "refers to layers by their numbers"),
         (spec("x", u32s("x.moe_layers", [1, 5])), "1-11", "has 2 values for 12 layers"),
-        (
-            spec("x", u32s("x.attention.compress_ratios", range(DEPTH + 1))),
-            "1-11",
-            "has 13 values for 12 layers",
-        ),
+        (spec("x", u32s("x.attention.compress_ratios", range(DEPTH + 1))), "1-11", "has 13 values for 12 layers"),
         (spec("t5", u32("t5.decoder_block_count", 12)), "0-11", "two stacks"),
         (spec("llama", u32("split.count", 3)), "0-11", "llama-gguf-split --merge"),
     ],
 )
-def test_what_the_metadata_cannot_say_is_refused(tmp_path: Path, made: Spec, plan: str, reason: str) -> None:
+def test_plans_that_the_metadata_cannot_express_are_refused(tmp_path: Path, made: Spec, plan: str, reason: str) -> None:
     with pytest.raises(UnsupportedModelError, match=reason):
         written(tmp_path, made, plan)
     assert not (tmp_path / "out.gguf").exists()
@@ -420,7 +408,7 @@ def _folder(folder: Path) -> Path:
         (lambda folder: folder / "in.gguf", True, "is the source, so it is not replaced"),
     ],
 )
-def test_what_is_in_the_way_stays(tmp_path: Path, target: Callable[[Path], Path], overwrite: bool, words: str) -> None:
+def test_existing_files_stay(tmp_path: Path, target: Callable[[Path], Path], overwrite: bool, words: str) -> None:
     (tmp_path / "in.gguf").write_bytes(spec().bytes())
     path = target(tmp_path)
     before = path.read_bytes() if path.is_file() else None

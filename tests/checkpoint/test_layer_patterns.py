@@ -120,10 +120,6 @@ def test_experts_are_numbered_inside_of_their_layer() -> None:
     assert names.others == ("lm_head.weight",)
 
 
-def test_numbers_with_a_gap_are_no_stack() -> None:
-    assert layer_groups(["head.0.w", "head.2.w", "h.0", "h.1"]) == {"h.": 2}
-
-
 def test_the_stack_is_the_one_as_deep_as_the_configuration_says() -> None:
     groups = {"features.": 7, "encoder.layers.": 12}
     assert stack_prefix(groups, [12], None) == ("encoder.layers.", 12)
@@ -131,7 +127,7 @@ def test_the_stack_is_the_one_as_deep_as_the_configuration_says() -> None:
         stack_prefix(groups, [3], None)
 
 
-def test_of_two_stacks_the_one_that_is_named() -> None:
+def test_the_named_stack_is_chosen_of_two() -> None:
     groups = layer_groups(TWO_SIDES)
     with pytest.raises(UnresolvedNamesError):
         stack_prefix(groups, [2], None)

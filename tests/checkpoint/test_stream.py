@@ -137,7 +137,7 @@ def test_quantized_tensors_are_bytes_and_their_exceptions_follow(quantized: Path
         ("b:0", "'b'"),
     ],
 )
-def test_what_no_checkpoint_can_say_is_refused(
+def test_plans_that_no_checkpoint_can_express_are_refused(
     home: Path, text: str, reason: str, tmp_path: Path, opened: Callable[[str], Any]
 ) -> None:
     with pytest.raises(PlanError, match=reason):

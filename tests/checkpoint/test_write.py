@@ -171,12 +171,9 @@ def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [
-        ("longformer", "configuration of LongformerForMaskedLM cannot express 0 2 4"),
-        ("qwen3_next", "does not run"),
-    ],
+    [("longformer", "configuration of LongformerForMaskedLM cannot express 0 2 4"), ("qwen3_next", "does not run")],
 )
-def test_what_the_written_model_cannot_do_is_refused_in_a_sentence(kind: str, reason: str, tmp_path: Path) -> None:
+def test_models_that_cannot_be_written_under_a_plan_are_refused(kind: str, reason: str, tmp_path: Path) -> None:
     model = build(next(one for one in SUPPORTED if one.model_type == kind))
     with pytest.raises(UnsupportedModelError, match=f"{reason}.*in place with stack.under"):
         save(load(model), Plan.parse("0 2 4"), tmp_path / "m")
@@ -210,7 +207,7 @@ def test_the_settings_of_the_plan(case: tuple[str, str, dict[str, object]], tmp_
     assert all(torch.equal(first[name], second[name]) for name in first | second)
 
 
-def test_no_values_fit(tmp_path: Path) -> None:
+def test_settings_without_fitting_values_are_refused(tmp_path: Path) -> None:
     build(next(one for one in SUPPORTED if one.model_type == "deepseek_v3")).save_pretrained(tmp_path / "home")
     with pytest.raises(UnsupportedModelError, match=r"in slot ., mlp would be DeepseekV3MLP instead of DeepseekV3MoE"):
         save(tmp_path / "home", "1 0 2", tmp_path / "m")
@@ -226,7 +223,7 @@ def specimens(kinds: tuple[str, ...]) -> list[Specimen]:
     return [one for one in SUPPORTED if one.model_type in kinds]
 
 
-def test_those_of_a_llama_are_its_norm_and_its_head() -> None:
+def test_parts_behind_the_layers_of_a_llama_are_its_norm_and_head() -> None:
     model = tiny_llama()
     assert parts_behind(model, "model.layers") == {"model.norm.weight", "lm_head.weight"}
     model.config.tie_word_embeddings = True
@@ -235,7 +232,7 @@ def test_those_of_a_llama_are_its_norm_and_its_head() -> None:
 
 
 @every_type(fast=("llama",), slow=("bloom", "gpt2", "mamba", "vit"), of=specimens(WITH_HEADS))
-def test_they_are_seen_without_the_weights(one: Specimen) -> None:
+def test_parts_behind_the_layers_are_found_without_weights(one: Specimen) -> None:
     model = build(one)
     path = load(model).path
     drawn = on_meta(type(model), model.config)
@@ -261,7 +258,7 @@ def test_a_merge_ends_as_the_other_model_would_go_on(one: Specimen) -> None:
 
 
 @pytest.mark.parametrize("prove", first_fast([True, False]))
-def test_it_is_streamed_as_it_is_built(models: dict[str, Path], tmp_path: Path, prove: bool) -> None:
+def test_a_merge_with_a_head_is_streamed_as_it_is_built(models: dict[str, Path], tmp_path: Path, prove: bool) -> None:
     origin = save(models, "a:0-2 b:3-5", tmp_path / "m", head="b", prove=prove)
     assert (origin.head, origin.note, origin.gap) == ("b", "", 0.0 if prove else None)
     written, first, second = (
@@ -277,7 +274,7 @@ def test_it_is_streamed_as_it_is_built(models: dict[str, Path], tmp_path: Path, 
         assert torch.equal(realigned(load(tmp_path / "m").model)(ids).logits, expected)
 
 
-def test_a_head_of_nobody_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+def test_a_head_of_an_unknown_model_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="unknown model 'c' for head"):
         save(models, "a:0-2 b:3-5", tmp_path / "m", head="c")
     with pytest.raises(OptionError, match="head requires models by name"):

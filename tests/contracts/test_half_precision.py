@@ -163,7 +163,7 @@ def test_right_models_are_loaded_and_split_alike(one: Specimen, dtype: torch.dty
 
 @HALVES
 @pytest.mark.parametrize("refusal", REFUSED_BY_TIER)
-def test_what_float32_refuses_is_refused_alike(refusal: Any, dtype: torch.dtype) -> None:
+def test_half_precision_refuses_what_float32_refuses(refusal: Any, dtype: torch.dtype) -> None:
     half, whole = twins(refusal.specimen, dtype).each(loaded)
     assert half == whole
     assert _without_numbers(refusal.reason) in half

@@ -49,7 +49,7 @@ def healed(one: Specimen, method: Method, folder: Path) -> HealingTrainer:
 
 @pytest.mark.parametrize("method", ["lora", "tail"])
 @pytest.mark.parametrize("one", EVERY_SPECIMEN)
-def test_what_is_healed_opens_as_it_was_trained(one: Specimen, method: Method, tmp_path: Path) -> None:
+def test_healed_checkpoints_open_as_trained(one: Specimen, method: Method, tmp_path: Path) -> None:
     trainer = healed(one, method, tmp_path)
     before = dict(opened(one).model.named_parameters())
     changed = set()

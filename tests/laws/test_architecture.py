@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"results", "plan", "data", "stack", "measure"},
     "train": {"results", "plan", "data", "stack", "measure", "models"},
     "runner": {
-        *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "page"),
+        *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "page")
     },
     "studies": {
         *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "page"),

@@ -74,27 +74,9 @@ REFUSED: list[tuple[str, str, Change, dict[str, Any], str]] = [
     ("elc", "elc", {"classifier.nonlinearity.1.bias": None}, {}, r"lacks classifier\.nonlinearity\.1\.bias"),
     ("elc", "elc", {"embedding.word_embedding.weight": None}, {}, r"no tensor embedding\.word_embedding\.weight"),
     ("elc", "elc", {"pooler": torch.ones(2)}, {}, "as elc the checkpoint has the unexpected pooler"),
-    (
-        "elc",
-        "elc",
-        {"classifier.nonlinearity.5.weight": torch.ones(61, 32)},
-        {},
-        r"classifier\.nonlinearity\.5\.weight must equal",
-    ),
-    (
-        "elc",
-        "elc",
-        {"classifier.nonlinearity.5.bias": torch.ones(7)},
-        {},
-        r"classifier\.nonlinearity\.5\.bias must have the shape",
-    ),
-    (
-        "elc",
-        "elc",
-        {BUCKETS: torch.zeros(512, 512, dtype=torch.long)},
-        {},
-        r"transformer\.layers\.1\.attention\.position_indices does",
-    ),
+    ("elc", "elc", {"classifier.nonlinearity.5.weight": torch.ones(61, 32)}, {}, r"5\.weight must equal"),
+    ("elc", "elc", {"classifier.nonlinearity.5.bias": torch.ones(7)}, {}, r"5\.bias must have the shape"),
+    ("elc", "elc", {BUCKETS: torch.zeros(512, 512, dtype=torch.long)}, {}, r"attention\.position_indices does"),
     ("elc", "elc", {}, {"heads": None}, "the number of heads cannot be inferred from the width"),
     ("elc", "elc", {}, {"tokenizer": tokenizer(2, padding=False)}, "the tokenizer has no padding token"),
     ("elc", "elc", {}, {"tokenizer": tokenizer(100)}, "the tokenizer has 106 tokens, but the checkpoint has"),
@@ -102,7 +84,9 @@ REFUSED: list[tuple[str, str, Change, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("of", "asked", "change", "options", "message"), REFUSED)
-def test_what_does_not_fit_is_named(of: str, asked: str, change: Change, options: dict[str, Any], message: str) -> None:
+def test_mismatched_checkpoints_are_refused_with_the_tensor(
+    of: str, asked: str, change: Change, options: dict[str, Any], message: str
+) -> None:
     tensors = {name: tensor for name, tensor in {**checkpoint(of), **change}.items() if tensor is not None}
     with pytest.raises((CheckpointError, ModelError), match=message):
         convert_elc(tensors, variant=asked, **{"heads": 2, **options})

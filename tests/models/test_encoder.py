@@ -100,7 +100,7 @@ def test_checkpointing_that_would_lose_gradients_is_refused() -> None:
 @pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=() if name in COMPILED else pytest.mark.nightly) for name in VARIANTS]
 )
-def test_it_compiles_as_one_graph(variant: str) -> None:
+def test_the_encoder_compiles_as_one_graph(variant: str) -> None:
     torch._dynamo.reset()
     model, (ids, real) = random_model(variant), padded_batch(16)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

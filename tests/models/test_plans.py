@@ -61,14 +61,6 @@ def test_the_class_of_a_folder_is_the_one_it_was_saved_as(tmp_path: Path) -> Non
     assert type(layerwise.load(tmp_path).model) is ElcForSequenceClassification
 
 
-def test_parallel_branches_are_refused_where_layers_mix() -> None:
-    with (
-        pytest.raises(UnsupportedModelError, match="parallel branches"),
-        load(random_model("elc")).under(Plan.parse("0 (1|2)")),
-    ):
-        raise AssertionError("it was not refused")
-
-
 def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     stack = load(random_model("elc"))
     members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
@@ -170,7 +162,7 @@ def test_a_cut_edge_of_a_softmax_stays_cut_in_training() -> None:
     assert all(sum(row) == pytest.approx(1.0) for row in after.matrix())
 
 
-def test_what_is_no_wiring_of_the_model_is_refused() -> None:
+def test_wirings_of_another_model_are_refused() -> None:
     with pytest.raises(ModelError, match="variant ltg has no layer weights"):
         ElcWiring(tiny("ltg"))
     with pytest.raises(PlanError, match="the wiring must have 3 layers and 3 readers"):

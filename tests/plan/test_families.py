@@ -143,7 +143,7 @@ def test_every_strategy_leaves_the_layers_outside_a_window_as_they_are(data: st.
         (lambda: families.painters(6, loops=[0]), "a repeat count must be an integer of at least 1"),
     ],
 )
-def test_a_wrong_choice_is_told_why(make: Callable[[], object], reason: str) -> None:
+def test_a_wrong_family_is_refused_with_the_reason(make: Callable[[], object], reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         make()
 

@@ -135,7 +135,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "position", "reason"), REFUSED, ids=lambda value: repr(value)[:30])
-def test_a_wrong_text_is_told_what_and_where(text: str, position: int, reason: str) -> None:
+def test_a_wrong_text_is_refused_with_its_position(text: str, position: int, reason: str) -> None:
     with pytest.raises(PlanError, match=reason) as caught:
         parse(text)
     assert caught.value.text == text
@@ -207,10 +207,7 @@ def test_edits(edited: Plan, text: str) -> None:
         (lambda: edits.replace(WHOLE, 9, 1), "does not run layer 9"),
         (lambda: edits.replace(WHOLE, 1, -1), "layer must be an integer from 0 to 9999"),
         (lambda: edits.without_branch(WHOLE, 3, "atn"), r"unknown sublayer 'atn' \(str\)"),  # type: ignore[arg-type]
-        (
-            lambda: edits.without_branch(Plan.parse("0 3.mlp"), 3, "attn"),
-            r"the plan does not run 3\.attn",
-        ),
+        (lambda: edits.without_branch(Plan.parse("0 3.mlp"), 3, "attn"), r"the plan does not run 3\.attn"),
         (lambda: edits.without_branch(Plan.parse("3.mlp"), 3, "mlp"), r"3\.mlp is all the plan runs"),
         (lambda: edits.reverse(WHOLE, 3, 3), "0 <= start < stop <= 8"),
         (lambda: edits.reverse(WHOLE, 3, 9), "0 <= start < stop <= 8"),
@@ -221,7 +218,7 @@ def test_edits(edited: Plan, text: str) -> None:
         (lambda: edits.parallel(WHOLE, 0, 2, "sum"), r"merge must be a Reduction, such as Reduction\('sum'\)"),  # type: ignore[arg-type]
     ],
 )
-def test_a_wrong_edit_is_told_why(edit: Callable[[], Plan], reason: str) -> None:
+def test_a_wrong_edit_is_refused_with_the_reason(edit: Callable[[], Plan], reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         edit()
 

@@ -32,7 +32,7 @@ def test_the_matrix_gives_the_wiring_back(wiring: LayerWeights) -> None:
 
 
 @given(wiring=wirings())
-def test_what_is_live_is_what_a_runner_that_drops_as_told_holds(wiring: LayerWeights) -> None:
+def test_live_sources_are_those_not_yet_dropped(wiring: LayerWeights) -> None:
     last = wiring.last_readers()
     assert len(last) == wiring.depth + 1
     held: set[int] = set()
@@ -76,7 +76,7 @@ def test_a_cut_takes_one_edge_and_keeps_the_sum(wiring: LayerWeights, data: st.D
         (1, (((0, 1.0),), ((0, 1.0), (0, 1.0))), "the sources of reader out must be distinct, ascending and at most 1"),
     ],
 )
-def test_what_is_no_wiring_is_refused(depth: int, rows: tuple[tuple[tuple[int, float], ...], ...], said: str) -> None:
+def test_invalid_wirings_are_refused(depth: int, rows: tuple[tuple[tuple[int, float], ...], ...], said: str) -> None:
     with pytest.raises(PlanError, match=said):
         LayerWeights(depth, rows)
 

@@ -24,12 +24,6 @@ def test_a_plan_is_a_value() -> None:
         plan.stages = ()  # type: ignore[misc]
 
 
-def test_identity_and_of() -> None:
-    assert str(Plan.identity(1)) == "0"
-    assert Plan.identity(30).order() == tuple(range(30))
-    assert Plan.of(layer for layer in (2, 0)).order() == (2, 0)
-
-
 def test_steps_say_where_groups_open_and_branches_close() -> None:
     mean, gain = Reduction("mean"), Reduction("gain", 2)
     assert Plan.parse("0 ((1|2 3):gain=2|4)*2").steps() == (
@@ -43,20 +37,9 @@ def test_steps_say_where_groups_open_and_branches_close() -> None:
     assert Plan.parse("(7):sum").steps() == (Step(7, opens=1, closes=(Reduction("sum"),)),)
 
 
-class Numbered:
-    def __index__(self) -> int:
-        return 3
-
-
-def test_of_takes_what_can_be_a_whole_number() -> None:
-    assert Plan.of([Numbered()]) == Plan.of([3])  # type: ignore[list-item]
-
-
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Plan(()), "must not be empty"),
     (lambda: Plan([Visit(0)]), "a tuple of Visit or Group or Block"),  # type: ignore[arg-type]
-    (lambda: Plan((0,)), "a plan's stages must be a tuple of Visit or Group or Block, but it"),  # type: ignore[arg-type]
-    (lambda: Plan("0-3"), "a tuple"),  # type: ignore[arg-type]
     (lambda: Visit(-1), "layer must be an integer from 0 to 9999"),
     (lambda: Visit(True), "layer must be an integer from 0 to 9999"),
     (lambda: Visit(1.0), "float"),  # type: ignore[arg-type]
@@ -65,10 +48,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Visit(0, 0), "a repeat count must be an integer of at least 1"),
     (lambda: Visit(0, 10_001), "a plan must run at most 10,000 layers in total"),
     (lambda: Visit(0, sublayer="atn"), r"unknown sublayer 'atn' \(str\)"),  # type: ignore[arg-type]
-    (lambda: Visit(0, 1, ["attn"]), r"unknown sublayer \['attn'\] \(list\)"),  # type: ignore[arg-type]
     (lambda: Visit(0, source="2a"), "a source name must be a letter followed by letters, digits, - or _,"),
     (lambda: Visit(0, source="a\n"), "a source name must be a letter followed by letters, digits, - or _,"),
-    (lambda: Visit(0, source=3), "a source name must be a letter followed by letters, digits, - or _,"),  # type: ignore[arg-type]
     (lambda: Visit(0, source="a" * 41), "at most 40 characters"),
     (lambda: Group(()), "must not be empty"),
     (lambda: Group([ONE]), "a tuple of Plan"),  # type: ignore[arg-type]
@@ -79,12 +60,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Reduction("meen"), "did you mean mean"),  # type: ignore[arg-type]
     (lambda: Reduction(None), "unknown merge rule"),  # type: ignore[arg-type]
     (lambda: Reduction("mean", 1.0), "gain must be None for the rule mean"),
-    (lambda: Reduction("gain"), r"gain must be a number such as 0\.5"),
     (lambda: Reduction("gain", "2"), r"gain must be a number such as 0\.5"),  # type: ignore[arg-type]
     (lambda: Reduction("gain", float("nan")), "finite"),
     (lambda: Reduction("gain", 10**400), "finite"),
     (lambda: Plan.identity(0), "from 1 to"),
-    (lambda: Plan.identity(10**9), "from 1 to"),
     (lambda: Plan.of([]), "must not be empty"),
     (lambda: Plan.of(3), "not iterable"),  # type: ignore[arg-type]
     (lambda: Plan.of([1.5]), "requires integers"),  # type: ignore[list-item]
@@ -96,7 +75,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "reason"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
-def test_what_is_no_plan_is_refused_when_it_is_made(make: Callable[[], object], reason: str) -> None:
+def test_invalid_plans_are_refused_when_constructed(make: Callable[[], object], reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         make()
 
@@ -165,7 +144,7 @@ def test_a_model_of_one_layer() -> None:
         ("a:0-3 b:0-3 a:0 0", (10, 10, 9, 10)),
     ],
 )
-def test_cost(text: str, cost: tuple[int, int, int, int]) -> None:
+def test_a_plan_costs_its_evaluations_and_stages(text: str, cost: tuple[int, int, int, int]) -> None:
     found = Plan.parse(text).cost()
     assert (found.evaluations, found.stages, found.weights, found.slots) == cost
 

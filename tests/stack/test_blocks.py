@@ -64,7 +64,7 @@ def test_an_unmarked_module_is_found_by_its_largest_list_and_the_user_may_name_a
         (nn.Linear(2, 2), None, r"no nn\.ModuleList or nn\.Sequential of repeated blocks"),
     ],
 )
-def test_what_is_no_list_of_blocks_is_refused(model: nn.Module, path: str | None, reason: str) -> None:
+def test_a_path_without_blocks_is_refused(model: nn.Module, path: str | None, reason: str) -> None:
     with pytest.raises(UnsupportedModelError, match=reason):
         find_blocks(model, path)
 
@@ -126,7 +126,7 @@ def test_parallel_branches_are_two(ids: torch.Tensor) -> None:
     ],
     ids=["normalises after adding", "one branch"],
 )
-def test_what_cannot_be_split_is_refused_with_the_layer(model: torch.nn.Module, ids: torch.Tensor) -> None:
+def test_unsplittable_layers_are_refused_by_number(model: torch.nn.Module, ids: torch.Tensor) -> None:
     with pytest.raises(UnsupportedModelError, match=r"cannot be split into attn and mlp: in layer 0"):
         branches_of(load(model), ids)
 
@@ -146,7 +146,7 @@ def test_an_idle_layer_takes_the_pair_of_the_others(ids: torch.Tensor, idle: tup
         assert branches_of(load(model), ids) == ({"attn": "self_attn", "mlp": "mlp"},) * 4
 
 
-def test_what_an_edit_keeps_or_gives_is_not_written_on(ids: torch.Tensor) -> None:
+def test_edited_outputs_are_not_overwritten(ids: torch.Tensor) -> None:
     torch.manual_seed(8)
     size = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "initializer_range": 0.2}
     model = FalconForCausalLM(FalconConfig(vocab_size=97, bos_token_id=1, eos_token_id=2, **size)).eval()

@@ -98,15 +98,11 @@ def _larger() -> Spec:
         (Spec(magic=b"GGML").bytes(), CheckpointError, "is not a GGUF file: it begins with b'GGML'"),
         (Spec(headers=Spec().headers[:-3]).bytes(), CheckpointError, r"has 3 layers, but tensors \(blk\.N\) of 2"),
         (Spec().bytes(), CheckpointError, "could not be loaded: Validation error for field 'num_key_value_heads':"),
-        (
-            Spec().bytes().replace(b"llama", b"llamb"),
-            CheckpointError,
-            "could not be loaded: GGUF model with architecture llamb is not",
-        ),
+        (Spec().bytes().replace(b"llama", b"llamb"), CheckpointError, "GGUF model with architecture llamb is not"),
         (_larger().bytes(), LayerwiseError, "describes a model of"),
     ],
 )
-def test_what_transformers_cannot_read_is_refused(
+def test_files_that_transformers_cannot_read_are_refused(
     tmp_path: Path, content: bytes, kind: type[LayerwiseError], words: str
 ) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
@@ -144,9 +140,7 @@ def test_a_number_that_makes_every_state_wrong_is_refused(tmp_path: Path, name: 
 def test_tensors_for_which_the_model_has_no_place_are_refused(tmp_path: Path) -> None:
     content = write_causal(tmp_path / "m.gguf", "qwen2", "F32").read_bytes()
     (tmp_path / "m.gguf").write_bytes(content.replace(b"qwen2", b"llama"))  # whose projections have no bias
-    with pytest.raises(
-        UnsupportedModelError, match=r"has tensors that LlamaForCausalLM does not use: blk\.0-2\.\{attn_k\.bias,"
-    ):
+    with pytest.raises(UnsupportedModelError, match=r"LlamaForCausalLM does not use: blk\.0-2\.\{attn_k\.bias,"):
         load(tmp_path / "m.gguf")
 
 
@@ -163,9 +157,7 @@ def test_a_tensor_of_another_shape_is_refused(tmp_path: Path, options: dict[str,
     content = write_causal(tmp_path / "m.gguf", "llama", "Q8_0").read_bytes()
     turned = content.replace(name + struct.pack("<IQQ", 2, 64, 32), name + struct.pack("<IQQ", 2, 32, 64))
     (tmp_path / "m.gguf").write_bytes(turned)
-    with pytest.raises(
-        CheckpointError, match=r"has model\.layers\.2\.self_attn\.k_proj\.weight of shape \(64, 32\), but"
-    ):
+    with pytest.raises(CheckpointError, match=r"layers\.2\.self_attn\.k_proj\.weight of shape \(64, 32\), but"):
         load(tmp_path / "m.gguf", **options)
 
 
@@ -179,9 +171,7 @@ def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path:
 
 
 def test_a_device_map_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnsupportedModelError, match="is a GGUF file, which transformers cannot spread over devices and disk"
-    ):
+    with pytest.raises(UnsupportedModelError, match="which transformers cannot spread over devices and disk"):
         load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
 
 
@@ -233,22 +223,17 @@ def test_a_layer_has_the_mean_squares_of_all_inputs_of_its_matrices(tmp_path: Pa
         ({"blk.0.attn_q": [[1.0]], "blk.1.attn_q": [[1.0]]}, {}, np.float32, "has finite statistics of 0"),
         ({"blk.0.a": [[1.0, 2.0, 3.0]]}, {"blk.0.a": [[1.0], [1.0]]}, np.float32, "has 3 numbers for 2 counts"),
         ({"blk.0.a": [[np.inf]], "blk.1.a": [[1.0]]}, {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, np.float32, "is no"),
-        (
-            {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]},
-            {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]},
-            np.float16,
-            r"is not an importance matrix: blk\.0\.a\.weight\.in_sum2 must be F32",
-        ),
+        ({"blk.0.a": [[1.0]]}, {"blk.0.a": [[1.0]]}, np.float16, r"blk\.0\.a\.weight\.in_sum2 must be F32"),
     ],
 )
-def test_what_is_no_importance_matrix_of_the_layers_is_refused(
+def test_invalid_importance_matrices_are_refused(
     sums: dict[str, Any], counts: dict[str, Any], dtype: type, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CheckpointError, match=words):
         layer_power(write(tmp_path / "m.gguf", sums, counts, dtype), 2)
 
 
-def test_it_lies_beside_a_file_or_in_a_folder(tmp_path: Path) -> None:
+def test_an_importance_matrix_is_found_beside_a_file_or_in_a_folder(tmp_path: Path) -> None:
     def beside(name: Path) -> Path | None:
         return imatrix_beside(SimpleNamespace(source=SimpleNamespace(name=str(name))))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Precision: half precision is widened, and rounding is told from error."""
+"""Half precision is computed in float32, and rounding is distinguished from errors."""
 
 import math
 from typing import Any
@@ -84,7 +84,7 @@ def test_one_block_is_held_twice_at_a_time(half: LlamaForCausalLM) -> None:
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
-def test_what_fails_in_a_block_leaves_the_model_as_it_was(
+def test_an_error_in_a_block_leaves_the_model_unchanged(
     half: LlamaForCausalLM, failure: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = held(half)
@@ -230,7 +230,7 @@ def test_a_gap_is_relative_to_a_vector(found: list[float], expected: list[float]
         ([1.0], [1.0, 1.0], INF),
     ],
 )
-def test_what_is_not_finite_equals_itself_alone(found: list[float], expected: list[float], apart_by: float) -> None:
+def test_non_finite_values_equal_only_themselves(found: list[float], expected: list[float], apart_by: float) -> None:
     assert gap(torch.tensor(found), torch.tensor(expected)) == apart_by
     assert same(torch.tensor(found), torch.tensor(expected)) == (apart_by == 0)
 

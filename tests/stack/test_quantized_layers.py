@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] =
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
+def test_plans_at_types_that_cannot_run_are_refused(name: str, tmp_path: Path) -> None:
     carry_out, kind, words = REFUSED[name]
     with pytest.raises(kind, match=words):
         carry_out(tmp_path)

@@ -158,7 +158,7 @@ def test_copies_are_refused_with_what_to_do_instead(stack: Stack, attempt: str) 
     assert torch.equal(logits(copy.deepcopy(stack.model)), logits(stack.model))
 
 
-def test_what_is_made_by_the_classes_of_a_running_model_is_an_ordinary_model(stack: Stack, tmp_path: Path) -> None:
+def test_models_built_from_the_classes_of_a_running_model_are_ordinary(stack: Stack, tmp_path: Path) -> None:
     body: Any = load(stack.model.model)  # its own class is exchanged, not only those of its modules
     model, config = body.model, stack.model.config
     model.save_pretrained(tmp_path / "whole")

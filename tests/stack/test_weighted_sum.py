@@ -1,4 +1,4 @@
-"""What layers read of earlier states, and the gradients of their sums."""
+"""Layers that read earlier states: the weighted sum of the states, and its gradients."""
 
 from collections.abc import Sequence
 
@@ -125,14 +125,6 @@ def test_checkpointed_readers_give_the_same_gradients() -> None:
     check_gradients(found, embedding, weights)
 
 
-def test_weights_that_do_not_learn_get_no_gradient() -> None:
-    states = [state.requires_grad_() for state in drawn(2)]
-    weights = torch.tensor([0.25, 0.5], dtype=torch.float64)
-    weighted_sum(weights, states).sum().backward()
-    assert weights.grad is None
-    torch.testing.assert_close(states[1].grad, torch.full(SHAPE, 0.5, dtype=torch.float64))
-
-
 @pytest.mark.skipif(other_kernel.ACTIVE, reason="torch.compile makes no program of what a dispatch mode sees")
 @pytest.mark.slow
 def test_a_compiler_gets_one_graph_with_the_same_gradients() -> None:
@@ -142,15 +134,6 @@ def test_a_compiler_gets_one_graph_with_the_same_gradients() -> None:
     found = gradients_of(compiled(embedding, weights), [embedding, *weights])
     for mine, own in zip(found, gradients_of(recorded_chain(embedding, weights), [embedding, *weights]), strict=True):
         torch.testing.assert_close(mine, own)
-
-
-def test_only_a_state_with_a_gradient_is_shared_by_an_alias() -> None:
-    state = torch.ones(3)
-    assert shared(state) is state
-    state.requires_grad_()
-    assert shared(state) is not state
-    with torch.no_grad():
-        assert shared(state) is state
 
 
 DEPTH = 6
@@ -177,13 +160,6 @@ def test_a_record_holds_the_latest_visit_of_every_layer_in_the_order_of_their_nu
     record, left = walked(order)
     assert list(record.sources) == sorted(left)
     assert all(torch.equal(kept, left[source]) for source, kept in zip(record.sources, record.states, strict=True))
-
-
-def test_a_record_is_not_changed_by_what_follows() -> None:
-    record = DepthHistory.of(state(1.0)).then(0, state(2.0))
-    record.then(0, state(3.0)).then(1, state(4.0))
-    assert record.sources == (0, 1)
-    assert torch.equal(record.states[1], state(2.0))
 
 
 @given(visits, st.integers(0, DEPTH), st.sampled_from(["renormalise", "keep"]))

@@ -120,7 +120,7 @@ def test_plans_in_place_are_plans_step_by_step_and_those_of_the_model_in_memory(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ELSEWHERE)
-def test_halves_too(folder: Path, whole: Stack, way: str) -> None:
+def test_sublayers_run_with_weights_elsewhere(folder: Path, whole: Stack, way: str) -> None:
     assert torch.equal(inside(load(folder, **ELSEWHERE[way]), "3 5.attn 0 4.mlp"), inside(whole, "3 5.attn 0 4.mlp"))
 
 
@@ -154,14 +154,10 @@ def _differentiate(stack: Stack) -> None:
 
 
 NEED_ALL: tuple[Callable[[Stack], Any], ...] = (lambda stack: random_twin(stack, 0),)
-NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (
-    lambda stack: deltas(stack, seed=0),
-    open_base,
-    _differentiate,
-)
+NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (lambda stack: deltas(stack, seed=0), open_base, _differentiate)
 
 
-def test_what_needs_the_weights_themselves_is_refused(stack: Stack) -> None:
+def test_verbs_that_need_loaded_weights_are_refused(stack: Stack) -> None:
     is_quantized = quantization_method(stack.model)
     reason = (
         r"cannot .* is quantized \(\w+.*use the checkpoint before it was quantized"

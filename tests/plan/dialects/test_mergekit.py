@@ -113,7 +113,7 @@ def test_a_slice_of_no_layers_says_whose_embedding_and_head_are_taken() -> None:
         "chat_template: ~",
     ],
 )
-def test_what_changes_nothing_is_read(lines: str) -> None:
+def test_entries_without_effect_are_accepted(lines: str) -> None:
     assert read_mergekit(added(lines)) == read_mergekit(ONE)
 
 
@@ -192,7 +192,7 @@ def test_what_has_no_effect_is_noted() -> None:
         ("a: &x 1\nb: *y\n", 2, "this is not YAML: found undefined alias"),
     ],
 )
-def test_what_a_plan_cannot_say_is_refused_with_its_line(text: str, line: int, reason: str) -> None:
+def test_a_plan_refuses_unsupported_settings_with_their_line(text: str, line: int, reason: str) -> None:
     with pytest.raises(PlanError) as refused:
         read_mergekit(text)
     assert str(refused.value).startswith(f"line {line}: "), refused.value
@@ -258,7 +258,9 @@ def test_names_become_anchors_and_the_first_model_stays_the_one_around_the_layer
         ("0", "x/y+z", r"a location must not contain \+ or several @, which mergekit reads as"),
     ],
 )
-def test_what_the_yaml_cannot_say_is_refused(plan: str, models: dict[str | None, str] | str, reason: str) -> None:
+def test_plans_that_yaml_cannot_express_are_refused(
+    plan: str, models: dict[str | None, str] | str, reason: str
+) -> None:
     with pytest.raises(PlanError, match=reason):
         write_mergekit(plan, models)
 
@@ -324,7 +326,7 @@ def test_every_layer_gets_its_type_and_no_other(types: list[str]) -> None:
         ("0 Q4_0-noise3:1", None, "a file of tensor types requires layers with a type, as in Q4_0:0, but layer 1"),
     ],
 )
-def test_what_such_a_file_cannot_say_is_refused(plan: str, depth: int | None, words: str) -> None:
+def test_plans_that_a_file_cannot_express_are_refused(plan: str, depth: int | None, words: str) -> None:
     with pytest.raises(PlanError) as refused:
         write_tensor_types(plan, depth=depth)
     assert words in str(refused.value)

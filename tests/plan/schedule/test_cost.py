@@ -163,7 +163,7 @@ def test_budgets_that_cannot_be_filled(schedule: GrowthSchedule, depth: int, bud
 @pytest.mark.parametrize(
     "wrong", [((1.0, -1.0), 0.0, 0.0), ((1.0,), float("nan"), 0.0), ((), 1.0, 1.0), ((0.0,), 0.0, 0.0)]
 )
-def test_costs_that_are_none(wrong: Any) -> None:
+def test_invalid_costs_are_refused(wrong: Any) -> None:
     with pytest.raises(PlanError, match="cost"):
         ModelCost(*wrong)
 
@@ -270,9 +270,7 @@ def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> 
         ([WEAK], {"min_effect": 0.2}, "no layer has a detectable effect above 0.2 nats/token (largest: layer"),
     ],
 )
-def test_what_no_allocation_is_made_from_is_refused(
-    importance: list[Importance], terms: dict[str, float], message: str
-) -> None:
+def test_invalid_allocations_are_refused(importance: list[Importance], terms: dict[str, float], message: str) -> None:
     with pytest.raises(PlanError, match=re.escape(message)):
         allocation(importance, **terms)  # type: ignore[arg-type]
 

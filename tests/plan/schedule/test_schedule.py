@@ -36,7 +36,7 @@ def one(**fields: Any) -> GrowthSchedule:
 
 
 @given(shares=st.lists(st.floats(1e-3, 1), min_size=1, max_size=8), steps=st.integers(0, 10**7))
-def test_what_is_apportioned_is_all_there_is_and_each_within_one(shares: list[float], steps: int) -> None:
+def test_apportioned_steps_sum_to_all_and_are_within_one_of_their_share(shares: list[float], steps: int) -> None:
     counts = apportion(shares, steps)
     assert sum(counts) == steps
     for share, count in zip(shares, counts, strict=True):
@@ -79,9 +79,7 @@ def test_a_schedule_is_for_one_depth(schedule: GrowthSchedule, depth: int) -> No
 
 
 @given(schedule=schedules(), data=st.data())
-def test_what_learns_is_never_in_the_prefix_and_below_it_nothing_learns(
-    schedule: GrowthSchedule, data: st.DataObject
-) -> None:
+def test_trained_layers_are_never_in_the_frozen_prefix(schedule: GrowthSchedule, data: st.DataObject) -> None:
     phase = data.draw(st.sampled_from(schedule.phases))
     running, prefix = phase.running(schedule.depth), phase.prefix(schedule.depth)
     assert prefix == running[: len(prefix)]
@@ -123,7 +121,7 @@ def test_new_weights_that_nothing_trains_are_named() -> None:
 
 
 @given(schedule=schedules())
-def test_what_trains_everything_at_the_end_warns_of_nothing(schedule: GrowthSchedule) -> None:
+def test_schedules_that_train_everything_at_the_end_warn_of_nothing(schedule: GrowthSchedule) -> None:
     last = replace(schedule.phases[-1], trains=tuple(range(schedule.depth)), embedding=True, sample=None, every=1)
     assert not GrowthSchedule("whole", schedule.depth, (*schedule.phases[:-1], last)).warnings()
 
@@ -140,14 +138,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trains": (1,), "present": (0, 2)}, "phase first: trains lists layer 1, which does not run in this phase"),
     ({"trains": (), "present": ()}, "phase first: present must not be empty"),
     ({"trains": (0,), "present": (0, 7)}, "phase first: present lists layer 7, but the schedule is for 6 layers"),
-    (
-        {"trains": (0,), "present": (0,), "redraw": (1,)},
-        "phase first: redraw lists layer 1, which does not run in this phase",
-    ),
-    (
-        {"trains": (0,), "present": (0,), "scale": ((1, 0.5),)},
-        "phase first: scale lists layer 1, which does not run in this phase",
-    ),
+    ({"trains": (0,), "present": (0,), "redraw": (1,)}, "redraw lists layer 1, which does not run in this phase"),
+    ({"trains": (0,), "present": (0,), "scale": ((1, 0.5),)}, "scale lists layer 1, which does not run in this phase"),
     ({"redraw": (9,)}, "phase first: redraw lists layer 9, but the schedule is for 6 layers"),
     ({"scale": ((1, 0.5), (1, 0.6))}, "phase first: scale must be ascending without duplicates"),
     ({"scale": ((1, math.inf),)}, "phase first: the scale of layer 1 must be a finite number"),
@@ -206,7 +198,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), CALLS, ids=[message for _, message in CALLS])
-def test_what_no_model_could_follow_is_refused(call: Callable[[], object], message: str) -> None:
+def test_impossible_schedules_are_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         call()
 
@@ -277,7 +269,7 @@ def test_stacking_copies_the_small_model_upwards_in_order(depth: int) -> None:
         (lambda: random_freezing(stacking(6), seed=0), "phase shallow: layers grow in"),
     ],
 )
-def test_what_no_preset_can_be_is_refused(make: Callable[[], object], message: str) -> None:
+def test_invalid_presets_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         make()
 

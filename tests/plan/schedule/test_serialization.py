@@ -28,7 +28,7 @@ def phase(name: str = "a", **fields: Any) -> dict[str, Any]:
 
 
 @given(schedule=schedules())
-def test_what_is_written_reads_back_equal(schedule: GrowthSchedule) -> None:
+def test_written_values_read_back_equal(schedule: GrowthSchedule) -> None:
     assert GrowthSchedule.from_json(schedule.to_json()) == schedule
     assert GrowthSchedule.from_json(json.loads(json.dumps(schedule.to_json()))) == schedule
 
@@ -70,7 +70,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("content", "message"), WRONG, ids=[message for _, message in WRONG])
-def test_what_is_wrong_is_named(content: Any, message: str) -> None:
+def test_wrong_schedules_are_refused(content: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         GrowthSchedule.from_json(content)
 
@@ -117,7 +117,7 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
         (GOOD.replace("name: by hand", "name: !!python/object/apply:os.getcwd []"), "uses the tag .*os.getcwd in line"),
     ],
 )
-def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_schedule_files_are_refused_with_the_file(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
     with pytest.raises(PlanError, match=message) as refused:
@@ -125,12 +125,12 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message
     assert str(refused.value).startswith(str(path))
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_a_missing_schedule_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no such file; a schedule is a YAML file or one of uniform, published"):
         read_schedule(tmp_path / "none.yaml")
 
 
-def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"none/schedule.yaml: the schedule cannot be written"):
         write_schedule(PRESETS["uniform"](3), tmp_path / "none" / "schedule.yaml")
 

@@ -103,7 +103,7 @@ def test_a_model_of_other_build_is_refused_with_the_first_difference(
         Stack.with_sources({"a": sources("llama")["a"], "b": load(other())})
 
 
-def test_what_belongs_to_the_shell_may_differ() -> None:
+def test_parts_outside_the_layers_may_differ() -> None:
     config = copy.deepcopy(llama(0).config)
     config.vocab_size, config.attention_dropout = 50, 0.1
     other = load(LlamaForCausalLM(config).eval())

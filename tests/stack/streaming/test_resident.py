@@ -101,7 +101,7 @@ def test_threads_wait_for_a_place(streamed: Stack, whole: Stack) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["auto", "stored"])
-def test_half_precision(tmp_path: Path, dtype: str) -> None:
+def test_resident_layers_in_half_precision_have_the_same_bits(tmp_path: Path, dtype: str) -> None:
     tiny_llama().to(torch.bfloat16).save_pretrained(tmp_path)
     both = [load(tmp_path, dtype=dtype, device="cpu", resident_layers=most) for most in (None, 2)]
     assert both[0].dtype == both[1].dtype
@@ -118,7 +118,7 @@ def test_a_copy_is_aligned_as_the_file(whole: Stack) -> None:
         assert copied.data_ptr() != memory[start:].data_ptr()
 
 
-def test_what_cannot_be_read_layer_by_layer_is_refused(streamed: Stack) -> None:
+def test_models_not_readable_by_layer_are_refused(streamed: Stack) -> None:
     with pytest.raises(ModelError, match="a model whose layers are read from disk cannot be copied"):
         copy.deepcopy(streamed)
     with pytest.raises(ModelError, match="resident_layers requires a folder or hub id"):
