@@ -76,25 +76,24 @@ def save_gguf(
     if len(plan.sources() - folders.keys()) > 1:
         raise PlanError(
             "a GGUF file can only combine the layers of one other file and of folders, but the plan uses several "
-            "files; "
-            "merge the original models, and convert the result"
+            "files; merge the original models, and convert the result"
         )
     plan.check(depth_of(file), plan.sources())
     planned = planned_file(file, plan.order())
-    rewritten = dict(_at_types(file, planned, [weight_type(step.source) for step in plan.steps()]))
+    rewritten = dict(_quantize_tensors(file, planned, [weight_type(step.source) for step in plan.steps()]))
     if used := plan.sources() & folders.keys():
-        from layerwise.checkpoint.gguf_folder import of_folders
+        from layerwise.checkpoint.gguf_folder import tensors_of_folders
 
-        rewritten |= of_folders(file, planned, {name: folders[name] for name in sorted(used)}, plan.steps())
+        rewritten |= tensors_of_folders(file, planned, {name: folders[name] for name in sorted(used)}, plan.steps())
     with draft_of_file(target) as draft:
-        write_pieces(draft, _pieces(file, planned, rewritten))
-        gap = _compared(source, plan, draft) if prove and not used else None
+        write_pieces(draft, _file_pieces(file, planned, rewritten))
+        gap = _compare_logits(source, plan, draft) if prove and not used else None
     parameters = sum(prod(tensor.shape) for _, tensor in planned.tensors)
     sources = {"shell": str(source)} | {name: str(folders[name]) for name in sorted(used)}
     return Origin(str(plan), sources, {}, parameters, gap, "none" if gap is None else "logits")
 
 
-def _compared(source: Path, plan: Plan, draft: Path) -> float:
+def _compare_logits(source: Path, plan: Plan, draft: Path) -> float:
     import torch
 
     from layerwise.checkpoint.proof import proof_inputs
@@ -132,7 +131,7 @@ def _begins_as_gguf(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def _at_types(
+def _quantize_tensors(
     file: GGUFFile, planned: PlannedFile, types: Sequence[WeightType | None]
 ) -> Iterator[tuple[str, Rewritten]]:
     for name, tensor in planned.tensors:
@@ -162,7 +161,7 @@ def _unquantizable(tensor: GGUFTensor, target: WeightType) -> str:
     return ""
 
 
-def _pieces(file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewritten]) -> Iterator[bytes | Range]:
+def _file_pieces(file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewritten]) -> Iterator[bytes | Range]:
     if not rewritten and not planned.changed and planned.tensors == tuple(file.tensors.items()):
         yield file.path, 0, file.size
         return
@@ -239,9 +238,8 @@ class Rewritten:
                 yield gguf.quants.quantize(numbers, gguf.GGMLQuantizationType(NUMBERS_OF[self.kind.name])).tobytes()
             except NotImplementedError:
                 raise CheckpointError(
-                    f"the package gguf cannot quantize {name} to {self.kind.name}; start from a file in F16, or in "
-                    "one of "
-                    f"{', '.join(TYPES)}"
+                    f"the package gguf cannot quantize {name} to {self.kind.name}; start from a file in F16, or in one "
+                    f"of {', '.join(TYPES)}"
                 ) from None
 
 
@@ -268,8 +266,7 @@ def rows_of(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]
                 numbers = gguf.quants.dequantize(data.reshape(count, size), stored)
             except NotImplementedError:
                 raise CheckpointError(
-                    f"the package gguf cannot dequantize {tensor.name}, which is {tensor.type.name}; start from a "
-                    "file in "
-                    "F16, or in a supported type"
+                    f"the package gguf cannot dequantize {tensor.name}, which is {tensor.type.name}; start from a file "
+                    "in F16, or in a supported type"
                 ) from None
             yield numbers.astype(np.float32, copy=False)

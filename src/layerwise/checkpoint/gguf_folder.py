@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SLOT = re.compile(r"blk\.(\d+)\..+")
 
 
-def of_folders(
+def tensors_of_folders(
     file: GGUFFile, planned: PlannedFile, folders: Mapping[str, Path | str], steps: Sequence[Step]
 ) -> dict[str, Rewritten]:
     """Return the tensors made from `folders` by their new names; if all layers use one folder, also those around them.
@@ -82,7 +82,7 @@ def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterato
     import numpy as np
 
     shape, count = tuple(reversed(tensor.shape)), prod(tensor.shape)
-    values = _stored(model, weight.name).numpy()
+    values = _read_stored(model, weight.name).numpy()
     offset = _read_as(weight, np.zeros(shape))
     if offset.shape != values.shape:
         raise UnsupportedModelError(
@@ -105,7 +105,7 @@ def _read_as(weight: GGUFWeight, numbers: NDArray[Any]) -> NDArray[Any]:
     return weight.made_of([numbers]).numpy()
 
 
-def _stored(model: StoredModel, name: str) -> Tensor:
+def _read_stored(model: StoredModel, name: str) -> Tensor:
     from safetensors import safe_open
 
     where = model.tensors.get(name)
@@ -123,4 +123,4 @@ def _stored(model: StoredModel, name: str) -> Tensor:
 def _is_same(model: StoredModel, weight: GGUFWeight) -> bool:
     import torch
 
-    return weight.name not in model.tensors or torch.equal(_stored(model, weight.name), weight[...])
+    return weight.name not in model.tensors or torch.equal(_read_stored(model, weight.name), weight[...])

@@ -17,7 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from layerwise.bounded import describe_error
 from layerwise.checkpoint.layer_names import UnresolvedNamesError
 from layerwise.checkpoint.proof import quiet_transformers
-from layerwise.checkpoint.stored_config import INDEX_CODED, config_text, drop_predicting_layers, remade
+from layerwise.checkpoint.stored_config import INDEX_CODED, config_text, drop_predicting_layers, rebuild_config
 from layerwise.data.auto_classes import from_pretrained, on_meta
 from layerwise.data.stored_files import Tensors
 from layerwise.errors import LayerwiseError, UnsupportedModelError
@@ -95,7 +95,9 @@ def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, li
     positional = positional_traits(blocks)
     kinds = kinds_of(blocks, positional)
     wanted = [kinds[layer] for layer in order]
-    config = remade(configuration_in_order(model, path, order, len(blocks)), type(model.config), order, len(blocks))
+    config = rebuild_config(
+        configuration_in_order(model, path, order, len(blocks)), type(model.config), order, len(blocks)
+    )
 
     def fit(trial: Any) -> int:
         with suppress(Exception):  # a class may refuse a configuration in any way
@@ -212,7 +214,10 @@ class Expectation:
         return cls(kind, own, config, config_text(full), blocks, example_inputs(model) is not None)
 
     def prove(self, own: Tensors, planned: Tensors, quantized: bool) -> None:
-        before, after = self._misfits(self.own, own, quantized), self._misfits(self.config, planned, quantized)
+        before, after = (
+            self._mismatched_tensors(self.own, own, quantized),
+            self._mismatched_tensors(self.config, planned, quantized),
+        )
         expected = {_template(misfit) for misfit in before}
         new = sorted(misfit for misfit in after if _template(misfit) not in expected)
         if new:
@@ -220,7 +225,7 @@ class Expectation:
                 f"transformers would not load it: {new[0]}" + f", and {len(new) - 1} more" * (len(new) > 1)
             )
 
-    def _misfits(self, config: Any, tensors: Tensors, quantized: bool) -> set[str]:
+    def _mismatched_tensors(self, config: Any, tensors: Tensors, quantized: bool) -> set[str]:
         state = {
             name: torch.empty(each.shape, dtype=_DTYPES.get(each.dtype, torch.float32), device="meta")
             for name, each in tensors.items()

@@ -172,8 +172,7 @@ class LayerPatterns:
             if len(texts) != 1:
                 raise UnsupportedModelError(
                     f"{shown(value)} ({key} in the quantization of config.json) treats layers differently and cannot "
-                    "be "
-                    "rewritten for the plan as one pattern; write a list of names"
+                    "be rewritten for the plan as one pattern; write a list of names"
                 )
             return texts[0]
         if not isinstance(value, list):
@@ -192,8 +191,8 @@ class LayerPatterns:
         matcher = self._matcher(text)
         if matcher is None or not self._depends_on_layer(matcher, text):
             return [text]
-        same = (new for new in self._renumbered(text, matcher) if self._selects_the_same(matcher, new))
-        return next(same, None) or list(self._listed(text, matcher))
+        same = (new for new in self._renumber(text, matcher) if self._selects_the_same(matcher, new))
+        return next(same, None) or list(self._list_names(text, matcher))
 
     def _renamed(self, named: re.Match[str]) -> Iterator[str]:
         home, layer, rest = named[1], int(named[2]), named[3]
@@ -228,15 +227,15 @@ class LayerPatterns:
         selected = [bool(matcher.matches(name)) for name in self._grid(range(self.count), inside)]
         return any(len(set(selected[at : at + self.count])) > 1 for at in range(0, len(selected), self.count))
 
-    def _renumbered(self, text: str, matcher: _Matcher) -> Iterator[list[str]]:
+    def _renumber(self, text: str, matcher: _Matcher) -> Iterator[list[str]]:
         numbers = [each for each in _NUMBER.finditer(text) if int(each[0]) < self.depth]
         for number in numbers:
             slots = self.slots[int(number[0])]
             yield [f"{text[: number.start()]}{slot}{text[number.end() :]}" for slot in slots]
         if matcher.kind == "expression":
-            yield [_NUMBER.sub(self._alternatives, text)]
+            yield [_NUMBER.sub(self._slot_alternatives, text)]
 
-    def _alternatives(self, number: re.Match[str]) -> str:
+    def _slot_alternatives(self, number: re.Match[str]) -> str:
         if int(number[0]) not in self.slots:
             return number[0]
         slots = map(str, self.slots[int(number[0])])
@@ -250,7 +249,7 @@ class LayerPatterns:
             for before, after in chain(pairs, zip(self.outside, self.outside, strict=True))
         )
 
-    def _listed(self, text: str, matcher: _Matcher) -> Iterator[str]:
+    def _list_names(self, text: str, matcher: _Matcher) -> Iterator[str]:
         names: list[str] = []
         for prefix, (slot, layer) in product(self.prefixes, enumerate(self.order)):
             if slot == 0 and names:

@@ -55,18 +55,17 @@ def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *
     """
     kind = type(stack.model).__name__
     stored = written_layers(plan, compact)
-    with explained(kind, plan):
-        loaded = _loaded(stack, stored, draft)
+    with explain_failure(kind, plan):
+        loaded = _load_saved(stack, stored, draft)
         agreements = [_agreement(stack, plan, loaded, inputs, over_stored(plan) if compact else None)]
-        own_code = _class_beside(draft, kind) if compact else None
+        own_code = _load_class_beside(draft, kind) if compact else None
         if own_code is not None:
-            agreements.append(_agreement(stack, plan, _loaded(stack, stored, draft, own_code), inputs))
+            agreements.append(_agreement(stack, plan, _load_saved(stack, stored, draft, own_code), inputs))
     worst = max(agreements, key=lambda each: each.gap)
     if loaded.num_parameters() != parameters_of(stack, stored) or not worst.holds:
         raise UnsupportedModelError(
             f"the logits of the saved {kind} and of the plan are {worst}: its configuration cannot express the plan; "
-            "run "
-            "it in place with stack.under"
+            "run it in place with stack.under"
         )
     return worst.gap
 
@@ -85,7 +84,7 @@ def _agreement(
     return compare(actual, expected, width, len(plan.steps()))
 
 
-def _class_beside(draft: Path, name: str) -> Any | None:
+def _load_class_beside(draft: Path, name: str) -> Any | None:
     file = draft / f"{MODULE}.py"
     if not file.is_file():
         return None
@@ -111,7 +110,7 @@ def parameters_of(stack: Stack, plan: Plan) -> int:
 
 
 @contextmanager
-def explained(kind: str, plan: Plan) -> Iterator[None]:
+def explain_failure(kind: str, plan: Plan) -> Iterator[None]:
     try:
         yield
     except LayerwiseError:
@@ -119,13 +118,11 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
     except Exception as error:  # a model may fail in any way under an untested configuration
         raise UnsupportedModelError(
             f"the saved {kind} does not run ({describe_error(error, lines=2)}): its configuration cannot express "
-            f"{plan}; "
-            "run "
-            "it in place with stack.under"
+            f"{plan}; run it in place with stack.under"
         ) from error
 
 
-def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:
+def _load_saved(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:
     parameters = [each.dtype for each in _tensors(stack, plan).values() if isinstance(each, nn.Parameter)]
     kind = kind or type(stack.model)
     with quiet_transformers():
@@ -195,11 +192,11 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
             raise
         except Exception as error:  # a model may fail in any way on meta tensors
             raise UnsupportedModelError(f"{type(model).__name__} does not run ({type(error).__name__})") from error
-    before = {id(tensor) for _, module in called[False] for tensor in _own(module).values()}
+    before = {id(tensor) for _, module in called[False] for tensor in _own_tensors(module).values()}
     return frozenset(
         f"{name}.{leaf}" if name else leaf
         for name, module in called[True]
-        for leaf, tensor in _own(module).items()
+        for leaf, tensor in _own_tensors(module).items()
         if id(tensor) not in before
     )
 
@@ -242,5 +239,5 @@ class _WithoutContent(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def _own(module: nn.Module) -> dict[str, Tensor]:
+def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False)))

@@ -71,7 +71,7 @@ def visit_config(
         config = CONFIG_MAPPING[kind].from_dict(dict(settings))
         configs = list(_configs(config))
         depths = sorted({value for each in configs for value in _counts(each).values()})
-        behind = max([1, *(int(value) for each in configs for _, value in _predicting(each))])
+        behind = max([1, *(int(value) for each in configs for _, value in _predicting_settings(each))])
         prefix, depth = stack_prefix(groups, depths, path, behind)
         owner = _owner(config, prefix, depth)
         if max(order) >= depth:
@@ -82,8 +82,8 @@ def visit_config(
             )
         coded = tuple(name for name, value in vars(owner).items() if value and INDEX_CODED.search(name))
         reordered = _reorder(owner, prefix, order, depth)
-        coded += tuple(name for name in _as_long(owner, depth) if name not in reordered)
-        made = remade(config, type(config), order, depth)
+        coded += tuple(name for name in _lists_of_length(owner, depth) if name not in reordered)
+        made = rebuild_config(config, type(config), order, depth)
         if not predicts_further(groups, prefix, order, depth):
             drop_predicting_layers(made)
         (again,) = (each for each, old in zip(_configs(made), configs, strict=True) if old is owner)
@@ -96,7 +96,7 @@ def visit_config(
     return VisitConfig(prefix, depth, config_text(made), coded, listed)
 
 
-def remade(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
+def rebuild_config(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
     """Rebuild `config`, which is in visit order, as class `kind`, as if read from a file.
 
     A backbone returns the outputs of the same layers, at their last visits.
@@ -149,14 +149,14 @@ def predicts_further(groups: Mapping[str, int], prefix: str, order: Sequence[int
 def drop_predicting_layers(config: Any) -> None:
     """Set the number of layers that predict further tokens to 0, in `config` and its parts."""
     for each in _configs(config):
-        vars(each).update({name: type(value)() for name, value in _predicting(each)})
+        vars(each).update({name: type(value)() for name, value in _predicting_settings(each)})
 
 
-def _predicting(config: Any) -> list[tuple[str, int]]:
+def _predicting_settings(config: Any) -> list[tuple[str, int]]:
     return [(n, v) for n, v in vars(config).items() if PREDICTING.search(n) and type(v) in (int, bool) and v]
 
 
-def _as_long(config: Any, depth: int) -> Iterator[str]:
+def _lists_of_length(config: Any, depth: int) -> Iterator[str]:
     return (name for name, value in vars(config).items() if isinstance(value, list | tuple) and len(value) == depth)
 
 

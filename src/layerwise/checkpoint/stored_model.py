@@ -43,7 +43,7 @@ class StoredModel:
         """
         folder = Path(location_of(name))
         if not folder.is_dir():
-            folder = _fetched(name, revision)
+            folder = _download(name, revision)
         if not (folder / CONFIG).is_file():
             raise UnresolvedNamesError(f"{folder} has no {CONFIG}")
         settings = read_config(folder)
@@ -61,7 +61,7 @@ class StoredModel:
     def quantized(self) -> bool:
         return self.settings.get("quantization_config") is not None
 
-    def copy_beside(self, folder: Path, prefix: str, order: Sequence[int], depth: int) -> None:
+    def copy_other_files(self, folder: Path, prefix: str, order: Sequence[int], depth: int) -> None:
         for path in sorted(self.folder.iterdir()):
             if path.is_file() and BESIDE.fullmatch(path.name):
                 shutil.copyfile(path, folder / path.name)
@@ -79,7 +79,7 @@ def _with_floats(value: Any) -> Any:
     return [_with_floats(each) for each in value] if isinstance(value, list) else value
 
 
-def _fetched(name: str, revision: str | None) -> Path:
+def _download(name: str, revision: str | None) -> Path:
     try:
         from huggingface_hub import snapshot_download
 

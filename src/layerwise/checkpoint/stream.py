@@ -46,12 +46,12 @@ def save_stored(
     refuse_inexpressible(stored)
     refuse_in_the_way(writing.folder, writing.overwrite)
     host = next(iter(models.values()))
-    _refuse_unlike(models)
+    _refuse_different_models(models)
     _refuse_idle_code(host, writing)
     proof = _proof(host, writing.prove)
     if writing.remote_code and proof == "none":
         proof = "keys"  # the code depends on the model's class
-    config, names, proof, layers = _resolved(host, stored, writing.layers, proof)
+    config, names, proof, layers = _resolve_stack(host, stored, writing.layers, proof)
     plan.check(config.depth, models if len(models) > 1 else ())
     order = stored.order()
     tensors = planned_tensors(models, names, stored)
@@ -74,7 +74,7 @@ def save_stored(
     with draft_of(writing.folder) as draft:
         write_checkpoint(draft, tensors, writing.max_shard_size)
         (draft / CONFIG).write_text(text, encoding="utf-8")
-        host.copy_beside(draft, config.prefix, order, config.depth)
+        host.copy_other_files(draft, config.prefix, order, config.depth)
         stack = open_stack() if needs_stack else None
         if expected is not None and writing.compact and (writing.remote_code or stack is not None):
             from layerwise.checkpoint.remote_code import add_plan
@@ -87,7 +87,7 @@ def save_stored(
 
             add_own_code(draft, expected.kind)
         if proof == "logits" and stack is not None:
-            origin = _proved(stack, plan, draft, writing)
+            origin = _prove_logits(stack, plan, draft, writing)
         else:
             origin = _origin(models, plan, tensors, proof, writing.compact)
         lost = [name for name in names.behind if name not in tensors]
@@ -101,8 +101,7 @@ def _refuse_idle_code(host: StoredModel, writing: Writing) -> None:
     if writing.remote_code and not writing.compact and not own:
         raise OptionError(
             f"--remote-code has no effect: transformers opens an ordinary checkpoint of {host.name} without it; omit "
-            "it, "
-            "or add --compact"
+            "it, or add --compact"
         )
 
 
@@ -112,7 +111,7 @@ def _proof(host: StoredModel, prove: bool | None) -> Proof:
     return "logits" if prove else "none"
 
 
-def _resolved(
+def _resolve_stack(
     host: StoredModel, plan: Plan, layers: str | None, proof: Proof
 ) -> tuple[VisitConfig, LayerNames, Proof, str | None]:
     task = (host.settings, layer_groups(host.tensors), plan.order())
@@ -139,14 +138,14 @@ def planned_tensors(models: Mapping[str, StoredModel], names: LayerNames, plan: 
         source = host if step.source is None else models[step.source]
         for rest, name in names.layers[step.layer].items():
             tensors[f"{names.prefix}{slot}{rest}"] = source.tensors[name]
-    return dict(sorted(tensors.items(), key=lambda item: _natural(item[0])))
+    return dict(sorted(tensors.items(), key=lambda item: _natural_key(item[0])))
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def _natural_key(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
+def _refuse_different_models(models: Mapping[str, StoredModel]) -> None:
     (_, host), *others = models.items()
     for _, other in others:
         shapes = [{name: (each.dtype, each.shape) for name, each in m.tensors.items()} for m in (host, other)]
@@ -155,7 +154,7 @@ def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
             raise UnresolvedNamesError(f"{other.name} differs from {host.name} in its settings or tensor shapes")
 
 
-def _proved(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:
+def _prove_logits(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:
     from layerwise.checkpoint.proof import proof_inputs, prove
     from layerwise.checkpoint.write import origin_of
 

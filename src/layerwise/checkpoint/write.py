@@ -63,7 +63,7 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
     batch = proof_inputs(stack, writing.inputs)
     refuse_in_the_way(writing.folder, writing.overwrite)
     with draft_of(writing.folder) as draft:
-        written = assembled(stack, model, stored, () if compact else join_sublayers(plan)[1])
+        written = assemble_model(stack, model, stored, () if compact else join_sublayers(plan)[1])
         with quiet_transformers():
             written.save_pretrained(draft)
         if compact:
@@ -71,20 +71,20 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
         elif remote_code:
             add_own_code(draft, type(written))
         gap = prove(stack, plan, draft, batch, compact=compact)
-        lost = _ignored(model, names, stored_tensors(draft))
+        lost = _ignored_tensors(model, names, stored_tensors(draft))
         origin = replace(origin_of(stack, plan, gap, note, compact=compact), head=writing.head, unwritten=lost)
         origin.write(draft)
-        _bring_along(stack, draft)
+        _copy_preprocessing(stack, draft)
     return origin
 
 
-def _ignored(model: PreTrainedModel, names: Iterable[str], written: Container[str]) -> str:
+def _ignored_tensors(model: PreTrainedModel, names: Iterable[str], written: Container[str]) -> str:
     patterns = model._keys_to_ignore_on_load_unexpected or ()
     lost = [name for name in names if name not in written and any(re.search(each, name) for each in patterns)]
     return tensors_in_words(name for name in lost if BUFFERS.search(name) is None)
 
 
-def assembled(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[Gains] = ()) -> PreTrainedModel:
+def assemble_model(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[Gains] = ()) -> PreTrainedModel:
     """Build the `model` of the stack under the plan, sharing weights where possible.
 
     The `gains` of the visits are multiplied into the last projections of their sublayers.
@@ -100,8 +100,7 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[
     except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModelError(
             f"the configuration of {type(model).__name__} cannot express {plan} ({describe_error(error, lines=2)}); "
-            "run the "
-            "plan in place with stack.under"
+            "run the plan in place with stack.under"
         ) from error
     made.tie_weights()
     if model.can_generate():
@@ -151,7 +150,7 @@ def origin_of(stack: Stack, plan: Plan, gap: float, note: str = "", *, compact: 
     )
 
 
-def _bring_along(stack: Stack, draft: Path) -> None:
+def _copy_preprocessing(stack: Stack, draft: Path) -> None:
     if stack.tokenizer is not None:
         stack.tokenizer.save_pretrained(draft)
     host = next(iter(stack.sources.values()), stack)

@@ -129,8 +129,7 @@ class _Cursor:
         if size > self.size - before:
             raise _MalformedError(
                 f"is truncated: {what} needs {format_bytes(size) if size > 10**6 else f'{size} bytes'} from byte "
-                f"{before}, "
-                f"but the file ends at byte {self.size}"
+                f"{before}, but the file ends at byte {self.size}"
             )
         self.at = before + size
         return before
@@ -173,7 +172,7 @@ def _read(path: Path, content: mmap.mmap) -> GGUFFile:
         raise _MalformedError("has no general.architecture")
     alignment = _alignment(entries)
     headers = [_header(cursor, alignment) for _ in range(tensors)]
-    return GGUFFile(path, cursor.size, version, alignment, entries, _placed(headers, cursor, alignment))
+    return GGUFFile(path, cursor.size, version, alignment, entries, _place_tensors(headers, cursor, alignment))
 
 
 def _version(cursor: _Cursor) -> int:
@@ -214,7 +213,7 @@ def _array(cursor: _Cursor, element: int, key: str) -> tuple[int, tuple[Any, ...
     what = f"elements of {shown(key)}"
     if element == STRING:
         count = cursor.count(MAX_ELEMENTS, 8, what)
-        cursor.at = _behind_texts(cursor, count, what)
+        cursor.at = _end_of_texts(cursor, count, what)
         return count, None
     if element == ARRAY:
         raise _MalformedError(f"has nested arrays in {shown(key)}, which llama.cpp cannot read either")
@@ -228,7 +227,7 @@ def _array(cursor: _Cursor, element: int, key: str) -> tuple[int, tuple[Any, ...
     return count, struct.unpack_from(f"<{count}{SCALARS[element]}", cursor.content, begin)
 
 
-def _behind_texts(cursor: _Cursor, count: int, what: str) -> int:
+def _end_of_texts(cursor: _Cursor, count: int, what: str) -> int:
     at, size = cursor.at, cursor.size
     with memoryview(cursor.content) as content, ExitStack() as opened:
         parts = [opened.enter_context(content[first : first + (size - first) // 8 * 8]) for first in range(8)]
@@ -282,7 +281,7 @@ def _header(cursor: _Cursor, alignment: int) -> GGUFTensor:
     return GGUFTensor(name, kind, number, tuple(shape), offset, offset + size)
 
 
-def _placed(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[str, GGUFTensor]:
+def _place_tensors(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[str, GGUFTensor]:
     start = padded(cursor.at, alignment)
     tensors = {
         each.name: GGUFTensor(each.name, each.type, each.number, each.shape, start + each.begin, start + each.end)

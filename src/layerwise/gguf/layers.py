@@ -31,7 +31,7 @@ _NUMBERS_OF_LAYERS = re.compile(r"layer|block_count|index(?!er)|interval|every|a
 _XIELU = "xielu."
 
 
-def _last_of_each(layer: int, period: int) -> bool:
+def _is_last_of_period(layer: int, period: int) -> bool:
     return (layer + 1) % period == 0
 
 
@@ -39,9 +39,9 @@ WINDOW_PATTERN = "attention.sliding_window_pattern"
 
 KINDS: Mapping[str, Callable[[int, int], object]] = {
     "leading_dense_block_count": lambda layer, count: layer < count,
-    "interleave_moe_layer_step": _last_of_each,
-    "full_attention_interval": _last_of_each,
-    WINDOW_PATTERN: _last_of_each,
+    "interleave_moe_layer_step": _is_last_of_period,
+    "full_attention_interval": _is_last_of_period,
+    WINDOW_PATTERN: _is_last_of_period,
     "moe_every_n_layers": lambda layer, period: layer % period == 1,
     "rescale_every_n_layers": lambda layer, period: layer // period,
     "n_deepstack_layers": lambda layer, count: layer + 1 if layer < count else 0,
@@ -170,9 +170,9 @@ def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
     depth = depth_of(file)
     if list(order) == list(range(depth)):  # keep the order of its tensors
         return PlannedFile(tuple(file.tensors.items()), {})
-    _refuse_bound_to_order(file, order, depth)
+    _refuse_order_dependent(file, order, depth)
     whole = [*order, *range(depth, depth + _predicting(file))]
-    return PlannedFile(tuple(_tensors(file, whole)), dict(_changed(file, order, depth, whole)))
+    return PlannedFile(tuple(_tensors(file, whole)), dict(_changed_entries(file, order, depth, whole)))
 
 
 def _unsupported(file: GGUFFile, reason: str) -> UnsupportedModelError:
@@ -202,7 +202,7 @@ def _tensors(file: GGUFFile, order: Sequence[int]) -> Iterator[tuple[str, GGUFTe
     yield from behind
 
 
-def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> None:
+def _refuse_order_dependent(file: GGUFFile, order: Sequence[int], depth: int) -> None:
     architecture = file.architecture
     if file.setting("attention.shared_kv_layers") or any(name.startswith("per_layer_") for name in file.tensors):
         raise _unsupported(file, "its layers share keys and values, or read embeddings by their number")
@@ -233,7 +233,7 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
         f"{architecture}.{name}" in file.entries for name in ("full_attention_interval", "attention.recurrent_layers")
     ):
         return
-    if not _keeps(order, _kind(architecture, WINDOW_PATTERN), period, period):
+    if not _keeps_kinds(order, _kind(architecture, WINDOW_PATTERN), period, period):
         raise _unsupported(
             file,
             f"llama.cpp assigns another kind to one layer in {period} of {architecture} by its number, which the plan "
@@ -247,11 +247,13 @@ def _kind(architecture: str, name: str) -> Callable[[int, int], object]:
     return KINDS[name]
 
 
-def _keeps(order: Sequence[int], kind: Callable[[int, int], object], own: int, new: int) -> bool:
+def _keeps_kinds(order: Sequence[int], kind: Callable[[int, int], object], own: int, new: int) -> bool:
     return all((kind(slot, new) if new else 0) == (kind(layer, own) if own else 0) for slot, layer in enumerate(order))
 
 
-def _changed(file: GGUFFile, order: Sequence[int], depth: int, whole: Sequence[int]) -> Iterator[tuple[str, bytes]]:
+def _changed_entries(
+    file: GGUFFile, order: Sequence[int], depth: int, whole: Sequence[int]
+) -> Iterator[tuple[str, bytes]]:
     orders = {depth: order, depth + _predicting(file): whole}
     prefix = f"{file.architecture}."
     for key, entry in file.entries.items():
@@ -259,21 +261,21 @@ def _changed(file: GGUFFile, order: Sequence[int], depth: int, whole: Sequence[i
         if name == key and not key.startswith(_XIELU):
             continue
         if name == COUNT:
-            yield key, _written(entry, len(whole))
+            yield key, _encode_entry(entry, len(whole))
         elif entry.type == ARRAY and entry.element != STRING and not _NOT_PER_LAYER.search(name):
             if entry.length in orders and entry.value is not None:
-                yield key, _written(entry, [entry.value[layer] for layer in orders[entry.length]])
+                yield key, _encode_entry(entry, [entry.value[layer] for layer in orders[entry.length]])
             elif _NUMBERS_OF_LAYERS.search(name):
                 raise _unsupported(file, f"{shown(key)} has {entry.length} values for {depth} layers")
         elif name in KINDS and type(entry.value) is int:
-            yield key, _written(entry, _number(file, name, entry.value, order))
+            yield key, _encode_entry(entry, _fitting_number(file, name, entry.value, order))
         elif type(entry.value) is int and entry.value and name != PREDICTING and _NUMBERS_OF_LAYERS.search(name):
             raise _unsupported(file, f"{shown(key)} = {entry.value} refers to layers by their numbers")
 
 
-def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
+def _fitting_number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
     for new in (own, *range(1, len(order) + 2), 0):
-        if _keeps(order, _kind(file.architecture, name), own, new):
+        if _keeps_kinds(order, _kind(file.architecture, name), own, new):
             return new
     raise _unsupported(
         file,
@@ -281,7 +283,7 @@ def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
     )
 
 
-def _written(entry: MetadataEntry, value: Any) -> bytes:
+def _encode_entry(entry: MetadataEntry, value: Any) -> bytes:
     key = entry.key.encode()
     head = struct.pack(f"<Q{len(key)}sI", len(key), key, entry.type)
     if entry.type != ARRAY or entry.element is None:

@@ -36,11 +36,11 @@ def explain(plan: Plan | str, depth: int | None = None) -> str:
     lines = list(_lines(plan))
     if depth is not None:
         check_depth(depth)
-        lines += _never(plan, depth)
+        lines += _unused_lines(plan, depth)
     return "\n".join(lines)
 
 
-def _never(plan: Plan, depth: int) -> Iterator[str]:
+def _unused_lines(plan: Plan, depth: int) -> Iterator[str]:
     run = {(step.layer, step.sublayer) for step in plan.steps()}
     unused = [layer for layer in range(depth) if layer not in plan.layers()]
     if unused:
@@ -58,21 +58,21 @@ def _lines(plan: Plan) -> Iterator[str]:
         stage = run[0]
         single = stage if len(run) == 1 and isinstance(stage, Visit) and stage.times == 1 else None
         if loose and (single is None or _kind(single) != _kind(loose[0])):
-            yield _in_turn(loose)
+            yield _name_in_order(loose)
             loose = []
         if single is not None:
             loose.append(single)
         else:
             yield _range(run) if len(run) > 1 else _stage(stage)
     if loose:
-        yield _in_turn(loose)
+        yield _name_in_order(loose)
 
 
 def _kind(visit: Visit) -> tuple[Sublayer | None, str | None]:
     return visit.sublayer, visit.source
 
 
-def _in_turn(visits: list[Visit]) -> str:
+def _name_in_order(visits: list[Visit]) -> str:
     names = named_layers((visit.layer for visit in visits), *_kind(visits[0]))
     return names if len(visits) == 1 else f"{names}, in this order"
 

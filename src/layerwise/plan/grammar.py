@@ -77,7 +77,7 @@ def parse(text: str) -> Plan:
     reader = _Reader(text)
     plan = reader.plan("a plan must run at least one layer")
     if reader.at < len(text):
-        reader.stray()
+        reader.refuse_character()
     return plan
 
 
@@ -151,7 +151,7 @@ class _Reader:
             end = self.at
             self.spaces()
             if self.at == end and self.peek() not in _ENDS:
-                self.run_on()
+                self.refuse_missing_space()
         if not stages:
             self.refuse(f"{if_empty}: write its layers, {_EXAMPLE}", self.at)
         return self.build(lambda: Plan(tuple(stages)), start)
@@ -165,7 +165,7 @@ class _Reader:
             case _ if self.digit() or self.letter():
                 stages.extend(self.visit())
             case _:
-                self.stray()
+                self.refuse_character()
 
     def visit(self) -> list[Visit]:
         start = self.at
@@ -339,7 +339,7 @@ class _Reader:
         except PlanError as error:
             self.refuse(error.reason, start)
 
-    def stray(self) -> NoReturn:
+    def refuse_character(self) -> NoReturn:
         character = self.peek()
         if character in _STRAY:
             self.refuse(_STRAY[character], self.at)
@@ -349,7 +349,7 @@ class _Reader:
             self.refuse("a model name must use the letters a-z, digits, - and _, as in a:0-3", self.at)
         self.refuse(f"{character!r} has no meaning in a plan; write {_EXAMPLE}", self.at)
 
-    def run_on(self) -> NoReturn:
+    def refuse_missing_space(self) -> NoReturn:
         character = self.peek()
         if character in "([" or self.digit() or self.letter():
             self.refuse("stages must be separated by a space, as in 0-13 (14|15) 18-31", self.at)
@@ -359,7 +359,7 @@ class _Reader:
             self.refuse("a range must have two plain layers as its ends, as in 0-13 or 0-13.attn", self.at)
         if character == ":":
             self.refuse("a merge rule must directly follow its group, before the repeat: (14|15):sum*3", self.at)
-        self.stray()
+        self.refuse_character()
 
     def refuse(self, message: str, position: int) -> NoReturn:
         raise PlanError(message, text=self.text, position=position)

@@ -134,7 +134,7 @@ class LayerWeights:
             raise PlanError(f"the wiring has {len(self)} edges, but no edge {missing[0].name(self.depth)}")
         rows = list(self.rows)
         for reader in sorted({edge.reader for edge in cut}):
-            rows[reader] = self._left(reader, cut, renormalize)
+            rows[reader] = self._remaining_row(reader, cut, renormalize)
         return replace(self, rows=tuple(rows))
 
     def without_first(self, order: Iterable[Edge], count: int, *, renormalize: bool) -> LayerWeights:
@@ -154,7 +154,7 @@ class LayerWeights:
                 continue  # the last of its row, or one that the rest cannot be scaled for
         return left
 
-    def _left(self, reader: int, cut: Iterable[Edge], renormalize: bool) -> Row:
+    def _remaining_row(self, reader: int, cut: Iterable[Edge], renormalize: bool) -> Row:
         row = self.rows[reader]
         left = tuple((source, weight) for source, weight in row if Edge(reader, source) not in cut)
         name = self.reader_name(reader)
@@ -166,8 +166,7 @@ class LayerWeights:
         if abs(after) <= MIN_SUM * abs(before) or after == 0:
             raise PlanError(
                 f"the remaining weights of reader {name} sum to {after:.3g} of {before:.3g}, too little to rescale; "
-                "cut "
-                "without renormalizing"
+                "cut without renormalizing"
             )
         return tuple((source, weight * before / after) for source, weight in left)
 

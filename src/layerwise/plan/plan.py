@@ -228,7 +228,7 @@ class Plan:
             numbers = [layer if isinstance(layer, bool) else index(layer) for layer in islice(layers, STEP_LIMIT + 1)]
         except TypeError as error:
             raise PlanError(f"Plan.of requires integers, as in Plan.of([0, 1, 3]): {error}") from None
-        return cls(tuple(map(_whole_layer, numbers)))
+        return cls(tuple(map(_cached_visit, numbers)))
 
     def __str__(self) -> str:
         from layerwise.plan import write
@@ -337,7 +337,7 @@ class Plan:
 
 
 @lru_cache(LAYER_LIMIT, typed=True)  # typed, since True equals 1 but must be refused
-def _whole_layer(layer: int) -> Visit:
+def _cached_visit(layer: int) -> Visit:
     return Visit(layer)
 
 

@@ -103,7 +103,9 @@ class Drop:
 
     def draw(self, depth: int, chance: random.Random) -> Plan:
         plan = self.of.draw(depth, chance)
-        return _thinned(plan, lambda: frozenset(_losses(range(plan.evaluations), self.share, chance)), self.preserve)
+        return _without_lost(
+            plan, lambda: frozenset(_draw_lost(range(plan.evaluations), self.share, chance)), self.preserve
+        )
 
     def __str__(self) -> str:
         return f"{self.of}, {self.share:g} of the layers {'silenced' if self.preserve else 'dropped'}"
@@ -141,10 +143,10 @@ class Failout:
         order = plan.order()
 
         def lost() -> frozenset[int]:
-            failed = {layer for node in _losses(self.nodes, self.share, chance) for layer in node}
+            failed = {layer for node in _draw_lost(self.nodes, self.share, chance) for layer in node}
             return frozenset(position for position, layer in enumerate(order) if layer in failed)
 
-        return _thinned(plan, lost, self.preserve)
+        return _without_lost(plan, lost, self.preserve)
 
     def __str__(self) -> str:
         nodes = "|".join(str(Plan.of(node)) for node in self.nodes)
@@ -242,11 +244,11 @@ def _check_share(what: str, share: float) -> None:
         )
 
 
-def _losses(items: Iterable[_Item], share: float, chance: random.Random) -> list[_Item]:
+def _draw_lost(items: Iterable[_Item], share: float, chance: random.Random) -> list[_Item]:
     return [item for item in items if chance.random() < share]
 
 
-def _thinned(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> Plan:
+def _without_lost(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> Plan:
     rows = [stage for stage in plan.stages if isinstance(stage, Visit)]
     if len(rows) < len(plan.stages):
         raise PlanError(f"layers can only be dropped from plans of single visits, but {plan} has groups or blocks")

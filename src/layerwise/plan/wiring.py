@@ -54,12 +54,12 @@ def matrix(plan: Plan | str) -> Matrix:
             outputs.append(state)
             state = base
             if close is not None:
-                state = _merged(base, outputs, close.weight(len(outputs)))
+                state = _merge_rows(base, outputs, close.weight(len(outputs)))
                 frames.pop()
     return (*rows, tuple(state))
 
 
-def _merged(base: list[float], outputs: list[list[float]], weight: float) -> list[float]:
+def _merge_rows(base: list[float], outputs: list[list[float]], weight: float) -> list[float]:
     return [start + weight * sum(end - start for end in ends) for start, *ends in zip(base, *outputs, strict=True)]
 
 

@@ -25,11 +25,11 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     there is none, or if the choice is ambiguous.
     """
     if path is not None:
-        return _named(model, path)
+        return _check_path(model, path)
     marked = [name for name, blocks in _lists(model) if all(isinstance(b, GradientCheckpointingLayer) for b in blocks)]
     stacks = _outermost(marked)
     if not stacks:
-        unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])
+        unlike = _outermost([name for name, blocks in _lists(model) if _have_one_type(blocks)])
         # One repeated block (ALBERT).
         unlike = unlike or _outermost([name for name, each in _lists(model) if isinstance(each, nn.ModuleList)])
         sizes = {name: _size(model.get_submodule(name)) for name in unlike}
@@ -40,7 +40,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
             "name the list with layers='path.to.blocks' if it has one"
         )
     if len(stacks) > 1:
-        stacks = _of_the_text(model, stacks) or _as_deep_as_configured(model, stacks) or stacks
+        stacks = _lists_of_text_model(model, stacks) or _lists_of_configured_depth(model, stacks) or stacks
     if len(stacks) > 1:
         listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in stacks)
         raise UnsupportedModelError(
@@ -60,10 +60,10 @@ def block_list(model: nn.Module, path: str) -> BlockList:
 
 def lists_inside(model: nn.Module, blocks: Sequence[nn.Module]) -> list[str]:
     inside = {id(module) for block in blocks for module in block.modules()}
-    return _outermost([name for name, each in _lists(model) if id(each) in inside and _alike(each)])
+    return _outermost([name for name, each in _lists(model) if id(each) in inside and _have_one_type(each)])
 
 
-def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
+def _lists_of_text_model(model: nn.Module, names: list[str]) -> list[str]:
     config: Any = getattr(model, "config", None)
     generates = getattr(model, "can_generate", None) if is_of_transformers(config) else None
     text = config.get_text_config(decoder=True) if generates is not None and generates() else None
@@ -74,14 +74,14 @@ def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
     return fitting if len(fitting) == 1 else []
 
 
-def _as_deep_as_configured(model: nn.Module, names: list[str]) -> list[str]:
+def _lists_of_configured_depth(model: nn.Module, names: list[str]) -> list[str]:
     config = getattr(model, "config", None)
     depths = {setting(config, name) for name in ("num_hidden_layers", *([] if is_of_transformers(config) else COUNTS))}
     fitting = [name for name in names if len(block_list(model, name)) in depths]
     return fitting if len(fitting) == 1 else []
 
 
-def _named(model: nn.Module, path: str) -> str:
+def _check_path(model: nn.Module, path: str) -> str:
     names = [name for name, _ in _lists(model)]
     try:
         blocks = block_list(model, path)
@@ -97,7 +97,7 @@ def _named(model: nn.Module, path: str) -> str:
 def _lists(model: nn.Module) -> Iterator[tuple[str, BlockList]]:
     for name, module in model.named_modules():
         listed = isinstance(module, nn.ModuleList) and len(module) > 0
-        if listed or (name and isinstance(module, nn.Sequential) and _alike(module) and _are_composed(module)):
+        if listed or (name and isinstance(module, nn.Sequential) and _have_one_type(module) and _have_children(module)):
             yield name, module
 
 
@@ -105,11 +105,11 @@ def _outermost(names: list[str]) -> list[str]:
     return [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
 
 
-def _alike(blocks: BlockList) -> bool:
+def _have_one_type(blocks: BlockList) -> bool:
     return len(blocks) > 1 and len({type(block) for block in blocks}) == 1
 
 
-def _are_composed(blocks: BlockList) -> bool:
+def _have_children(blocks: BlockList) -> bool:
     return all(next(block.children(), None) is not None for block in blocks)
 
 

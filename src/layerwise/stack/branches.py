@@ -73,14 +73,14 @@ def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
     pairs: list[Pair | None] = []
     for candidate in candidates:
         with computing_as(candidate.state, candidate.block):
-            pair = _proved(candidate, known)
+            pair = _known_pair(candidate, known)
             if pair is None and (pair := next(filter(candidate.proves, candidate.pairs()), None)):
                 known[type(candidate.block)].append(pair)
         pairs.append(pair)
     for layer, candidate in enumerate(candidates):
         if pairs[layer] is None:  # a later layer may have found its pair
             with computing_as(candidate.state, candidate.block):
-                pairs[layer] = _proved(candidate, known)
+                pairs[layer] = _known_pair(candidate, known)
     return pairs
 
 
@@ -91,7 +91,7 @@ def _candidates(stack: Stack, captured: Capture) -> Iterator[_Candidate]:
         state = stack.apply(layer, state, captured)
 
 
-def _proved(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
+def _known_pair(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
     return next((pair for pair in known.get(type(candidate.block), ()) if candidate.proves(pair, known=True)), None)
 
 
@@ -129,14 +129,14 @@ class _Candidate:
             both = frozenset((first, second))
             pair: Pair = {"attn": first, "mlp": second}
             if both not in silent:
-                silent[both] = self._passes(partial(self._is_identity_without, pair))
+                silent[both] = self._succeeds(partial(self._is_identity_without, pair))
             if silent[both]:
                 yield pair
 
     def proves(self, pair: Pair, known: bool = False) -> bool:
-        return self._passes(partial(self._proves, pair, known))
+        return self._succeeds(partial(self._proves, pair, known))
 
-    def _passes(self, test: Callable[[], bool]) -> bool:
+    def _succeeds(self, test: Callable[[], bool]) -> bool:
         try:
             return test()
         except (RuntimeError, ValueError, TypeError, AttributeError):
@@ -165,7 +165,7 @@ class _Candidate:
         with ExitStack() as hooks:
             for path, module in self.block.named_modules():
                 if path:
-                    hooks.enter_context(module.register_forward_hook(_noting(path, self.state, finished)))
+                    hooks.enter_context(module.register_forward_hook(_record_writer(path, self.state, finished)))
             self.run(self.state)
         return [path for path in finished if finished.count(path) == 1]
 
@@ -185,7 +185,7 @@ class _Candidate:
         return apart((after - before)[:, 1:], allowed[:, 1:]) > 1
 
 
-def _noting(path: str, state: Tensor, finished: list[str]) -> Callable[..., None]:
+def _record_writer(path: str, state: Tensor, finished: list[str]) -> Callable[..., None]:
     def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         value = output[0] if isinstance(output, tuple | list) and output else output
         if isinstance(value, Tensor) and value.shape == state.shape and value.is_floating_point():

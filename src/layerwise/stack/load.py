@@ -193,12 +193,12 @@ def weight_hash(model: nn.Module) -> str:
     if settings:
         # The location and version do not change the model.
         written = {name: value for name, value in settings.items() if name not in _LOCATION_KEYS}
-        digest.update(json.dumps(written, sort_keys=True, default=_written).encode())
+        digest.update(json.dumps(written, sort_keys=True, default=_stable_text).encode())
     _add_tensors(digest, model)
     return digest.hexdigest()
 
 
-def _written(value: Any) -> Any:
+def _stable_text(value: Any) -> Any:
     # The default repr of an object contains its address.
     return settings_of(value) if repr(value) == object.__repr__(value) else str(value)
 
@@ -267,7 +267,7 @@ class _Opening:
                 dtype = torch.float32 if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
                 loaded, report, offloaded = load_gguf(
                     file,
-                    partial(self._drawn, kind, config),
+                    partial(self._build_random, kind, config),
                     self.layers,
                     partial(load, dtype=dtype),
                     dtype,
@@ -281,7 +281,7 @@ class _Opening:
                 loaded, report = load()
             else:
                 loaded, report, offloaded = load_with_layers_on_disk(
-                    partial(self._drawn, kind, config), self.layers, where, load
+                    partial(self._build_random, kind, config), self.layers, where, load
                 )
         except ModelError:
             raise
@@ -320,10 +320,10 @@ class _Opening:
         if kind is None:
             raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
         if saved is not None and not _is_quantized(config):
-            check_size(self.location, saved, partial(self._drawn, kind, config))
+            check_size(self.location, saved, partial(self._build_random, kind, config))
         return kind, config
 
-    def _drawn(self, kind: Any, config: Any) -> nn.Module:
+    def _build_random(self, kind: Any, config: Any) -> nn.Module:
         return from_config(kind, config, trust_remote_code=self.trust_remote_code)
 
     def _load(self, kind: Any, config: Any, **placed: Any) -> Any:
@@ -369,8 +369,7 @@ def _check_class(name: str, kind: Any, config: Any) -> None:
     if not suits or not (expected is None or isinstance(config, expected) or expected.model_type == config.model_type):
         raise CheckpointError(
             f"architectures in config.json must be a model of type {config.model_type}, got {shortened(name)}; write "
-            "the "
-            "class that saved the weights"
+            "the class that saved the weights"
         )
 
 

@@ -232,8 +232,7 @@ class Stack:
         if self._tracker is not None or self._trace.streams_first:
             raise UnsupportedModelError(
                 f"cannot {action} of {type(self.model).__name__}: its layers read the states of all earlier ones, "
-                "which "
-                "single passes do not carry; use stack.capture and stack.run"
+                "which single passes do not carry; use stack.capture and stack.run"
             )
         return self._trace
 
@@ -309,8 +308,7 @@ class Stack:
         if isinstance(self._tracker, HistoryTracker):
             self._unsplit = (
                 f"{type(self.model).__name__} cannot be split into attn and mlp: its layers start from a weighted sum "
-                "of "
-                "all earlier states. Use whole layers"
+                "of all earlier states. Use whole layers"
             )
         if self._unsplit is not None:
             raise UnsupportedModelError(self._unsplit)
@@ -329,8 +327,7 @@ class Stack:
         if captured is None:
             raise ModelError(
                 f"{type(self.model).__name__} takes inputs that layerwise cannot synthesize, but its sublayers are "
-                "found on "
-                "a batch; call stack.branches(stack.capture(**inputs)) once, then run the plan in place"
+                "found on a batch; call stack.branches(stack.capture(**inputs)) once, then run the plan in place"
             )
         return captured
 
@@ -344,8 +341,7 @@ class Stack:
         if len(captured.calls) != self.depth:
             raise ModelError(
                 f"the batch must have been captured from {self.depth} layers, got {len(captured.calls)}; the list of "
-                "blocks "
-                "was changed, so capture the batch again"
+                "blocks was changed, so capture the batch again"
             )
         groups: list[Merger] = []
         state = captured.state

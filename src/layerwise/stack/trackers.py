@@ -68,9 +68,8 @@ class HistoryTracker:
         if way is None:
             raise UnsupportedModelError(
                 f"the layers of {self._model} read the states of all earlier layers, but the history of this hidden "
-                "state "
-                "is unknown: it was not returned by stack.capture or stack.apply. Record the layer that it replaces: "
-                "stack.note(layer, state_before_it, state)"
+                "state is unknown: it was not returned by stack.capture or stack.apply. Record the layer that it "
+                "replaces: stack.note(layer, state_before_it, state)"
             )
         return way
 
@@ -84,8 +83,7 @@ class HistoryTracker:
         if any(step.opens for step in plan.steps()):
             raise UnsupportedModelError(
                 f"{plan} cannot be run: the layers of {self._model} weight the states of earlier layers, and a merge "
-                "of "
-                "parallel branches has no weight. Write its layers in sequence"
+                "of parallel branches has no weight. Write its layers in sequence"
             )
 
 
@@ -156,8 +154,7 @@ class KeyValueTracker:
                 raise UnsupportedModelError(
                     f"layer {layer} of {self._model} reads the keys and values of layer {self.sharing.writers[name]}, "
                     "which are unknown for this hidden state; run both layers from one stack.capture, with stack.run "
-                    "or "
-                    "stack.apply"
+                    "or stack.apply"
                 )
         handed = type(kwargs[self.sharing.keyword])(written)
         self._handed[state] = layer, handed

@@ -93,20 +93,20 @@ def verify(
 
 def _check_laws(stack: Stack, plan: Plan, inputs: Mapping[str, Any], progress: Callable[[float], None]) -> list[Law]:
     laws: list[Law] = []
-    total = 1 + len(_halved(plan)) + len(DECODINGS)
+    total = 1 + len(_sublayer_steps(plan)) + len(DECODINGS)
     for law in _laws_up_to_rounding(stack, plan, inputs):
         laws.append(law)
         progress(len(laws) / total)
     return laws
 
 
-def _halved(plan: Plan) -> list[tuple[int, str | None]]:
+def _sublayer_steps(plan: Plan) -> list[tuple[int, str | None]]:
     return list(dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.sublayer is not None))
 
 
 def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Iterator[Law]:
     captured, agreement = both_ways(stack, plan, inputs)
-    yield _near("plan in place = plan step by step", agreement)
+    yield _agreement_law("plan in place = plan step by step", agreement)
     yield from _half_laws(stack, plan, captured)
     yield from _decoding_laws(stack, plan, inputs)
 
@@ -123,7 +123,7 @@ def _no_copy_law(stack: Stack, plan: Plan) -> Law:
 
 
 def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
-    halved = _halved(plan)
+    halved = _sublayer_steps(plan)
     states = list(stack.states(Plan.identity(stack.depth), captured)) if halved else []
     for layer, source in halved:
         state, name = states[layer], layer_name(layer, None, source)
@@ -131,7 +131,9 @@ def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
         attn, mlp = (stack.apply(layer, state, captured, sublayer, source) for sublayer in SUBLAYERS)
         ways = {"in sequence": stack.apply(layer, attn, captured, "mlp", source), "in parallel": attn + mlp - state}
         laws = [
-            _near(f"{name}.attn and {name}.mlp {way} = {name}", compare(output, whole, state.shape[-1], visits=1))
+            _agreement_law(
+                f"{name}.attn and {name}.mlp {way} = {name}", compare(output, whole, state.shape[-1], visits=1)
+            )
             for way, output in ways.items()
         ]
         yield next((law for law in laws if law.holds), laws[0])
@@ -154,13 +156,13 @@ def _decoding_laws(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Itera
 
 
 def _decoding_law(name: str, stack: Stack, plan: Plan, ids: Tensor, mask: Tensor, options: dict[str, Any]) -> Law:
-    original = _attempt(lambda: _generate(stack, ids, mask, use_cache=True, **options))
+    original = _result_or_error(lambda: _generate(stack, ids, mask, use_cache=True, **options))
     if isinstance(original, str):
         return Law(name, None, f"the original model cannot: {original}")
     recomputing = {key: value for key, value in options.items() if key == "num_beams"}
     with stack.under(plan):
-        fast = _attempt(lambda: _generate(stack, ids, mask, use_cache=True, **options))
-        slow = _attempt(lambda: _generate(stack, ids, mask, use_cache=False, **recomputing))
+        fast = _result_or_error(lambda: _generate(stack, ids, mask, use_cache=True, **options))
+        slow = _result_or_error(lambda: _generate(stack, ids, mask, use_cache=False, **recomputing))
     for side in (fast, slow):
         if isinstance(side, str):
             return Law(name, False, side)
@@ -197,7 +199,7 @@ def _generate(stack: Stack, ids: Tensor, mask: Tensor, **options: Any) -> Any:
     )
 
 
-def _attempt(work: Callable[[], Any]) -> Any:
+def _result_or_error(work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:
@@ -210,5 +212,5 @@ def _bitwise(name: str, left: Tensor, right: Tensor) -> Law:
     return Law(name, torch.equal(left, right), "bit-identical" if gap == 0 else f"they differ by {gap:.2g}")
 
 
-def _near(name: str, agreement: Agreement) -> Law:
+def _agreement_law(name: str, agreement: Agreement) -> Law:
     return Law(name, agreement.holds, str(agreement))

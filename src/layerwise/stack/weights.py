@@ -72,9 +72,8 @@ def random_twin(stack: Stack, seed: int) -> Stack:
     shapes, drawn = ([tuple(weight.shape) for weight in each.parameters()] for each in (model, fresh))
     if shapes != drawn:
         raise UnsupportedModelError(
-            f"{type(model).__name__} has weights whose shapes differ from its configuration (it was pruned or "
-            "edited), so "
-            "a randomly initialized model is not comparable"
+            f"{type(model).__name__} has weights whose shapes differ from its configuration (it was pruned or edited), "
+            "so a randomly initialized model is not comparable"
         )
     made = Stack(
         fresh, stack.path, tokenizer=stack.tokenizer, source=ModelOrigin(f"{stack.source.name} (randomly initialized)")

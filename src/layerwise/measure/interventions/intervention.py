@@ -32,7 +32,7 @@ from layerwise.stack.branches import Edit, edited
 from layerwise.stack.executors.graph import Apply as Node
 from layerwise.stack.executors.graph import Changed, Graph, GraphExecutor, build, common_steps, inputs
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.executor import in_turn, reading_schedule
+from layerwise.stack.streaming.executor import read_in_order, reading_schedule
 from layerwise.stack.weights import Weights, apply_with
 
 
@@ -258,7 +258,7 @@ class _Measurement:
         if resident is None:
             yield from common_steps(graph)
             return
-        for reading in in_turn(resident, reading_schedule([graph], resident.most)):
+        for reading in read_in_order(resident, reading_schedule([graph], resident.most)):
             yield from ((index,) for index in reading.nodes[0] if index)
 
     def _judge(self, keys: Sequence[str], batch: AnyBatch, state: Tensor) -> None:

@@ -78,9 +78,9 @@ def convert_elc(
     """
     given = {name.removeprefix("module."): tensor for name, tensor in state_dict.items()}
     config = _configuration(given, variant, heads)
-    config.pad_token_id = _padding(tokenizer, config.vocab_size) if tokenizer is not None else pad_token_id
+    config.pad_token_id = _padding_id(tokenizer, config.vocab_size) if tokenizer is not None else pad_token_id
     _check_buckets(given, config)
-    renamed = {_renamed(name): tensor for name, tensor in given.items() if not name.endswith(_DISTANCES)}
+    renamed = {_converted_name(name): tensor for name, tensor in given.items() if not name.endswith(_DISTANCES)}
     # Checkpoints may omit the second name of the tied table.
     renamed.setdefault(_NAMES[_TIED], given[_WORDS])
     if not torch.equal(renamed[_NAMES[_TIED]], given[_WORDS]):
@@ -108,8 +108,7 @@ def read_checkpoint(file: Path) -> dict[str, Tensor]:
     except Exception as error:  # torch raises many types for truncated files and for code
         raise CheckpointError(
             f"{file} could not be read as tensors only ({str(error).strip().splitlines()[0]}); code is never run, so "
-            "save "
-            "just the model's state_dict, preferably as safetensors"
+            "save just the model's state_dict, preferably as safetensors"
         ) from error
     if isinstance(content, dict) and isinstance(content.get("model"), dict):
         content = content["model"]
@@ -145,14 +144,14 @@ def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None)
     )
 
 
-def _renamed(name: str) -> str:
+def _converted_name(name: str) -> str:
     match = _LAYER.fullmatch(name)
     if match is not None and match[2] in _LAYER_NAMES:
         return f"encoder.layers.{match[1]}.{_LAYER_NAMES[match[2]]}"
     return _NAMES.get(name, name)
 
 
-def _published(name: str) -> str:
+def _published_name(name: str) -> str:
     own = {ours: theirs for theirs, ours in _NAMES.items()}
     layers = {ours: theirs for theirs, ours in _LAYER_NAMES.items()}
     _, _, rest = name.partition("encoder.layers.")
@@ -162,24 +161,24 @@ def _published(name: str) -> str:
 
 def _check_names(renamed: Mapping[str, Tensor], model: ElcForMaskedLM, variant: str) -> None:
     expected = model.state_dict()
-    missing = sorted(_published(name) for name in expected.keys() - renamed.keys())
-    surplus = sorted(_published(name) for name in renamed.keys() - expected.keys())
+    missing = sorted(_published_name(name) for name in expected.keys() - renamed.keys())
+    surplus = sorted(_published_name(name) for name in renamed.keys() - expected.keys())
     if missing or surplus:
-        problems = [f"lacks {_listed(missing)}"] if missing else []
-        problems += [f"has the unexpected {_listed(surplus)}"] if surplus else []
-        raise CheckpointError(f"as {variant} the checkpoint {' and '.join(problems)}; {_likely(renamed)}")
+        problems = [f"lacks {_join_names(missing)}"] if missing else []
+        problems += [f"has the unexpected {_join_names(surplus)}"] if surplus else []
+        raise CheckpointError(f"as {variant} the checkpoint {' and '.join(problems)}; {_likely_variant(renamed)}")
     for name, tensor in expected.items():
         if tensor.shape != renamed[name].shape:
             raise CheckpointError(
-                f"{_published(name)} must have the shape {tuple(tensor.shape)}, got {tuple(renamed[name].shape)}"
+                f"{_published_name(name)} must have the shape {tuple(tensor.shape)}, got {tuple(renamed[name].shape)}"
             )
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _likely(renamed: Mapping[str, Tensor]) -> str:
+def _likely_variant(renamed: Mapping[str, Tensor]) -> str:
     if _NAMES["transformer.prev_layer_weights"] in renamed:
         return "an output mixture belongs to weighted-output"
     if any(name.endswith("layer_weights.scalars") for name in renamed):
@@ -187,14 +186,13 @@ def _likely(renamed: Mapping[str, Tensor]) -> str:
     return "without layer weights it is ltg"
 
 
-def _padding(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> int:
+def _padding_id(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> int:
     if not isinstance(tokenizer.pad_token_id, int):
         raise CheckpointError("the tokenizer has no padding token; set tokenizer.pad_token = '[PAD]', or pass its id")
     if len(tokenizer) > vocabulary:
         raise CheckpointError(
             f"the tokenizer has {len(tokenizer)} tokens, but the checkpoint has {vocabulary}; use the tokenizer that "
-            "it was "
-            "trained with"
+            "it was trained with"
         )
     return tokenizer.pad_token_id
 

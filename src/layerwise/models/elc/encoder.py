@@ -163,9 +163,8 @@ class ElcModel(ElcPreTrainedModel):
         batch, length = tokens.shape[:2]
         if length > self.config.max_position_embeddings:
             raise ModelError(
-                f"a sequence must have at most max_position_embeddings = {self.config.max_position_embeddings} "
-                "tokens, got "
-                f"{length}; truncate the texts (truncation=True, max_length=...) or build the model for longer ones"
+                f"a sequence must have at most max_position_embeddings = {self.config.max_position_embeddings} tokens, "
+                f"got {length}; truncate the texts (truncation=True, max_length=...) or build the model for longer ones"
             )
         if attention_mask is None and self.training:
             # One compiled graph for batches with and without a mask.
@@ -174,7 +173,7 @@ class ElcModel(ElcPreTrainedModel):
         if token_indices is not None:
             tokens = tokens.flatten(0, 1).index_select(0, token_indices)
         vectors = self.embedding.words(tokens) if inputs_embeds is None else tokens
-        context = (_readable(attention_mask), *self.embedding.distances(length), token_indices)
+        context = (_attention_bias_mask(attention_mask), *self.embedding.distances(length), token_indices)
         hidden = self._through_layers(self.embedding(vectors), context)
         if token_indices is not None:
             hidden = padded(hidden, token_indices, batch, length)
@@ -223,7 +222,7 @@ class ElcModel(ElcPreTrainedModel):
         return last
 
 
-def _readable(attention_mask: Tensor | None) -> Tensor | None:
+def _attention_bias_mask(attention_mask: Tensor | None) -> Tensor | None:
     if attention_mask is None:
         return None
     if attention_mask.dim() not in (2, 3):

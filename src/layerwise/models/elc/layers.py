@@ -113,10 +113,10 @@ class MixingLayer(GradientCheckpointingLayer):
 
     def transform(self, mixed: Tensor, *context: Tensor | None) -> Tensor:
         attended, _ = self.attention(mixed, *context)
-        output = self._respond(mixed, attended)
+        output = self._add_feed_forward(mixed, attended)
         return output if self.norm is None else self.norm(output)
 
-    def _respond(self, mixed: Tensor, attended: Tensor) -> Tensor:
+    def _add_feed_forward(self, mixed: Tensor, attended: Tensor) -> Tensor:
         if self.block == "attention":
             return attended + self.feed_forward(attended)
         total = mixed + attended

@@ -25,8 +25,7 @@ class ElcWiring(nn.Module):
         if not readers:
             raise ModelError(
                 f"the variant {model.config.variant} has no layer weights; use another variant, such as elc, or add "
-                "layer "
-                "weights by training: layerwise train robust wiring-identity"
+                "layer weights by training: layerwise train robust wiring-identity"
             )
         self.depth = len(model.base_model.layers)
         self.readers = nn.ModuleList(readers)

@@ -225,9 +225,9 @@ def _gains(scales: list[YamlValue], count: int) -> Iterator[Gains]:
         wrong = next((name for name in _TENSORS if scaled[name] != 1 and name not in _OUTPUTS), None)
         if wrong is not None:
             scales[0].refuse(
-                f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), which a plan cannot do; omit it, or "
-                "scale the "
-                "update of a layer, as in (15):gain=0.5, or of its sublayers, with filters for o_proj and down_proj"
+                f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), which a plan cannot do; omit it, or scale "
+                "the update of a layer, as in (15):gain=0.5, or of its sublayers, with filters for o_proj and "
+                "down_proj"
             )
         if index < count:
             yield scaled[_OUTPUTS[0]], scaled[_OUTPUTS[1]]
@@ -277,8 +277,7 @@ def _check_donors(top: Mapping[str, YamlValue], locations: list[str]) -> None:
     if location == "union" and len(locations) > 1:
         source.refuse(
             "merging vocabularies is not supported; write tokenizer_source: base for the tokenizer of the first "
-            "slice's "
-            f"model, {first}"
+            f"slice's model, {first}"
         )
     if location not in ("union", "base", first):
         source.refuse(f"the tokenizer must be that of the first slice's model, {first}; write base, or omit it")

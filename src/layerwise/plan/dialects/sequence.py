@@ -112,8 +112,7 @@ def _refuse(plan: Plan, number: int, position: int, run: tuple[Stage, ...], reas
     target = "its layers in sequence" if len(layers) > 1 else "the whole layer"
     raise PlanError(
         f"stage {number} of the plan, {Plan(run)}, {reason}, but {_FORM} only supports layers in sequence; write "
-        f"{target}, "
-        f"as in {instead}",
+        f"{target}, as in {instead}",
         text=str(plan),
         position=position,
     )
@@ -136,9 +135,8 @@ def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
     whole = not any(step.sublayer is not None or step.opens or step.closes for step in steps)
     if plan.sources() or not whole or plan.order() != as_trained.order():
         raise PlanError(
-            f"{FORM} requires the layers in their original order, {as_trained}, some with a type; to change the "
-            "order, save "
-            "a GGUF file under the plan (layerwise save)"
+            f"{FORM} requires the layers in their original order, {as_trained}, some with a type; to change the order, "
+            "save a GGUF file under the plan (layerwise save)"
         )
     types = quantized_layers(plan)
     noise = next((layer for layer, kind in types if kind.seed is not None), None)

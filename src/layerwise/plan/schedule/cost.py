@@ -122,13 +122,13 @@ def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform
     reach = len(shares) + 1
     steps = min(
         range(max(1, nominal - reach), nominal + reach + 1),
-        key=lambda candidate: abs(_spent(costs, apportion(shares, candidate)) - budget_steps_of_uniform),
+        key=lambda candidate: abs(_total_cost(costs, apportion(shares, candidate)) - budget_steps_of_uniform),
     )
     schedule.bounds(steps)  # refuses a phase without a step
     return steps
 
 
-def _spent(costs: Sequence[float], counts: Sequence[int]) -> float:
+def _total_cost(costs: Sequence[float], counts: Sequence[int]) -> float:
     return sum(cost * count for cost, count in zip(costs, counts, strict=True))
 
 

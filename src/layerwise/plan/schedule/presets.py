@@ -227,11 +227,11 @@ def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
     played = [role_of[int(_position(layer, depth))] for layer in range(depth)]
     for role in ROLES:
         if role not in played:
-            played[_nearest(role, played)] = role
+            played[_nearest_layer(role, played)] = role
     return {role: tuple(layer for layer in range(depth) if played[layer] == role) for role in ROLES}
 
 
-def _nearest(role: str, played: list[str]) -> int:
+def _nearest_layer(role: str, played: list[str]) -> int:
     counts = Counter(played)
     middle = Fraction(sum(_THIRTY[role]), len(_THIRTY[role])) + Fraction(1, 2)
     free = (layer for layer in range(len(played)) if counts[played[layer]] > 1)

@@ -111,7 +111,7 @@ class GrowthSchedule:
                 f"order must be a permutation of the layers 0 to {self.depth - 1}, got {describe_value(order)}"
             )
         player = {role: layer for layer, role in enumerate(order)}
-        return replace(self, phases=tuple(_recast(phase, player) for phase in self.phases))
+        return replace(self, phases=tuple(_reassign(phase, player) for phase in self.phases))
 
     def reversed(self) -> GrowthSchedule:
         """Return the schedule in which the last layer has the role of the first."""
@@ -175,7 +175,7 @@ class GrowthSchedule:
             last.refuse(f"layer {absent[0]} does not run in the last phase; omit present, so that all layers run")
 
 
-def _recast(phase: Phase, player: Mapping[int, int]) -> Phase:
+def _reassign(phase: Phase, player: Mapping[int, int]) -> Phase:
     return replace(
         phase,
         trains=tuple(sorted(player[layer] for layer in phase.trains)),

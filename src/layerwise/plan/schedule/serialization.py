@@ -32,7 +32,11 @@ _LAYERS = ("trains", "present", "redraw")
 
 def to_plain(schedule: GrowthSchedule) -> dict[str, Any]:
     """Convert a schedule to plain values; `from_plain(to_plain(schedule)) == schedule`."""
-    return {"name": schedule.name, "depth": schedule.depth, "phases": [_written(phase) for phase in schedule.phases]}
+    return {
+        "name": schedule.name,
+        "depth": schedule.depth,
+        "phases": [_phase_content(phase) for phase in schedule.phases],
+    }
 
 
 def from_plain(content: object) -> GrowthSchedule:
@@ -43,15 +47,15 @@ def from_plain(content: object) -> GrowthSchedule:
     listed = schedule["phases"]
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise PlanError(f"phases must be a non-empty list of phases, got {describe_value(listed)}")
-    phases = [_mapping(phase, _called(phase, number), _FIELDS) for number, phase in enumerate(listed, 1)]
+    phases = [_mapping(phase, _phase_label(phase, number), _FIELDS) for number, phase in enumerate(listed, 1)]
     return GrowthSchedule(
         schedule["name"],
         depth,
-        tuple(_read(phase, _called(phase, number), depth) for number, phase in enumerate(phases, 1)),
+        tuple(_read(phase, _phase_label(phase, number), depth) for number, phase in enumerate(phases, 1)),
     )
 
 
-def _called(phase: object, number: int) -> str:
+def _phase_label(phase: object, number: int) -> str:
     name = phase.get("name") if isinstance(phase, Mapping) else None
     return f"phase {name}" if isinstance(name, str) else f"phase {number}"
 
@@ -112,7 +116,7 @@ def _read_copies(content: object, what: str, depth: int) -> tuple[tuple[int, int
     return tuple(sorted(pairs))
 
 
-def _written(phase: Phase) -> dict[str, Any]:
+def _phase_content(phase: Phase) -> dict[str, Any]:
     content = {key: getattr(phase, key) for key in _FIELDS if key in _REQUIRED or getattr(phase, key) != _DEFAULTS[key]}
     for key in _LAYERS:
         if key in content:
@@ -213,7 +217,7 @@ def chart(schedule: GrowthSchedule, width: int = 60) -> str:
         ("", "".join(_number(number, count) for number, count in enumerate(columns, 1)).rstrip()),
         *(
             (name, "".join(glyph * count for glyph, count in zip(glyphs, columns, strict=True)))
-            for name, glyphs in _histories(schedule)
+            for name, glyphs in _chart_rows(schedule)
         ),
     ]
     edge = max(len(name) for name, _ in rows)
@@ -232,7 +236,7 @@ def _number(number: int, columns: int) -> str:
     return f"{number if len(str(number)) < columns else number % 10:<{columns}}"
 
 
-def _histories(schedule: GrowthSchedule) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _chart_rows(schedule: GrowthSchedule) -> Iterator[tuple[str, tuple[str, ...]]]:
     phases = schedule.phases
     states = [_layer_glyphs(phase, schedule.depth) for phase in phases]
     histories = list(zip(*states, strict=True))

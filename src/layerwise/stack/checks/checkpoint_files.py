@@ -65,8 +65,7 @@ def open_config(location: str, revision: str | None = None) -> Any:
         reason = shortened(" ".join(str(error).split()), _MAX_REASON) or type(error).__name__
         raise CheckpointError(
             f"the configuration of {named(location)} cannot be read ({reason}); pass a folder with a valid {CONFIG}, "
-            "or a "
-            "reachable hub id"
+            "or a reachable hub id"
         ) from error
 
 
@@ -99,8 +98,7 @@ def check_size(location: str, saved: Tensors, draw: Callable[[], nn.Module]) -> 
             source, advice = "its metadata", CONVERT_AGAIN
         raise CheckpointError(
             f"{location}: {source} describes a model of {_number(numbers)} parameters, but {_number(stored)} were "
-            "saved; "
-            f"{advice}"
+            f"saved; {advice}"
         )
 
 
@@ -129,7 +127,7 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
     kind = type(model).__name__
     mismatched = sorted(report["mismatched_keys"])
     if new_head:
-        mismatched = [each for each in mismatched if _inside(model, each[0])]
+        mismatched = [each for each in mismatched if _is_in_base_model(model, each[0])]
     if mismatched:
         name, saved, expected = mismatched[0]
         name = shortened(name, _MAX_NAME)
@@ -149,8 +147,7 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
     if unused:
         raise CheckpointError(
             f"{location} has {_count(unused)} that {kind} does not use: {listed(unused)}; correct num_hidden_layers "
-            "and "
-            "architectures in config.json, or remove them from the file"
+            "and architectures in config.json, or remove them from the file"
         )
 
 
@@ -171,17 +168,17 @@ def check_types(location: str, model: nn.Module, saved: Tensors) -> None:
 def _may_be_missing(model: Any, name: str, new_head: bool) -> bool:
     if model.base_model is model:
         return name.startswith(f"{POOLER}.")
-    return new_head and (not _inside(model, name) or f".{POOLER}." in f".{name}")
+    return new_head and (not _is_in_base_model(model, name) or f".{POOLER}." in f".{name}")
 
 
 def _may_be_unused(model: Any, name: str) -> bool:
     if BUFFERS.search(name) or f".{POOLER}." in f".{name}":
         return True
     # Another task's head is a module that this model lacks, unlike a bias of its own head.
-    return not _inside(model, name) and name.rpartition(".")[0] not in dict(model.named_modules())
+    return not _is_in_base_model(model, name) and name.rpartition(".")[0] not in dict(model.named_modules())
 
 
-def _inside(model: Any, name: str) -> bool:
+def _is_in_base_model(model: Any, name: str) -> bool:
     prefix = f"{model.base_model_prefix}."
     if model.base_model is not model and name.startswith(prefix):
         return True
@@ -211,11 +208,11 @@ def listed(names: Iterable[str]) -> str:
     for (prefix, tail), numbers in layers.items():
         together.setdefault((prefix, _ranges(numbers)), []).append(tail)
     for (prefix, span), tails in together.items():
-        plain.append(f"{prefix}{span}.{tails[0] if len(tails) == 1 else f'{{{_some(tails, _MAX_TAILS)}}}'}")
-    return _some(plain, _MAX_GROUPS)
+        plain.append(f"{prefix}{span}.{tails[0] if len(tails) == 1 else f'{{{_first_words(tails, _MAX_TAILS)}}}'}")
+    return _first_words(plain, _MAX_GROUPS)
 
 
-def _some(words: list[str], most: int) -> str:
+def _first_words(words: list[str], most: int) -> str:
     more = [f"and {len(words) - most} more"] if len(words) > most else []
     return ", ".join([*words[:most], *more])
 

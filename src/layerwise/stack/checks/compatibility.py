@@ -106,9 +106,8 @@ def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
         if kind in kinds and kind not in kept:
             layers = ", ".join(str(layer) for layer, layer_kind in enumerate(kinds) if layer_kind == kind)
             raise PlanError(
-                f"the plan must keep at least one {kind} layer, which determines the length of this model's cache: "
-                "one of "
-                f"the layers {layers}"
+                f"the plan must keep at least one {kind} layer, which determines the length of this model's cache: one "
+                f"of the layers {layers}"
             )
 
 
@@ -166,8 +165,7 @@ def numbering(blocks: Iterable[nn.Module]) -> str:
         return ""
     return (
         f". Its blocks have layer_idx {', '.join(map(str, numbers))}. If their list was edited, update the "
-        "configuration "
-        "to match it"
+        "configuration to match it"
     )
 
 

@@ -160,8 +160,7 @@ def _refuse_unfit(model: nn.Module, inputs: Mapping[str, Any]) -> None:
             raise
         raise UnfitInputsError(
             f"{type(model).__name__} fails on the inputs {', '.join(inputs)} ({type(error).__name__}: {error}); pass "
-            "inputs "
-            "that it accepts: stack.inspect(**inputs)"
+            "inputs that it accepts: stack.inspect(**inputs)"
         ) from error
 
 
@@ -170,8 +169,7 @@ def _refuse_unreached(model: nn.Module, calls: Sequence[_Call], inputs: Mapping[
     if others and not calls:
         raise UnfitInputsError(
             f"{type(model).__name__} runs none of these blocks on the inputs {', '.join(inputs)}; pass inputs that "
-            "reach "
-            f"them, such as {' or '.join(others)}: stack.inspect(**inputs)"
+            f"reach them, such as {' or '.join(others)}: stack.inspect(**inputs)"
         )
 
 
@@ -280,8 +278,7 @@ def _refuse_changed_arguments(model: nn.Module, calls: Sequence[_Call]) -> None:
         if call.changed is not None:
             raise UnsupportedModelError(
                 f"{type(model).__name__}: block {call.layer} changes {call.changed} in place, but plans pass that "
-                "tensor to "
-                "other layers too; write x = x + f(x) in its forward, not x += f(x)"
+                "tensor to other layers too; write x = x + f(x) in its forward, not x += f(x)"
             )
 
 

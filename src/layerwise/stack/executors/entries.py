@@ -124,9 +124,8 @@ def _on_own_blocks(kind: Any, name: str) -> Callable[..., Any]:
 def _refusing(action: str) -> Callable[..., Any]:
     def refuse(self: nn.Module, *_: Any, **__: Any) -> Any:
         raise ModelError(
-            f"cannot {action} while it runs a plan; leave `with stack.under(...)` first, or save the model of the "
-            "plan with "
-            "layerwise.checkpoint.save"
+            f"cannot {action} while it runs a plan; leave `with stack.under(...)` first, or save the model of the plan "
+            "with layerwise.checkpoint.save"
         )
 
     return refuse

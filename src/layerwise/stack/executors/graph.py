@@ -156,7 +156,7 @@ def schedule(graph: Graph, first: int | None = None) -> list[int]:
         parent = inputs(graph.nodes[index])[0]
         below[parent].append(index)
         weight[parent] += weight[index]
-    way = _way(graph, first)
+    way = _path_to(graph, first)
     order: dict[int, None] = {}
     waiting = [(0, True)]
     while waiting:
@@ -174,7 +174,7 @@ def schedule(graph: Graph, first: int | None = None) -> list[int]:
     return list(order)
 
 
-def _way(graph: Graph, end: int | None) -> frozenset[int]:
+def _path_to(graph: Graph, end: int | None) -> frozenset[int]:
     visited = []
     while end:
         visited.append(end)

@@ -99,7 +99,7 @@ def _count_visit(passes: Passes, slot: int, block: nn.Module, called: nn.Module,
 def in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[None]:
     kind = type(runner)
     vars(runner)[_PASSES] = passes, single_pass
-    runner.__class__ = _running(cast(Hashable, kind))
+    runner.__class__ = _counting_class(cast(Hashable, kind))
     try:
         yield
     finally:
@@ -108,7 +108,7 @@ def in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[
 
 
 @cache
-def _running(kind: Any) -> Any:
+def _counting_class(kind: Any) -> Any:
     def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if _PASSES not in vars(self):
             return kind.__call__(self, *args, **kwargs)
@@ -157,14 +157,14 @@ def runner_of(model: nn.Module, path: str) -> nn.Module:
 
 
 def visit_entry(stack: Stack, step: Step, slot: int, shift: int, passes: Passes, pairs: Sequence[Pair]) -> nn.Module:
-    then: dict[str, Then] = {"": partial(passes.handed_on, slot, step)}
+    then: dict[str, Then] = {"": partial(passes.merge_output, slot, step)}
     if step.sublayer is not None:
-        then[pairs[step.layer][other_sublayer(step.sublayer)]] = _silence
+        then[pairs[step.layer][other_sublayer(step.sublayer)]] = _zero_output
     host = None if step.source is None else stack.block(step.layer)
     return clone(stack.block(step.layer, step.source), shift, host, then)
 
 
-def _silence(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+def _zero_output(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
     return with_returned_state(output, torch.zeros_like(returned_state(output)))
 
 
@@ -241,7 +241,7 @@ class Passes:
 
         Raises `ModelError` unless it runs the plan, or the part that layer drop or an early exit leaves.
         """
-        outer = self._now()
+        outer = self._current_pass()
         self._local.now = mine = _Pass()
         self._count(+1)
         try:
@@ -259,15 +259,14 @@ class Passes:
         if mine.executed == mine.following == self.depth < planned and not _stops_on_purpose(runner, mine, planned):
             raise ModelError(
                 f"{ran}: its forward runs as many blocks as the original model has, regardless of its list of blocks, "
-                "so "
-                "it cannot run longer plans in place"
+                "so it cannot run longer plans in place"
             )
 
     def trace(self) -> None:
         self._traced = _Pass()
 
     def offer(self, count: int) -> None:
-        now = self._now()
+        now = self._current_pass()
         if now is not None:
             now.offered = max(now.offered, count)
 
@@ -276,7 +275,7 @@ class Passes:
 
         Raises `ModelError` if the model skipped a part of a parallel group.
         """
-        now = self._now()
+        now = self._current_pass()
         if now is None:
             return
         if slot < now.following:
@@ -292,11 +291,10 @@ class Passes:
     def _cut_group(self, slot: int) -> ModelError:
         return ModelError(
             f"the model skipped layer {self.steps[slot].name} in a parallel group, whose merge needs every branch; "
-            "turn "
-            "off layer drop (model.eval()), exit after the group, or run a plan without groups"
+            "turn off layer drop (model.eval()), exit after the group, or run a plan without groups"
         )
 
-    def handed_on(self, slot: int, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    def merge_output(self, slot: int, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         """Return the output of the visit at `slot` with the state that the next visit starts from.
 
         Raises `ModelError` for a branch of a group that is called outside a pass.
@@ -304,22 +302,21 @@ class Passes:
         self.visited(slot)
         if not (step.opens or step.closes):
             return output
-        now = self._now()
+        now = self._current_pass()
         if now is None:
             raise ModelError(
                 f"layer {step.name} in a parallel group was called outside a forward pass of its model; call the "
-                "model, or "
-                "call the layer outside `with stack.under(...)`"
+                "model, or call the layer outside `with stack.under(...)`"
             )
         state = follow(step, read_state(args, kwargs), returned_state(output), now.groups)
         return with_returned_state(output, state)
 
     def wait(self) -> None:
         with self._changed:
-            mine = 0 if self._now() is None else 1
+            mine = 0 if self._current_pass() is None else 1
             self._changed.wait_for(lambda: self._in_flight <= mine)
 
-    def _now(self) -> _Pass | None:
+    def _current_pass(self) -> _Pass | None:
         return self._traced if is_compiling() else getattr(self._local, "now", None)
 
     def _count(self, change: int) -> None:

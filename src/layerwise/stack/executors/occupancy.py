@@ -44,8 +44,7 @@ def refuse_while_running(blocks: BlockList, name: str, action: str) -> None:
     if plan is not None:
         raise ModelError(
             f"cannot {action}: {name} is running {plan} in place; leave `with stack.under(...)` first (stack.leave() "
-            "for a "
-            "compact checkpoint), or use another copy of the model"
+            "for a compact checkpoint), or use another copy of the model"
         )
 
 
@@ -54,7 +53,7 @@ def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[Non
     """Lock the blocks of `model` at `path` for `plan`; raise `ModelError` if they are in use."""
     action, mine = f"run {plan}", (get_ident(), plan)
     with _CHANGED:
-        used = _free(model, path, name, action, captures=True)
+        used = _wait_until_free(model, path, name, action, captures=True)
         _refuse_other_parts(used[1:], name, action)
         for key in used:
             _USES[key].plans.append(mine)
@@ -75,7 +74,7 @@ def capturing(
 ) -> Iterator[None]:
     """Lock the blocks for running step by step; raise `ModelError` while a plan runs."""
     with _CHANGED:
-        used = _free(model, path, name, action, captures=kind == "examinations")
+        used = _wait_until_free(model, path, name, action, captures=kind == "examinations")
         for key in used:
             getattr(_USES[key], kind)[get_ident()] += 1
     try:
@@ -84,8 +83,8 @@ def capturing(
         _release(used, lambda use: getattr(use, kind).subtract([get_ident()]))
 
 
-def _free(model: nn.Module, path: str, name: str, action: str, *, captures: bool) -> list[int]:
-    blocks, used = block_list(model, path), _changed(model, path)
+def _wait_until_free(model: nn.Module, path: str, name: str, action: str, *, captures: bool) -> list[int]:
+    blocks, used = block_list(model, path), _changed_parts(model, path)
     refuse_while_running(blocks, name, action)
     kept = [_USES[key] for key in used if key in _USES]
     if captures and any(use.captures[get_ident()] for use in kept):
@@ -93,7 +92,9 @@ def _free(model: nn.Module, path: str, name: str, action: str, *, captures: bool
 
     def alone() -> bool:
         now = [_USES[key] for key in used if key in _USES]
-        return not any(_elsewhere(use.examinations) or (captures and _elsewhere(use.captures)) for use in now)
+        return not any(
+            _is_used_elsewhere(use.examinations) or (captures and _is_used_elsewhere(use.captures)) for use in now
+        )
 
     _CHANGED.wait_for(alone)
     refuse_while_running(blocks, name, action)
@@ -110,13 +111,13 @@ def _refuse_other_parts(used: list[int], name: str, action: str) -> None:
         )
 
 
-def _changed(model: nn.Module, path: str) -> list[int]:
+def _changed_parts(model: nn.Module, path: str) -> list[int]:
     parts = path.split(".")
     owners = [model, *(model.get_submodule(".".join(parts[:length])) for length in range(1, len(parts)))]
     return [id(block_list(model, path)), *dict.fromkeys(map(id, owners))]
 
 
-def _elsewhere(threads: Counter[int]) -> bool:
+def _is_used_elsewhere(threads: Counter[int]) -> bool:
     return any(count and thread != get_ident() for thread, count in threads.items())
 
 

@@ -41,7 +41,7 @@ class StreamedExecutor:
             isinstance(node, Apply) and node.variant.sublayer is not None for graph in graphs for node in graph.nodes
         ):
             self.stack.branches(self.work[0][0])  # found in a separate pass, which reads every layer
-        for reading in in_turn(self.resident, schedule):
+        for reading in read_in_order(self.resident, schedule):
             for batch, (walk, (_, graph)) in enumerate(zip(self.walks, self.work, strict=True)):
                 for node, state in walk.walk(reading.nodes[position[id(graph)]]):
                     yield batch, node, state
@@ -52,7 +52,7 @@ class StreamedExecutor:
         return self.stack.apply(layer, state, captured, part, source)
 
 
-def in_turn(resident: ResidentLayers, schedule: ReadingSchedule) -> Iterator[Reading]:
+def read_in_order(resident: ResidentLayers, schedule: ReadingSchedule) -> Iterator[Reading]:
     resident.release_all()
     for number, reading in enumerate(schedule.readings):
         if reading.released is not None:
@@ -151,7 +151,7 @@ def reading_schedule(graphs: Sequence[Graph], most: int) -> ReadingSchedule:
     readings = tuple(walk.readings())
     orders = [[node for reading in readings for node in reading.nodes[number]] for number in range(len(graphs))]
     live = tuple(most_live(graph, order) for graph, order in zip(graphs, orders, strict=True))
-    return ReadingSchedule(readings, _bound(graphs, most), live)
+    return ReadingSchedule(readings, _lower_bound(graphs, most), live)
 
 
 @dataclass
@@ -182,10 +182,10 @@ class _Walk:
         for number in range(len(self.graphs)):
             self._complete(number, 0, computed)
         while any(self.ready.values()):
-            released = self._released()
+            released = self._layer_to_release()
             if released is not None:
                 self.resident.remove(released)
-            layer = self._next()
+            layer = self._next_layer()
             self.resident.append(layer)
             while ready := next((self.ready[layer] for layer in self.resident if self.ready[layer]), None):
                 self._complete(*ready.pop(), computed)
@@ -210,7 +210,7 @@ class _Walk:
                     else:
                         waiting.append(reader)
 
-    def _released(self) -> int | None:
+    def _layer_to_release(self) -> int | None:
         if len(self.resident) < self.slots:
             return None
         idle = next((layer for layer in self.resident if not self.left[layer]), None)
@@ -229,14 +229,14 @@ class _Walk:
                     nearest[node.layer] = min(nearest.get(node.layer, before), before)
         return nearest
 
-    def _next(self) -> int:
+    def _next_layer(self) -> int:
         waiting = [layer for layer, nodes in sorted(self.ready.items()) if nodes]
         for layer in waiting:
-            if self._reached(layer) == self.left[layer]:
+            if self._count_reached(layer) == self.left[layer]:
                 return layer
         return max(waiting, key=lambda layer: sum(self.height[number][index] for number, index in self.ready[layer]))
 
-    def _reached(self, layer: int) -> int:
+    def _count_reached(self, layer: int) -> int:
         waits: dict[tuple[int, int], int] = {}
         reached, waiting = 0, list(self.ready[layer])
         allowed = {layer, *self.resident}
@@ -252,14 +252,14 @@ class _Walk:
         return reached
 
 
-def _bound(graphs: Iterable[Graph], most: int) -> int:
+def _lower_bound(graphs: Iterable[Graph], most: int) -> int:
     plans = {plan for graph in graphs for plan in graph.ends}
     layers = {step.layer for plan in plans for step in plan.steps()}
     orders = {tuple(step.layer for step in plan.steps()) for plan in plans if not any(s.opens for s in plan.steps())}
-    return max([len(layers), *(_fewest(order, most) for order in orders if len(order) > len(set(order)))])
+    return max([len(layers), *(_fewest_readings(order, most) for order in orders if len(order) > len(set(order)))])
 
 
-def _fewest(order: Sequence[int], most: int) -> int:
+def _fewest_readings(order: Sequence[int], most: int) -> int:
     following = [len(order)] * len(order)
     last: dict[int, int] = {}
     for position in range(len(order) - 1, -1, -1):

@@ -109,15 +109,13 @@ class LayerFiles:
                 if whole not in stored:
                     raise UnsupportedModelError(
                         f"the location of {whole} in the checkpoint is unknown, so its layers cannot be read one by "
-                        "one; load "
-                        "the model without --resident-layers"
+                        "one; load the model without --resident-layers"
                     )
                 weights[name] = stored[whole]
                 if weights[name].shape != tuple(parameter.shape):
                     raise CheckpointError(
                         f"{weights[name].file} has {weights[name].name} of shape {weights[name].shape}, but the model "
-                        "needs "
-                        f"{tuple(parameter.shape)}; correct config.json, or save the model again"
+                        f"needs {tuple(parameter.shape)}; correct config.json, or save the model again"
                     )
             layers.append(weights)
         return cls(layers, converted)
@@ -245,8 +243,7 @@ def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
     if unused:
         raise UnsupportedModelError(
             f"{named(file.path)} has tensors that {type(model).__name__} does not use: {listed(unused)}; use the "
-            "folder of "
-            "the model from which it was converted"
+            "folder of the model from which it was converted"
         )
     shapes = {name: tuple(each.shape) for name, each in model.state_dict().items()}
     return {

@@ -75,8 +75,7 @@ def load_gguf(
         if by_layer:
             raise UnsupportedModelError(
                 f"transformers converts the tensors of {named(file.path)} ({file.architecture}) all at once, so its "
-                "layers "
-                "cannot be read one by one; load it without --resident-layers"
+                "layers cannot be read one by one; load it without --resident-layers"
             )
         return *load(**dense_loading()), None
     with torch.device("meta"), no_init_weights():

@@ -91,8 +91,8 @@ class ResidentLayers:
         self._changed = threading.Condition(threading.RLock())
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="layerwise-reads-layers")
         for layer, block in enumerate(self._blocks):
-            block.register_forward_pre_hook(partial(self._before, layer))
-            block.register_forward_hook(partial(self._after, layer), always_call=True)
+            block.register_forward_pre_hook(partial(self._before_forward, layer))
+            block.register_forward_hook(partial(self._after_forward, layer), always_call=True)
             vars(block)[_READER] = partial(self.read, layer)
 
     @property
@@ -168,12 +168,12 @@ class ResidentLayers:
         else:
             self._changed.wait()
 
-    def _before(self, layer: int, *_: Any) -> None:
+    def _before_forward(self, layer: int, *_: Any) -> None:
         with self._changed:
             self.read(layer)
             self._running[layer] += 1
 
-    def _after(self, layer: int, *_: Any) -> None:
+    def _after_forward(self, layer: int, *_: Any) -> None:
         with self._changed:
             self._running[layer] = max(0, self._running[layer] - 1)  # an earlier hook may have failed
             self._changed.notify_all()
