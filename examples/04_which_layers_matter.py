@@ -15,7 +15,7 @@ from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import tokenize
-from layerwise.measure.stats.ranks import rank_correlation
+from layerwise.measure.stats.correlation import rank_correlation
 
 VERDICTS = {
     "matters": "matters",

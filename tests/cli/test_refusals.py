@@ -58,7 +58,7 @@ def test_a_model_that_is_nowhere(sweep: Callable[..., str], monkeypatch: pytest.
 def test_a_model_without_a_tokenizer(sweep: Callable[..., str], own_model: Path) -> None:
     for file in own_model.glob("*token*"):
         file.unlink()
-    assert "has no tokenizer beside it" in sweep(model=own_model)
+    assert "needs a tokenizer to read text" in sweep(model=own_model)
     assert "--tokenizer" in sweep(model=own_model)
 
 
@@ -66,7 +66,7 @@ def test_the_tokenizer_of_another_model(sweep: Callable[..., str], tmp_path: Pat
     word_tokenizer([f"word{number}" for number in range(500)]).save_pretrained(tmp_path / "other")
     (tmp_path / "words.txt").write_text("word1 word499 word2 word3")
     message = sweep("--tokenizer", tmp_path / "other", text=tmp_path / "words.txt")
-    assert "this tokenizer belongs to another model" in message
+    assert "The tokenizer belongs to another model" in message
 
 
 def test_a_model_of_images_reads_no_text(sweep: Callable[..., str], tmp_path: Path) -> None:
@@ -74,14 +74,14 @@ def test_a_model_of_images_reads_no_text(sweep: Callable[..., str], tmp_path: Pa
         hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
     )
     ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
-    assert "ViTForImageClassification is not a language model" in sweep(model=tmp_path / "vit")
+    assert "must be a language model, got ViTForImageClassification" in sweep(model=tmp_path / "vit")
 
 
 def test_a_model_of_text_without_a_head(sweep: Callable[..., str], tmp_path: Path) -> None:
     config = BertConfig(vocab_size=99, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
     BertModel(config).save_pretrained(tmp_path / "bert")
     character_tokenizer().save_pretrained(tmp_path / "bert")
-    assert "BertModel is not a language model with a head" in sweep(model=tmp_path / "bert")
+    assert "must be a language model with a head, got BertModel" in sweep(model=tmp_path / "bert")
 
 
 def test_a_list_of_layers_that_there_is_not(sweep: Callable[..., str]) -> None:
@@ -104,9 +104,8 @@ def test_fewer_tokens_than_a_window(sweep: Callable[..., str]) -> None:
 def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str, model: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a short text, of one window alone. " * 3)
     message = refused(verb, model, "--text", tmp_path / "text.txt", "--run", tmp_path / "run")
-    assert "the text makes 1 window of 105 scored tokens" in message
-    assert "needs at least 8 windows or documents: read 1,024 tokens or more (a longer text, or a larger" in message
-    assert "--tokens), or shorter windows" in message
+    assert "at least 8 windows or documents for an interval, got 1 window of 105 scored tokens" in message
+    assert "Use at least 1,024 tokens (a longer text, or a larger --tokens), or shorter windows" in message
     assert "--max-length 13" in message
     assert not (tmp_path / "run").exists()
 
@@ -142,9 +141,11 @@ def test_a_syntax_error_shows_the_character(sweep: Callable[..., str]) -> None:
 def test_a_benchmark_that_is_not_known_costs_no_run(sweep: Callable[..., str], tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     message = sweep("--tasks", "arc_chalenge")
-    assert "unknown benchmark 'arc_chalenge'" in message
+    assert "Unknown benchmark 'arc_chalenge'" in message
     assert "arc_challenge" in message
-    assert "there is no folder" in sweep("--tasks", "arc_challenge", "--task-folder", tmp_path / "nowhere")
+    assert "--task-folder must be a directory" in sweep(
+        "--tasks", "arc_challenge", "--task-folder", tmp_path / "nowhere"
+    )
 
 
 def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, swept: Path, folder: Path) -> None:

@@ -237,7 +237,7 @@ def test_stored_losses_are_not_computed_again(stack: Stack, reading: EvalData) -
 
 
 def test_rows_require_evaluation_on_every_rung(stack: Stack, reading: EvalData) -> None:
-    order, windows = piece_lengths(reading, fewest=1), len(reading.windows)
+    order, windows = piece_lengths(reading, min_documents=1), len(reading.windows)
     rungs = [select_pieces(reading, list(order)[start::2]) for start in (0, 1)]
     evaluator, (whole, other) = GraphEvaluator(stack, rungs), plans(["0-5", "1-5"])
     evaluator.evaluate([whole], 0, whole)

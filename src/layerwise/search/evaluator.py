@@ -163,7 +163,7 @@ class GraphEvaluator:
 
     def __post_init__(self) -> None:
         # All rungs use the same kind of unit: documents, or windows if there are few documents.
-        by_document = sum(len(piece_lengths(data, fewest=1)) for data in self.rungs) >= MIN_DOCUMENTS
+        by_document = sum(len(piece_lengths(data, min_documents=1)) for data in self.rungs) >= MIN_DOCUMENTS
         self._texts = [_Rung.from_data(data, by_document) for data in self.rungs]
         self._ends = np.cumsum([0, *(len(text.cells) for text in self._texts)])
         self._at = {

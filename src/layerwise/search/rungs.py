@@ -166,7 +166,7 @@ def split_text(data: EvalData, seed: int) -> dict[str, EvalData]:
         DataError: If a part would have fewer than 8 documents or windows.
     """
     if len(SHARES) <= data.documents < MIN_SPLIT_DOCUMENTS:
-        documents = shuffle_pieces(piece_lengths(data, fewest=1), seed)
+        documents = shuffle_pieces(piece_lengths(data, min_documents=1), seed)
         half = max(1, round(SHARES["search"] * len(documents)))
         split = (documents[:half], documents[half:-half], documents[-half:])
         parts = {name: select_pieces(data, part) for name, part in zip(SHARES, split, strict=True)}

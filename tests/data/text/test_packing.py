@@ -356,7 +356,7 @@ def test_a_causal_model_reads_from_the_start_token_where_there_is_one() -> None:
     ids = tuple(without("abc")["input_ids"])
     assert encode_passages(with_start, [Passage("abc")], "next_token") == (EncodedPassage((1, *ids), (1, 2, 3)),)
     assert encode_passages(without, [Passage("abc")], "next_token") == (EncodedPassage(ids, (1, 2)),)
-    with pytest.raises(DataError, match="no token to score with this tokenizer, which has no start token"):
+    with pytest.raises(DataError, match=r"at least one token to score, got 'a' \(the tokenizer has no start token"):
         encode_passages(without, [Passage("a")], "next_token")
 
 
@@ -379,5 +379,5 @@ def test_a_tokenizer_without_offsets_encodes_context_and_rest_apart() -> None:
 
 
 def test_a_text_without_tokens_is_named() -> None:
-    with pytest.raises(DataError, match="the text '   ' leaves no token"):
+    with pytest.raises(DataError, match="at least one token to score, got '   '"):
         encode_passages(word_tokenizer([]), [Passage("   ")], "masked_token")

@@ -74,7 +74,7 @@ def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPat
     facts = {row.metric: row.value for row in rows if row.layer is None and row.against is None}
     assert facts["points"] == 40
     assert "same_layer" not in facts
-    with pytest.raises(MeasureError, match="no layer 4: the model has layers 0 to 3"):
+    with pytest.raises(MeasureError, match="between 0 and 3, got 4"):
         embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (4,)))
 
 

@@ -86,7 +86,7 @@ def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> Non
 
 
 def test_a_model_without_a_cache_has_no_decoding() -> None:
-    with pytest.raises(UnsupportedModelError, match="time its prefill"):
+    with pytest.raises(UnsupportedModelError, match="Time prefill"):
         time_rows(load(bert().eval()), Setting("decode", 1, 4), PLANS[:1])
 
 

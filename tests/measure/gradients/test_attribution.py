@@ -72,5 +72,5 @@ def test_attributions_of_an_encoder_sum_to_the_difference_of_its_logits() -> Non
 def test_another_number_of_labels_is_refused() -> None:
     model = Reader("the")
     model.config = SimpleNamespace(num_labels=3)
-    with pytest.raises(MeasureError, match="the model has 3"):
+    with pytest.raises(MeasureError, match="2 labels, got 3"):
         feature_shares(model, word_tokenizer(WORDS), TEXTS, 16)

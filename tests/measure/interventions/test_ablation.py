@@ -108,7 +108,7 @@ def test_a_single_window_has_no_other_text_for_a_mean() -> None:
     rows = ablation_losses(stack, own_text(stack, windows=1, length=12), cache=ResultCache(log=said.append))
     assert not any("mean_ablate" in row.plan for row in rows)
     assert "2=skip" in {row.plan for row in rows}
-    assert [text for text in said if "over other text" in text and "--max-length" in text]
+    assert [text for text in said if "held-out text" in text and "--max-length" in text]
 
 
 def test_a_copy_of_the_neighbour_changes_nothing() -> None:

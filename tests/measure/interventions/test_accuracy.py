@@ -128,5 +128,5 @@ def test_a_loss_that_is_not_finite_names_the_plan() -> None:
     with torch.no_grad():
         dict(stack.block(1).named_parameters())["weight"].fill_(torch.nan)
     assert isinstance(evaluate(stack, Plan.parse("2 0"), SPLITS.test, SPLITS.collate), Predictions)
-    with pytest.raises(MeasureError, match="not finite under 2-0"):
+    with pytest.raises(MeasureError, match="loss under 2-0 must be finite"):
         evaluate(stack, Plan.parse("2 1 0"), SPLITS.test, SPLITS.collate)

@@ -141,5 +141,5 @@ def test_a_broken_model_is_named_with_its_layer(reading: EvalData) -> None:
     stack = load(model)
     with torch.no_grad():
         model.model.layers[3].mlp.down_proj.weight[0, 0] = torch.nan
-    with pytest.raises(MeasureError, match="hidden state 4 is not finite in document"):
+    with pytest.raises(MeasureError, match="Hidden state 4 must be finite"):
         intervention_losses(stack, [skip(5)], reading)

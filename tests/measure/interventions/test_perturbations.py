@@ -131,7 +131,7 @@ def test_unlike_neighbours_have_no_line_between_them() -> None:
 def test_weights_that_are_not_finite_are_refused_by_name() -> None:
     layers = [{"w": torch.eye(4)} for _ in range(4)]
     layers[2]["w"][1, 1] = float("nan")
-    with pytest.raises(MeasureError, match="w of layer 2 holds values that are not finite"):
+    with pytest.raises(MeasureError, match="w of layer 2 must be finite"):
         Perturbations(stack_of_layers(layers), 0).at(2, "scale", 0.1)
 
 

@@ -105,5 +105,5 @@ def test_a_model_without_finite_losses_is_refused(tmp_path: Path) -> None:
     model = tiny_llama(4)
     model.model.layers[2].mlp.up_proj.weight.data[0, 0] = float("nan")
     model.save_pretrained(tmp_path)
-    with pytest.raises(MeasureError, match="non-finite"):
+    with pytest.raises(MeasureError, match="must be finite"):
         sweep(load(tmp_path, resident_layers=2, device="cpu"), ["0 1 3"], text(2))

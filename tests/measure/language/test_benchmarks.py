@@ -211,7 +211,7 @@ def test_examples_are_as_many_as_asked_for(stack: Stack, folder: Path) -> None:
 def test_a_continuation_longer_than_the_model_is_refused(stack: Stack, folder: Path, tmp_path: Path) -> None:
     text = (folder / "lambada_tiny.yaml").read_text().replace("lambada_tiny", "long_tiny")
     (tmp_path / "long.yaml").write_text(text.replace(" {{answer}}", " {{passage}}{{passage}}"))
-    with pytest.raises(MeasureError, match=r"request 0 of document 1 of long_tiny .* continuation of \d+: .* 1 to 64"):
+    with pytest.raises(MeasureError, match=r"1 to 64 continuation tokens.*request 0 of document 1 of long_tiny"):
         build_requests(stack, find_benchmarks(["long_tiny"], tmp_path), batch_tokens=512)
 
 
@@ -309,7 +309,7 @@ def test_broken_logits_name_the_plan(stack: Stack, folder: Path) -> None:
     with torch.no_grad():
         damaged.model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
     assert asked(damaged, [Plan.parse("0 1 3-5")], written, limit=2, folder=folder)
-    with pytest.raises(MeasureError, match=r"plan 0-5 gives logits that are not finite"):
+    with pytest.raises(MeasureError, match=r"logits of plan 0-5 must be finite"):
         asked(damaged, PLANS[:1], written, limit=2, folder=folder)
 
 
@@ -321,16 +321,16 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_missing_folder_and_no_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(MeasureError, match="no folder"):
+    with pytest.raises(MeasureError, match="must be a directory"):
         find_benchmarks(["hellaswag"], tmp_path / "nowhere")
-    with pytest.raises(MeasureError, match="no benchmark was named"):
+    with pytest.raises(MeasureError, match="At least one benchmark"):
         find_benchmarks([])
 
 
 def test_data_that_cannot_be_loaded_points_to_the_folder_option(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     write_task(tmp_path, "far", *TASKS["arc_tiny"])
-    with pytest.raises(MeasureError, match=r"data of far could not be loaded .* --task-folder"):
+    with pytest.raises(MeasureError, match=r"data of far could not be loaded.*--task-folder"):
         find_benchmarks(["far"], tmp_path)
 
 
@@ -344,7 +344,7 @@ def test_benchmarks_are_found_where_lm_eval_keeps_them_and_nothing_else_is_index
 
 @pytest.mark.slow
 def test_an_unknown_benchmark_gets_near_matches(folder: Path) -> None:
-    with pytest.raises(MeasureError, match=r"unknown benchmark 'helaswag'; did you mean hellaswag"):
+    with pytest.raises(MeasureError, match=r"Unknown benchmark 'helaswag': did you mean hellaswag"):
         find_benchmarks(["arc_tiny", "helaswag"], folder)
 
 

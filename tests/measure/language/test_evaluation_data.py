@@ -102,17 +102,17 @@ def test_what_is_equal_is_read_once_and_said() -> None:
     assert tokenize(stack, same).documents == 9  # a task is scored on its own
     loop = tokenize(stack, Corpus.of([" ".join(words[:10] * 20)]), length=10)
     assert (len(loop.windows), loop.repeated) == (1, 19)
-    with pytest.raises(MeasureError, match=r"makes 1 window .* \(without 19 that repeat another one\)"):
+    with pytest.raises(MeasureError, match=r"got 1 window .* \(without 19 that repeat another one\)"):
         refuse_too_little(loop)
 
 
 def test_too_little_text_is_refused_with_what_to_give() -> None:
     refuse_too_little(reading([4] * 8))
     with pytest.raises(
-        MeasureError, match=r"2 windows of 300 .* at least 8 .* read 4,096 tokens or more .*, or .*--max-length 37"
+        MeasureError, match=r"at least 8 .* got 2 windows of 300 .* at least 4,096 tokens .*--max-length 37"
     ):
         refuse_too_little(reading([200, 100]))
-    with pytest.raises(MeasureError, match=r"1 window of 1 .* tokens or more .*a larger --tokens\)$"):
+    with pytest.raises(MeasureError, match=r"got 1 window of 1 .*a larger --tokens\)\.$"):
         refuse_too_little(reading([1]))
 
 

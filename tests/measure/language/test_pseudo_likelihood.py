@@ -170,7 +170,7 @@ def test_a_causal_model_gives_the_sum_over_next_tokens(start: bool, temperature:
 
 def test_what_is_too_long_is_refused_by_number_or_left_out(speaker: SentenceScorer) -> None:
     given = [Passage("the file"), Passage("the " * 40), Passage("the " * 50)]
-    with pytest.raises(DataError, match=r"2 of 3 sentences are longer than the model's 32 positions: .* 52 tokens"):
+    with pytest.raises(DataError, match=r"at most 32 tokens .* 2 of 3 .* 52 tokens"):
         log_likelihoods(speaker, given)
     found = log_likelihoods(speaker, given, too_long="skip")
     assert np.isnan(found).tolist() == [False, True, True]
@@ -218,15 +218,15 @@ def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:
 
 def test_what_cannot_be_scored_is_refused() -> None:
     tokenizer = word_tokenizer(WORDS)
-    with pytest.raises(MeasureError, match="BertModel has no language head"):
+    with pytest.raises(MeasureError, match="got BertModel"):
         SentenceScorer.from_model(BertModel(BertConfig(**SMALL, vocab_size=20)), tokenizer)
     with pytest.raises(DataError, match="no mask token"):
         SentenceScorer.from_model(model_of("bert", 120), character_tokenizer())
     small = SentenceScorer.from_model(model_of("bert", 7), tokenizer)
-    with pytest.raises(DataError, match=r"gives token id \d+, but the model's vocabulary has 7"):
+    with pytest.raises(DataError, match=r"vocabulary size 7"):
         log_likelihoods(small, [Passage("the empty name")])
     speaker = SentenceScorer.from_model(model_of("bert", len(tokenizer)), tokenizer)
     with torch.no_grad():
         next(iter(speaker.model.parameters())).fill_(float("nan"))
-    with pytest.raises(MeasureError, match="not finite"):
+    with pytest.raises(MeasureError, match="must be finite"):
         log_likelihoods(speaker, [Passage("the")])

@@ -210,7 +210,7 @@ def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
     wrong = 0
     for seed in range(40):
         model, whole = mixed((0.3, 3.0), (24, 100), seed)
-        finishes = race(model.measure, skip_keys(model.depth), model.lengths, whole=whole, seed=seed).finishes
+        finishes = race(model.measure, skip_keys(model.depth), model.lengths, full_lengths=whole, seed=seed).finishes
         wrong += any(finishes[layer].decision in {"matters", "harmful"} for layer in range(6, 12))
     print(f"two unlike strata: {wrong} of 40 runs with a wrong verdict")
     assert wrong <= 2
@@ -219,14 +219,14 @@ def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
 def test_further_looks_read_where_the_variance_is() -> None:
     """Answers vary much and prose hardly, so after the first look nearly all documents are answers."""
     model, whole = mixed((0.001, 5.0), (100, 400), 0)
-    asked = [[task for task, _, _ in pieces] for _, pieces in looks(model, whole=whole)]
+    asked = [[task for task, _, _ in pieces] for _, pieces in looks(model, full_lengths=whole)]
     assert asked[0].count("prose") == asked[0].count("answers") == 16
     assert set(asked[1]) == {"answers"}
 
 
 def test_too_little_text_is_refused() -> None:
     model = SimulatedModel([0.1] * 4, documents=6)
-    with pytest.raises(MeasureError, match="give a longer text"):
+    with pytest.raises(MeasureError, match="at least 8 windows for a verdict, got 6"):
         race(model.measure, skip_keys(model.depth), model.lengths)
 
 

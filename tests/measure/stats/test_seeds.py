@@ -36,7 +36,7 @@ def test_without_a_spread_there_is_a_value_alone(
 
 
 def test_no_seed_in_common() -> None:
-    with pytest.raises(MeasureError, match="no seed was trained in both arms"):
+    with pytest.raises(MeasureError, match="must share a seed"):
         seed_difference({0: 1.0}, {1: 1.0})
 
 

@@ -355,8 +355,8 @@ def test_paired_proportions_by_hand_and_never_without_a_width() -> None:
 @pytest.mark.parametrize(
     ("numerators", "denominators", "part"),
     [
-        ([[1.0, 2.0]], [1.0, 2.0, 3.0], r"shape \(1, 2\) and denominators of shape \(3,\)"),
-        ([[1.0]], [1.0], "over 1 units"),
+        ([[1.0, 2.0]], [1.0, 2.0, 3.0], r"got \(1, 2\) and \(3,\)"),
+        ([[1.0]], [1.0], "at least 2 units, got 1"),
         ([[1.0, math.nan]], [1.0, 1.0], "finite"),
         ([[1.0, 2.0]], [1.0, 0.0], "positive"),
     ],

@@ -131,7 +131,7 @@ def test_harm_is_confirmed_at_alpha_over_the_candidates(p: tuple[float, ...], la
 
 def test_too_little_text_says_how_to_get_enough() -> None:
     model = SimulatedModel([0.1] * 4, documents=5)
-    with pytest.raises(MeasureError, match=r"the text makes 5 windows .* fewer than 8: give a longer text"):
+    with pytest.raises(MeasureError, match=r"at least 8 windows for a verdict, got 5\. Use a longer text"):
         compute_verdicts(model.whole(), model.baseline, skip_keys(4))
 
 

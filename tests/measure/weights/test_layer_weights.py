@@ -178,7 +178,7 @@ def test_agreement_rows_name_statistic_null_and_p() -> None:
 
 
 def test_weights_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(MeasureError, match="not finite"):
+    with pytest.raises(MeasureError, match="must be finite"):
         seed_agreement_scores("elc", np.full((3, 8, 9), np.nan))
 
 

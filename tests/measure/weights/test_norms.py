@@ -49,6 +49,6 @@ def test_a_trained_layer_leaves_the_range_of_the_random_twin() -> None:
 
 
 def test_layers_without_matrices_are_refused() -> None:
-    with pytest.raises(MeasureError, match="layers must have weight matrices"):
+    with pytest.raises(MeasureError, match="Layers must have weight matrices"):
         weight_norms(stack_of_layers([{"gain": torch.ones(4)} for _ in range(4)]))
     assert weight_norms(planted_stack({"w": noise(4, 10, 10)}))

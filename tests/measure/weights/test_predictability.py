@@ -177,7 +177,7 @@ def test_a_row_is_predicted_without_having_been_seen() -> None:
 def test_what_cannot_be_predicted_is_refused() -> None:
     broken = noise(5, 12, 6)
     broken[1, 0, 0] = torch.nan
-    with pytest.raises(MeasureError, match="w of layer 1 holds values that are not finite"):
+    with pytest.raises(MeasureError, match="w of layer 1 must be finite"):
         predict_layer(planted_stack({"w": broken}), 2)
 
 

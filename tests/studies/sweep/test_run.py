@@ -182,7 +182,7 @@ def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Pa
     broken = load(model, tokenizer=character_tokenizer())
     with torch.no_grad():
         model.model.norm.weight.fill_(float("nan"))
-    with pytest.raises(MeasureError, match="the model itself"):
+    with pytest.raises(MeasureError, match="original model"):
         measure(broken, corpus, tmp_path / "run")
     assert calls["compute_effects"] == calls["similarity_sums"] == 0
 
@@ -254,10 +254,10 @@ def test_a_plan_with_broken_benchmarks_is_named_and_leaves_the_others_and_their_
     stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Options
 ) -> None:
     config = {**benchmark, "plans": ("0 (1|2):gain=1e39 3", *benchmark["plans"])}
-    broken = "1 of 7 plans gave non-finite losses"
+    broken = "1 of 7 plans"
     with pytest.raises(MeasureError, match=broken) as caught:
         measure(stack, corpus, tmp_path / "run", config)
-    assert f"benchmarks: {broken}, first '0 (1|2):gain=1e+39 3'" in str(caught.value)
+    assert f"{broken} (first '0 (1|2):gain=1e+39 3'" in str(caught.value)
     with Run.open(tmp_path / "run") as run:
         assert {score.plan for score in run.store.scores("benchmark")} == {*PLANS, None}
     with Run.resume_or_create(tmp_path / "run", described(stack, corpus, config).manifest) as run:
@@ -330,5 +330,5 @@ def test_texts_are_written_under_the_plans_and_not_again(
 
 
 def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_measured(stack: Stack, corpus: Corpus) -> None:
-    with pytest.raises(MeasureError, match="shorten the prompt"):
+    with pytest.raises(MeasureError, match="shorter prompt"):
         described(stack, corpus, {**SWEEP, "prompt": ("sphinx",), "new_tokens": 500})

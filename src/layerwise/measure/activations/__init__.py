@@ -1,1 +1,1 @@
-"""Activations: what hidden states look like from layer to layer."""
+"""Measures of hidden states and attention."""

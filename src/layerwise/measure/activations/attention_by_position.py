@@ -1,12 +1,4 @@
-"""Compute the entropy and distance of attention, and its share on the first token, by arm, layer and position.
-
-a_qk is the attention from query q to key k, averaged over heads, tokens and images. `against` is uniform
-attention over the visible keys:
-    entropy     sum_q -sum_k a_qk log a_qk, relative to uniform attention (1 is uniform, 0 is a single key)
-    first       attention of all other queries to the first token, which is the class token of a ViT
-    distance    mean distance to the attended key, in patches without the class token (Dosovitskiy et al. 2021,
-                figure 7) or in tokens
-"""
+"""Entropy and distance of attention, and its share on the first token, by layer and position in the order."""
 
 from __future__ import annotations
 
@@ -30,40 +22,47 @@ from layerwise.stack.inputs import evaluating
 EXAMPLES = 64
 BATCHES = 8
 TINY = 1e-30
-"""Added inside a logarithm: attention of zero adds nothing to an entropy."""
+"""Added inside logarithms, so that zero attention adds nothing to an entropy."""
 
 Sums = dict[tuple[str, str | None], tuple[float, float]]
-"""By metric, and what it is against, the sum over queries, and what it is divided by."""
+"""By metric and null, the sum over queries and its divisor."""
 
 
 def attention_by_position(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
+    """Measure the attention of every layer at every position, over rotations of random orders.
+
+    With a_qk the attention from query q to key k, averaged over heads, tokens and examples, compared with uniform
+    attention over the visible keys:
+
+        entropy     sum_q -sum_k a_qk log a_qk, relative to uniform attention (1 is uniform, 0 is a single key)
+        first       attention of all other queries to the first token, which is the class token of a ViT
+        distance    mean distance to the attended key, in patches without the class token (Dosovitskiy et al. 2021,
+                    figure 7) or in tokens
+
+    A model that does not return attention has no rows, only a note.
+    """
     totals: dict[tuple[int, int, tuple[str, str | None]], list[tuple[float, float]]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode(), eager_attention(stack.model):
         for number, inputs in enumerate(sample_batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):
             for plan in draw_rotations(stack.depth, f"{seed}/attention/{number}"):
                 weights = run_with_attention(stack, inputs, stack.under(plan, single_pass=True))
                 if not weights:
-                    text = f"{arm}: the model does not give the attention of every layer"
-                    return [], [Note(ATTENTION, text)]
+                    return [], [Note(ATTENTION, f"{arm}: the model does not return the attention of every layer")]
                 for position, layer in enumerate(plan.order()):
                     for metric, pair in attention_sums(weights[position], inputs).items():
                         totals[layer, position, metric].append(pair)
     rows = []
-    for (layer, position, (name, against)), pairs in sorted(totals.items(), key=lambda each: _in_order(*each[0])):
-        above, below = (sum(of) for of in zip(*pairs, strict=True))
-        row = Score(ATTENTION, name, above / below, arm=arm, layer=layer, position=position, against=against)
-        rows.append(row)
+    in_order = sorted(totals, key=lambda key: (*key[:2], key[2][0], key[2][1] or ""))
+    for layer, position, (name, against) in in_order:
+        above, below = map(sum, zip(*totals[layer, position, (name, against)], strict=True))
+        rows.append(Score(ATTENTION, name, above / below, arm=arm, layer=layer, position=position, against=against))
     return rows, []
 
 
-def _in_order(layer: int, position: int, metric: tuple[str, str | None]) -> tuple[int, int, str, str]:
-    return layer, position, metric[0], metric[1] or ""
-
-
 def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
-    """Each metric of one layer's attention (batch, heads, query, key) as a sum over queries, and its divisor."""
+    """Return each metric of one layer's attention (batch, heads, query, key) as a sum over queries and its divisor."""
     mean = widen(weights)
     counted = token_mask(inputs, mean[:, 0])
     visible = (mean > 0).any(dim=1) & counted[:, None, :]
@@ -81,7 +80,7 @@ def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
     }
     distances = token_distances(mean.shape[-1], is_image="pixel_values" in inputs)
     if distances is not None:
-        # Without the first token of an image, which stands nowhere.
+        # The class token of an image has no position.
         start = 1 if "pixel_values" in inputs else 0
         between = distances.to(mean.device, mean.dtype)
         for against, attention in ((None, over_heads), (UNIFORM_ATTENTION, even)):
@@ -93,7 +92,7 @@ def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
 
 
 def token_distances(tokens: int, *, is_image: bool) -> Tensor | None:
-    """Return the distances between all patches of a square image, or all tokens; `None` if the image is not square.
+    """Return the distances between all patches of a square image or all tokens, or `None` if the image is not square.
 
     >>> token_distances(5, is_image=True)[0].round(decimals=2).tolist()
     [0.0, 1.0, 1.0, 1.41]
@@ -115,15 +114,15 @@ def _masked_sum(values: Tensor, counted: Tensor) -> float:
 def run_with_attention(
     stack: Stack, inputs: Mapping[str, Tensor], under: AbstractContextManager[Any]
 ) -> Sequence[Tensor]:
-    """Return the attention of every layer, (batch, heads, query, key) each; empty if the model gives less."""
+    """Return the attention of every layer, (batch, heads, query, key) each, or nothing if the model returns less."""
     try:
         with under:
             output = stack.model(**inputs, output_attentions=True)
     except (TypeError, ValueError, RuntimeError):
-        return ()  # a model may refuse the question in any of these ways
+        return ()  # models refuse `output_attentions` in any of these ways
     weights = getattr(output, "attentions", None) or ()
-    given = all(isinstance(of, Tensor) and of.ndim == 4 and of.shape[2] == of.shape[3] for of in weights)
-    return weights if given and len(weights) == stack.depth else ()
+    is_square = all(isinstance(each, Tensor) and each.ndim == 4 and each.shape[2] == each.shape[3] for each in weights)
+    return weights if is_square and len(weights) == stack.depth else ()
 
 
 @contextmanager
@@ -133,7 +132,7 @@ def eager_attention(model: nn.Module) -> Iterator[None]:
         yield
         return
     try:
-        with suppress(ValueError):  # the model knows no such way
+        with suppress(ValueError):  # the model does not support it
             model.set_attn_implementation("eager")
         yield
     finally:

@@ -1,7 +1,4 @@
-"""Compute Block Influence (arXiv 2403.03853, section 3.1) and angular distance (arXiv 2403.17887, section 3).
-block_influence    layer l       1 - mean over tokens of cos(x_l, x_{l+1}), x_l the hidden state before layer l
-angular_distance   pair "l,n"    mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last real token, in 0..1
-"""
+"""Block Influence (arXiv 2403.03853, section 3.1) and angular distance (arXiv 2403.17887, section 3)."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from layerwise.data.text.tokens import Window
 from layerwise.measure.stats.float64 import widen
@@ -19,7 +17,7 @@ from layerwise.results.vocabulary import PROXIES
 
 
 def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Sum 1 - cos(x_l, x_{l+1}) over the counted tokens of each window: (layers, batch), 0 for an unchanged state."""
+    """Sum 1 - cos(x_l, x_{l+1}) over the counted tokens of each window: (layers, batch)."""
     sums = []
     before = widen(states[0].flatten(2))
     for state in states[1:]:
@@ -34,20 +32,23 @@ def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 def angular_distances(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     """Compute angle / pi between all pairs of states at each window's last counted token: (states, states, batch).
 
-    Uses the chord, 2 arcsin(|u - v| / 2) for unit vectors u and v, which is accurate for small angles.
+    Uses 2 arcsin(|u - v| / 2) for unit vectors u and v, which is accurate for small angles.
     """
     positions = torch.arange(counted.shape[1], device=counted.device)
     last = torch.where(counted, positions, -1).amax(dim=1)
     rows = torch.arange(len(last), device=last.device)
     vectors = torch.stack([widen(state[rows, last].flatten(1)) for state in states], dim=1)
-    sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
-    units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
+    units = functional.normalize(vectors, dim=2, eps=torch.finfo(vectors.dtype).tiny)
     chords = torch.cdist(units, units, compute_mode="donot_use_mm_for_euclid_dist")
     return (2 / math.pi * (chords / 2).clamp(max=1.0).arcsin()).permute(1, 2, 0)
 
 
 class BlockInfluence:
-    """Block Influence and angular distances of all layers, fed batch by batch with the hidden states."""
+    """Accumulated Block Influence and angular distances of all layers.
+
+    block_influence     layer l       1 - mean over tokens of cos(x_l, x_{l+1}), x_l the state before layer l
+    angular_distance    pair (l, n)   mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last token
+    """
 
     def __init__(self, depth: int) -> None:
         self._layers = [{"layer": layer} for layer in range(depth)]
@@ -56,11 +57,11 @@ class BlockInfluence:
         self._distances = WindowSums()
 
     def add(self, states: Sequence[Tensor], counted: Tensor, windows: Sequence[Window]) -> None:
-        """Count one batch: `states` (batch, seq, ...) before the first layer and after each, `counted` (batch, seq)."""
+        """Add a batch: `states` (batch, seq, ...) before the first layer and after each, `counted` (batch, seq)."""
         self._influences.add(block_influence_sums(states, counted), counted.sum(dim=1), windows)
-        between = angular_distances(states, counted)
-        chosen = torch.stack([between[start, start + width] for start, width in self._pairs])
-        self._distances.add(chosen, torch.ones(len(windows), device="cpu"), windows)
+        distances = angular_distances(states, counted)
+        pairs = torch.stack([distances[start, start + width] for start, width in self._pairs])
+        self._distances.add(pairs, torch.ones(len(windows), device="cpu"), windows)
 
     def scores(self) -> list[Score]:
         windows = [{"layer": start, "distance": width} for start, width in self._pairs]

@@ -1,6 +1,6 @@
-"""Measure the norms of each layer's branches at every position, and how well a probe predicts the position.
+"""Measures of layers at every position in the order, over the rotations of random orders.
 
-The orders are the rotations of random orders, so over `depth` passes each layer runs at each position once.
+Over the `depth` rotations of an order, each layer runs at each position once.
 """
 
 from __future__ import annotations
@@ -41,16 +41,6 @@ BASES = 3
 EXAMPLES = 64
 
 
-def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
-    """The `depth` rotations of each of `bases` random orders.
-
-    >>> orders = [plan.order() for plan in rotations(4, 1, seed=0)]
-    >>> sorted(order[2] for order in orders)
-    [0, 1, 2, 3]
-    """
-    return tuple(plan for base in range(bases) for plan in draw_rotations(depth, f"{seed}/rotations/{base}"))
-
-
 def draw_rotations(depth: int, seed: str) -> tuple[Plan, ...]:
     layers = list(range(depth))
     random.Random(seed).shuffle(layers)
@@ -60,10 +50,10 @@ def draw_rotations(depth: int, seed: str) -> tuple[Plan, ...]:
 def branch_norms(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Return rows of measure `branches`, by arm, layer and position; padding is excluded.
+    """Measure the updates of every layer at every position: rows of measure `branches`.
 
-    `norm` is the mean Euclidean norm over tokens of the update of a branch (`part`), `share` the norm of the layer's
-    whole update relative to its input. A model whose layers cannot be split has only `share`, and a note.
+    `norm` is the mean Euclidean norm over tokens of a sublayer's update, `share` the norm of the layer's update
+    relative to its input. A model whose layers cannot be split has only `share`, and a note.
     """
     (inputs,) = sample_batches(stack, examples, collate, EXAMPLES, seed, parts=1)
     has_branches, notes = True, []
@@ -75,7 +65,7 @@ def branch_norms(
             stack.branches(captured)
         except UnsupportedModelError as refused:
             has_branches, notes = False, [Note(BRANCHES, f"{arm}: {refused}")]
-        for plan in rotations(stack.depth, BASES, seed):
+        for plan in (p for base in range(BASES) for p in draw_rotations(stack.depth, f"{seed}/rotations/{base}")):
             before = captured.state
             for position, layer in enumerate(plan.order()):
                 after = stack.apply(layer, before, captured)
@@ -96,9 +86,9 @@ def branch_norms(
 
 
 def update_share(before: Tensor, after: Tensor, counted: Tensor) -> float:
-    """Return the norm of a layer's update relative to its input, (batch, seq, width), averaged over tokens."""
-    read = _norms(before, counted)
-    return float((_norms(subtract(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)).mean())
+    """Return the norm of a layer's update relative to its input, (batch, seq, hidden), averaged over tokens."""
+    size = _norms(before, counted)
+    return float((_norms(subtract(after, before), counted) / size.clamp_min(torch.finfo(size.dtype).tiny)).mean())
 
 
 def subtract(after: Tensor, before: Tensor) -> Tensor:
@@ -107,15 +97,15 @@ def subtract(after: Tensor, before: Tensor) -> Tensor:
 
 
 def pool_tokens(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return (batch, width): the first token's state for an image, the mean over tokens without padding for text."""
+    """Return the first token's state of images, or the mean over tokens of text: (batch, hidden)."""
     return state[:, 0] if "pixel_values" in inputs else token_mean(state, token_mask(inputs, state))
 
 
 def sample_batches(
     stack: Stack, examples: Any, collate: Collate, count: int, seed: int, *, parts: int
 ) -> Iterator[dict[str, Tensor]]:
-    chosen = Subset(examples, sample(examples, count, seed))
-    return iterate_batches(stack, chosen, collate, max(1, -(-len(chosen) // parts)))
+    subset = Subset(examples, sample(examples, count, seed))
+    return iterate_batches(stack, subset, collate, max(1, -(-len(subset) // parts)))
 
 
 def iterate_batches(stack: Stack, examples: Any, collate: Collate, size: int) -> Iterator[dict[str, Tensor]]:
@@ -124,7 +114,7 @@ def iterate_batches(stack: Stack, examples: Any, collate: Collate, size: int) ->
 
 
 def layer_outputs(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]) -> list[dict[int, Tensor]]:
-    """Return the output of every layer under each plan, pooled over tokens (`pool_tokens`): (batch, width) each."""
+    """Return the output of every layer under each plan, pooled over tokens (`pool_tokens`): (batch, hidden) each."""
     with evaluating(stack.model), torch.inference_mode():
         captured = stack.capture(**inputs)
         return [
@@ -141,13 +131,12 @@ def _norms(state: Tensor, counted: Tensor) -> Tensor:
 
 
 MAX_FITTED = 512
-"""The most examples that the probe is fitted on; each of them is seen with every layer at every position."""
+"""Maximum number of examples to fit the probe on, each with every layer at every position."""
 
 PENALTY = 0.001
-"""A light one: there are many more outputs than features."""
 
 STREAM = "position"
-"""The orders in which the positions of layers are predicted."""
+"""Name of the random stream of orders under which positions are predicted."""
 
 
 def probe_positions(
@@ -156,11 +145,12 @@ def probe_positions(
     """Fit a linear probe that predicts a layer's position in the order from its output.
 
     For each layer, ridge regression of the one-hot position on the normalized output, as in the head of
-    LayerShuffle-predict (`layerwise.train.position`), evaluated on other examples under other random orders:
+    LayerShuffle-predict (`layerwise.train.position`), evaluated on held-out examples under other random orders:
 
         predicted position = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
 
-    Returns the numbers of correct and of all predictions in each batch, (2, batches), by position.
+    Returns:
+        The number of correct and of all predictions in each batch, (2, batches), by position.
     """
     fits = _fit_probes(stack, Subset(fitted_on, sample(fitted_on, MAX_FITTED, seed)), collate, batch_size, seed)
     draws = SeededSampler(Shuffle(), stack.depth, seed, stream=STREAM)
@@ -187,7 +177,7 @@ def _fit_probes(
                 seen = Moments.from_rows(outputs, one_hot.expand(len(outputs), -1))
                 before = moments[layer]
                 moments[layer] = seen if before is None else before + seen
-    return [of.fit([PENALTY])[0] for of in moments if of is not None]
+    return [each.fit([PENALTY])[0] for each in moments if each is not None]
 
 
 def _normalized_outputs(
@@ -199,10 +189,10 @@ def _normalized_outputs(
 
 
 MAX_EXAMPLES = 512
-"""At most so many examples are read, each under depth * (depth + 1) plans."""
+"""Maximum number of examples, each of which runs under depth * (depth + 1) plans."""
 
 UNITS = MIN_UNITS
-"""Batches: as few as an interval takes, since each runs under so many plans."""
+"""Number of batches: the minimum for an interval, because each runs under many plans."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,14 +206,22 @@ class PositionTables:
 def importance_by_position(
     stack: Stack, examples: Any, collate: Callable[[Sequence[Any]], dict[str, Tensor]], *, seed: int = 0
 ) -> PositionTables:
-    """Both tables of one model; the orders depend on the seed and the batch, never on the model."""
-    chosen = Subset(examples, _deal(sample(examples, min(MAX_EXAMPLES, len(examples)), seed), UNITS))
-    size = max(1, len(chosen) // UNITS)
+    """Measure the update and the importance of each layer at each position.
+
+        added[l, p]    norm of the update of layer l at position p relative to its input: mean over tokens, examples,
+                       and orders
+        worth[l, p]    loss without layer l minus loss with it, in nats, at position p
+
+    Each batch runs under all rotations of a random order, with all layers and without each. The orders depend only on
+    the seed and the batch.
+    """
+    subset = Subset(examples, _deal(sample(examples, min(MAX_EXAMPLES, len(examples)), seed), UNITS))
+    size = max(1, len(subset) // UNITS)
     shape, head = (stack.depth, stack.depth), find_head(stack)
     added, worth = [], []
-    for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
+    for number, batch in enumerate(DataLoader(subset, batch_size=size, collate_fn=collate)):
         if number == UNITS:
-            break  # what is left over is less than a batch
+            break  # the rest is less than a batch
         added.append(np.zeros(shape))
         worth.append(np.zeros(shape))
         with evaluating(stack.model), torch.inference_mode():
@@ -243,15 +241,15 @@ def _fill_tables(
         return predict_batch(stack.model, head, inputs, labels, under=under).mean_nll
 
     for plan in draw_rotations(stack.depth, seed):
-        whole = loss(plan)
+        full = loss(plan)
         for position, (layer, states) in enumerate(
             zip(plan.order(), pairwise(stack.states(plan, captured)), strict=True)
         ):
             added[layer, position] = update_share(*states, counted)
-            worth[layer, position] = loss(skip(plan, layer)) - whole
+            worth[layer, position] = loss(skip(plan, layer)) - full
 
 
-def _deal(chosen: Sequence[int], units: int) -> list[int]:
-    size = len(chosen) // units
-    dealt = [list(chosen[start::units]) for start in range(units)]
-    return [index for unit in dealt for index in unit[:size]] or list(chosen)
+def _deal(indices: Sequence[int], units: int) -> list[int]:
+    size = len(indices) // units
+    dealt = [list(indices[start::units]) for start in range(units)]
+    return [index for unit in dealt for index in unit[:size]] or list(indices)

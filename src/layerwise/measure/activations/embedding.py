@@ -1,9 +1,4 @@
-"""Lay out the outputs of all layers at all positions in a plane, and count what their neighbors share.
-
-After Freiberger et al. (2024, section 4.3), but with every layer at every position for every image. Counted in the
-original space: the share of the nearest outputs of other images at the same position, and of the same layer; by
-chance these are 1 / positions and 1 / layers.
-"""
+"""UMAP layout of the outputs of all layers at all positions (Freiberger et al. 2024, section 4.3)."""
 
 from __future__ import annotations
 
@@ -25,19 +20,19 @@ from layerwise.results.vocabulary import CHANCE, OUTPUT_LAYOUT
 from layerwise.stack import Stack
 
 BATCHES = 16
-"""So many random orders, at least, precede a layer at each position."""
+"""Minimum number of random orders before a layer at each position."""
 
 UMAP_BYTES = 400 * 2**20
-"""What umap-learn takes with its compiler: 273 MiB to import it, 150 MiB to lay 3,000 outputs out."""
+"""Memory of umap-learn and its compiler: 273 MiB to import it, 150 MiB to lay out 3,000 outputs."""
 
 NEIGHBORS = 15
-"""How many nearest outputs UMAP looks at; what its authors start from."""
+"""Number of neighbors of UMAP, its default."""
 
 MAX_POINTS = 3_000
-"""At most so many points of an arm are kept to be drawn; all of them are laid out."""
+"""Maximum number of points per variant to store for the plot; all are laid out."""
 
 QUERIES = 600
-"""The outputs whose nearest neighbours are counted."""
+"""Number of outputs whose nearest neighbors are counted."""
 
 NO_UMAP = Note(OUTPUT_LAYOUT, "UMAP is not installed: pip install umap-learn, and run again.")
 
@@ -48,10 +43,10 @@ class EmbeddingOptions:
     layers: tuple[int, ...] = ()
 
     def select_layers(self, depth: int) -> tuple[int, ...]:
-        """The layers, ascending. Raises `MeasureError` for one that a model of this depth does not have."""
+        """Return the layers in ascending order; raise `MeasureError` for one beyond `depth`."""
         beyond = [layer for layer in self.layers if not 0 <= layer < depth]
         if beyond:
-            raise MeasureError(f"there is no layer {beyond[0]}: the model has layers 0 to {depth - 1}")
+            raise MeasureError(f"Layers must be between 0 and {depth - 1}, got {beyond[0]}.")
         return tuple(sorted(set(self.layers))) or tuple(range(depth))
 
 
@@ -64,11 +59,12 @@ def embedding(
     *,
     seed: int = 0,
 ) -> tuple[list[Score], list[Note]]:
-    """Return rows of measure `embedding`: the UMAP layout of outputs (McInnes et al. 2018), and neighbor statistics.
+    """Lay out the outputs of layers with UMAP (McInnes et al. 2018), and count which nearest neighbors they share.
 
-    A point is a layer at a position for an image (`example`), with metrics `x` and `y`. Each arm has `images`,
-    `layers`, `points`, `same_position` and `same_layer` (with chance). Without umap-learn, or with too few outputs,
-    there are no rows, only a note.
+    Rows of measure `embedding`: `x` and `y` of a layer at a position for an image (`example`); `images`, `layers` and
+    `points`; and in the original space the share of the nearest outputs of other images at the same position
+    (`same_position`, by chance 1 / positions) and of the same layer (`same_layer`, by chance 1 / layers). Without
+    umap-learn, or with too few outputs, there is only a note.
     """
     options = options or EmbeddingOptions()
     layers, images = options.select_layers(stack.depth), min(options.images, len(examples))
@@ -78,10 +74,10 @@ def embedding(
 
     points = images * stack.depth * len(layers)
     if points <= NEIGHBORS:
-        few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBORS} neighbours each"
+        few = f"{images} examples at {stack.depth} positions are too few: UMAP needs {NEIGHBORS} neighbors each"
         return [], [Note(OUTPUT_LAYOUT, f"{arm}: {few}.")]
     states = outputs_by_position(stack, layers, examples, collate, count=images, seed=seed)
-    # The first axes of the outputs to begin from: the spectrum of so large a graph takes longer than all the rest.
+    # Initialize from the principal components: the spectrum of so large a graph takes too long.
     flat = UMAP(n_neighbors=NEIGHBORS, random_state=seed, n_jobs=1, init="pca").fit_transform(
         states.reshape(points, -1)
     )
@@ -110,7 +106,7 @@ def is_umap_installed() -> bool:
 def outputs_by_position(
     stack: Stack, layers: Sequence[int], examples: Any, collate: Collate, *, count: int, seed: int = 0
 ) -> NDArray[np.float32]:
-    """Return the `pooled` outputs of `layers` for `count` examples of all classes: (layers, depth, count, width)."""
+    """Return the pooled outputs of `layers` for `count` examples of all classes: (layers, depth, count, hidden)."""
     parts: list[Tensor] = []
     for number, inputs in enumerate(sample_batches(stack, examples, collate, count, seed, parts=BATCHES)):
         outputs: dict[tuple[int, int], Tensor] = {}
@@ -136,8 +132,8 @@ def _neighbor_rows(arm: str, states: NDArray[np.float32], seed: int) -> Iterator
         distances = torch.cdist(flat[part], flat)
         distances[image_of[part][:, None] == image_of[None]] = torch.inf
         nearest = distances.topk(count, largest=False).indices
-        for n, of in enumerate((position_of, layer_of)):
-            shared[n] += widen(of[nearest] == of[part][:, None]).mean(dim=1).sum()
+        for n, labels in enumerate((position_of, layer_of)):
+            shared[n] += widen(labels[nearest] == labels[part][:, None]).mean(dim=1).sum()
     for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
         if chance > 1:
             yield Score(OUTPUT_LAYOUT, metric, float(value) / len(queries), arm=arm, documents=images)

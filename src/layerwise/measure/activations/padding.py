@@ -1,4 +1,4 @@
-"""Batches: which positions are tokens, their states and means over them, parts of a batch. Padding says nothing."""
+"""Hidden states of padded batches: token masks, means over tokens, parts of a batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from layerwise.stack import Stack
 
 
 def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
-    """Return token ids of unequal length as the `input_ids` and `attention_mask` of one batch, (batch, seq) each.
+    """Pad token ids to the `input_ids` and `attention_mask` of one batch, (batch, seq) each.
 
     >>> pad_ids([[5], [6, 7]], torch.device("cpu"))["input_ids"].tolist()
     [[5, 0], [6, 7]]
@@ -30,10 +30,7 @@ def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Te
 
 
 def token_mask(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
-    """Return which positions of `state`, (batch, seq, ...), are tokens by the attention mask: (batch, seq) booleans.
-
-    All are where `inputs` has no mask of that shape, as for images.
-    """
+    """Return the attention mask as booleans for `state` (batch, seq, ...): (batch, seq), all true without a mask."""
     mask = inputs.get("attention_mask")
     if mask is None or mask.shape != state.shape[:2]:
         return torch.ones(state.shape[:2], dtype=torch.bool, device=state.device)
@@ -47,7 +44,7 @@ def run_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor],
 
 
 def token_mean(state: Tensor, counted: Tensor) -> Tensor:
-    """Average `state`, (batch, seq, ...), over counted tokens in float32 or wider: (batch, ...) in its own dtype.
+    """Average `state` (batch, seq, ...) over counted tokens in at least float32: (batch, ...) in its dtype.
 
     >>> state, counted = torch.tensor([[[1.0], [3.0], [99.0]]]), torch.tensor([[True, True, False]])
     >>> token_mean(state, counted).tolist()
@@ -61,27 +58,27 @@ def token_mean(state: Tensor, counted: Tensor) -> Tensor:
 def split_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
     step = max(1, count)
     for start in range(0, len(batch.windows), step):
-        chosen = slice(start, start + step)
+        rows = slice(start, start + step)
         if isinstance(batch, LabelledBatch):
-            inputs = {name: value[chosen] for name, value in batch.inputs.items()}
-            given = {name: value[chosen] for name, value in batch.given.items()}
-            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen], batch.metric, given)
+            inputs = {name: value[rows] for name, value in batch.inputs.items()}
+            given = {name: value[rows] for name, value in batch.given.items()}
+            yield LabelledBatch(inputs, batch.targets[rows], batch.windows[rows], batch.metric, given)
             continue
-        # Windows stand longest first and are padded on the right, so later parts need less width.
-        width = int(batch.attention_mask[chosen].sum(dim=1).max())
-        ids, mask, targets = (each[chosen, :width] for each in (batch.input_ids, batch.attention_mask, batch.targets))
-        yield Batch(ids, mask, targets, batch.windows[chosen])
+        # Windows are sorted by length, longest first, so later parts need less padding.
+        width = int(batch.attention_mask[rows].sum(dim=1).max())
+        ids, mask, targets = (each[rows, :width] for each in (batch.input_ids, batch.attention_mask, batch.targets))
+        yield Batch(ids, mask, targets, batch.windows[rows])
 
 
 def check_finite(
     states: Sequence[Tensor], counted: Tensor, documents: Sequence[str], first: int = 0, under: str = ""
 ) -> None:
-    """Raise `MeasureError`, naming state and document, for a state not finite at a `counted` token, (batch, seq)."""
+    """Raise `MeasureError` if a state is not finite at a counted token, (batch, seq)."""
     for number, state in enumerate(states, start=first):
         finite = state.detach().reshape(*state.shape[:2], -1).isfinite().all(dim=2) | ~counted
         if not finite.all():
             row = int((~finite).any(dim=1).nonzero()[0])
             raise MeasureError(
-                f"hidden state {number}{under} is not finite in document {documents[row]!r}. Check the "
-                "checkpoint, load the model in float32 (--dtype float32), or leave that document out."
+                f"Hidden state {number}{under} must be finite, got NaN or infinity in document {documents[row]!r}. "
+                "Check the checkpoint, load the model in float32 (--dtype float32), or remove the document."
             )

@@ -1,12 +1,4 @@
-"""Compute similarity, variance and zones of states under a plan (Sun et al., arXiv 2407.09298, figure 15).
-
-State 1 follows the first stage of the plan; a group is one stage. Attention sinks are excluded (appendix A.4).
-    plan_states   cosine_i,j     mean over tokens of cos(x_i, x_j), interval over documents
-                  variance_j     mean over tokens of the variance of x_j over the width, with interval
-    zones         zones, p       number of zones (`layerwise.measure.activations.plan_states`); p of one zone more
-                  border_k       first state of zone k + 1, counted from 1
-                  contrast_k     at equal distance, the cosine inside the two zones minus that across, with interval
-"""
+"""Similarity, variance and zones of hidden states under a plan (Sun et al. 2024, arXiv 2407.09298, figure 15)."""
 
 from __future__ import annotations
 
@@ -20,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
@@ -41,7 +34,7 @@ RESAMPLES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PlanStates:
-    """Sums over the tokens of every unit: `cosine` (units, states, states), `variance` (units, states), `tokens`."""
+    """Sums over tokens by unit: `cosine` (units, states, states), `variance` (units, states), `tokens` (units,)."""
 
     cosine: Numbers
     variance: Numbers
@@ -57,32 +50,35 @@ class PlanStates:
 
 
 def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanStates:
-    """Sum the states after every stage of `plan` over tokens that are not sinks, by document (by window if under 8).
+    """Accumulate the similarity of the states after every stage of `plan` (a group is one stage).
 
-    Raises `MeasureError` for states that are not finite, and if no tokens are left.
+    Attention sinks are excluded (appendix A.4). Raises `MeasureError` for non-finite states, and if no tokens remain.
     """
-    kept = _stage_ends(plan)
+    stages = _stage_ends(plan)
     sums = WindowSums()
     with evaluating(stack.model), torch.inference_mode():
         for batch in batches:
             states, counted = run_states(stack, plan, batch)
-            ends = [states[0], *(states[1 + step] for step in kept)]
+            ends = [states[0], *(states[1 + step] for step in stages)]
             check_finite(ends, counted, [window.document for window in batch.windows], under=f" under {plan}")
-            chosen = counted & ~find_sinks(ends, counted)
-            read = [(row, window) for row, window in enumerate(batch.windows) if chosen[row].any()]
-            if read:
-                parts = [_row_sums([state[row][chosen[row]] for state in ends[1:]]) for row, _ in read]
-                tokens = chosen.sum(dim=1)[[row for row, _ in read]]
-                sums.add(torch.stack(parts, dim=1), tokens, [window for _, window in read])
+            mask = counted & ~find_sinks(ends, counted)
+            rows = [row for row in range(len(batch.windows)) if mask[row].any()]
+            if rows:
+                parts = [_row_sums([state[row][mask[row]] for state in ends[1:]]) for row in rows]
+                sums.add(torch.stack(parts, dim=1), mask.sum(dim=1)[rows], [batch.windows[row] for row in rows])
     if not sums.documents:
-        raise MeasureError("every token is an attention sink or padding, so that no state is left; give a longer text")
+        raise MeasureError("The text must have tokens other than attention sinks and padding. Use a longer text.")
     totals, tokens_of_units = sums.units()
-    count = len(kept)
+    count = len(stages)
     cosine, variance = totals[: count * count], totals[count * count :]
     return PlanStates(cosine.T.reshape(-1, count, count), variance.T, tokens_of_units, sums.documents)
 
 
 def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
+    """Yield rows of measure `plan_states`: the mean cosine of every pair of states, and the variance of every state.
+
+    State 1 follows the first stage of the plan. Student's intervals are over units, at least 8.
+    """
     count = states.cosine.shape[1]
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     rows, columns = np.array(pairs, dtype=int).reshape(-1, 2).T
@@ -91,33 +87,28 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     sums = np.concatenate([states.cosine[:, rows, columns], states.variance], axis=1).T
     values = sums.sum(axis=1) / states.tokens.sum()
     estimate = student_interval(sums, states.tokens) if len(states.tokens) >= MIN_UNITS else None
+    about: dict[str, Any] = {"plan": str(plan), "documents": states.documents, "tokens": int(states.tokens.sum())}
     for at, (metric, state, other) in enumerate(names):
         low, high = (None, None) if estimate is None else (float(estimate.low[at]), float(estimate.high[at]))
-        yield Score(
-            STATES,
-            metric,
-            float(values[at]),
-            low,
-            high,
-            plan=str(plan),
-            state=state,
-            to_state=other,
-            documents=states.documents,
-            tokens=int(states.tokens.sum()),
-        )
+        yield Score(STATES, metric, float(values[at]), low, high, state=state, to_state=other, **about)
 
 
 def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
+    """Return rows of measure `zones`: number of zones, p of a further zone, borders and their contrasts.
+
+    A border is the first state of a zone, counted from 1. Its contrast is the cosine within the two zones minus that
+    across them, at equal distance between states.
+    """
     zones = find_zones(states.mean_cosine, seed=seed)
     if zones.states < MIN_STATES:
         return []
-    behind: dict[str, Any] = {"plan": str(plan), "documents": states.documents, "tokens": int(states.tokens.sum())}
-    scores = [Score(ZONES, "zones", float(zones.count), **behind)]
+    columns: dict[str, Any] = {"plan": str(plan), "documents": states.documents, "tokens": int(states.tokens.sum())}
+    scores = [Score(ZONES, "zones", float(zones.count), **columns)]
     if zones.p is not None:
-        scores.append(Score(ZONES, "p", zones.p, **behind))
+        scores.append(Score(ZONES, "p", zones.p, **columns))
     for border, each in zip(zones.borders, _contrast_rows(states, zones, seed), strict=True):
-        scores.append(Score(ZONES, "border", float(border + 1), state=border + 1, **behind))
-        scores.append(Score(ZONES, "contrast", each.value, each.low, each.high, state=border + 1, **behind))
+        scores.append(Score(ZONES, "border", float(border + 1), state=border + 1, **columns))
+        scores.append(Score(ZONES, "contrast", each.value, each.low, each.high, state=border + 1, **columns))
     return scores
 
 
@@ -130,8 +121,7 @@ def _contrast_rows(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
 
 def _row_sums(states: Sequence[Tensor]) -> Tensor:
     vectors = torch.stack([widen(state.flatten(1)) for state in states])
-    sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
-    by_token = (vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)).transpose(0, 1)
+    by_token = functional.normalize(vectors, dim=2, eps=torch.finfo(vectors.dtype).tiny).transpose(0, 1)
     cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1).sum(dim=0)
     return torch.cat([cosines.flatten(), vectors.var(dim=2, unbiased=False).sum(dim=1)])
 
@@ -140,7 +130,7 @@ def _stage_ends(plan: Plan) -> list[int]:
     ends, open_groups = [], 0
     for number, step in enumerate(plan.steps()):
         open_groups += step.opens
-        # A close that is not the last of its group hands the state on to the next branch.
+        # A close that is not the last of its group passes the state on to the next branch.
         open_groups -= sum(close is not None for close in step.closes)
         if open_groups == 0:
             ends.append(number)
@@ -150,22 +140,22 @@ def _stage_ends(plan: Plan) -> list[int]:
 LEVEL = 0.01
 
 WALKS = 1_000
-"""Walks without a further border that a partition is held against."""
+"""Number of random walks of the null."""
 
 MIN_SPREAD = 0.1
-"""The least spread of log steps: steps that differ by a tenth are no zones, however regular the rest is."""
+"""Minimum spread of log steps: steps that differ by a tenth are not borders."""
 
 MARGIN = 0.02
-"""The least contrast of a border, in units of cosine."""
+"""Minimum contrast of a border, as a difference of cosines."""
 
 MAX_ZONES = 8
 MIN_STATES = 10
-"""Below this there are too few steps to know how much steps differ by chance."""
+"""Minimum number of states to estimate how much steps differ by chance."""
 
 ROUNDS = 12
 
 MIN_COSINE = 0.02
-"""Below this two states have nothing in common, whichever way they point."""
+"""Smaller cosines are clipped to this value."""
 
 _TINY = 1e-9
 
@@ -174,7 +164,7 @@ _TINY = 1e-9
 class Zones:
     """A partition of the states 0..n-1: `borders` are the first states of the zones after the first.
 
-    `p` is that of one or two more zones (corrected), `None` if no more fit; `contrasts` are differences of cosine.
+    `p` is the corrected p-value of one or two more zones, `None` if no more fit.
     """
 
     states: int
@@ -193,7 +183,14 @@ class Zones:
 
 
 def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS) -> Zones:
-    """The zones of states whose mean cosines are `cosine`, (states, states); one zone for fewer than 10 states.
+    """Find zones of similar hidden states from their mean cosines (states, states); one zone below 10 states.
+
+    With A = -log cos of two states, which is additive along a random walk, expected steps are a parabola in log depth
+    (least absolute deviations). A zone is added if G grows more than in the random-walk null and its border has a
+    contrast of at least `MARGIN`:
+
+        Z(i, j) = log A(i, j) - log(sum of the expected steps from i to j) - median of the same at equal distance
+        G(k) = max over partitions into k zones of the sum of Z(i, j) over the pairs i < j in different zones
 
     >>> rows = np.arange(12)
     >>> alike = 0.5 + 0.4 * (rows[:, None] // 6 == rows // 6) + 0.1 * np.eye(12)
@@ -211,13 +208,13 @@ def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS) -> Zones:
         walked = _ZoneDistances.from_logs(_draw_walks(measured, borders, walks, chance))
         refused = []
         for count in (len(borders) + 2, len(borders) + 3):
-            wanted = best_borders(measured.excess[0], count)
-            if wanted is None:
+            candidate = best_borders(measured.excess[0], count)
+            if candidate is None:
                 continue
-            own, null = (each.gain(count, borders) for each in (measured, walked))
-            corrected = min(1.0, 2 * float((1 + np.count_nonzero(null >= own[0])) / (1 + walks)))
-            if own[0] > 0 and corrected <= LEVEL and min(border_contrasts(cosine, wanted)) >= MARGIN:
-                borders = wanted
+            gain, null = (each.gain(count, borders) for each in (measured, walked))
+            corrected = min(1.0, 2 * float((1 + np.count_nonzero(null >= gain[0])) / (1 + walks)))
+            if gain[0] > 0 and corrected <= LEVEL and min(border_contrasts(cosine, candidate)) >= MARGIN:
+                borders = candidate
                 break
             refused.append(corrected)
         else:
@@ -231,7 +228,7 @@ def border_contrasts(cosine: Numbers, borders: Sequence[int]) -> tuple[float, ..
 
 
 def contrast_weights(states: int, borders: Sequence[int]) -> list[Numbers]:
-    """For every border the weights of the pairs of states, (states, states), that give its contrast."""
+    """Return the weights of the pairs of states, (states, states), that give the contrast of each border."""
     edges = (0, *borders, states)
     return [_weights(states, *edges[at : at + 3]) for at in range(len(borders))]
 
@@ -256,7 +253,7 @@ def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
 
 
 def best_borders(excess: Numbers, count: int) -> tuple[int, ...] | None:
-    """The borders of the partition into `count` zones that separates the most `excess`, (states, states)."""
+    """Return the borders of the partition into `count` zones that separates the most `excess`, (states, states)."""
     table = _segments(excess[None])
     if not np.isfinite(_partition_costs(table, count)[0][0]):
         return None
@@ -274,10 +271,10 @@ def _best_partitions(table: Numbers, count: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True)
 class _ZoneDistances:
-    """Distances without their decay, for `many` matrices: `excess` (many, states, states), symmetric.
+    """Log distances without their trend, for many matrices: `excess` is Z of `find_zones`, (many, states, states).
 
     `table` (many, states, states + 1) is the excess within runs of states, see `_segments`; `trend` (many, steps) are
-    the expected log steps, `residual` (many, steps) the measured ones minus these.
+    the expected log steps, `residual` (many, steps) the measured ones minus the expected ones.
     """
 
     excess: Numbers
@@ -301,9 +298,9 @@ class _ZoneDistances:
         return cls(excess, _segments(excess), trend, steps - trend)
 
     def spread(self, borders: Sequence[int]) -> Numbers:
-        kept = np.delete(self.residual, [border - 1 for border in borders], axis=1)
-        centred = np.abs(kept - np.median(kept, axis=1, keepdims=True))
-        return np.maximum(1.4826 * np.median(centred, axis=1), MIN_SPREAD)
+        residual = np.delete(self.residual, [border - 1 for border in borders], axis=1)
+        centered = np.abs(residual - np.median(residual, axis=1, keepdims=True))
+        return np.maximum(1.4826 * np.median(centered, axis=1), MIN_SPREAD)
 
     def gain(self, count: int, borders: tuple[int, ...]) -> Numbers:
         more, fewer = (_partition_costs(self.table, zones)[0] for zones in (count, len(borders) + 1))
@@ -315,7 +312,7 @@ def _log_distances(cosine: Numbers) -> Numbers:
 
 
 def _trend(steps: Numbers) -> Numbers:
-    """Fit log steps by a parabola in log depth (least absolute deviations, iterated reweighting), (many, steps)."""
+    """Fit log steps (many, steps) by a parabola in log depth (least absolute deviations by iterative reweighting)."""
     depth = np.log(np.arange(steps.shape[1]) + 1.5)
     basis = np.stack([depth**power for power in range(3)], axis=1)
     basis = np.linalg.qr(basis)[0]

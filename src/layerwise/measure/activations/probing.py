@@ -1,12 +1,4 @@
-"""Probe hidden states: which surface and linguistic features can a linear map read from each state?
-
-Ridge regression on standardized states (a word's last token, or a sentence's mean), cross-validated in five folds over
-groups (the forms of a word, or a sentence). `layer` is the number of the state; `part` the kind of feature.
-    accuracy          Wilson's interval, with the error over groups; nulls: labels `shuffled` by groups (Hewitt and
-                      Liang 2019) and the states of a randomly initialized model (`random_twin`)
-    accuracy_above    accuracy minus that of the `random_twin`, unit by unit
-    difference        mean `accuracy_above` of linguistic features minus that of surface features, by state
-"""
+"""Linear probes of surface and linguistic features in hidden states."""
 
 from __future__ import annotations
 
@@ -37,7 +29,7 @@ from layerwise.stack.weights import random_twin
 FOLDS = 5
 BATCH = 64
 PENALTY = 0.1
-"""Of the mean eigenvalue of standardised states, which is the number of units."""
+"""Share of the mean eigenvalue of standardized states, which is the number of units."""
 
 Labels = NDArray[np.bool_]
 Groups = NDArray[np.intp]
@@ -60,11 +52,7 @@ class _Hits:
 
 
 def _share_interval(share: float, error: float, groups: int) -> tuple[float, float, float]:
-    """Return Wilson's interval of a share with an error over groups, as of so many units as have that error.
-
-    >>> _share_interval(1.0, 0.0, 40)[1:] == wilson(40, 40).row()[1:]
-    True
-    """
+    # Wilson's interval of the number of units that would have this error.
     units = share * (1 - share) / error**2 if error > 0 else float(groups)
     return wilson(share * units, units).row()
 
@@ -72,9 +60,18 @@ def _share_interval(share: float, error: float, groups: int) -> tuple[float, flo
 def probing(
     stack: Stack, text: ProbedText, *, seed: int = 0, progress: Callable[[float], None] | None = None
 ) -> list[Score]:
-    """Return the rows of the module; those of the twin only for a model that has one.
+    """Cross-validate linear probes on every hidden state.
 
-    Raises `MeasureError` if the tokenizer does not return the offsets of tokens.
+    Ridge regression on standardized states (a word's last token, or a sentence's mean) in five folds over groups (the
+    forms of a word, or a sentence).
+
+        accuracy          Wilson's interval, with the error over groups; nulls: labels `shuffled` by groups (Hewitt and
+                          Liang 2019) and the states of a randomly initialized model
+        accuracy_above    accuracy minus that of the randomly initialized model, unit by unit
+        difference        mean `accuracy_above` of linguistic features minus that of surface features
+
+    Raises:
+        MeasureError: If the tokenizer does not return the offsets of tokens.
     """
     models: dict[str | None, Stack] = {None: stack}
     with suppress(UnsupportedModelError):
@@ -91,15 +88,15 @@ def probing(
         for layer in range(stack.depth + 1):
             columns: dict[str, Any] = {"state": layer, "task": feature.name, "kind": feature.side}
             hits = partial(_probe, folds=folds, groups=groups)
-            own = states[None].read(layer, feature)
-            trained = hits(own, labels)
+            features = states[None].read(layer, feature)
+            trained = hits(features, labels)
             rows.append(trained.row("accuracy", trained.right, **columns))
-            control = hits(own, shuffled)
+            control = hits(features, shuffled)
             rows.append(control.row("accuracy", control.right, **columns, against=SHUFFLED))
             if RANDOM_TWIN in states:
-                twin = hits(states[RANDOM_TWIN].read(layer, feature), labels)
-                rows.append(twin.row("accuracy", twin.right, **columns, against=RANDOM_TWIN))
-                gained = trained.right - twin.right
+                untrained = hits(states[RANDOM_TWIN].read(layer, feature), labels)
+                rows.append(untrained.row("accuracy", untrained.right, **columns, against=RANDOM_TWIN))
+                gained = trained.right - untrained.right
                 rows.append(trained.row("accuracy_above", gained, **columns, against=RANDOM_TWIN))
             if progress is not None:
                 progress((number * (stack.depth + 1) + layer + 1) / total)
@@ -112,12 +109,12 @@ class _States:
     ends: Sequence[Sequence[int]]
 
     @classmethod
-    def from_stack(cls, stack: Stack, named: Stack, text: ProbedText) -> _States:
-        tokenizer = named.tokenizer
+    def from_stack(cls, stack: Stack, original: Stack, text: ProbedText) -> _States:
+        tokenizer = original.tokenizer
         if tokenizer is None or not tokenizer.is_fast:
             raise MeasureError(
-                f"the tokenizer of {named.source.name} does not say where its tokens stand in a text, and probes read "
-                "single words; give a fast one with --tokenizer"
+                f"Probing needs the offsets of tokens, which the tokenizer of {original.source.name} does not return. "
+                "Pass a fast tokenizer with --tokenizer."
             )
         sentences = [f"{' '.join(words)}." for words in text.sentences]
         encoded = tokenizer(sentences, return_offsets_mapping=True, verbose=False)
@@ -134,8 +131,8 @@ class _States:
     def read(self, layer: int, feature: ProbedFeature) -> Numbers:
         rows = []
         for unit in feature.units:
-            own = self.states[unit.sentence][layer]
-            rows.append(own.mean(dim=0) if unit.word is None else own[self.ends[unit.sentence][unit.word]])
+            state = self.states[unit.sentence][layer]
+            rows.append(state.mean(dim=0) if unit.word is None else state[self.ends[unit.sentence][unit.word]])
         read: Numbers = torch.stack(rows).numpy()
         return read
 
@@ -148,7 +145,7 @@ def _run_batch(stack: Stack, ids: Sequence[Sequence[int]]) -> Iterator[list[Tens
 
 
 def _last_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """The last token of each word of a text whose words have one space between them.
+    """Return the last token of each word of a text whose words are separated by one space.
 
     >>> _last_tokens(["a", "file"], [(0, 1), (1, 4), (4, 6), (6, 7)])
     [0, 2]
@@ -156,7 +153,7 @@ def _last_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> li
     last, start = [], 0
     for word in words:
         end = start + len(word)
-        last.append(max(at for at, (first, behind) in enumerate(offsets) if first < end and behind > start))
+        last.append(max(token for token, (first, stop) in enumerate(offsets) if first < end and stop > start))
         start = end + 1
     return last
 
@@ -178,11 +175,11 @@ def _probe(states: Numbers, labels: Labels, *, folds: Groups, groups: Groups) ->
 def _shuffled(labels: Labels, groups: Groups, chance: Random) -> Labels:
     members = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
     result = labels.copy()
-    if all(len(set(labels[own].tolist())) == 1 for own in members):
-        dealt = [bool(labels[own[0]]) for own in members]
-        chance.shuffle(dealt)
-        for own, label in zip(members, dealt, strict=True):
-            result[own] = label
+    if all(len(set(labels[group].tolist())) == 1 for group in members):
+        by_group = [bool(labels[group[0]]) for group in members]
+        chance.shuffle(by_group)
+        for group, label in zip(members, by_group, strict=True):
+            result[group] = label
         return result
     pool = labels.tolist()
     chance.shuffle(pool)
@@ -194,9 +191,9 @@ def _differences(rows: Sequence[Score]) -> Iterator[Score]:
     for row in rows:
         if row.metric == "accuracy_above" and row.state is not None:
             above.setdefault(row.state, []).append(row)
-    for state, own in above.items():
-        counts = {side: sum(row.kind == side for row in own) for side in SIDES}
+    for state, of_state in above.items():
+        counts = {side: sum(row.kind == side for row in of_state) for side in SIDES}
         shares: Mapping[str, float] = {side: sign / counts[side] for side, sign in SIDES.items()}
-        value = sum(shares[str(row.kind)] * row.value for row in own)
-        reach = sum((shares[str(row.kind)] * ((row.high or 0.0) - row.value)) ** 2 for row in own) ** 0.5
+        value = sum(shares[str(row.kind)] * row.value for row in of_state)
+        reach = sum((shares[str(row.kind)] * ((row.high or 0.0) - row.value)) ** 2 for row in of_state) ** 0.5
         yield Score(PROBING, "difference", value, value - reach, value + reach, state=state, task=ALL)

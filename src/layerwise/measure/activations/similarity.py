@@ -1,12 +1,4 @@
-"""Compute the similarity of hidden states (Sun et al. 2024, arXiv 2407.09298, section 3.1), with two nulls.
-
-States `layer` i and `other` j, 0 before the first layer; Student's intervals over documents (windows if under 8).
-`..._no_sink` excludes tokens with massive activations (arXiv 2402.17762); `cosine_null` is the mean cosine between
-tokens of different documents.
-    cosine, angular    mean over tokens of cos(x_i, x_j), and of arccos(cos(x_i, x_j)) / pi (arXiv 2403.17887)
-    cka                centered kernel alignment of the two sets of tokens, see `unbiased_hsic`
-    cosine_flattened   cosine of all states of a window as one vector, with sinks: the figures of the paper
-"""
+"""Similarity of hidden states (Sun et al. 2024, arXiv 2407.09298, section 3.1)."""
 
 from __future__ import annotations
 
@@ -18,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
@@ -33,17 +26,16 @@ from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
 SINK_FACTOR = 10.0
-"""A token is a sink above this multiple of the median norm (massive activations: arXiv 2402.17762, section 2)."""
+"""Norm of a sink relative to the median norm (massive activations: arXiv 2402.17762, section 2)."""
 
 MINIBATCH = 256
-"""Tokens of one CKA minibatch: large enough to have little noise, small enough for a kernel a layer."""
+"""Number of tokens per CKA minibatch."""
 
 
 def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
-    """Sum the similarity of all hidden states over the tokens of `batches`; `seed` draws the minibatches of CKA.
+    """Accumulate the similarity of all pairs of hidden states over the tokens of `batches`.
 
-    `scores` has one row per pair i <= j and metric, without metrics that do not exist: the null with one document, CKA
-    of a constant state. Raises `MeasureError` for non-finite states and for fewer than 4 tokens.
+    `seed` draws the minibatches of CKA. Raises `MeasureError` for non-finite states.
     """
     plan = Plan.identity(stack.depth)
     running = SimilaritySums(seed)
@@ -55,10 +47,10 @@ def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) ->
 
 
 def find_sinks(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Return which tokens are attention sinks: (batch, seq) booleans.
+    """Find attention sinks: (batch, seq) booleans.
 
     A sink is the first counted token of its row, or has a norm above `SINK_FACTOR` times the median norm of the counted
-    tokens after any layer but the last, where many models rescale everything.
+    tokens after any layer but the last, where many models rescale all states.
     """
     sinks = counted & (counted.cumsum(dim=1) == 1)
     for state in states[1:-1]:
@@ -68,7 +60,16 @@ def find_sinks(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 
 
 class SimilaritySums:
-    """Sums from which the similarities follow, fed batch by batch; no state is kept."""
+    """Accumulated similarities of all pairs of hidden states; no state is kept.
+
+    Metrics of states i and j (0 is before the first layer), with Student's intervals over documents (windows if there
+    are fewer than 8); `..._no_sink` excludes tokens with massive activations (arXiv 2402.17762):
+
+        cosine, angular    mean over tokens of cos(x_i, x_j), and of arccos(cos(x_i, x_j)) / pi (arXiv 2403.17887)
+        cosine_null        mean cosine between tokens of different documents
+        cka                centered kernel alignment of the two sets of tokens, see `unbiased_hsic`
+        cosine_flattened   cosine of all states of a window as one vector, with sinks: the figures of the paper
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self._draw = torch.Generator().manual_seed(seed)
@@ -78,14 +79,13 @@ class SimilaritySums:
     def add(self, states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
         """Add one batch: a (batch, seq, ...) tensor per hidden state; `counted`, (batch, seq), is false for padding."""
         _check_shapes(states, counted, documents)
-        kept = counted & ~find_sinks(states, counted)
-        for tokens, chosen in ((self._every, counted), (self._no_sink, kept)):
-            tokens.add(states, chosen, documents)
-            tokens.align(states, chosen, self._draw)
+        for tokens, mask in ((self._every, counted), (self._no_sink, counted & ~find_sinks(states, counted))):
+            tokens.add(states, mask, documents)
+            tokens.align(states, mask, self._draw)
 
     def scores(self) -> list[Score]:
         if self._every.minibatches == 0:
-            raise MeasureError(f"similarity needs at least {MIN_TOKENS} tokens; give a longer text")
+            raise MeasureError(f"Similarity needs a text of at least {MIN_TOKENS} tokens. Use a longer text.")
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
 
     def contrasts(self, seed: int = 0) -> list[Score]:
@@ -94,9 +94,9 @@ class SimilaritySums:
 
 
 class _Sums(NamedTuple):
-    """Sums over a window's or document's tokens, (layers, layers); `flattened` sums over its `windows`.
+    """Sums over the tokens of a window or document, (states, states); `flattened` sums over its `windows`.
 
-    `direction` is the sum of the unit vectors of its tokens, (layers, width).
+    `direction` is the sum of the tokens' unit vectors, (states, hidden).
     """
 
     cosine: Tensor
@@ -113,16 +113,15 @@ class _Tokens:
         self._is_flattened = flattened
         self._documents: dict[str, _Sums] = {}
         self._windows: list[_Sums] = []
-        """Every window's sums, while there are too few documents for an interval."""
+        """The sums of every window, while there are too few documents for an interval."""
         self._hsic = torch.zeros((), device="cpu")
 
-    def add(self, states: Sequence[Tensor], chosen: Tensor, documents: Sequence[str]) -> None:
+    def add(self, states: Sequence[Tensor], mask: Tensor, documents: Sequence[str]) -> None:
         for row, document in enumerate(documents):
-            if not chosen[row].any():
+            if not mask[row].any():
                 continue
-            vectors = _gather([state[row][chosen[row]] for state in states])
-            sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
-            units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
+            vectors = _gather([state[row][mask[row]] for state in states])
+            units = functional.normalize(vectors, dim=2, eps=torch.finfo(vectors.dtype).tiny)
             by_token = units.transpose(0, 1)
             cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1)
             sums = _Sums(
@@ -133,25 +132,25 @@ class _Tokens:
                 to_float64_cpu(units.sum(dim=1)),
             )
             before: Any = self._documents.get(document)
-            whole = sums if before is None else _Sums(*(old + new for old, new in zip(before, sums, strict=True)))
-            self._documents[document] = whole
+            total = sums if before is None else _Sums(*(old + new for old, new in zip(before, sums, strict=True)))
+            self._documents[document] = total
             if resampling_unit(len(self._documents)) == "window":
                 self._windows.append(sums)
             else:
                 self._windows.clear()
 
-    def align(self, states: Sequence[Tensor], chosen: Tensor, draw: torch.Generator) -> None:
-        rows, columns = chosen.nonzero(as_tuple=True)
+    def align(self, states: Sequence[Tensor], mask: Tensor, draw: torch.Generator) -> None:
+        rows, columns = mask.nonzero(as_tuple=True)
         order = torch.randperm(len(rows), generator=draw, device="cpu").to(rows.device)
         for part in torch.split(order, MINIBATCH):
             if len(part) >= MIN_TOKENS:
                 features = _gather([state[rows[part], columns[part]] for state in states])
-                # Weighted by size: a remainder of a few tokens says little.
+                # Weighted by size, because the last minibatch may be small.
                 self._hsic = self._hsic + len(part) * to_float64_cpu(unbiased_hsic(features))
                 self.minibatches += 1
 
     def by_document(self) -> DocumentCosines | None:
-        """Return the cosines by document; `None` for fewer than two documents.
+        """Return the cosines by document, or `None` for fewer than two documents.
 
         The sum of `elsewhere` over documents, and its spread, are those of the null.
         """
@@ -164,11 +163,11 @@ class _Tokens:
         for each in documents:
             products = each.direction @ (total - each.direction).T
             means.append((products + products.T) / 2 / (each.tokens * (tokens.sum() - each.tokens)))
-        own = torch.stack(means)
+        by_document = torch.stack(means)
         weights = tokens[:, None, None]
-        whole = (weights * own).sum(dim=0) / tokens.sum()
+        mean = (weights * by_document).sum(dim=0) / tokens.sum()
         cosine = torch.stack([each.cosine for each in documents])
-        return DocumentCosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
+        return DocumentCosines(cosine.numpy(), (weights * (2 * by_document - mean)).numpy(), tokens.numpy())
 
     def scores(self, suffix: str) -> Iterator[Score]:
         if not self._documents:
@@ -214,7 +213,7 @@ class _Tokens:
 
 
 def _null_cosine(documents: Sequence[_Sums]) -> Tensor:
-    """Average the cosine over all pairs of tokens of different documents, (layers, layers); NaN without any.
+    """Average the cosine over all pairs of tokens of different documents, (states, states); NaN without any.
 
     sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d        s_d the sum of unit vectors
     """
@@ -229,8 +228,7 @@ def _null_cosine(documents: Sequence[_Sums]) -> Tensor:
 
 
 def _flattened_cosines(vectors: Tensor) -> Tensor:
-    whole = vectors.flatten(1)
-    units = whole / torch.linalg.vector_norm(whole, dim=1, keepdim=True).clamp_min(torch.finfo(whole.dtype).tiny)
+    units = functional.normalize(vectors.flatten(1), dim=1, eps=torch.finfo(vectors.dtype).tiny)
     return to_float64_cpu((units @ units.T).clamp_(-1, 1))
 
 
@@ -242,18 +240,18 @@ def _check_shapes(states: Sequence[Tensor], counted: Tensor, documents: Sequence
     shapes = {tuple(state.shape) for state in states}
     if len(shapes) != 1 or any(shape[:2] != tuple(counted.shape) for shape in shapes):
         raise MeasureError(
-            f"hidden states of shapes {sorted(shapes)} cannot be compared over tokens {tuple(counted.shape)}: "
-            "similarity needs the same (batch, seq, width) after every layer"
+            f"Hidden states must have one shape that starts with {tuple(counted.shape)}, got {sorted(shapes)}. "
+            "Similarity needs the same (batch, seq, hidden) after every layer."
         )
     check_finite(states, counted, documents)
 
 
 MIN_TOKENS = 4
-"""The unbiased estimate divides by n - 3."""
+"""Minimum number of tokens of the unbiased estimate, which divides by n - 3."""
 
 
 def unbiased_hsic(features: Tensor) -> Tensor:
-    """Compute HSIC_1 of every pair of layers on one minibatch: (layers, n, width) -> (layers, layers).
+    """Compute HSIC_1 of every pair of states on one minibatch: (states, n, hidden) -> (states, states).
 
         CKA(X, Y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))    K = X X^T, L = Y Y^T  (Kornblith et al. 2019, section 3)
         HSIC_1(K, L) = (tr(K' L') + 1^T K' 1 1^T L' 1 / ((n-1)(n-2)) - 2 / (n-2) 1^T K' L' 1) / (n (n-3))
@@ -263,7 +261,7 @@ def unbiased_hsic(features: Tensor) -> Tensor:
     """
     layers, n, _ = features.shape
     if n < MIN_TOKENS:
-        raise MeasureError(f"unbiased HSIC was computed on {n} tokens; it needs at least {MIN_TOKENS}")
+        raise MeasureError(f"Unbiased HSIC needs at least {MIN_TOKENS} tokens, got {n}.")
     kernels = features @ features.transpose(1, 2)
     kernels.diagonal(dim1=1, dim2=2).zero_()
     rows = kernels.sum(dim=2)
@@ -276,7 +274,7 @@ def unbiased_hsic(features: Tensor) -> Tensor:
 
 
 def cka_from_hsic(hsic: Tensor) -> Tensor:
-    """Compute CKA from the averaged HSIC, (layers, layers); NaN for a layer whose own HSIC is not positive."""
+    """Compute CKA from the averaged HSIC, (states, states); NaN for a state whose HSIC with itself is not positive."""
     scale = hsic.diagonal().sqrt()
     return hsic / torch.outer(scale, scale)
 
@@ -288,7 +286,7 @@ MIN_LAYERS = 8
 
 @dataclass(frozen=True, slots=True)
 class DocumentCosines:
-    """Sums over each document's tokens, (documents, states, states): `cosine` within, `elsewhere` across documents."""
+    """Sums of cosines by document, (documents, states, states): within tokens, and across documents (`elsewhere`)."""
 
     cosine: Numbers
     elsewhere: Numbers
@@ -298,10 +296,10 @@ class DocumentCosines:
 def same_space(
     every: DocumentCosines, no_sink: DocumentCosines, *, seed: Seed = 0, resamples: int = 2_000
 ) -> list[Score]:
-    """Return the rows that decide whether middle layers share a space (Painters, figure 3); none under 8 layers.
+    """Compare the similarity within the middle layers with that to the ends (Painters, figure 3); none below 8 layers.
 
-    An eighth of the depth at each end is compared with the middle at equal distance between states, without sinks;
-    `published` is the mean cosine within the middle minus that to the ends:
+    An eighth of the depth at each end is compared with the middle at equal distance between states, without sinks.
+    `published` is the mean cosine within the middle minus that to the ends.
 
         beginning, ending = mean_d ( mean_{middle, middle} e(i, i+d)  -  mean_{end, middle} e(i, i+d) )
         e(i, j) = cos of states i and j of one token, minus that of tokens of different documents
@@ -324,7 +322,7 @@ def _row(metric: str, tokens: Numbers, numerators: Numbers, seed: Seed, resample
 
 
 def middle_states(depth: int) -> range:
-    """Return the hidden states of the middle, of 1 to `depth` (0, the embedding, is in no zone).
+    """Return the hidden states of the middle, between 1 and `depth`.
 
     >>> middle_states(32), middle_states(12)
     (range(5, 29), range(3, 11))

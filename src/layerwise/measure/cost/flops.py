@@ -1,8 +1,7 @@
-"""Count the floating-point operations of a forward pass per token: by layer, before the layers and after them.
+"""Floating-point operations of a forward pass per token, by layer.
 
-Torch's counter plus `FORMULAS`; a multiply-add is two operations. Attention includes future positions; norms,
-activations, look-ups and elementwise operations are not counted. A product kernel without a formula is refused, and so
-is a layer with unread stacks of matrices. A layer without counts takes twice its weights (arXiv 2001.08361).
+Counts with torch's formulas and `FORMULAS`; a multiply-add is two operations. Attention includes future positions;
+norms, activations, look-ups and elementwise operations are not counted.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ NON_ARITHMETIC_KERNELS = frozenset(
         "grid_sampler_3d",
     )
 )
-"""Kernels that take several matrices and do no more than a few operations for each number."""
+"""Kernels that read several matrices but do few operations per number."""
 
 
 def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
@@ -64,17 +63,17 @@ def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
     Shapes: (rows, inner) and (groups, inner, columns); (groups, rows, inner) and (inner, columns); (rows, inner) and
     (inner, columns), with the inner dimension divided.
     """
-    whole = left[0] if len(left) == len(right) == 3 else 1
-    return 2 * whole * left[-2] * left[-1] * right[-1]
+    groups = left[0] if len(left) == len(right) == 3 else 1
+    return 2 * groups * left[-2] * left[-1] * right[-1]
 
 
 def product_with_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
-    """Operations of `mv` and `dot`: shapes (rows, inner) or (inner,), and (inner,)."""
+    """Return the operations of `mv` and `dot`: shapes (rows, inner) or (inner,), and (inner,)."""
     return 2 * prod(matrix)
 
 
 def triangular_solve(matrix: Shape, right: Shape, *_: Any, left: bool = True, **__: Any) -> int:
-    """Operations of `linalg_solve_triangular` for (..., n, n) and (..., n, m): n^2 for each column."""
+    """Return the operations of `linalg_solve_triangular` for (..., n, n) and (..., n, m): n^2 per column."""
     return prod(right) * matrix[-1]
 
 
@@ -87,13 +86,13 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
     torch.ops.aten.addmv: lambda start, matrix, vector, *_, **__: product_with_vector(matrix, vector),
     torch.ops.aten.linalg_solve_triangular: triangular_solve,
 }
-"""Formulas by kernel for what torch's counter does not know, from the shapes of its arguments."""
+"""Formulas for kernels that torch's counter does not support, from the shapes of their arguments."""
 
 
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Count the `operations` that run within the context, and collect kernels without a formula in `unknown`.
+    """Count the `operations` within the context, and collect kernels without a formula in `unknown`.
 
-    These read two or more tensors of at least two dimensions, are not pointwise and not in `NON_ARITHMETIC_KERNELS`.
+    Unknown kernels read several matrices, are not pointwise, and are not in `NON_ARITHMETIC_KERNELS`.
 
     >>> with OperationCounter() as count:
     ...     product = torch.ones(3, 4) @ torch.ones(4, 5)
@@ -162,7 +161,8 @@ _Result = TypeVar("_Result")
 def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     """Count the FLOPs per token of a text of `length` (per image for image models): layers, embedding and head.
 
-    Raises `MeasureError` for an unknown kind of input and for a kernel whose operations cannot be counted.
+    A layer without counts is estimated at twice its weights (Kaplan et al. 2020, arXiv 2001.08361). Raises
+    `MeasureError` for an unknown kind of input, and for a kernel whose operations cannot be counted.
 
     >>> from layerwise.stack import load
     >>> cost = model_cost(load("demo"), length=128)
@@ -172,14 +172,14 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     inputs = example_inputs(stack.model, length)
     if inputs is None:
         raise MeasureError(
-            f"the cost of {stack.source.name} is counted on a made-up batch, and what {type(stack.model).__name__} "
-            "reads is not known; give its cost as a ModelCost"
+            f"The cost of {stack.source.name} cannot be counted: the inputs of {type(stack.model).__name__} are "
+            "unknown. Pass a ModelCost."
         )
     first = next(iter(inputs.values()))
     units = first.numel() if "input_ids" in inputs else len(first)
     layers = []
     with evaluating(stack.model), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-        stack.capture(**inputs)  # a model that was not inspected yet is inspected now, and not while it is counted
+        stack.capture(**inputs)  # so that the inspection of the model is not counted
         captured, embedding = _count_operations(lambda: stack.capture(**inputs), stack, "before its layers")
         state = captured.state
         for layer in range(stack.depth):
@@ -199,13 +199,13 @@ def _count_operations(
 ) -> tuple[_Result, int]:
     with OperationCounter() as count:
         result = run()
-    missed = [f"the kernel {each}" for each in count.unknown]
+    unknown = [f"the kernel {each}" for each in count.unknown]
     if block is not None and count.operations:
-        missed += [f"a kernel that torch does not see, which alone reads {name}" for name in count.unread(block)]
-    if missed:
+        unknown += [f"a kernel that torch does not see, which reads {name}" for name in count.unread(block)]
+    if unknown:
         raise MeasureError(
-            f"the cost of {stack.source.name} cannot be counted: {where} runs {missed[0]}, whose operations are not "
-            'known; load the model with attn_implementation="eager" and experts_implementation="eager", or give its '
-            "cost as a ModelCost"
+            f"The cost of {stack.source.name} cannot be counted, because the operations of {unknown[0]} ({where}) are "
+            'unknown. Load the model with attn_implementation="eager" and experts_implementation="eager", or pass a '
+            "ModelCost."
         )
     return result, count.operations

@@ -1,9 +1,4 @@
-"""Measure the memory of a model at inference, and the peak memory of a process.
-
-Counts the bytes of every storage that an operation returns until it is freed, without kernels' workspace. The peak is
-the allocator's on an accelerator, otherwise of resident memory, from the start of the process outside Linux. Watches
-may be nested: each notes the high-water mark before it is reset.
-"""
+"""Memory of a model at inference, and peak memory of the process."""
 
 from __future__ import annotations
 
@@ -27,8 +22,11 @@ from layerwise.stack.inputs import evaluating
 class InferenceMemory:
     """Bytes of a model at inference.
 
-    `weights` are parameters and buffers, tied ones once; `states` the input of the first layer and the outputs of all,
-    `activations` all that a pass makes, each at its peak; `allocated` is the accelerator's peak (`None` on a CPU).
+    Args:
+        weights: Parameters and buffers, tied ones once.
+        states: Peak of the input of the first layer and the outputs of all layers.
+        activations: Peak of all results of operations, without the workspace of kernels.
+        allocated: Peak of the accelerator's allocator (`None` on a CPU).
     """
 
     weights: int
@@ -40,11 +38,11 @@ class InferenceMemory:
 def inference_memory(
     model: nn.Module, layers: Sequence[nn.Module], run: Callable[[], object], device: torch.device
 ) -> InferenceMemory:
-    """Count one pass: `run` calls the `layers` of `model`, whose first argument and output are states.
+    """Measure one forward pass; `run` calls the `layers`, whose first argument and output are states.
 
     >>> model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     >>> inputs = torch.zeros(1, 4)
-    >>> inference_memory(model, list(model), lambda: model(inputs), torch.device("cpu"))  # `inputs` is kept too
+    >>> inference_memory(model, list(model), lambda: model(inputs), torch.device("cpu"))
     InferenceMemory(weights=160, states=48, activations=32, allocated=None)
     """
     with evaluating(model), torch.inference_mode():
@@ -61,7 +59,7 @@ def weight_bytes(model: nn.Module) -> int:
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Count the bytes of live results after every operation within it, without `known` tensors; `most` is the peak."""
+    """Count the bytes of live results of operations within the context, without `known` tensors; `most` is the peak."""
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -70,7 +68,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.most = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # What it reads and did not come from an operation within was there before.
+        # Inputs that no operation within returned existed before.
         self.known |= {each for each in map(_reference, _tensors((args, kwargs))) if each not in self.alive}
         result = func(*args, **(kwargs or {}))
         for tensor in _tensors(result):
@@ -126,6 +124,7 @@ _KIB = 1024
 
 
 def peak_bytes() -> int:
+    """Return the peak of the accelerator's allocator, otherwise of resident memory, since the last `reset_peak`."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     status = Path("/proc/self/status")
@@ -147,4 +146,4 @@ def reset_peak() -> None:
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
-        return  # the peak then counts from the start of the process
+        return  # outside Linux the peak counts from the start of the process

@@ -1,9 +1,7 @@
-"""Time passes under plans in milliseconds, in turns.
+"""Time of forward passes under plans, measured in turns.
 
-`prefill` is `batch` windows of `context` tokens, `decode` one token per text after a cache of `context` tokens. Each
-round runs every plan once in random order and compares it with the first. Medians over rounds have intervals of order
-statistics (David and Nagaraja 2003, "Order Statistics", section 7.1). On CUDA a pass is replayed as a graph
-(`CapturedPass`) unless graphs are turned off: launching kernels would dominate the time of a small model.
+On CUDA a pass is replayed as a graph unless graphs are turned off, because launching kernels would dominate the time of
+a small model.
 """
 
 from __future__ import annotations
@@ -31,16 +29,16 @@ Phase = Literal["prefill", "decode"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 MIN_ROUNDS = 6
-"""In fewer rounds no interval between order statistics holds the median in 95 of 100 draws."""
+"""Minimum number of rounds for a 95 % interval of the median from order statistics."""
 
 PASSES = 4
-"""Passes of a plan in one round, of which the fastest counts: the others were disturbed."""
+"""Passes per plan and round, of which the fastest counts."""
 
 CACHE_SLOTS = 64
-"""Slots of a cache of fixed length behind the context: one for every pass, those of warming up too."""
+"""Slots of a static cache after the context, one for every pass including warm-up."""
 
 WARM_UP = 3
-"""Passes on a side stream before a recording, as torch's documentation of CUDA graphs asks for."""
+"""Warm-up passes on a side stream before a CUDA graph is captured, as recommended by torch."""
 
 Name = TypeVar("Name")
 Value = TypeVar("Value")
@@ -49,9 +47,9 @@ Value = TypeVar("Value")
 def run_in_turns(
     works: Mapping[Name, Callable[[int], Value]], rounds: Iterable[int], seed: int = 0
 ) -> Iterator[dict[Name, Value]]:
-    """Call each of `works` once per round with the round's number, in an order drawn from seed and number.
+    """Call each of `works` once per round with the number of the round, in random order.
 
-    Under a rotation each would always follow the same other one, with its caches and heat.
+    In a fixed order each would always follow the same other one, with its caches and heat.
 
     >>> list(run_in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
     [{'a': 1, 'b': -1}, {'a': 2, 'b': -2}]
@@ -65,6 +63,8 @@ def run_in_turns(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
+    """What to time: `prefill` of `batch` windows of `context` tokens, or `decode` of one token per text after them."""
+
     phase: Phase = "prefill"
     batch: int = 1
     context: int = 512
@@ -74,7 +74,7 @@ class Setting:
 
 
 RoundTimes = Mapping[tuple[str, Setting], float]
-"""The milliseconds of one round: by the name of what was timed, and the setting."""
+"""The milliseconds of one round by name and setting."""
 
 
 def round_times(
@@ -86,7 +86,7 @@ def round_times(
     graphs: bool = True,
     seed: int = 0,
 ) -> dict[tuple[str, Setting], float]:
-    """Time every plan in every setting once, in random order; milliseconds, the fastest of `PASSES` passes.
+    """Time every plan in every setting once, in random order: milliseconds of the fastest of `PASSES` passes.
 
     Raises `UnsupportedModelError` for decoding without a cache.
     """
@@ -97,19 +97,23 @@ def round_times(
             return {setting: 1000 * min(once.seconds() for _ in range(PASSES)) for setting, once in passes}
 
     (times,) = run_in_turns({str(plan): partial(timed, plan) for plan in plans}, [number], seed)
-    return {(name, setting): own for name, by_setting in times.items() for setting, own in by_setting.items()}
+    return {(name, setting): value for name, by_setting in times.items() for setting, value in by_setting.items()}
 
 
 def round_rows(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
-    from scipy.stats import quantile_test  # a second, for a few readers
+    """Return the medians over rounds, in milliseconds and relative to the first name.
+
+    Intervals are those of order statistics (David and Nagaraja 2003, "Order Statistics", section 7.1).
+    """
+    from scipy.stats import quantile_test  # slow import
 
     rows = []
     for setting in settings:
         first = [each[names[0], setting] for each in rounds]
         for name in names:
-            own = [each[name, setting] for each in rounds]
-            ratios = [mine / other for mine, other in zip(own, first, strict=True)]
-            for metric, values in ((MILLISECONDS, own), (RATIO, ratios)):
+            milliseconds = [each[name, setting] for each in rounds]
+            ratios = [value / other for value, other in zip(milliseconds, first, strict=True)]
+            for metric, values in ((MILLISECONDS, milliseconds), (RATIO, ratios)):
                 columns: dict[str, Any] = {"plan": name, "condition": str(setting), "documents": len(rounds)}
                 interval = quantile_test(values, p=0.5).confidence_interval(0.95)
                 rows.append(Score(TIME, metric, median(values), float(interval.low), float(interval.high), **columns))
@@ -124,7 +128,7 @@ class TimedPass:
         generator = torch.Generator().manual_seed(seed)
         vocabulary = getattr(stack.text_config, "vocab_size", None)
         if not isinstance(vocabulary, int):
-            raise UnsupportedModelError(f"{stack.source.name} reads no tokens, and only passes over tokens are timed")
+            raise UnsupportedModelError(f"Only models that read tokens can be timed, got {stack.source.name}.")
         ids = torch.randint(0, vocabulary, (setting.batch, setting.context + 1), generator=generator, device="cpu").to(
             stack.device
         )
@@ -132,7 +136,7 @@ class TimedPass:
         self.arguments: dict[str, Any] = {"input_ids": ids[:, :-1], "use_cache": False}
         if setting.phase == "decode":
             self.arguments = self._behind_a_cache(ids, static=captured)
-        self.run()  # the first pass under a plan finds cold caches, and is not the one that is timed
+        self.run()  # the first pass has cold caches
         self.work: Callable[[], object] = CapturedPass(self.run, stack.device) if captured else self.run
 
     def _behind_a_cache(self, ids: Tensor, *, static: bool) -> dict[str, Any]:
@@ -141,9 +145,7 @@ class TimedPass:
         output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))
         cache = cache if cache is not None else getattr(output, "past_key_values", None)
         if cache is None:
-            raise UnsupportedModelError(
-                f"{self.stack.source.name} keeps no cache, so it has no decode phase: time its prefill"
-            )
+            raise UnsupportedModelError(f"decode needs a cache, but {self.stack.source.name} has none. Time prefill.")
         arguments = {"input_ids": ids[:, -1:], "past_key_values": cache, "use_cache": True}
         if static:
             arguments["position_ids"] = torch.full((len(ids), 1), before, device=ids.device)
@@ -157,7 +159,7 @@ class TimedPass:
 
 
 class PassClock:
-    """A stopwatch: the processor's, or the events of an accelerator, which do not make the processor wait."""
+    """A clock of the CPU, or of an accelerator's events, which do not block the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -183,7 +185,7 @@ class PassClock:
 
 
 class CapturedPass:
-    """`work` on `device`, recorded once; a call replays it. Raises `MeasureError` for work that no graph can hold."""
+    """A CUDA graph of `work` that a call replays. Raises `MeasureError` for work that cannot be captured."""
 
     def __init__(self, work: Callable[[], object], device: torch.device) -> None:
         with torch.cuda.device(device):
@@ -202,8 +204,7 @@ class CapturedPass:
                 work()
         except RuntimeError as error:
             raise MeasureError(
-                f"a pass of this model cannot be recorded as a CUDA graph ({str(error).splitlines()[0]}): time it "
-                "without, by --no-graphs"
+                f"The model cannot be captured as a CUDA graph ({str(error).splitlines()[0]}). Use --no-graphs."
             ) from error
 
     def __call__(self) -> None:

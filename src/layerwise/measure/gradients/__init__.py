@@ -1,1 +1,1 @@
-"""Gradients: what one forward and one backward pass say of every layer."""
+"""Measures from one forward and one backward pass."""

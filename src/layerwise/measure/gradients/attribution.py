@@ -1,10 +1,4 @@
-"""Compute the share of a classifier's decision by token, with integrated gradients (Sundararajan et al. 2017).
-
-For f = logit(1) - logit(0), token vectors x (seq, width), and a baseline b, all but special tokens masked (or padding):
-    a_i = sum over the width of (x_i - b_i) * integral from 0 to 1 of df/dx_i (b + t (x - b)) dt
-They sum to f(x) - f(b). Gauss-Legendre nodes double, up to `MAX_NODES`, until the error is at most `TOLERANCE` of
-sum |a_i|. The null of the share of some words is their share of the tokens.
-"""
+"""Token attributions of a binary classifier by integrated gradients (Sundararajan et al. 2017)."""
 
 from __future__ import annotations
 
@@ -26,7 +20,7 @@ TOLERANCE = 0.01
 _BATCH = 32
 
 Spans = tuple[tuple[int, int], ...]
-"""The first character of each word, and the one behind it."""
+"""The start and end characters of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +32,9 @@ class MarkedText:
 
 @dataclass(frozen=True, slots=True)
 class FeatureShares:
-    """Each text's share of attribution on the words of each feature, and those words' share of the tokens.
+    """Share of attribution on the words of each feature by text; the null is the words' share of the tokens.
 
-    `gap` is the largest part of sum |a_i| that is missing from completeness.
+    `gap` is the largest completeness error relative to sum |a_i|.
     """
 
     linguistic: tuple[float, ...]
@@ -52,14 +46,14 @@ class FeatureShares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attributions:
-    """Attributions (batch, seq), and the difference that they should sum to, (batch,)."""
+    """Attributions (batch, seq), and the difference of the decision that they should sum to, (batch,)."""
 
     tokens: Tensor
     difference: Tensor
 
     @property
     def gaps(self) -> Tensor:
-        """What is missing from completeness, as a share of sum |a_i|, (batch,)."""
+        """Completeness error relative to sum |a_i|, (batch,)."""
         size = self.tokens.abs().sum(1)
         return (self.tokens.sum(1) - self.difference).abs() / size.clamp(min=torch.finfo(size.dtype).tiny)
 
@@ -67,7 +61,11 @@ class Attributions:
 def integrated_gradients(
     decision: Callable[[Tensor], Tensor], vectors: Tensor, baseline: Tensor, nodes: int = NODES
 ) -> Attributions:
-    """Attribute `decision`, from token vectors (batch, seq, width) to (batch,), relative to `baseline`.
+    """Attribute `decision`, a function of token vectors (batch, seq, hidden) to (batch,), relative to `baseline`.
+
+        a_i = sum over hidden of (x_i - b_i) * integral from 0 to 1 of df/dx_i (b + t (x - b)) dt
+
+    The integral is computed with `nodes` Gauss-Legendre nodes.
 
     >>> linear = integrated_gradients(lambda x: 2 * x[:, :, 0].sum(1), torch.ones(1, 2, 1), torch.zeros(1, 2, 1))
     >>> linear.tokens.round(decimals=3).tolist(), linear.difference.tolist()
@@ -76,33 +74,34 @@ def integrated_gradients(
     points, weights = np.polynomial.legendre.leggauss(nodes)
     total = torch.zeros_like(vectors)
     for point, weight in zip((points + 1) / 2, weights / 2, strict=True):
-        at = (baseline + float(point) * (vectors - baseline)).detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(decision(at).sum(), at)
+        inputs = (baseline + float(point) * (vectors - baseline)).detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(decision(inputs).sum(), inputs)
         total += float(weight) * gradient
     with torch.no_grad():
         return Attributions(((vectors - baseline) * total).sum(-1), decision(vectors) - decision(baseline))
 
 
 def feature_shares(model: Any, tokenizer: Any, texts: Sequence[MarkedText], length: int) -> FeatureShares:
-    """Compute the shares of a binary classifier's decision; texts are cut to `length` tokens.
+    """Compute the attribution shares of f = logit(1) - logit(0), with texts truncated to `length` tokens.
 
-    Raises `MeasureError` for other than two labels, and for a tokenizer without offsets.
+    In the baseline all but special tokens are masked (or padding). The number of nodes doubles, up to `MAX_NODES`,
+    until the completeness error is at most `TOLERANCE`.
+
+    Raises:
+        MeasureError: If the model does not have two labels, or the tokenizer has no offsets.
     """
     if model.config.num_labels != 2:
-        raise MeasureError(f"attribution is of a choice between 2 labels; the model has {model.config.num_labels}")
+        raise MeasureError(f"Attribution needs a model with 2 labels, got {model.config.num_labels}.")
     if not tokenizer.is_fast:
-        raise MeasureError("the tokenizer does not say where tokens stand in the text; use its fast version")
+        raise MeasureError("Attribution needs the offsets of tokens. Use the fast version of the tokenizer.")
     rows: list[tuple[float, float, float, float]] = []
     gaps: list[float] = []
     with evaluating(model):
         for start in range(0, len(texts), _BATCH):
-            some = texts[start : start + _BATCH]
-            attributions, positions = _attribute(model, tokenizer, some, length)
+            batch = texts[start : start + _BATCH]
+            attributions, positions = _attribute(model, tokenizer, batch, length)
             gaps += attributions.gaps.tolist()
-            rows += [
-                _split_shares(text, own, where)
-                for text, own, where in zip(some, attributions.tokens.abs().cpu().numpy(), positions, strict=True)
-            ]
+            rows += map(_split_shares, batch, attributions.tokens.abs().cpu().numpy(), positions)
     linguistic, surface, linguistic_tokens, surface_tokens = (tuple(column) for column in zip(*rows, strict=True))
     return FeatureShares(linguistic, surface, linguistic_tokens, surface_tokens, max(gaps))
 
@@ -131,8 +130,8 @@ def _attribute(
     with torch.no_grad():
         vectors, baseline = embed(ids), embed(ids.masked_fill(~special.to(device), blank))
 
-    def decision(at: Tensor) -> Tensor:
-        logits: Tensor = model(inputs_embeds=at, attention_mask=mask).logits
+    def decision(inputs: Tensor) -> Tensor:
+        logits: Tensor = model(inputs_embeds=inputs, attention_mask=mask).logits
         return logits[:, 1] - logits[:, 0]
 
     nodes = NODES
@@ -146,12 +145,12 @@ def _attribute(
 def _split_shares(
     text: MarkedText, sizes: np.ndarray[Any, Any], positions: Sequence[tuple[int, int] | None]
 ) -> tuple[float, float, float, float]:
-    own = [index for index, where in enumerate(positions) if where is not None]
-    on = [[index for index in own if _overlaps(positions[index], spans)] for spans in (text.linguistic, text.surface)]
-    whole = float(sizes[own].sum())
-    shares = [float(sizes[each].sum()) / whole if whole > 0 else len(each) / len(own) for each in on]
-    return shares[0], shares[1], len(on[0]) / len(own), len(on[1]) / len(own)
-
-
-def _overlaps(where: tuple[int, int] | None, spans: Spans) -> bool:
-    return where is not None and any(where[0] < end and start < where[1] for start, end in spans)
+    tokens = {index: where for index, where in enumerate(positions) if where is not None}
+    linguistic, surface = (
+        [index for index, (start, end) in tokens.items() if any(start < last and first < end for first, last in spans)]
+        for spans in (text.linguistic, text.surface)
+    )
+    total = float(sizes[list(tokens)].sum())
+    shares = [len(each) / len(tokens) for each in (linguistic, surface)]
+    attributed = [float(sizes[each].sum()) / total for each in (linguistic, surface)] if total > 0 else shares
+    return attributed[0], attributed[1], shares[0], shares[1]

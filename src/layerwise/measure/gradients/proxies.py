@@ -1,10 +1,4 @@
-"""Compute cheap proxies of layer importance from one forward and one backward pass.
-
-    block_influence, angular_distance   see `measure.activations.block_influence`
-    gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `compute_proxies`
-
-`layerwise diagnose` compares them with the effect of skipping. Null: `random_twin`.
-"""
+"""Cheap proxies of layer importance from one forward and one backward pass."""
 
 from __future__ import annotations
 
@@ -41,24 +35,24 @@ from layerwise.stack.streaming.resident import refuse_on_disk
 from layerwise.stack.weights import random_twin
 
 MAX_SAVED_NUMBERS = 1 << 27
-"""Numbers that a pass may hold for its way back: 512 MiB in float32."""
+"""Maximum number of values saved for the backward pass: 512 MiB in float32."""
 
 SAVED_PER_STATE = 24
-"""About how many numbers a layer holds for its way back, as a multiple of the states that it reads."""
+"""Approximate number of values that a layer saves for the backward pass, relative to its input."""
 
 METRICS_WITH_RANDOM_NULL = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
-"""The metrics that are also measured on the random twin: the gate gradient has a null of its own."""
+"""Metrics whose null is a randomly initialized model."""
 
 
 Gate = tuple[int, Sublayer | None]
-"""A layer, and which half of it; none for the whole."""
+"""A layer and its sublayer, or `None` for the full layer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backward:
-    """Results of one pass: `states` (batch, seq, width) before the first layer and after each, `nll` (batch,) in nats.
+    """Results of one pass: states (batch, seq, hidden), summed NLL in nats (batch,), and gate gradients (batch,).
 
-    `gates` has the derivative of each window's `nll` by a layer's or branch's gate at alpha = 1, (batch,).
+    `states` are those before the first layer and after each; `gates` are derivatives of `nll` at alpha = 1.
     """
 
     states: tuple[Tensor, ...]
@@ -67,9 +61,9 @@ class Backward:
 
 
 def run_backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
-    """Run `batch` forward and back; call within `differentiable(stack)`. Without `branches`, gates are whole layers.
+    """Run `batch` forward and backward, within `differentiable(stack)`; without `branches`, only layers have gates.
 
-    Raises `MeasureError` for a state or a loss that is not finite.
+    Raises `MeasureError` for non-finite states.
     """
     with torch.no_grad():
         captured = stack.capture(**batch.inputs)
@@ -91,7 +85,7 @@ def run_backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Ba
 
 
 def compute_loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor, Tensor]:
-    """Return the summed NLL of every window, (batch,), and the gradient of their sum by `state`, in window chunks."""
+    """Return the summed NLL of every window, (batch,), and the gradient of their sum with respect to `state`."""
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     targets = batch.targets.to(state.device)
     nlls, gradients = [], []
@@ -111,11 +105,11 @@ def compute_loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple
 
 @contextmanager
 def differentiable(stack: Stack) -> Iterator[None]:
-    """Within the context the weights of the blocks, and no others, can be differentiated by; restored on exit."""
+    """Require gradients of the blocks' weights only, within the context."""
     refuse_on_disk(stack.model, "differentiate by the weights")
     refuse_quantized(stack.model, "differentiate by the weights")
     blocks = block_list(stack.model, stack.path)
-    # Quantized integers cannot be differentiated by.
+    # Quantized integers have no gradient.
     inside = {id(parameter) for block in blocks for parameter in block.parameters() if parameter.is_floating_point()}
     before = [(parameter, parameter.requires_grad) for parameter in stack.model.parameters()]
     try:
@@ -171,16 +165,16 @@ def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
 
 
 def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
-    """Compute all cheap proxies of `stack` on `data`, with their nulls (of a twin if the model has one).
+    """Compute all proxies of `stack` on `data`, with the null of a randomly initialized model if it has one.
 
-    Raises `MeasureError` for states that are not finite.
+    Raises `MeasureError` for non-finite states.
     """
     branches = find_branches(stack, data)
     return [*compute_proxies(stack, data, branches, seed=seed), *_null_rows(stack, data, seed)]
 
 
 def find_branches(stack: Stack, data: EvalData) -> Branches | None:
-    """Find the branches of `stack` on the first window of `data`; `None` for a model that cannot be split."""
+    """Find the sublayers of `stack` on the first window of `data`, or return `None` if layers cannot be split."""
     inputs = {name: value[:1].to(stack.device) for name, value in data.batches[0].inputs.items()}
     with evaluating(stack.model), torch.no_grad():
         captured = stack.capture(**inputs)
@@ -191,35 +185,33 @@ def find_branches(stack: Stack, data: EvalData) -> Branches | None:
 
 
 def compute_proxies(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
-    """Compute the proxies from one pass over `data`, without nulls of a twin. Parameters' `grad` is not changed.
+    """Compute the proxies of one pass over `data`, without the random null. Parameters' `grad` is not changed.
 
-    Without `branches`, gates are whole layers. With alpha the factor of what a layer (or branch) adds to the residual
-    stream, and windows w:
+    With alpha the factor of the update that a layer (or sublayer) adds to the residual stream, and windows w:
 
         gate_gradient = -dL/dalpha at alpha = 1        exact if L is linear in alpha; about 0 for a converged model
         gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens
 
-    (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; Molchanov et al. 2019, arXiv 1906.10771, square it.)
-    The sensitivity only ranks the layers of one model: longer windows average more away. Gradient: bootstrap intervals
-    over documents, p by sign flips (Holm over gates), null band against `no_effect`. Sensitivity: Student's interval
-    over documents; its null is the random twin.
+    (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; squared in Molchanov et al. 2019, arXiv 1906.10771.)
+    The sensitivity only ranks the layers of one model, because gradients cancel more in longer windows. The gradient
+    has bootstrap intervals, p-values by sign flips and a null band, the sensitivity Student's intervals.
     """
-    turning, gradients, sizes = BlockInfluence(stack.depth), WindowSums(), WindowSums()
+    influence, gradients, sizes = BlockInfluence(stack.depth), WindowSums(), WindowSums()
     gates: list[Gate] = []
     with evaluating(stack.model), differentiable(stack):
         for part in (part for batch in data.batches for part in split_batch(stack, batch)):
             passed = run_backward(stack, part, branches)
-            turning.add(passed.states, token_mask(part.inputs, passed.states[0]), part.windows)
+            influence.add(passed.states, token_mask(part.inputs, passed.states[0]), part.windows)
             gates = sorted(passed.gates, key=lambda gate: (gate[0], gate[1] or ""))
-            home = passed.gates[gates[0]].device  # of a model that is spread over several
-            slopes = torch.stack([passed.gates[gate].to(home) for gate in gates])
+            device = passed.gates[gates[0]].device  # the model may be spread over several
+            slopes = torch.stack([passed.gates[gate].to(device) for gate in gates])
             scored = torch.tensor([window.scored for window in part.windows], device="cpu")
-            # Subtracted from zero, so that a gate without any effect has the score 0 and not -0.
+            # Subtract from zero so that a gate without effect scores 0, not -0.
             gradients.add(0.0 - slopes, scored, part.windows)
             sizes.add(slopes.abs(), scored, part.windows)
     about: list[dict[str, Any]] = [{"layer": layer, "part": part} for layer, part in gates]
     sensitivities = sizes.scores(PROXIES, "gate_sensitivity", about)
-    return [*turning.scores(), *_gradient_rows(gradients, about, seed), *sensitivities]
+    return [*influence.scores(), *_gradient_rows(gradients, about, seed), *sensitivities]
 
 
 def _gradient_rows(sums: WindowSums, gates: Sequence[Mapping[str, Any]], seed: int) -> list[Score]:
@@ -229,10 +221,10 @@ def _gradient_rows(sums: WindowSums, gates: Sequence[Mapping[str, Any]], seed: i
     estimate = statistics.paired_bootstrap(above, below, seed=seed)
     test = statistics.assess_effects(above, below, seed=seed)
     tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), test.mde.tolist(), strict=True)
-    behind = sums.documents, sums.tokens
+    counts = sums.documents, sums.tokens
     scores = []
-    for about, own, numbers, band in zip(gates, estimate.each(), tests, test.band.tolist(), strict=True):
-        scores.append(Score(PROXIES, "gate_gradient", *own.row(), *numbers, *behind, **about))
+    for about, gate, numbers, band in zip(gates, estimate.each(), tests, test.band.tolist(), strict=True):
+        scores.append(Score(PROXIES, "gate_gradient", *gate.row(), *numbers, *counts, **about))
         if math.isfinite(band):
             scores.append(Score(PROXIES, "gate_gradient", 0.0, -band, band, against=NO_EFFECT, **about))
     return scores

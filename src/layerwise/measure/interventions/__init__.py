@@ -1,1 +1,1 @@
-"""Interventions: a model runs with layers changed, removed, reordered or mixed, and its losses are compared."""
+"""Losses of models whose layers are changed, removed, reordered or mixed."""

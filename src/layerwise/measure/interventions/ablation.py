@@ -1,16 +1,8 @@
-"""Ablation: the loss increase, in nats/token, when one layer or one of its branches is disabled or replaced.
-
-    skip                the layer (or branch) adds nothing
-    mean_ablate         it adds its mean over tokens of the other half of the text (cross-fitting)
-    neighbour_copy      the layer before runs in its place (for layer 0 the one after)
-    neighbour_average   its weights are the mean of its two neighbors' weights (not at the ends)
-    random              its matrices are Gaussian noise of the same norm each; gains and biases stay
-Only `skip` and `mean_ablate` apply to branches (`12.attn`, `12.mlp`).
-"""
+"""Ablation: the loss increase, in nats/token, when a layer or sublayer is skipped or replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,9 +20,9 @@ from layerwise.measure.interventions.intervention import (
     intervention_losses,
 )
 from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.correlation import MIN_LAYERS
 from layerwise.measure.stats.effects import ConditionLosses, compare_conditions, compute_effects
 from layerwise.measure.stats.float64 import to_float64, widen
-from layerwise.measure.stats.ranks import MIN_LAYERS
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.checks import SUBLAYERS, other_sublayer
 from layerwise.results.rows import Loss, Score
@@ -47,17 +39,24 @@ class _Kind:
     part: Sublayer | None = None
 
     @property
-    def arm(self) -> ConditionLosses:
+    def condition_losses(self) -> ConditionLosses:
         return ConditionLosses(
             self.intervention.key, self.metric, {"layer": self.intervention.layer, "part": self.part}
         )
 
 
 def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None) -> list[Score]:
-    """Measure every intervention on every layer of `stack`, by task and over all tasks.
+    """Ablate every layer of `stack`, by task and over all tasks.
 
-    Rows: `<intervention>` by layer and branch in nats/token with interval, p (corrected over the layers or branches of
-    one kind), mde and null (`no_effect`); `nll` of the original model.
+        skip                the layer (or sublayer) adds nothing
+        mean_ablate         it adds its mean over tokens of the other half of the text (cross-fitting)
+        neighbour_copy      the layer before runs in its place (for layer 0 the one after)
+        neighbour_average   its weights are the mean of its two neighbors' weights (not at the ends)
+        random              its matrices are Gaussian noise of the same norm; gains and biases stay
+
+    Only `skip` and `mean_ablate` apply to sublayers (`12.attn`, `12.mlp`). Rows by layer and sublayer have the loss
+    increase in nats/token with interval, p-value (corrected over the layers of one kind), mde and null band; `nll` is
+    that of the original model.
     """
     return ablation_rows(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 
@@ -76,8 +75,8 @@ def ablation_rows(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> lis
     baseline = str(Plan.identity(stack.depth))
     scores = original_loss_rows(ABLATION, losses, baseline, seed)
     for part in (None, *SUBLAYERS):
-        arms = [kind.arm for kind in _list_kinds(stack, seed) if kind.part == part]
-        scores += compare_conditions(ABLATION, losses, baseline, arms, seed=seed)
+        conditions = [kind.condition_losses for kind in _list_kinds(stack, seed) if kind.part == part]
+        scores += compare_conditions(ABLATION, losses, baseline, conditions, seed=seed)
     return scores
 
 
@@ -94,8 +93,7 @@ def skip_interventions(depth: int) -> list[Intervention]:
 
 
 def original_loss_rows(measure: str, losses: Sequence[Loss], baseline: str, seed: int) -> list[Score]:
-    own = [row for row in losses if row.plan == baseline]
-    rows = compute_effects(own, baseline, seed=seed)
+    rows = compute_effects([row for row in losses if row.plan == baseline], baseline, seed=seed)
     if len({score.task for score in rows}) == 1:
         rows = [*rows, *(replace(score, task="all") for score in rows if score.task != "all")]
     return [replace(score, measure=measure, claim=None, plan=None) for score in rows if score.metric == "nll"]
@@ -104,23 +102,23 @@ def original_loss_rows(measure: str, losses: Sequence[Loss], baseline: str, seed
 def refuse_shallow(stack: Stack) -> None:
     if stack.depth < MIN_LAYERS:
         raise MeasureError(
-            f"{stack.source.name} has {stack.depth} layer{'s' * (stack.depth != 1)}; a diagnosis compares layers with "
-            f"their neighbours and needs at least {MIN_LAYERS}. For single plans use layerwise sweep"
+            f"A diagnosis needs a model with at least {MIN_LAYERS} layers, got {stack.depth} ({stack.source.name}). "
+            "Use `layerwise sweep` for single plans."
         )
 
 
 def _list_kinds(stack: Stack, seed: int) -> list[_Kind]:
     kinds = []
     for layer in range(stack.depth):
-        whole: dict[str, Callable[[InterventionContext], Apply]] = {
+        of_layer: dict[str, Callable[[InterventionContext], Apply]] = {
             "skip": _skip,
             "mean_ablate": _mean,
             "neighbour_copy": _copy,
             "random": partial(_random, seed),
         }
         if 0 < layer < stack.depth - 1:
-            whole["neighbour_average"] = _average
-        for metric, prepare in whole.items():
+            of_layer["neighbour_average"] = _average
+        for metric, prepare in of_layer.items():
             kinds.append(_Kind(metric, Intervention(layer, metric, prepare)))
         for part in SUBLAYERS:
             kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_skip_branch, part)), part))
@@ -143,43 +141,44 @@ def _mean(context: InterventionContext) -> Apply:
 
 
 def _cross_fitted_means(
-    context: InterventionContext, of: Callable[[CleanBatch], Tensor]
+    context: InterventionContext, update: Callable[[CleanBatch], Tensor]
 ) -> Callable[[CleanBatch], Tensor]:
-    """Average a (batch, seq, width) quantity over counted tokens of the other half of the text: (batch, 1, width)."""
+    """Average an update (batch, seq, hidden) over counted tokens of the other half of the text: (batch, 1, hidden)."""
     sums: dict[bool, list[Tensor]] = {True: [], False: []}
     counts = {True: 0, False: 0}
     for one in context.clean:
-        output = of(one)
+        values = update(one)
         for half in counts:
-            chosen = one.counted & (one.half == half)[:, None]
-            sums[half].append(widen(output[chosen]).sum(dim=0))
-            counts[half] += int(chosen.sum())
+            mask = one.counted & (one.half == half)[:, None]
+            sums[half].append(widen(values[mask]).sum(dim=0))
+            counts[half] += int(mask.sum())
     if not all(counts.values()):
         raise MeasureError(
-            "mean_ablate is left out: a layer's mean is taken over other text than it stands in for, and the text is a "
-            "single window; give a longer one, or shorter windows with --max-length"
+            "mean_ablate needs at least 2 windows, because means are computed on held-out text, got 1. Use a longer "
+            "text or shorter windows (--max-length)."
         )
     means = {half: torch.stack(sums[half]).sum(dim=0) / counts[half] for half in counts}
     return lambda one: torch.where(one.half.view(-1, *[1] * (one.state.ndim - 1)), means[False], means[True])
 
 
 def _copy(context: InterventionContext) -> Apply:
-    neighbour = context.layer - 1 if context.layer else 1
-    return lambda one: context.stack.apply(neighbour, one.state, one.captured)
+    neighbor = context.layer - 1 if context.layer else 1
+    return lambda one: context.stack.apply(neighbor, one.state, one.captured)
 
 
 def _average(context: InterventionContext) -> Apply:
     before, after = (layer_weights(context.stack, context.layer + step) for step in (-1, 1))
-    own = layer_weights(context.stack, context.layer)
-    _refuse_unlike(own, before, after)
-    means = {name: (widen(before[name]) + widen(after[name]).to(before[name].device)) / 2 for name in own}
-    return context.with_weights({name: value.to(own[name]) for name, value in means.items()})
+    weights = layer_weights(context.stack, context.layer)
+    shapes = [{name: value.shape for name, value in layer.items()} for layer in (weights, before, after)]
+    if shapes[0] != shapes[1] or shapes[0] != shapes[2]:
+        raise MeasureError("neighbour_average needs neighboring layers of the same shapes.")
+    means = {name: (widen(before[name]) + widen(after[name]).to(before[name].device)) / 2 for name in weights}
+    return context.with_weights({name: value.to(weights[name]) for name, value in means.items()})
 
 
 def _random(seed: int, context: InterventionContext) -> Apply:
-    own = layer_weights(context.stack, context.layer)
     drawn = {}
-    for index, (name, value) in enumerate(own.items()):
+    for index, (name, value) in enumerate(layer_weights(context.stack, context.layer).items()):
         if value.ndim >= 2:
             generator = np.random.default_rng([seed, context.layer, index])
             noise = torch.from_numpy(generator.standard_normal(tuple(value.shape)))
@@ -189,35 +188,29 @@ def _random(seed: int, context: InterventionContext) -> Apply:
 
 
 def _skip_branch(part: Sublayer, context: InterventionContext) -> Apply:
-    left = other_sublayer(part)
-    context.stack.branches(context.clean[0].captured)  # refuses here, once, where the model cannot be split
-    return lambda one: context.stack.apply(context.layer, one.state, one.captured, left)
+    remaining = other_sublayer(part)
+    context.stack.branches(context.clean[0].captured)  # raises if layers cannot be split
+    return lambda one: context.stack.apply(context.layer, one.state, one.captured, remaining)
 
 
 def _mean_branch(part: Sublayer, context: InterventionContext) -> Apply:
     outputs: list[Tensor] = []
-    recording = context.with_branch(part, lambda one: partial(_recorded, outputs))
 
-    def output(one: CleanBatch) -> Tensor:
-        recording(one)
+    def record(output: Tensor) -> Tensor:
+        outputs.append(output)
+        return output
+
+    run = context.with_branch(part, lambda one: record)
+
+    def update(one: CleanBatch) -> Tensor:
+        run(one)
         # Experts return the tokens of all windows on one axis.
         return outputs.pop().reshape(one.state.shape).to(one.state.device)
 
-    means = _cross_fitted_means(context, output)
+    means = _cross_fitted_means(context, update)
 
-    def held(one: CleanBatch) -> Edit:
+    def replace_output(one: CleanBatch) -> Edit:
         mean = means(one).expand(one.state.shape)
         return lambda output: mean.reshape(output.shape).to(output)
 
-    return context.with_branch(part, held)
-
-
-def _recorded(outputs: list[Tensor], output: Tensor) -> Tensor:
-    outputs.append(output)
-    return output
-
-
-def _refuse_unlike(*layers: Mapping[str, Tensor]) -> None:
-    shapes = [{name: tuple(value.shape) for name, value in layer.items()} for layer in layers]
-    if any(other != shapes[0] for other in shapes[1:]):
-        raise MeasureError("neighbouring layers have unlike shapes, so there is no average of their weights")
+    return context.with_branch(part, replace_output)

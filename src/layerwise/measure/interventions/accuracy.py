@@ -1,8 +1,4 @@
-"""Evaluate a model under plans: hits and losses, example by example.
-
-An example is an image with one label, or a window of text with a label at every scored position. Outcomes on the same
-examples can be compared in pairs. Text logits come in chunks of `CHUNK`, only for tokens with a target.
-"""
+"""Accuracy and loss of a model under plans, example by example."""
 
 from __future__ import annotations
 
@@ -34,10 +30,10 @@ TOP = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """The outcome of some examples; all arrays are (examples,).
+    """Predictions for examples (images with one label, or windows of text); all arrays are (examples,).
 
-    `hits` counts labels that were the first choice, `hits_top5` those among the first five (`None` with fewer than six
-    classes, and for text), `nll` is their summed loss in nats, `score_logits` the number of labels: 1 for an image.
+    `hits` counts labels that were predicted, `hits_top5` those among the five most likely (`None` for text and for
+    fewer than six classes), `nll` is the summed loss in nats, `scored` the number of labels.
     """
 
     hits: Numbers
@@ -59,7 +55,7 @@ class Predictions:
 
 
 PlanByBatch = Callable[[int], Plan]
-"""From the number of a batch to the plan that it runs under."""
+"""Return the plan of a batch from its number."""
 
 
 def evaluate(
@@ -71,22 +67,29 @@ def evaluate(
     batch_size: int = BATCH,
     filled_in: bool = False,
 ) -> Predictions:
-    """Evaluate every example under `plan`, or under one plan per batch; `filled_in` as in `predict_batch`.
+    """Evaluate every example under `plan`, or under one plan per batch.
 
-    Raises `MeasureError`, naming the plan, when an example's loss is not finite.
+    Args:
+        stack: The model.
+        plan: The plan, or a function from the number of a batch to its plan.
+        examples: A dataset of examples.
+        collate: Makes a batch of tensors, with `labels`, from examples.
+        batch_size: Number of examples per batch.
+        filled_in: Labels are at their own positions (masked language models).
+
+    Raises:
+        MeasureError: If the loss of an example is not finite.
     """
     parts = []
     head = find_head(stack)
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
-            chosen = plan if isinstance(plan, Plan) else plan(number)
+            of_batch = plan if isinstance(plan, Plan) else plan(number)
             inputs, labels = split_labels(batch, stack.device)
-            under = partial(stack.under, chosen, single_pass=True)
+            under = partial(stack.under, of_batch, single_pass=True)
             part = predict_batch(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
             if not np.isfinite(part.nll).all():
-                raise MeasureError(
-                    f"the loss is not finite under {chosen}: this model cannot be judged under that plan"
-                )
+                raise MeasureError(f"The loss under {of_batch} must be finite, got NaN or infinity. Omit this plan.")
             parts.append(part)
     return concatenate(parts)
 
@@ -106,9 +109,10 @@ def predict_batch(
     filled_in: bool = False,
     under: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Predictions:
-    """Return the outcome of one batch within `under()`; `filled_in` labels are at their own positions (masked LMs).
+    """Predict one batch within `under()`.
 
-    With a `head` (`layerwise.measure.language.loss`) text logits come in chunks of tokens, otherwise in rows.
+    With a `head` (`layerwise.measure.language.loss`) logits of text are computed in chunks of tokens, otherwise in
+    chunks of rows.
     """
     if labels.ndim == 1:
         with under():
@@ -124,16 +128,16 @@ def predict_batch(
     parts = []
     with under():
         for start in range(0, len(labels), rows):
-            piece = slice(start, start + rows)
-            logits = main_tensor(model(**{name: value[piece] for name, value in inputs.items()}))
-            parts.append(_score_tokens(logits, targets[piece]))
+            chunk = slice(start, start + rows)
+            logits = main_tensor(model(**{name: value[chunk] for name, value in inputs.items()}))
+            parts.append(_score_tokens(logits, targets[chunk]))
     return concatenate(parts)
 
 
 def score_logits(logits: Tensor, labels: Tensor) -> Predictions:
-    """Score (batch, classes) logits with (batch,) labels, or (batch, seq, vocabulary) with (batch, seq).
+    """Score logits (batch, classes) with labels (batch,), or (batch, seq, vocabulary) with (batch, seq).
 
-    The logits at a position predict the label of the next one, as in causal language models.
+    Logits of text predict the label of the next position, as in causal language models.
     """
     if logits.ndim == 3:
         return _score_tokens(logits, _shift_labels(labels))
@@ -174,14 +178,12 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
 
 
 def mean_logits(logits: Iterable[Tensor]) -> Tensor:
-    """Average the logits of several models, an ensemble (Hansen & Salamon 1990), in float32 or wider.
-
-    The mean is of logits, not of probabilities (Freiberger et al. 2024, section 4.4).
+    """Average the logits of an ensemble in at least float32 (Freiberger et al. 2024, section 4.4).
 
     >>> mean_logits([torch.tensor([1.0, 3.0]), torch.tensor([3.0, 5.0])]).tolist()
     [2.0, 4.0]
 
-    Raises `ModelError` when there are none, or when they are of different shapes.
+    Raises `ModelError` without logits, and for logits of different shapes.
     """
     total: Tensor | None = None
     count = 0
@@ -189,13 +191,13 @@ def mean_logits(logits: Iterable[Tensor]) -> Tensor:
         wide = each.to(torch.promote_types(each.dtype, torch.float32))
         if total is not None and total.shape != wide.shape:
             raise ModelError(
-                f"an ensemble averages logits of one shape; found {tuple(wide.shape)} after {tuple(total.shape)}: "
-                "its members must distinguish the same classes"
+                f"The members of an ensemble must have logits of one shape, got {tuple(total.shape)} and "
+                f"{tuple(wide.shape)}. Use members with the same classes."
             )
         total = wide if total is None else total + wide
         count += 1
     if total is None:
-        raise ModelError("an ensemble has one member or more; found none")
+        raise ModelError("An ensemble must have at least one member, got none.")
     return total / count
 
 

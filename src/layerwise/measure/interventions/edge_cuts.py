@@ -1,12 +1,4 @@
-"""Measure which minimal pairs a model with learned layer weights gets right without some of its edges.
-
-Rows of measure `edges`: `condition` is an `EdgeCut`, `task` a phenomenon or "all", `part` the suite.
-    edges       how many edges are left, of `amount`
-    accuracy    share of pairs that are right, without the edges and, `against` `ORIGINAL`, with all of them
-    margin      change of the mean margin in nats, paired, with interval, p, Holm's p over conditions and phenomena (of
-                "all" over conditions) and mde; `against` `RANDOM` the mean of equally many edges removed at random
-                `DRAWS` times, the lowest and the highest of them, and the two-sided share of draws that reach as far
-"""
+"""Minimal pairs of a model with learned layer weights whose edges are cut."""
 
 from __future__ import annotations
 
@@ -28,13 +20,13 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, RANDOM
 
 DRAWS = 20
-"""Times that equally many edges are removed at random."""
+"""Number of random cuts of equally many edges."""
 
 
 class EdgeModel(Protocol):
-    """The learned layer weights of a model, readable and replaceable.
+    """A model with learned layer weights.
 
-    `renormalizes` is true if the rows are means, so that a row that loses an edge must be rescaled.
+    `renormalizes` is true if rows are means, so that a row without an edge must be rescaled.
     """
 
     @property
@@ -70,37 +62,45 @@ def edge_cut_rows(
     draws: int = DRAWS,
     progress: Callable[[float], None] | None = None,
 ) -> list[Score]:
-    """Return the rows of every cut from margins, (pairs,). Raises `PlanError` for a cut that removes nothing."""
+    """Evaluate minimal pairs with every cut: rows of measure `edges`, by phenomenon and over all.
+
+        edges       number of remaining edges
+        accuracy    share of correct pairs, with the cut and (against `ORIGINAL`) with all edges
+        margin      paired change of the mean margin in nats, with interval, p-value, Holm's p-value over conditions and
+                    phenomena (of "all" over conditions) and mde; against `RANDOM` the mean, minimum and maximum of
+                    `draws` random cuts of equally many edges, and the two-sided share of draws that reach as far
+
+    `evaluate` returns the margins (pairs,) of the model as it is. Raises `PlanError` for a cut that removes nothing.
+    """
     wiring = wired.edges()
-    left = [cut.apply(wiring, renormalize=wired.renormalizes) for cut in cuts]
-    random = {len(each): _random_cuts(wired, wiring, len(wiring) - len(each), seed, draws) for each in left}
-    every = dict.fromkeys([wiring, *left, *(edges for drawn in random.values() for edges in drawn)])
+    remaining = [cut.apply(wiring, renormalize=wired.renormalizes) for cut in cuts]
+    random = {len(each): _random_cuts(wired, wiring, len(wiring) - len(each), seed, draws) for each in remaining}
+    every = dict.fromkeys([wiring, *remaining, *(edges for drawn in random.values() for edges in drawn)])
     margins: dict[LayerWeights, Numbers] = {}
     for edges in every:
         with use_edges(wired, edges):
             margins[edges] = evaluate()
         if progress is not None:
             progress(len(margins) / len(every))
-    whole = margins[wiring]
-    judged = ~np.isnan(whole)
-    groups = _group_pairs(pairs, judged)
+    original = margins[wiring]
+    groups = _group_pairs(pairs, ~np.isnan(original))
     rows = []
-    for cut, edges in zip(cuts, left, strict=True):
-        of: dict[str, Any] = {"condition": cut.text, "suite": suite}
+    for cut, edges in zip(cuts, remaining, strict=True):
+        columns: dict[str, Any] = {"condition": cut.text, "suite": suite}
         counts = {"edges": len(edges), "edges_of_model": len(wiring)}
-        rows += [Score(EDGES, metric, float(count), **of) for metric, count in counts.items()]
-        for against, values in ((ORIGINAL, whole), (None, margins[edges])):
-            rows += _accuracy_rows(pairs, values, groups, against=against, **of)
-    changes = np.stack([margins[edges] - whole for edges in left])
-    for name, own in groups.items():
-        paradigms = [pair.paradigm for pair, kept in zip(pairs, own, strict=True) if kept]
-        chosen = estimate_means(changes[:, own], paradigms)
-        mde = chosen.detectable(len(cuts) * (1 if name == ALL else max(1, len(groups) - 1))).tolist()
-        for at, (cut, each, p) in enumerate(zip(cuts, chosen.each(), chosen.p().tolist(), strict=True)):
-            about: dict[str, Any] = {"task": name, "condition": cut.text, "suite": suite, "documents": int(own.sum())}
+        rows += [Score(EDGES, metric, float(count), **columns) for metric, count in counts.items()]
+        for against, values in ((ORIGINAL, original), (None, margins[edges])):
+            rows += _accuracy_rows(pairs, values, groups, against=against, **columns)
+    changes = np.stack([margins[edges] - original for edges in remaining])
+    for name, group in groups.items():
+        paradigms = [pair.paradigm for pair, is_member in zip(pairs, group, strict=True) if is_member]
+        means = estimate_means(changes[:, group], paradigms)
+        mde = means.detectable(len(cuts) * (1 if name == ALL else max(1, len(groups) - 1))).tolist()
+        for at, (cut, each, p) in enumerate(zip(cuts, means.each(), means.p().tolist(), strict=True)):
+            about: dict[str, Any] = {"task": name, "condition": cut.text, "suite": suite, "documents": int(group.sum())}
             rows.append(Score(EDGES, "margin", *each.row(), p, mde=mde[at], **about))
-            drawn = np.stack([margins[edges] - whole for edges in random[len(left[at])]])
-            rows.append(_random_row(estimate_means(drawn[:, own], paradigms).value, each.value, about))
+            drawn = np.stack([margins[edges] - original for edges in random[len(remaining[at])]])
+            rows.append(_random_row(estimate_means(drawn[:, group], paradigms).value, each.value, about))
     return _adjust_p_values(rows)
 
 
@@ -133,13 +133,13 @@ def _accuracy_rows(
 
 
 def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> SampleEstimate[Numbers]:
-    """Average (rows, units) over units, then paradigms (Satterthwaite); single units take the mean variance."""
+    """Average (rows, units) over units, then over paradigms (Satterthwaite); single units have the mean variance."""
     names = np.array(paradigms)
     groups = [changes[:, names == name] for name in dict.fromkeys(paradigms)]
     means = np.stack([group.mean(axis=1) for group in groups])
     spreads = [group.var(axis=1, ddof=1) if group.shape[1] > 1 else None for group in groups]
-    known = [spread for spread in spreads if spread is not None]
-    usual = np.mean(known, axis=0) if known else changes.var(axis=1, ddof=1)
+    measured = [spread for spread in spreads if spread is not None]
+    usual = np.mean(measured, axis=0) if measured else changes.var(axis=1, ddof=1)
     parts = np.stack(
         [(usual if spread is None else spread) / group.shape[1] for spread, group in zip(spreads, groups, strict=True)]
     )

@@ -1,10 +1,4 @@
-"""Read the importance of every layer from the rows of a diagnosis, for allocating a growth schedule.
-
-Importance is the effect of skipping a layer, in nats/token, with its interval, from the first measure present:
-    verdict     all layers together at the family-wise error rate, on all of the text (the race's, without an ablation)
-    racing      all layers and looks together, each layer on the text that settled it
-    ablation    the metric `skip`; each layer's own 95 % interval, without correction
-"""
+"""Importance of every layer: the loss increase when it is skipped, in nats/token."""
 
 from __future__ import annotations
 
@@ -21,15 +15,15 @@ if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 SOURCES = {
-    VERDICT: "intervals of the verdicts, which hold for all layers together",
-    RACING: "intervals of the race, which hold for all layers together",
+    VERDICT: "intervals of the verdicts, simultaneous for all layers",
+    RACING: "intervals of the race, simultaneous for all layers",
     ABLATION: "intervals of the ablation, at 95 % for each layer alone",
 }
-"""The measures that hold importance, the best first, and what their intervals are."""
+"""The measures with importance, the preferred one first, and a description of their intervals."""
 
 
 def read_importance(scores: Iterable[Score]) -> tuple[Importance, ...]:
-    """Return the importance of layers 0, 1, ... from the best of `SOURCES` among `scores`.
+    """Read the importance of layers 0, 1, ... from the rows of a diagnosis, from the first of `SOURCES` present.
 
     Raises `MeasureError` if there is none, or layers or intervals are missing.
     """
@@ -37,33 +31,30 @@ def read_importance(scores: Iterable[Score]) -> tuple[Importance, ...]:
     source = find_source(rows)
     if source is None:
         raise MeasureError(
-            "there are no rows of an ablation, and importance is what skipping a layer costs: ask for the part "
-            "ablation (layerwise diagnose MODEL --text PATH --parts ablation)"
+            "Importance needs the rows of an ablation, got none. Run `layerwise diagnose MODEL --text PATH --parts "
+            "ablation` first."
         )
     of_layer = {row.layer: row for row in rows if _is_importance(row, source)}
-    # An intervention that was left out shows among the others.
+    # Omitted interventions show as missing layers.
     depth = 1 + max(row.layer for row in rows if row.measure == source and row.layer is not None)
     missing = [str(layer) for layer in range(depth) if layer not in of_layer]
     if missing:
         raise MeasureError(
-            f"the rows of measure {source} have no effect of skipping layer {', '.join(missing)}, so the layers cannot "
-            "be compared; carry the diagnosis on to its end"
+            f"The rows of measure {source} must have the effect of skipping every layer, got none for layer "
+            f"{', '.join(missing)}. Resume the diagnosis."
         )
     return tuple(_importance(of_layer[layer]) for layer in range(depth))
 
 
 def find_source(scores: Iterable[Score]) -> str | None:
-    there = {source for row in scores for source in SOURCES if _is_importance(row, source)}
-    return next((source for source in SOURCES if source in there), None)
+    present = {source for row in scores for source in SOURCES if _is_importance(row, source)}
+    return next((source for source in SOURCES if source in present), None)
 
 
 def estimate_importance(
     stack: Stack, data: EvalData, *, seed: int = 0, margin: float = MIN_EFFECT
 ) -> tuple[Importance, ...]:
-    """Measure the importance by skipping each layer of `stack` on `data`, with the intervals of the verdicts.
-
-    Raises what `compute_verdicts` and `intervention_losses` raise.
-    """
+    """Measure the importance by skipping each layer of `stack` on `data`, with the intervals of the verdicts."""
     from layerwise.measure.interventions.ablation import skip_interventions, skip_keys
     from layerwise.measure.interventions.intervention import intervention_losses
     from layerwise.measure.stats.verdicts import compute_verdicts
@@ -76,14 +67,14 @@ def estimate_importance(
 
 def _is_importance(row: Score, source: str) -> bool:
     metrics = (SKIPPING,) if source == ABLATION else DECISIONS
-    whole = row.layer is not None and row.part is None and row.against is None
-    return whole and row.measure == source and row.task == ALL and row.metric in metrics
+    is_layer = row.layer is not None and row.part is None and row.against is None
+    return is_layer and row.measure == source and row.task == ALL and row.metric in metrics
 
 
 def _importance(row: Score) -> Importance:
     if row.low is None or row.high is None:
         raise MeasureError(
-            f"the effect of skipping layer {row.layer} has no interval, since the text has too few documents: "
-            "diagnose on more text, or on shorter windows (--max-length)"
+            f"The effect of skipping layer {row.layer} must have an interval, got none because the text is too short. "
+            "Use more text or shorter windows (--max-length)."
         )
     return Importance(row.value, row.low, row.high)

@@ -1,8 +1,8 @@
-"""Interventions: the change of the loss when one layer is changed and all others stay as trained.
+"""Interventions: losses of the identity plan with one or several changed nodes.
 
-An intervention skips a layer, replaces its weights, or fixes a branch at its mean: the identity plan with one changed
-node (`layerwise.stack.executors.graph`; several in `JointIntervention`). I interventions at each of L layers cost at
-most `I * L * (L + 1) / 2 + L` layer evaluations. The `plan` of a `Loss` row is a key such as `12=mean_ablate`.
+An intervention skips a layer, replaces its weights, or fixes a sublayer at its mean. I interventions at each of L
+layers cost at most `I * L * (L + 1) / 2 + L` layer evaluations. The `plan` of a `Loss` row is a key such as
+`12=mean_ablate`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from layerwise.stack.weights import Weights, apply_with
 
 @dataclass(frozen=True)
 class CleanBatch:
-    """One batch in the original model: the state before the layer, and which tokens count.
+    """One batch of the original model: the state before a layer, and the mask of counted tokens.
 
     `half` (batch,) is the half of the text of each window. Halves share no document (no window if documents are few),
-    so replacements are learned on other text than they are evaluated on.
+    so that replacements are evaluated on held-out text.
     """
 
     state: Tensor
@@ -51,12 +51,10 @@ class CleanBatch:
 
 
 Apply = Callable[[CleanBatch], Tensor]
-"""The state after a layer that does something else, from a batch before it."""
+"""Return the state after the changed layer from a batch before it."""
 
 
 class BatchPass:
-    """One batch on its way through the graph."""
-
     def __init__(self, stack: Stack, batch: AnyBatch, graph: Graph, half: frozenset[Window]) -> None:
         self.stack = stack
         self.batch = batch
@@ -71,7 +69,7 @@ class BatchPass:
             pass
 
     def states(self, step: Sequence[int], absent: set[int], apply: Apply | None) -> Iterator[tuple[int, Tensor]]:
-        """Compute a step but what is `absent`, a changed node by `apply`; yields the node and state of every end."""
+        """Compute a step without the `absent` nodes, a changed node with `apply`; yield the ends and their states."""
         self.apply = apply
         self.walk.leave_out(index for index in step if index in absent)
         yield from self.walk.walk(index for index in step if index not in absent)
@@ -83,7 +81,7 @@ class BatchPass:
         return self.stack.apply(layer, state, self.captured, part, source)
 
     def _change(self, node: Node, state: Tensor) -> Tensor:
-        assert self.apply is not None, "a changed node begins a step, and is prepared for it"
+        assert self.apply is not None, "a changed node begins a step"
         after = self.apply(self.at(state))
         return after if after is state else self.stack.note(node.layer, state, after)
 
@@ -95,7 +93,7 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class InterventionContext:
-    """What an intervention may look at when it prepares: the layer, and the clean states before it, batch by batch."""
+    """The inputs of an intervention's `prepare`: the layer, and the original states before it by batch."""
 
     stack: Stack
     layer: int
@@ -105,7 +103,7 @@ class InterventionContext:
         return lambda one: apply_with(self.stack, self.layer, weights, one.state, one.captured)
 
     def with_branch(self, part: Sublayer, edit: Callable[[CleanBatch], Edit]) -> Apply:
-        """Edit what one branch adds, batch by batch. Raises `UnsupportedModelError` if the model cannot be split."""
+        """Edit the update of one sublayer by batch; raise `UnsupportedModelError` if layers cannot be split."""
         path = self.stack.branches(self.clean[0].captured).paths[self.layer][part]
         block = block_list(self.stack.model, self.stack.path)[self.layer]
 
@@ -118,7 +116,7 @@ class InterventionContext:
 
 @dataclass(frozen=True)
 class Intervention:
-    """What `layer` does instead. `prepare` is called once and returns what is then done with every batch."""
+    """A change of `layer`. `prepare` is called once and returns the function that is applied to every batch."""
 
     layer: int
     name: str
@@ -126,11 +124,7 @@ class Intervention:
 
     @property
     def key(self) -> str:
-        """The `plan` of its rows.
-
-        >>> Intervention(12, "skip", lambda scene: lambda one: one.state).key
-        '12=skip'
-        """
+        """The `plan` of its rows, such as `12=skip`."""
         return f"{self.layer}={self.name}"
 
     @property
@@ -140,7 +134,7 @@ class Intervention:
 
 @dataclass(frozen=True)
 class JointIntervention:
-    """Several layers that do something else at once; what they do must not depend on the clean states."""
+    """Several layers changed at once; their changes must not depend on the original states."""
 
     key: str
     parts: tuple[Intervention, ...]
@@ -151,9 +145,9 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class ResultCache(Generic[Row]):
-    """Makes a measurement resumable and observable: `known` rows are not computed again.
+    """State and callbacks of a resumable measurement: `known` rows are not computed again.
 
-    `sink` receives new rows at once, `progress` the share done, `log` a sentence about an omitted intervention.
+    `sink` receives new rows immediately, `progress` the completed share, `log` a sentence on an omitted intervention.
     """
 
     known: tuple[Row, ...] = ()
@@ -168,10 +162,10 @@ def intervention_losses(
     data: EvalData,
     cache: ResultCache[Loss] | None = None,
 ) -> list[Loss]:
-    """Compute the losses of the original model and of every intervention on every window, `known` ones included.
+    """Compute the losses of the original model and of every intervention on every window, including known ones.
 
-    An intervention that refuses a layer, or whose loss is not finite, is omitted and logged. Raises `MeasureError` if
-    the original model's states or losses are not finite.
+    An intervention that raises an error or has a non-finite loss is omitted and logged. Raises `MeasureError` if the
+    original model has non-finite states or losses.
     """
     with evaluating(stack.model), torch.inference_mode():
         return _Measurement(stack, interventions, data, cache or ResultCache()).rows()
@@ -192,11 +186,11 @@ class _Measurement:
             cell = (row.task, row.document, row.window)
             if cell in self.cells:
                 self.known[row.plan][cell] = row
-        self.due = [each for each in self.every if self._lacks(each.key)]
+        self.due = [each for each in self.every if self._is_incomplete(each.key)]
         self.costs = {each.key: stack.depth - each.parts[0].layer for each in self.due}
-        self.left = self.total = max(1, sum(self.costs.values()))
+        self.remaining = self.total = max(1, sum(self.costs.values()))
         self.computed: dict[str, list[Loss]] = defaultdict(list)
-        self.left_out: set[str] = set()
+        self.omitted: set[str] = set()
         self.reasons: set[str] = set()
 
     def rows(self) -> list[Loss]:
@@ -204,22 +198,22 @@ class _Measurement:
             self._walk(some)
         rows: list[Loss] = []
         for key in (self.identity, *(each.key for each in self.every)):
-            if key not in self.left_out:
+            if key not in self.omitted:
                 rows += self.computed[key] or self.known[key].values()
         return rows
 
     def _groups(self) -> Iterator[Sequence[Plan | Changed]]:
-        """Yield what is due: all at once, or as much as the layers in memory leave room for."""
+        """Yield the missing plans at once, or in groups that fit into memory if layers are read from disk."""
         identity = Plan.identity(self.stack.depth)
-        due: list[Plan | Changed] = [identity] if self._lacks(self.identity) else []
+        due: list[Plan | Changed] = [identity] if self._is_incomplete(self.identity) else []
         due += [Changed(each.key, identity, {part.layer: part.key for part in each.parts}) for each in self.due]
         if not due:
             return
         count, first, resident = len(due), 0, self.stack.resident
         if resident is not None:
-            room = resident.most * max(resident.sizes)
-            count = max(1, room // max(1, sum(state_bytes(self.stack, self.data.batches))))
-            first = int(isinstance(due[0], Plan))  # the untouched model changes no state
+            memory = resident.most * max(resident.sizes)
+            count = max(1, memory // max(1, sum(state_bytes(self.stack, self.data.batches))))
+            first = int(isinstance(due[0], Plan))  # the original model has no additional states
         starts = [0, *range(count + first, len(due), count)]
         yield from (due[start:end] for start, end in zip(starts, [*starts[1:], len(due)], strict=True))
 
@@ -238,20 +232,20 @@ class _Measurement:
                 try:
                     apply = part.prepare(InterventionContext(self.stack, part.layer, clean))
                 except LayerwiseError as refusal:
-                    self._leave_out((), str(refusal))
+                    self._omit((), str(refusal))
                     absent.add(step[0])
             for index in step:
                 if not absent.isdisjoint(inputs(graph.nodes[index])):
                     absent.add(index)
                 if index in absent:
-                    self.left_out.update(names.get(index, ()))
+                    self.omitted.update(names.get(index, ()))
             for walk in walks:
                 for end, state in walk.states(step, absent, apply):
-                    self._judge(names[end], walk.batch, state)
-            done = [key for index in step for key in names.get(index, ()) if key not in self.left_out]
+                    self._score(names[end], walk.batch, state)
+            done = [key for index in step for key in names.get(index, ()) if key not in self.omitted]
             if any(key in self.costs for key in done):
-                self.left -= sum(self.costs.pop(key, 0) for key in done)
-                self.cache.progress(1 - self.left / self.total)
+                self.remaining -= sum(self.costs.pop(key, 0) for key in done)
+                self.cache.progress(1 - self.remaining / self.total)
 
     def _steps(self, graph: Graph) -> Iterator[Sequence[int]]:
         resident = self.stack.resident
@@ -261,39 +255,36 @@ class _Measurement:
         for reading in read_in_order(resident, reading_schedule([graph], resident.most)):
             yield from ((index,) for index in reading.nodes[0] if index)
 
-    def _judge(self, keys: Sequence[str], batch: AnyBatch, state: Tensor) -> None:
+    def _score(self, keys: Sequence[str], batch: AnyBatch, state: Tensor) -> None:
         losses = window_losses(self.stack, state, batch)
         broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
         if broken and self.identity in keys:
             raise MeasureError(
-                f"the model itself gives a loss that is not finite on document {broken[0]!r}, before anything is "
-                "done to it; check the checkpoint, or use --dtype float32"
+                f"The loss of the original model must be finite, got NaN or infinity on document {broken[0]!r}. Check "
+                "the checkpoint or use --dtype float32."
             )
         for key in keys:
-            if broken and key not in self.left_out:
-                self._leave_out(
-                    (key,),
-                    f"{key} gives a loss that is not finite on {broken[0]!r} and is left out; --dtype float32 may help",
-                )
-            if key not in self.left_out:
-                self._keep(key, batch, losses)
+            if broken and key not in self.omitted:
+                self._omit((key,), f"{key} is omitted: its loss on {broken[0]!r} is not finite. Try --dtype float32.")
+            if key not in self.omitted:
+                self._store(key, batch, losses)
 
-    def _keep(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> None:
-        fresh = []
+    def _store(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> None:
+        new = []
         for window, loss in zip(batch.windows, losses, strict=True):
             row = self.known[key].get((window.task, window.document, window.index))
             if row is None:
                 row = Loss(key, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
-                fresh.append(row)
+                new.append(row)
             self.computed[key].append(row)
-        if fresh:
-            self.cache.sink(fresh)
+        if new:
+            self.cache.sink(new)
 
-    def _leave_out(self, keys: Sequence[str], reason: str) -> None:
-        self.left_out.update(keys)
+    def _omit(self, keys: Sequence[str], reason: str) -> None:
+        self.omitted.update(keys)
         if reason not in self.reasons:
             self.reasons.add(reason)
             self.cache.log(reason)
 
-    def _lacks(self, key: str) -> bool:
+    def _is_incomplete(self, key: str) -> bool:
         return self.known[key].keys() < self.cells

@@ -1,12 +1,4 @@
-"""Six ways to move a layer's matrices by one distance ||dW||_F / ||W||_F; gains and biases stay.
-
-scale        W (1 - size)
-noise        a Gaussian direction, every matrix in proportion to its own norm
-low_rank     each matrix towards its best approximation of the highest rank that is at least so far away
-interpolate  towards the mean of the two neighbouring layers (the one neighbour, at an end)
-copy         towards the layer before (the first: towards the second)
-predict      towards a ridge prediction from other layers, see `layerwise.measure.weights.predictability`
-"""
+"""Loss increase by kind and size of a weight change, and by the gain of a layer's update."""
 
 from __future__ import annotations
 
@@ -48,19 +40,16 @@ Weights = Mapping[str, Tensor]
 
 
 def read_matrices(stack: Stack, layer: int) -> dict[str, Tensor]:
-    """Return a layer's parameters with two or more axes, in float64. Raises `MeasureError` if not finite."""
+    """Return a layer's parameters with two or more axes in float64; raise `MeasureError` if they are not finite."""
     weights = {name: to_float64(weight) for name, weight in layer_weights(stack, layer).items() if weight.ndim >= 2}
     for name, weight in weights.items():
         if not weight.isfinite().all():
-            raise MeasureError(
-                f"{name} of layer {layer} holds values that are not finite, so no change of it has a size; "
-                "check the checkpoint"
-            )
+            raise MeasureError(f"{name} of layer {layer} must be finite, got NaN or infinity. Check the checkpoint.")
     return weights
 
 
 def relative_size(changed: Weights, weights: Weights) -> float:
-    """`||changed - weights||_F / ||weights||_F` over all tensors together, in float64.
+    """Return ||changed - weights||_F / ||weights||_F over all tensors, in float64.
 
     >>> relative_size({"w": torch.tensor([[0.0, 0.0]])}, {"w": torch.tensor([[3.0, 4.0]])})
     1.0
@@ -70,25 +59,33 @@ def relative_size(changed: Weights, weights: Weights) -> float:
 
 
 class Perturbations:
-    """The moved weights of every layer of one model, by strategy and size; `seed` draws the noise."""
+    """Changed matrices of every layer by strategy and size ||dW||_F / ||W||_F; gains and biases stay.
+
+    scale        W (1 - size)
+    noise        a Gaussian direction drawn by `seed`, in proportion to the norm of each matrix
+    low_rank     towards the best approximation of the highest rank that is at least that far away
+    interpolate  towards the mean of the two neighboring layers (of one at an end)
+    copy         towards the layer before (the first: towards the second)
+    predict      towards a ridge prediction from other layers (`layerwise.measure.weights.predictability`)
+    """
 
     def __init__(self, stack: Stack, seed: int) -> None:
         self._stack = stack
         self._seed = seed
-        # float64 is large: keep a layer only while its neighbors read it, and only the last layer's decompositions.
+        # float64 needs memory: keep a layer only while its neighbors read it, and decompositions of the last layer.
         self._matrices = lru_cache(maxsize=3)(partial(read_matrices, stack))
         self._spectra = lru_cache(maxsize=1)(self._decomposed)
         self._reach = lru_cache(maxsize=None)(self._measured_reach)
-        # Predictions are costly, and asked for twice: does the point exist, and where is it?
+        # Predictions are expensive and used twice, by `exists` and `at`.
         self._prediction = lru_cache(maxsize=None)(self._predicted)
 
     def exists(self, layer: int, strategy: Strategy, size: float) -> bool:
-        """Whether `strategy` moves that far: always for scale, noise and low rank up to size 1, never from zeros."""
+        """Check whether `strategy` reaches `size`: scale and noise always, low rank up to 1, none from zero weights."""
         reach = self._reach(layer, strategy)
         return reach is not None and reach >= size
 
     def at(self, layer: int, strategy: Strategy, size: float) -> dict[str, Tensor]:
-        """Return the moved matrices; the strategy must move that far (`exists`)."""
+        """Return the changed matrices; the strategy must reach `size` (`exists`)."""
         weights = self._matrices(layer)
         if strategy == "scale":
             return {name: weight * (1 - size) for name, weight in weights.items()}
@@ -97,7 +94,7 @@ class Perturbations:
         if strategy == "low_rank":
             return self._low_rank(layer, weights, size)
         end = self._end(layer, strategy)
-        assert end is not None, "the line exists"
+        assert end is not None, "the strategy reaches the size"
         share = size / relative_size(end, weights)
         return {name: weight + share * (end[name] - weight) for name, weight in weights.items()}
 
@@ -119,10 +116,10 @@ class Perturbations:
         return pairs
 
     def _low_rank(self, layer: int, weights: Weights, size: float) -> dict[str, Tensor]:
-        moved = {}
+        changed = {}
         for name, (left, values, right) in self._spectra(layer).items():
             if not values.any():
-                moved[name] = weights[name]  # every approximation of a matrix of zeros is the matrix
+                changed[name] = weights[name]
                 continue
             # Entry r is the relative distance to the best approximation of rank r; rank 0 is the zero matrix.
             squares = values.square()
@@ -130,9 +127,10 @@ class Perturbations:
             distances = torch.cat([(tails / tails[0]).sqrt(), torch.zeros_like(values[:1])])
             rank = _highest_rank(distances, size, rows=len(left))
             share = min(1.0, size / float(distances[rank]))
-            kept = torch.where(torch.arange(len(values), device=values.device) < rank, values, values * (1 - share))
-            moved[name] = ((left * kept) @ right).reshape(weights[name].shape)
-        return moved
+            is_kept = torch.arange(len(values), device=values.device) < rank
+            shrunk = torch.where(is_kept, values, values * (1 - share))
+            changed[name] = ((left * shrunk) @ right).reshape(weights[name].shape)
+        return changed
 
     def _decomposed(self, layer: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
         weights = self._matrices(layer).items()
@@ -141,7 +139,7 @@ class Perturbations:
     def _predicted(self, layer: int) -> Weights | None:
         try:
             return predict_layer(self._stack, layer)
-        except MeasureError:  # this layer has no neighbours to be predicted from
+        except MeasureError:  # no tensor type is shared with the neighbors
             return None
 
     def _end(self, layer: int, strategy: Strategy) -> Weights | None:
@@ -162,24 +160,19 @@ class Perturbations:
 
 
 def _highest_rank(distances: Tensor, size: float, rows: int) -> int:
-    """Return the highest rank whose best approximation is at least `size` away (equal up to rounding).
+    """Return the highest rank whose best approximation is at least `size` away, up to rounding.
 
-    `distances` (values + 1,) is each rank's relative distance from 0; rounding is one unit of the largest singular
-    value for each row or column, whichever are more, times the norm over `len(distances)` values.
+    `distances` (values + 1,) are the relative distances of ranks 0, 1, ...
 
     >>> distances = torch.tensor([1.0, 0.6, 0.0], dtype=torch.float64)
     >>> [_highest_rank(distances, size, rows=2) for size in (1.0, 0.7, 0.6, 0.6 + 1e-16, 0.5)]
     [0, 0, 1, 1, 1]
     """
-    known = torch.finfo(distances.dtype).eps * max(rows, len(distances)) * math.sqrt(len(distances))
-    return int(((distances >= size - known) & (distances > 0)).nonzero().max())
+    rounding = torch.finfo(distances.dtype).eps * max(rows, len(distances)) * math.sqrt(len(distances))
+    return int(((distances >= size - rounding) & (distances > 0)).nonzero().max())
 
 
 def _neighbors(layer: int, depth: int) -> tuple[int, ...]:
-    """
-    >>> _neighbors(0, 12), _neighbors(5, 12), _neighbors(11, 12)
-    ((1,), (4, 6), (10,))
-    """
     return tuple(other for other in (layer - 1, layer + 1) if 0 <= other < depth)
 
 
@@ -192,10 +185,8 @@ def _norm(tensors: Sequence[Tensor]) -> float:
 
 
 SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""From half the published scaling to the loss of every matrix."""
-
 SMALL = 0.1
-"""Scaling by 0.9 changes the weights by a tenth of their norm."""
+"""The published scaling by 0.9."""
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
 
@@ -210,7 +201,7 @@ class _Point:
     part: Sublayer | None = None
 
     @property
-    def arm(self) -> ConditionLosses:
+    def condition_losses(self) -> ConditionLosses:
         about = {
             "layer": self.intervention.layer,
             "part": self.part,
@@ -230,30 +221,42 @@ def perturbation_curves(
     seed: int = 0,
     cache: ResultCache[Loss] | None = None,
 ) -> list[Score]:
-    """Measure the loss change for each change of each of `layers` (default: all).
+    """Measure the loss change by strategy and size of a weight change, and by the gain alpha of an update.
 
-    Each of hundreds of points runs on all of `data`, so pass a `sample` of a long text. Points that do not exist are
-    omitted and logged: sizes past the end of a strategy's line, neighbors of another shape, branches that cannot be
-    split. `seed` draws the noise and the resamples. Raises `MeasureError` for weights that are not finite.
+    Rows of measure `manipulation` in nats/token, with interval, p-value, Holm's p-value over layers, mde and null band:
+    `<strategy>:<size>` by layer (see `Perturbations`), and `gate:<alpha>` by layer and sublayer (alpha 0 skips, alpha
+    1 is the original model). Points that do not exist are omitted and logged.
+
+    Args:
+        stack: The model.
+        data: The text; each of hundreds of points runs on all of it.
+        sizes: Relative sizes of weight changes.
+        alphas: Gains of updates.
+        layers: Layers to change (default: all).
+        seed: Seed of the noise and the resamples.
+        cache: Losses that are already known, and callbacks for new ones.
+
+    Raises:
+        MeasureError: If weights are not finite.
     """
-    chosen = range(stack.depth) if layers is None else layers
-    displacements = Perturbations(stack, seed)
-    moves = [
-        _perturbed_point(displacements, layer, strategy, size)
-        for layer in chosen
+    layers = range(stack.depth) if layers is None else layers
+    perturbations = Perturbations(stack, seed)
+    points = [
+        _perturbed_point(perturbations, layer, strategy, size)
+        for layer in layers
         for strategy in STRATEGIES
         for size in sizes
-        if displacements.exists(layer, strategy, size)
+        if perturbations.exists(layer, strategy, size)
     ]
     parts: tuple[Sublayer | None, ...] = (None, *SUBLAYERS)
-    groups = [moves, *([_gated_point(layer, part, alpha) for layer in chosen for alpha in alphas] for part in parts)]
+    groups = [points, *([_gated_point(layer, part, alpha) for layer in layers for alpha in alphas] for part in parts)]
     short = replace(data, batches=minibatches(data, MAX_BATCH_TOKENS))
     losses = intervention_losses(stack, [point.intervention for group in groups for point in group], short, cache)
     scores: list[Score] = []
     for group in groups:
-        arms = [point.arm for point in group]
+        conditions = [point.condition_losses for point in group]
         scores += compare_conditions(
-            MANIPULATION, losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False
+            MANIPULATION, losses, str(Plan.identity(stack.depth)), conditions, seed=seed, by_task=False
         )
     return scores
 
@@ -261,24 +264,24 @@ def perturbation_curves(
 def joint_losses(
     stack: Stack, data: EvalData, layers: Sequence[int], *, seed: int = 0, cache: ResultCache[Loss] | None = None
 ) -> list[Loss]:
-    """Compute the losses with all of `layers` changed by each strategy, at a small and at its largest size.
+    """Compute the losses with all of `layers` changed by each strategy, at the small and at its largest size.
 
-    With the `seed` of `perturbation_curves` each layer changes as by itself. A strategy that cannot reach the small
-    size on all layers has no losses.
+    With the `seed` of `perturbation_curves` each layer changes as it does there. A strategy that does not reach the
+    small size on all layers has no losses.
     """
-    displacements = Perturbations(stack, seed)
-    together = []
+    perturbations = Perturbations(stack, seed)
+    interventions = []
     for strategy in STRATEGIES:
-        there = [size for size in SIZES if all(displacements.exists(layer, strategy, size) for layer in layers)]
-        for size in sorted({SMALL, max(there)} & set(there)) if there else ():
-            moves = tuple(_perturbed_point(displacements, layer, strategy, size).intervention for layer in layers)
-            together.append(JointIntervention(f"joint={strategy}:{size:g}", moves))
-    losses = intervention_losses(stack, together, data, cache)
+        sizes = [size for size in SIZES if all(perturbations.exists(layer, strategy, size) for layer in layers)]
+        for size in sorted({SMALL, max(sizes)} & set(sizes)) if sizes else ():
+            parts = tuple(_perturbed_point(perturbations, layer, strategy, size).intervention for layer in layers)
+            interventions.append(JointIntervention(f"joint={strategy}:{size:g}", parts))
+    losses = intervention_losses(stack, interventions, data, cache)
     return [row for row in losses if row.plan != str(Plan.identity(stack.depth))]
 
 
-def _perturbed_point(displacements: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:
-    prepare = partial(_with_weights, displacements, strategy, size)
+def _perturbed_point(perturbations: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:
+    prepare = partial(_with_weights, perturbations, strategy, size)
     return _Point(Intervention(layer, f"{strategy}:{size:g}", prepare), strategy, size)
 
 
@@ -287,12 +290,11 @@ def _gated_point(layer: int, part: Sublayer | None, alpha: float) -> _Point:
     return _Point(Intervention(layer, name, partial(_gate, part, alpha)), GATE, alpha, part)
 
 
-def _with_weights(displacements: Perturbations, strategy: Strategy, size: float, context: InterventionContext) -> Apply:
-    own = layer_weights(context.stack, context.layer)
-    moved = displacements.at(context.layer, strategy, size)
-    # Narrowed before it moves: not every device has float64.
-    stored = {name: value.to(own[name].dtype).to(own[name].device) for name, value in moved.items()}
-    return context.with_weights(stored)
+def _with_weights(perturbations: Perturbations, strategy: Strategy, size: float, context: InterventionContext) -> Apply:
+    weights = layer_weights(context.stack, context.layer)
+    changed = perturbations.at(context.layer, strategy, size)
+    # Cast before moving, because not every device has float64.
+    return context.with_weights({n: value.to(weights[n].dtype).to(weights[n].device) for n, value in changed.items()})
 
 
 def _gate(part: Sublayer | None, alpha: float, context: InterventionContext) -> Apply:
@@ -300,7 +302,7 @@ def _gate(part: Sublayer | None, alpha: float, context: InterventionContext) -> 
         return context.with_branch(part, lambda one: lambda output: alpha * output)
 
     def apply(one: CleanBatch) -> Tensor:
-        # lerp is exact at both ends: alpha 0 is the state, alpha 1 is what the layer returns.
+        # lerp is exact at both ends.
         return torch.lerp(one.state, context.stack.apply(context.layer, one.state, one.captured), alpha)
 
     return apply

@@ -1,12 +1,4 @@
-"""Measure the loss increase with predicted weights, one layer at a time and several together.
-
-The null is a random error of the same norm, tensor by tensor: W + E, E Gaussian with ||E|| = ||W_predicted - W||. Rows
-of measure `predictability`, nats/token above the original model; layers are predicted from true neighbors:
-    predicted_weight_loss      of a layer, or of `amount` layers together: condition `set`, spread evenly over the inner
-                               layers, `adjacent`, neighbors, or `inner`, all but the ends
-    against same_norm_random   the random error's cost, with its interval
-    against no_effect          band of arms without any effect
-"""
+"""Loss increase with predicted weights, one layer at a time and several together."""
 
 from __future__ import annotations
 
@@ -39,18 +31,21 @@ METRIC = "predicted_weight_loss"
 _PREDICTED = "predicted"
 
 Replacement = Callable[[int], Weights]
-"""The weights that stand in for those of a layer."""
+"""Return the weights that replace those of a layer."""
 
 
 def predicted_weight_loss(
     stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None
 ) -> list[Score]:
-    """Measure the cost of predicted layers on `data`, singly for every inner layer and for sets.
+    """Measure the loss with predicted weights of every inner layer, and of sets of layers.
 
-    `cache` keys are `12=predicted`, `set:4=predicted`. Raises what `predict_layer` and `intervention_losses` raise.
+    Layers are predicted from their original neighbors (`predict_layer`). Sets (`condition`) are `set`, evenly spaced
+    over the inner layers, `adjacent`, and `inner`, all but the ends. The null `same_norm_random` is a random error of
+    the same norm, tensor by tensor: W + E, E Gaussian with ||E|| = ||W_predicted - W||. Rows of measure
+    `predictability` are in nats/token above the original model, with a null band.
     """
-    chosen = joint_sets(stack.depth) | neighbor_sets(stack.depth)
-    # Both replacements need the prediction, and so do all sets with the layer.
+    sets = joint_sets(stack.depth) | neighbor_sets(stack.depth)
+    # Cached, because both replacements and all sets with the layer need the prediction.
     predicted = lru_cache(maxsize=None)(partial(predict_layer, stack))
     methods: dict[str, Replacement] = {
         _PREDICTED: predicted,
@@ -61,26 +56,27 @@ def predicted_weight_loss(
         name: {layer: Intervention(layer, name, partial(_prepare, method)) for layer in inner}
         for name, method in methods.items()
     }
-    together = [
+    joint = [
         JointIntervention(f"{subject}={name}", tuple(singles[name][layer] for layer in layers))
-        for subject, layers in chosen.items()
+        for subject, layers in sets.items()
         for name in methods
     ]
-    alone = [singles[name][layer] for layer in inner for name in methods]
-    losses = intervention_losses(stack, [*alone, *together], data, cache)
-    replaced_layers = {str(layer): {"layer": layer} for layer in inner} | {
-        name: set_columns(name, layers) for name, layers in chosen.items()
+    losses = intervention_losses(stack, [*(singles[n][layer] for layer in inner for n in methods), *joint], data, cache)
+    columns = {str(layer): {"layer": layer} for layer in inner} | {
+        name: set_columns(name, layers) for name, layers in sets.items()
     }
-    arms = [
+    conditions = [
         ConditionLosses(f"{name}={method}", METRIC, {**about, "against": against}, family=method)
         for method, against in ((_PREDICTED, None), (SAME_NORM_RANDOM, SAME_NORM_RANDOM))
-        for name, about in replaced_layers.items()
+        for name, about in columns.items()
     ]
-    return compare_conditions(PREDICTABILITY, losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
+    return compare_conditions(
+        PREDICTABILITY, losses, str(Plan.identity(stack.depth)), conditions, seed=seed, by_task=False
+    )
 
 
 def set_columns(name: str, layers: Sequence[int]) -> dict[str, Any]:
-    """The columns of rows about a set of layers: how it is chosen, and how many there are.
+    """Return the columns of rows about a set of layers.
 
     >>> set_columns("set:4", (1, 4, 7, 10)), set_columns("inner", range(1, 11))
     ({'condition': 'set', 'affected': 4}, {'condition': 'inner', 'affected': 10})
@@ -89,7 +85,7 @@ def set_columns(name: str, layers: Sequence[int]) -> dict[str, Any]:
 
 
 def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
-    """Which inner layers are replaced together, by subject: 2, 4, 8, ... of them, at most half, spread evenly.
+    """Return evenly spaced sets of 2, 4, 8, ... inner layers, at most half of them.
 
     >>> joint_sets(12)
     {'set:2': (1, 10), 'set:4': (1, 4, 7, 10)}
@@ -104,7 +100,7 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
-    """Return the neighboring layers replaced together: as many as the largest of `joint_sets`, and all inner ones.
+    """Return adjacent layers, as many as the largest of `joint_sets`, and all inner layers.
 
     >>> neighbor_sets(12)
     {'adjacent:4': (4, 5, 6, 7), 'inner': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)}
@@ -114,15 +110,15 @@ def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
     return {f"adjacent:{size}": tuple(range(first, first + size)), "inner": tuple(range(1, depth - 1))}
 
 
-def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tensor]:
+def random_error(prediction: Weights, weights: Weights, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    weights = {}
+    changed = {}
     for name, value in prediction.items():
-        weight = to_float64(own[name])
+        weight = to_float64(weights[name])
         direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64, device="cpu").to(weight.device)
         size = (to_float64(value) - weight).norm() / direction.norm()
-        weights[name] = (weight + size * direction).to(own[name].dtype).to(own[name].device)
-    return weights
+        changed[name] = (weight + size * direction).to(weights[name].dtype).to(weights[name].device)
+    return changed
 
 
 def _random_replacement(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weights:

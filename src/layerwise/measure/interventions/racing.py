@@ -1,7 +1,10 @@
-"""Race the layers of a model: skip each on more and more text until its verdict is settled.
+"""Race layers: skip each on more and more text, and stop reading for layers whose verdict is conclusive.
 
-A look reads the beginning of one window per document: tokens of a document
-err together, so many beginnings are more informative at the same cost; a causal token's loss ignores what follows.
+The probability of any wrong decision at any look is below 5 %, divided over decisions (`ERROR_SHARES`, one-sided),
+looks (three tenths of the remaining rate each, all of it at the last; Bonferroni as in Maron and Moore 1994) and
+layers (Holm 1979). `no_effect` and `harmful` wait until a kind of document that makes up 4 % of the text would have
+been seen; harm is confirmed on later documents, of 16 or more. A layer with predictive power below `FUTILE`
+(Spiegelhalter, Freedman and Blackburn 1986) leaves as `unresolved`.
 """
 
 from __future__ import annotations
@@ -62,22 +65,36 @@ def racing(
 ) -> list[Score]:
     """Race the layers of `stack` on `data`.
 
-    Of a window the first `beginning` tokens are scored: with little context other layers matter.
+    A look reads the beginning of one window per document, because the losses of one document are correlated and a
+    causal token's loss does not depend on what follows.
 
-    Rows by layer: the decision (`matters`, `no_effect`, `harmful`, `unresolved`) with effect, simultaneous interval,
-    evidence (`mde`), documents and tokens. Rows of the race: `evaluations` and `evaluations_full` (layer evaluations
-    times tokens, of the race and of skipping every layer on all text), `share`, `looks`. Raises `MeasureError` for
-    too little text.
+    Args:
+        stack: The model.
+        data: The text.
+        beginning: Number of tokens to score per window.
+        seed: Seed of the order of documents.
+        margin: Margin of `no_effect` in nats/token.
+        cache: Losses that are already known, and callbacks for new ones.
+
+    Returns:
+        Rows by layer with the decision, effect, simultaneous interval, mde, documents and tokens; and rows of the race:
+        `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of skipping every layer on
+        all of the text), `share` and `looks`.
+
+    Raises:
+        MeasureError: If the text is too short.
     """
-    known = cache or ResultCache()
+    cache = cache or ResultCache()
     candidates = skip_interventions(stack.depth)
     few = data.documents < MIN_DOCUMENTS
-    short, whole = (data, piece_lengths(data)) if few else cut_beginnings(data, beginning, seed)
+    short, full_lengths = (data, piece_lengths(data)) if few else cut_beginnings(data, beginning, seed)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
-        return intervention_losses(stack, [candidates[layer] for layer in layers], select_pieces(short, text), known)
+        return intervention_losses(stack, [candidates[layer] for layer in layers], select_pieces(short, text), cache)
 
-    return race_rows(race(measure, skip_keys(stack.depth), piece_lengths(short), whole=whole, seed=seed, margin=margin))
+    return race_rows(
+        race(measure, skip_keys(stack.depth), piece_lengths(short), full_lengths=full_lengths, seed=seed, margin=margin)
+    )
 
 
 def cut_beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
@@ -85,44 +102,44 @@ def cut_beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData
     documents: dict[tuple[str, str], list[Window]] = {}
     for window in data.windows:
         documents.setdefault((window.task, window.document), []).append(window)
-    chosen = []
-    whole: dict[Piece, int] = {}
+    selected = []
+    full_lengths: dict[Piece, int] = {}
     for task, document in sorted(documents):
         windows = sorted(documents[task, document], key=lambda window: window.index)
         drawn = random.Random(f"{seed}/{task}/{document}").choice(windows)
-        chosen.append(drawn)
-        whole[task, cut.get(drawn, drawn).document, WHOLE] = sum(window.scored for window in windows)
-    return replace(data, batches=regrouped(data.batches, chosen, cut)), whole
+        selected.append(drawn)
+        full_lengths[task, cut.get(drawn, drawn).document, WHOLE] = sum(window.scored for window in windows)
+    return replace(data, batches=regrouped(data.batches, selected, cut)), full_lengths
 
 
 FIRST_LOOK = 32
-"""Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
+"""Documents of the first look: with fewer, Student's intervals are unreliable at the small levels of a race."""
 
 MIN_STRATUM_DOCUMENTS = 6
-"""Documents of each stratum at the first look; of too many strata for that the smallest are taken together."""
+"""Documents of each stratum at the first look; if there are too many strata, the smallest are merged."""
 
 GROWTH = 0.25
-"""What a further look adds, as a share of the tokens read before it."""
+"""Growth of the text per look, as a share of the tokens read before."""
 
 SPENDING = 0.3
-"""The share of the error rate left that a look spends. It is spent early, because most layers need few looks."""
+"""Share of the remaining error rate that a look spends."""
 
 ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "harmful": 0.1}
-"""Share of the error rate of each decision. Most layers of most models matter."""
+"""Share of the error rate of each decision."""
 
 RARE = 0.04
-"""The share of the documents that must not be missed before a layer is said to be worth nothing."""
+"""Share of a kind of document that must have been seen before `no_effect` or `harmful` is decided."""
 
 FUTILE = 0.35
-"""The chance that all of the text settles a layer below which the race reads no more for it."""
+"""Predictive power below which the race stops reading for a layer."""
 
 MeasureLosses = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
-"""The losses of the untouched model and of skipping each of these layers, on these pieces of text."""
+"""Return the losses of the original model and of skipping each of these layers on these pieces of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerOutcome:
-    """How one layer left the race: the decision, its effect, and the text spent; `limit` is the verdict's `mde`."""
+    """The decision on one layer, its effect, the mde (`limit`), and the text read for it."""
 
     decision: Decision
     effect: SampleEstimate[float]
@@ -133,7 +150,7 @@ class LayerOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """How every layer finished, after how many looks, and at what cost.
+    """The outcome of every layer, the number of looks, and the cost.
 
     `spent` and `full` count layer evaluations times tokens: of the race, and of skipping every layer on all text.
     """
@@ -149,25 +166,25 @@ def race(
     keys: Mapping[int, str],
     lengths: Mapping[Piece, int],
     *,
-    whole: Mapping[Piece, int] | None = None,
+    full_lengths: Mapping[Piece, int] | None = None,
     seed: int = 0,
     margin: float = MIN_EFFECT,
 ) -> RaceResult:
-    """Race layers over pieces of text, each with its length in scored tokens.
+    """Race layers over pieces of text; each look measures only added text, and only layers still in the race.
 
-    `keys` name the losses of skipping each layer. If `lengths` are those of beginnings, `whole` has the full lengths.
-    Each look measures only the added text, and only layers that are still in the race.
+    `keys` name the losses of skipping each layer, `lengths` are the scored tokens of each piece, and `full_lengths`
+    those of its document if `lengths` are of beginnings.
     """
-    whole = whole or lengths
-    strata = Strata.from_lengths(whole).at_most(FIRST_LOOK // MIN_STRATUM_DOCUMENTS)
+    full_lengths = full_lengths or lengths
+    strata = Strata.from_lengths(full_lengths).at_most(FIRST_LOOK // MIN_STRATUM_DOCUMENTS)
     sample = StratifiedSample.from_order(shuffle_pieces(lengths, seed), lengths, strata)
-    running = _Race(measure, keys, lengths, whole, strata, margin, sample)
+    running = _Race(measure, keys, lengths, full_lengths, strata, margin, sample)
     added = sample.take_first(FIRST_LOOK)
     while added:
         running.look(added)
-        added = sample.take_more(math.ceil(GROWTH * sample.tokens), running.variances) if running.left else []
+        added = sample.take_more(math.ceil(GROWTH * sample.tokens), running.variances) if running.remaining else []
     running.stop()
-    full = sum(whole.values()) * _evaluations(keys, len(keys))
+    full = sum(full_lengths.values()) * _evaluations(keys, len(keys))
     return RaceResult(running.finishes, running.looks, running.spent, full)
 
 
@@ -194,7 +211,7 @@ def race_rows(result: RaceResult) -> list[Score]:
 
 
 def rare_documents(layers: int) -> int:
-    """Documents among which a kind that makes up 4 % of the text is missing with probability 0.05 / (2 layers).
+    """Return the number of documents that miss a kind of document of 4 % with probability 0.05 / (2 layers).
 
     >>> rare_documents(12), rare_documents(30)
     (152, 174)
@@ -204,16 +221,16 @@ def rare_documents(layers: int) -> int:
 
 @dataclass
 class _Race:
-    """A race under way.
+    """A running race.
 
-    `losses` has one list per look; harm candidates of a look are confirmed on later lists. `unspent` and `rate` are
-    shares of the error rate (left, and of this look); `variances` choose the next look.
+    `losses` has one list per look; `candidates` for harm are confirmed on the lists after their look. `unspent` and
+    `rate` are shares of the error rate (remaining, and of this look).
     """
 
     measure: MeasureLosses
     keys: Mapping[int, str]
     lengths: Mapping[Piece, int]
-    whole: Mapping[Piece, int]
+    full_lengths: Mapping[Piece, int]
     strata: Strata
     margin: float
     sample: StratifiedSample
@@ -234,16 +251,16 @@ class _Race:
         return len(self.losses)
 
     @property
-    def left(self) -> list[int]:
+    def remaining(self) -> list[int]:
         return [layer for layer in self.keys if layer not in self.finishes]
 
     def comparisons(self, decision: Decision) -> float:
-        """Count the one-sided tests of this look that may lead to `decision`, without settled layers (Holm 1979)."""
+        """Count the one-sided tests of this look that may lead to `decision`, without decided layers (Holm 1979)."""
         decided = sum(finish.decision == decision for finish in self.finishes.values())
         return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
 
     def look(self, added: Sequence[Piece]) -> None:
-        running = self.left
+        running = self.remaining
         self.losses.append(self.measure(running, added))
         self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
         self.rate = self.unspent if self.sample.exhausted else SPENDING * self.unspent
@@ -251,21 +268,21 @@ class _Race:
         grid = self._grid(running, 0)
         refuse_too_little(grid)
         self._settle(grid, self._confirmed(running))
-        left = self.left
-        parts = self._parts(grid, left)
+        remaining = self.remaining
+        parts = self._parts(grid, remaining)
         absent, present = (self._effects(parts, decision) for decision in ("no_effect", "matters"))
-        for layer, narrow, effect, share in zip(left, absent, present, self._shares_read(parts), strict=True):
+        for layer, narrow, effect, share in zip(remaining, absent, present, self._shares_read(parts), strict=True):
             if effect.p_below() < SELECTION:
                 self.candidates.setdefault(layer, self.looks)
             if self._power(narrow, effect, share) < FUTILE:
                 self._conclude(layer, effect, grid)
-        if left := self.left:
-            self.variances = self._variances(self._parts(grid, left))
+        if remaining := self.remaining:
+            self.variances = self._variances(self._parts(grid, remaining))
 
     def stop(self) -> None:
-        if left := self.left:
-            grid = self._grid(left, 0)
-            for layer, effect in zip(left, self._effects(self._parts(grid, left), "matters"), strict=True):
+        if remaining := self.remaining:
+            grid = self._grid(remaining, 0)
+            for layer, effect in zip(remaining, self._effects(self._parts(grid, remaining), "matters"), strict=True):
                 self._conclude(layer, effect, grid)
 
     def _conclude(self, layer: int, effect: SampleEstimate[float], grid: Grid) -> None:
@@ -276,8 +293,8 @@ class _Race:
         while before != len(self.finishes):
             before = len(self.finishes)
             for decision in ERROR_SHARES:
-                left = self.left
-                for layer, effect in zip(left, self._effects(self._parts(grid, left), decision), strict=True):
+                remaining = self.remaining
+                for layer, effect in zip(remaining, self._effects(self._parts(grid, remaining), decision), strict=True):
                     if self._settles(decision, effect, layer in harmful):
                         self._finish(layer, decision, effect, grid)
 
@@ -289,16 +306,16 @@ class _Race:
         return harmful if decision == "harmful" else is_negligible(effect, self.margin)
 
     def _power(self, absent: SampleEstimate[float], present: SampleEstimate[float], share: float) -> float:
-        """Return the predictive power: the probability that all of the text settles a layer, given a share f of it.
+        """Return the predictive power: the probability that all of the text is conclusive, given a share f of it.
 
-        The value at the end is near N(value, error^2 (1 - f)); with a and b = reach * sqrt(f) of the two intervals:
+        The final value is near N(value, error^2 (1 - f)); with a and b = reach * sqrt(f) of the two intervals:
 
             power = P(|value| < margin - a) + P(|value| > max(margin, b))
         """
         margin, spread = self.margin, present.error * math.sqrt(1 - share)
-        # The shorter arm of an interval, as skewness lengthens the other one less and less.
+        # The shorter side of the interval, because skewness lengthens the other one less and less.
         shorter = (min(each.value - each.low, each.high - each.value) for each in (absent, present))
-        reach, other = (arm * math.sqrt(share) for arm in shorter)
+        reach, other = (side * math.sqrt(share) for side in shorter)
         inside, value = max(0.0, margin - reach), present.value
         if spread == 0:
             return float(abs(value) < inside or abs(value) > max(margin, other))
@@ -341,15 +358,15 @@ class _Race:
         return combine_strata(parts, max(0.0, 1 - 2 * ALPHA / self.comparisons(decision)))
 
     def _grid(self, layers: Collection[int], since: int) -> Grid:
-        wanted = {self.baseline, *(self.keys[layer] for layer in layers)}
-        grid = arrange(row for look in self.losses[since:] for row in look if row.plan in wanted)
+        plans = {self.baseline, *(self.keys[layer] for layer in layers)}
+        grid = arrange(row for look in self.losses[since:] for row in look if row.plan in plans)
         scale = np.array([self._scale(*cell) for cell in grid.cells])
         return replace(grid, nll=grid.nll * scale, tokens=grid.tokens * scale)
 
     def _scale(self, task: str, document: str, window: int) -> float:
         piece = (task, document, WHOLE)
         piece = piece if piece in self.lengths else (task, document, window)
-        return self.whole[piece] / self.lengths[piece]
+        return self.full_lengths[piece] / self.lengths[piece]
 
     def _finish(self, layer: int, decision: Decision, effect: SampleEstimate[float], grid: Grid) -> None:
         limit = max(abs(effect.low), abs(effect.high))

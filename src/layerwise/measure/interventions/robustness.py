@@ -1,8 +1,7 @@
-"""Turn surveys into rows: how each training variant copes, with its interval, null and difference to the baseline.
+"""Robustness of training variants: rows of their surveys, with intervals and differences to the baseline.
 
-An *arm* is a variant with one survey per seed. Its means have intervals over seeds and over the units that the seeds
-share: examples in order, and batches where a plan is drawn for every batch, which all seeds draw alike. Of one seed the
-interval is over units. Differences are paired. There is no interval over fewer than 8 batches or windows.
+Means over seeds have intervals over the seeds and over the units that they share: examples, or batches if each batch
+has a random plan (the same for all seeds). Differences are paired. Intervals need at least 8 units.
 """
 
 from __future__ import annotations
@@ -31,14 +30,18 @@ from layerwise.results.vocabulary import (
 )
 
 Arms = Mapping[str, Mapping[int, Survey]]
-"""From the name of an arm to its surveys by seed."""
+"""The surveys of each variant by seed."""
 
 
 def robustness_rows(arms: Arms, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
-    """Return every row of measure `robustness_rows`, with differences to the baseline if there is one.
+    """Return the rows of measure `robustness`, with differences to the baseline if there is one.
 
-    `chance` is the share of the commonest label, `leads` the metric that the report shows first, `batch` the number of
-    examples under one drawn plan.
+    Args:
+        arms: The surveys of each variant by seed.
+        chance: Share of the most frequent label.
+        classes: Number of classes.
+        leads: The metric that the report shows first.
+        batch: Number of examples under one random plan.
     """
     depth = max(survey.depth for surveys in arms.values() for survey in surveys.values())
     rows = [
@@ -61,10 +64,10 @@ def robustness_rows(arms: Arms, *, chance: float, classes: int, leads: str, batc
 
 
 def contribution_rows(arms: Arms, batch: int) -> list[Score]:
-    """Return rows of measure `contribution_rows`: the importance of each layer, in order and in random order.
+    """Return rows of measure `contribution`: the importance of each layer, in order and in random order.
 
-    `accuracy_lost` (with all layers minus without this one) and `nll_added` (without minus with) are on the same
-    examples and orders, as means over seeds; `batch` examples share a random order.
+    `accuracy_lost` (with all layers minus without this one) and `nll_added` (without minus with) are paired on the
+    same examples and orders; `batch` examples share a random order.
     """
     rows = []
     for arm, surveys in arms.items():
@@ -131,15 +134,15 @@ def _condition_rows(
     for metric, bounded in estimate_metrics(list(outcomes.values()), batch):
         yield _score(metric, bounded, outcomes[first], **of)
         if spread and len(each) > 1:
-            # The papers print the standard deviation over trainings.
+            # Papers report the standard deviation over seeds.
             values = [by_metric[metric][0] for by_metric in each.values()]
             yield Score(ROBUSTNESS, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
 
 
 def estimate_metrics(models: Sequence[Predictions], batch: int = 1) -> Iterator[tuple[str, Bounded]]:
-    """Yield each metric as the mean over models that saw the same examples, with its interval over both.
+    """Yield each metric as the mean over models, with its interval over models and shared examples.
 
-    Every `batch` of examples ran under one drawn plan, and is one unit; by default each example is a unit.
+    Every `batch` of examples ran under one random plan and is one unit (default: each example is a unit).
     """
     scored = np.array([model.scored for model in models])
     yield "accuracy", _mean("accuracy", np.array([model.hits for model in models]), scored, batch)
@@ -160,9 +163,9 @@ def _mean(metric: str, values: Numbers, scored: Numbers, batch: int) -> Bounded:
 
 
 def wider_interval(metric: str, closed: Sequence[Bounded], over_orders: Bounded) -> Bounded:
-    """Return a mean with the wider of two intervals: that over orders, and that of the `closed` forms of each model.
+    """Return a mean with the union of two intervals: over orders, and of the `closed` forms of each model.
 
-    Proportions have a width in closed form where all answers agree, and then they have none over orders.
+    Closed forms of proportions have a width even if all answers agree.
     """
     value, low, high = over_orders
     least, most = _over_models(metric, closed)
@@ -196,10 +199,7 @@ def _difference_rows(
 def paired_difference(
     pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0, batch: int = 1
 ) -> Bounded:
-    """Return the mean of `sign * (one - other)` per scored label over pairs, with its interval (`estimate_metrics`).
-
-    The interval of a difference of shares (`hits`) ends at -1 and 1.
-    """
+    """Return the mean of `sign * (one - other)` per scored label over pairs, with its interval (`estimate_metrics`)."""
     scored = np.array([one.scored * (other.scored > 0) for one, other in pairs])
     gaps = np.array([sign * (getattr(one, field) - getattr(other, field)) for one, other in pairs]) * (scored > 0)
     return _mean("accuracy_above" if field == "hits" else "nll", gaps, scored, batch)

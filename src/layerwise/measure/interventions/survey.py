@@ -1,11 +1,12 @@
-"""A survey of one model under many orders and fewer layers, with draws that do not depend on the model.
+"""A survey of one model under other orders and fewer layers; random draws do not depend on the model.
 
-sequential, random                all layers in order, or in a fresh uniform order for every batch
-kept 6 even sequential, random    six layers, kept by a rule (see `layerwise.plan.samplers`)
-without 3 sequential, random      all layers but one
-nodes 4 blocks without 2 random   the layers are on four nodes, in blocks, and those of node 2 are missing
-nodes 4 blocks any 2 random       two of the nodes are missing, others in every batch
-fixed orders                      100 orders, each over all examples; batches drawn in the original order are apart
+Names of conditions:
+
+    sequential, random                all layers in order, or in a random order for every batch
+    kept 6 even sequential, random    six layers, selected by a rule (see `layerwise.plan.samplers`)
+    without 3 sequential, random      all layers but one
+    nodes 4 blocks without 2 random   layers are on four nodes, in blocks, and those of node 2 are missing
+    nodes 4 blocks any 2 random       two random nodes are missing in every batch
 """
 
 from __future__ import annotations
@@ -37,11 +38,16 @@ from layerwise.stack import Stack
 
 @dataclass(frozen=True, slots=True)
 class EvaluationGrid:
-    """The conditions that a survey evaluates.
+    """The conditions of a survey.
 
-    `orders` counts the fixed orders, `draws` the batches at least if every batch draws, `kept` the numbers of layers
-    kept (`None`: all below the depth) by `rules`; with `layers` each layer is skipped and put at every position;
-    `nodes` are numbers of nodes, each of which is lost.
+    Args:
+        orders: Number of fixed random orders, each over all examples.
+        draws: Minimum number of batches of random conditions.
+        kept: Numbers of remaining layers (default: all below the depth), selected by each of `rules`.
+        rules: Rules that select layers.
+        layers: Skip each layer.
+        seed: Seed of all draws.
+        nodes: Numbers of nodes, each of which is missing once.
     """
 
     orders: int = 100
@@ -62,7 +68,7 @@ class EvaluationGrid:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
-    """Loss of one `node`, or of any `several` (drawn for every batch), of `count` nodes with a `layout`."""
+    """Missing nodes: one `node`, or `several` random ones per batch, of `count` nodes with a `layout`."""
 
     count: int
     layout: str
@@ -88,7 +94,7 @@ class NodeLoss:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition: `count` layers kept by `rule`, or all, or all `without` one or lost `nodes`; in order or not."""
+    """One condition: `count` layers selected by `rule`, or all, or all `without` one or without `nodes`."""
 
     count: int
     rule: str | None
@@ -129,27 +135,27 @@ class Condition:
         return plan if self.without is None else skip(plan, self.without)
 
     def is_original(self, depth: int, seed: int, batch: int) -> bool:
-        """Check whether one batch's order happens to be that of training.
+        """Check whether a batch's random order is the original one.
 
-        A single skipped layer counts as part of the order; of lost nodes only the remaining layers count.
+        A skipped layer counts as part of the order, missing nodes do not.
         """
-        of = self.order if self.nodes is None else self.plan
-        drawn = of(depth, seed, batch).order()
+        draw = self.order if self.nodes is None else self.plan
+        drawn = draw(depth, seed, batch).order()
         return drawn == tuple(sorted(drawn))
 
     def order(self, depth: int, seed: int, batch: int) -> Plan:
-        """Return the plan of one batch, still with a skipped layer; kept layers and orders are independent draws."""
+        """Return the plan of one batch before layers are skipped; selected layers and orders are drawn separately."""
         subset = random.Random(f"{seed}/kept/{self.count}/{self.rule}/{batch}")
         layers = tuple(range(depth)) if self.rule is None else layer_subset(depth, self.count, self.rule, subset)
         if self.in_order:
             return Plan.of(layers)
-        whole = replace(self, without=None, nodes=None).name
-        return shuffled_subset(layers, random.Random(f"{seed}/{whole}/{batch}"))
+        name = replace(self, without=None, nodes=None).name
+        return shuffled_subset(layers, random.Random(f"{seed}/{name}/{batch}"))
 
 
 def conditions(depth: int, grid: EvaluationGrid) -> Iterator[Condition]:
     if depth < 2:
-        raise MeasureError("a model of one layer has no order and nothing to leave out; take one of two or more layers")
+        raise MeasureError(f"A survey needs a model with at least 2 layers, got {depth}.")
     yield Condition(depth, None, True)
     yield Condition(depth, None, False)
     for rule in grid.rules:
@@ -181,7 +187,7 @@ def _node_losses(depth: int, counts: Iterable[int]) -> Iterator[NodeLoss]:
 
 @dataclass(frozen=True, slots=True)
 class IdentityDraws:
-    """Random orders that happened to be the original one: how many of the draws, and the accuracy on their examples."""
+    """Random draws that are the original order: their number, and the accuracy on their examples."""
 
     draws: int
     identical: int
@@ -190,10 +196,10 @@ class IdentityDraws:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """The outcome for each condition, and the accuracy and loss under each fixed order.
+    """The predictions for each condition, and the accuracy and loss under each fixed order.
 
-    Examples of a random condition that ran in the original order have `scored == 0`. `positions` has the correct and
-    all predicted positions by batch, (2, batches), `probed` the same for a probe, `tables` the update and importance of
+    Examples of a random condition that ran in the original order have `scored == 0`. `positions` are the correct and
+    all predicted positions by batch, (2, batches), `probed` those of a probe, `tables` the update and importance of
     each layer at each position.
     """
 
@@ -227,7 +233,7 @@ class Survey:
             check_archive(path)
             with np.load(path, allow_pickle=False) as arrays:
                 return cls._of({name: arrays[name] for name in arrays.files})
-        # Damage shows in many ways; an array that says that it is endless raises a MemoryError.
+        # Damaged files raise many errors; a huge declared size raises a MemoryError.
         except (
             OverflowError,
             OSError,
@@ -240,34 +246,33 @@ class Survey:
             MemoryError,
         ) as error:
             raise RunError(
-                f"{path} does not hold the survey of a model ({type(error).__name__}: {error}); remove it, and the "
-                "model is surveyed anew"
+                f"`{path}` is not a survey ({type(error).__name__}: {error}). Remove it to evaluate the model again."
             ) from error
 
     @classmethod
     def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Survey:
-        of: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
+        parts: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
         for key, values in arrays.items():
-            name, _, held = key.rpartition("|")
-            of[held][name] = values
+            name, _, part = key.rpartition("|")
+            parts[part][name] = values
         outcomes = {
-            name: Predictions(hits, of["top5"].get(name), of["nll"][name], of["scored"][name])
-            for name, hits in of["hits"].items()
+            name: Predictions(hits, parts["top5"].get(name), parts["nll"][name], parts["scored"][name])
+            for name, hits in parts["hits"].items()
         }
-        orders = {plan: (float(accuracy), float(nll)) for plan, (accuracy, nll) in of["order"].items()}
+        orders = {plan: (float(accuracy), float(nll)) for plan, (accuracy, nll) in parts["order"].items()}
         identical = {
             name: IdentityDraws(int(draws), int(same), None if math.isnan(share) else float(share))
-            for name, (draws, same, share) in of["identical"].items()
+            for name, (draws, same, share) in parts["identical"].items()
         }
         positions, probed = (
-            {int(position): counts for position, counts in of[held].items()} for held in ("position", "probed")
+            {int(position): counts for position, counts in parts[part].items()} for part in ("position", "probed")
         )
-        tables = PositionTables(of["table"]["added"], of["table"]["worth"]) if of["table"] else None
-        return cls(int(of["depth"][""]), outcomes, orders, identical, positions, probed, tables)
+        tables = PositionTables(parts["table"]["added"], parts["table"]["worth"]) if parts["table"] else None
+        return cls(int(parts["depth"][""]), outcomes, orders, identical, positions, probed, tables)
 
 
 Progress = Callable[[int, int], None]
-"""Told how many conditions are done, and how many there are."""
+"""Receives the number of completed conditions and of all."""
 
 
 def survey(
@@ -279,20 +284,21 @@ def survey(
     only: Sequence[Condition] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    chosen = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
+    """Evaluate the model on `examples` under every condition of `grid` and every fixed order, or under `only` some."""
+    selected = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
     orders = _fixed_orders(stack.depth, grid) if only is None else ()
-    total = len(chosen) + len(orders)
+    total = len(selected) + len(orders)
     outcomes: dict[str, Predictions] = {}
     identical: dict[str, IdentityDraws] = {}
     by_order: dict[str, tuple[float, float]] = {}
-    for number, condition in enumerate(chosen):
+    for number, condition in enumerate(selected):
         outcome, apart = _evaluate_condition(stack, examples, collate, condition, grid)
         outcomes[condition.name] = outcome
         if apart is not None:
             identical[condition.name] = apart
         if progress is not None:
             progress(number + 1, total)
-    for number, plan in enumerate(orders, start=len(chosen) + 1):
+    for number, plan in enumerate(orders, start=len(selected) + 1):
         under = evaluate(stack, plan, examples, collate)
         by_order[str(plan)] = (under.accuracy, under.mean_nll)
         if progress is not None:
@@ -326,4 +332,4 @@ def _separate_original(outcome: Predictions, mask: Any, original: Sequence[bool]
 def _fixed_orders(depth: int, grid: EvaluationGrid) -> tuple[Plan, ...]:
     layers = tuple(range(depth))
     drawn = (shuffled_subset(layers, random.Random(f"{grid.seed}/fixed/{n}")) for n in range(grid.orders))
-    return tuple(dict.fromkeys(drawn))  # of few layers there are few orders
+    return tuple(dict.fromkeys(drawn))  # few layers have few orders

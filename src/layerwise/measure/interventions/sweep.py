@@ -1,7 +1,6 @@
 """Evaluate every plan on every window, sharing the layer evaluations that plans have in common.
 
-A sweep maps a stack, plans and windows to `Loss` rows, with a cost known beforehand (`estimate_cost`). Known rows are
-skipped, new ones are handed on at once. Batches depend on the text alone, so a resumed sweep gives the same numbers.
+Batches depend only on the text, so a resumed sweep gives the same numbers.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
 
 SHARDS_PER_WORKER = 2
-"""Where there are fewer batches, their plans are divided too."""
+"""Number of shards per worker; plans are divided too if there are fewer batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The cost of a sweep: layer evaluations and heads, each times the tokens they run on.
+    """The cost of a sweep.
 
-    `evaluations` is the lower bound of one batch (unique apply nodes of the graph), `naive` the cost of one plan at a
-    time; `layer_tokens` and `head_tokens` remain over all batches.
+    `evaluations` are the layer evaluations of one batch (the lower bound: unique apply nodes of the graph), `naive`
+    those without prefix sharing; `layer_tokens` and `head_tokens` are the remaining evaluations times tokens.
     """
 
     evaluations: int
@@ -54,7 +53,7 @@ class CostEstimate:
 
 @dataclass(slots=True)
 class CostMeter:
-    """What a sweep has done so far: layer evaluations (times tokens), heads (times tokens), and the seconds of each."""
+    """The cost so far: layer evaluations and heads, each times tokens, and their seconds."""
 
     layer_tokens: int = 0
     head_tokens: int = 0
@@ -70,7 +69,7 @@ class CostMeter:
         self.most_live = max(self.most_live, end.most_live)
 
     def seconds_left(self, estimate: CostEstimate) -> float | None:
-        """Return the time left at the measured cost of a layer and of a head; `None` before both are known."""
+        """Return the remaining seconds at the measured cost of a layer and a head, or `None` before both are known."""
         if not (self.layer_tokens and self.head_tokens):
             return None
         layers = (estimate.layer_tokens - self.layer_tokens) * self.layer_seconds / self.layer_tokens
@@ -91,16 +90,26 @@ def sweep(
     progress: Progress | None = None,
     runner: ShardRunner | None = None,
 ) -> list[Loss]:
-    """Compute the loss of every plan, and first of the identity plan, on every window of `data`: one row each.
+    """Compute the loss of every plan, first of the identity plan, on every window of `data`.
 
-    Rows are returned, or go to `sink` as soon as they exist. `finished(task, document, window)` names plans that a
-    window already has rows for. `runner` computes elsewhere (default: this process).
+    Args:
+        stack: The model.
+        plans: The plans to evaluate.
+        data: The text.
+        sink: Receives rows as soon as they exist (default: they are returned).
+        finished: Returns the plans that a window (task, document, index) already has rows for.
+        progress: Receives the cost so far and the estimate.
+        runner: Computes shards elsewhere (default: in this process).
 
-    Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan, otherwise at the end,
-    naming the plans, after every other row has been handed on.
+    Returns:
+        One row per plan and window, or nothing with a `sink`.
+
+    Raises:
+        MeasureError: If a plan has non-finite losses: immediately for the identity plan, otherwise after all other
+            rows have been stored.
     """
     rows: list[Loss] = []
-    keep = rows.extend if sink is None else sink
+    store = rows.extend if sink is None else sink
     work = _Work.from_plans(add_identity(stack, plans), data, finished)
     identity, meter, broken = str(Plan.identity(stack.depth)), CostMeter(), dict[str, str]()
     if progress is not None:
@@ -112,11 +121,11 @@ def sweep(
             document = next((window.document for window, loss in scored if not math.isfinite(loss.nll)), None)
             for plan in end.plans:
                 if document is None:
-                    keep(_rows(plan, piece, end))
+                    store(_rows(plan, piece, end))
                 elif plan == identity:
                     raise MeasureError(
-                        f"the model itself ({plan}) gives non-finite logits on document {document!r}, before "
-                        "any plan changes it; check the checkpoint, or use --dtype float32"
+                        f"The loss of the original model ({plan}) must be finite, got NaN or infinity on document "
+                        f"{document!r}. Check the checkpoint or use --dtype float32."
                     )
                 else:
                     broken.setdefault(plan, document)
@@ -126,15 +135,14 @@ def sweep(
     if broken:
         plan, document = next(iter(broken.items()))
         raise MeasureError(
-            f"{len(broken)} of {work.estimate.plans} plans gave non-finite losses, first {plan!r} "
-            f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
-            "out, or use --dtype float32"
+            f"Losses must be finite, got NaN or infinity for {len(broken)} of {work.estimate.plans} plans (first "
+            f"{plan!r} on {document!r}). All other rows are stored. Remove these plans or use --dtype float32."
         )
     return rows
 
 
 def _run_locally(stack: Stack, work: _Work) -> Iterator[tuple[_BatchPlans, FinalState]]:
-    """Run batches in turn, or together if layers are read from disk; the first's identity plan comes first."""
+    """Run batches in turn, or together if layers are read from disk; the identity plan of the first comes first."""
     first: Plan | None = Plan.identity(stack.depth)
     for pieces in work.rounds(stack):
         for number, end in final_states(stack, [(piece.batch, piece.graph) for piece in pieces], first):
@@ -158,7 +166,7 @@ def _rows(plan: str, piece: _BatchPlans, end: FinalState) -> list[Loss]:
 
 
 def add_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
-    """The distinct plans to run, the identity first; each is checked against the model."""
+    """Return the distinct plans, the identity plan first; each is checked against the model."""
     distinct = {Plan.identity(stack.depth): None}
     for item in plans:
         plan = item.plan if isinstance(item, Member) else Plan.parse(item)
@@ -168,12 +176,11 @@ def add_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Pl
 
 
 def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
-    """Return the members whose plans the model can run, and a sentence for every family with omitted ones.
+    """Return the members whose plans the model can run, and a sentence for every family with omitted plans.
 
-    Raises the error of a `GIVEN` plan, and `UnsupportedModelError` if only the original model is left of several
-    families.
+    Raises the error of a `GIVEN` plan, and `UnsupportedModelError` if no plan but the identity remains.
     """
-    kept: list[Member] = []
+    runnable: list[Member] = []
     reasons: dict[str, list[UnsupportedModelError]] = {}
     for member in members:
         try:
@@ -183,14 +190,14 @@ def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Memb
                 raise
             reasons.setdefault(member.family, []).append(refusal)
         else:
-            kept.append(member)
-    left_out = tuple(
-        f"{len(messages)} plan{'s' * (len(messages) != 1)} of {family} left out: {messages[0]}"
+            runnable.append(member)
+    omitted = tuple(
+        f"{len(messages)} plan{'s' * (len(messages) != 1)} of {family} omitted: {messages[0]}"
         for family, messages in reasons.items()
     )
-    if reasons and kept and all(member.plan == Plan.identity(stack.depth) for member in kept):
-        raise UnsupportedModelError(f"the model can run none of these plans: {'; '.join(left_out)}")
-    return tuple(kept), left_out
+    if reasons and runnable and all(member.plan == Plan.identity(stack.depth) for member in runnable):
+        raise UnsupportedModelError(f"The model cannot run any of these plans: {'; '.join(omitted)}")
+    return tuple(runnable), omitted
 
 
 def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
@@ -214,7 +221,7 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
 
 
 def count_shards(plans: Sequence[Plan], data: EvalData, workers: int) -> int:
-    """Return how many pieces a sweep is divided into for so many workers."""
+    """Count the shards of a sweep on several workers."""
     return len(_Work.from_plans(plans, data).divide(workers))
 
 
@@ -240,15 +247,15 @@ class _BatchPlans:
 
 @dataclass(frozen=True)
 class _Work:
-    """The batches with plans that are not finished on all of their windows, and what the work costs."""
+    """The batches with unfinished plans, and their cost."""
 
     pieces: tuple[_BatchPlans, ...]
     estimate: CostEstimate
 
     def divide(self, workers: int) -> list[tuple[_BatchPlans, SweepShard]]:
-        """Divide the batches among workers, and their plans if there are few batches.
+        """Divide the batches into shards, and their plans if there are few batches.
 
-        Plans with a common beginning stay together: what pieces share is computed in each of them.
+        Plans with a common prefix stay together, because each shard computes it.
         """
         cuts = math.ceil(SHARDS_PER_WORKER * workers / max(1, len(self.pieces)))
         divided = []
@@ -272,9 +279,9 @@ class _Work:
 
     @classmethod
     def from_plans(cls, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None) -> _Work:
-        texts = {str(plan): plan for plan in plans}  # a plan is long to write, and there are many windows
-        names, whole = frozenset(texts), build(plans)
-        graphs: dict[frozenset[str], Graph] = {frozenset(): whole}
+        texts = {str(plan): plan for plan in plans}
+        names, full_graph = frozenset(texts), build(plans)
+        graphs: dict[frozenset[str], Graph] = {frozenset(): full_graph}
         pieces = []
         for batch in data.batches:
             done = tuple(
@@ -287,11 +294,12 @@ class _Work:
             if everywhere not in graphs:
                 graphs[everywhere] = build(plan for text, plan in texts.items() if text not in everywhere)
             pieces.append(_BatchPlans(batch, graphs[everywhere], done))
-        spent = {id(graph): (graph.evaluations, graph.heads) for graph in graphs.values()}
+        cost = {id(graph): (graph.evaluations, graph.heads) for graph in graphs.values()}
         layer_tokens, head_tokens = (
-            sum(spent[id(piece.graph)][of] * piece.batch.size for piece in pieces) for of in (0, 1)
+            sum(cost[id(piece.graph)][kind] * piece.batch.size for piece in pieces) for kind in (0, 1)
         )
-        return cls(tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens))
+        evaluations, naive = full_graph.evaluations, full_graph.naive
+        return cls(tuple(pieces), CostEstimate(evaluations, naive, len(plans), layer_tokens, head_tokens))
 
 
 class ShardRunner(Protocol):
@@ -303,7 +311,7 @@ class ShardRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepShard:
-    """Plans that a worker evaluates on one batch, as one unit of work."""
+    """Plans that a worker evaluates on one batch."""
 
     batch: AnyBatch
     plans: tuple[Plan, ...]
@@ -311,9 +319,9 @@ class SweepShard:
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """A final state of a batch: the plans that end there, their losses by window, and the cost.
+    """A final state of a batch: the plans that end in it, their losses by window, and the cost.
 
-    `evaluations` counts those since the final state before, `most_live` is the peak of states held at once.
+    `evaluations` counts layer evaluations since the last final state, `most_live` the peak number of states in memory.
     """
 
     plans: tuple[str, ...]
@@ -327,10 +335,10 @@ class FinalState:
 def final_states(
     stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
 ) -> Iterator[tuple[int, FinalState]]:
-    """Yield the final states of batches, with the batch's number; several batches only if layers are read from disk.
+    """Yield the final states of batches with the number of the batch; several batches only if layers are on disk.
 
-    `first` on the first batch comes first. States without plans report each read. Call in evaluation mode
-    and without gradients.
+    `first` on the first batch comes first. States without plans report each read. Call in evaluation mode and without
+    gradients.
     """
     names = [graph.names() for _, graph in work]
     captured = [(stack.capture(**batch.inputs), graph) for batch, graph in work]
@@ -352,19 +360,19 @@ def final_states(
     walked = [0] * len(work)
     clock = time.perf_counter()
     for number, node, state in ends:
-        there = time.perf_counter()
+        reached = time.perf_counter()
         plans = () if node is None else names[number][node]
         losses = () if state is None else tuple(window_losses(stack, state, work[number][0]))
         done = time.perf_counter()
         evaluations = walks[number].evaluated - walked[number]
-        yield number, FinalState(plans, losses, evaluations, there - clock, done - there, walk.most_live)
+        yield number, FinalState(plans, losses, evaluations, reached - clock, done - reached, walk.most_live)
         walked[number], clock = walks[number].evaluated, time.perf_counter()
 
 
 def _yield_first(
     ends: Iterable[tuple[int, int, Tensor] | Reading], awaited: int | None, batches: int
 ) -> Iterator[tuple[int, int | None, Tensor | None]]:
-    """Yield the ends in order, but `awaited` of the first batch first; a read is an end without a node."""
+    """Yield the ends in order, but `awaited` of the first batch first; reads are ends without a node."""
     passed: list[tuple[int, int, Tensor]] = []
     for each in ends:
         if isinstance(each, Reading):
@@ -384,7 +392,7 @@ def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
 
 
 def head_cost_in_layers(stack: Stack) -> float:
-    """What a head costs beside a layer, by the weights that each multiplies with; 0 where the model has none."""
+    """Return the cost of the head relative to a layer, by number of weights; 0 if the model has none."""
     output = getattr(stack.model, "get_output_embeddings", lambda: None)()
     blocks = block_list(stack.model, stack.path)
     weights = sum(each.numel() for block in blocks for each in block.parameters())
@@ -392,7 +400,7 @@ def head_cost_in_layers(stack: Stack) -> float:
 
 
 def compute_shard(stack: Stack, piece: SweepShard) -> list[FinalState]:
-    """Return the final states of a piece, the identity plan's first."""
+    """Return the final states of a shard, that of the identity plan first."""
     first, graph = Plan.identity(stack.depth), build(piece.plans)
     with evaluating(stack.model), torch.inference_mode():
         states = final_states(stack, [(piece.batch, graph)], first if first in piece.plans else None)

@@ -1,1 +1,1 @@
-"""Language: evaluation text, losses, and tests of what a language model knows."""
+"""Evaluation text, losses, minimal pairs and benchmarks of language models."""

@@ -1,11 +1,4 @@
-"""BabyLM's aggregate score of 2023, from BLiMP, GLUE and MSGS.
-
-    BLiMP   mean accuracy over 17 files: BLiMP's 12 phenomena and the 5 of the supplement
-    GLUE    mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
-    MSGS    mean Matthews' correlation over 11 tasks, 5 controls and 6 ambiguous ones
-
-A part averages over the files that exist (`files`); if a whole part is missing, there is no aggregate.
-"""
+"""The aggregate score of BabyLM 2023, from BLiMP, GLUE and MSGS."""
 
 from __future__ import annotations
 
@@ -21,11 +14,11 @@ from layerwise.results.vocabulary import BABYLM, PARADIGM
 
 WEIGHTS = {"blimp": 0.5, "glue": 0.3, "msgs": 0.2}
 FILES = {"blimp": 17, "glue": 11, "msgs": 11}
-"""How many files each part has where it is whole."""
+"""Number of files of each complete part."""
 
 MERGED = {"s-selection": "argument_structure"}
 GLUE = {name: form.metrics[0] for name, form in FORMS.items() if name not in ("stsb", "wnli")}
-"""BabyLM's tasks of GLUE and SuperGLUE, each with its metric."""
+"""BabyLM's tasks of GLUE and SuperGLUE with their metrics."""
 
 _PHENOMENON = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
 MSGS = (
@@ -36,7 +29,7 @@ MSGS = (
         for surface in ("lexical_content_the", "relative_position")
     ),
 )
-"""The features of the controls, then the pairs of features of the ambiguous tasks."""
+"""The features of the control tasks, then the pairs of features of the ambiguous tasks."""
 
 MSGS_TASKS = {
     f"{kind} {name.replace('relative_position', feature)}": name
@@ -44,13 +37,13 @@ MSGS_TASKS = {
     for kind in ("control", "ambiguous")
     for feature in ("relative_position", "relative_token_position")
 }
-"""The tasks of MSGS by the names that files give them, with the name that each counts under."""
+"""The tasks of MSGS by file name."""
 
 Model = tuple[str, int]
 
 
 def aggregate(parts: Mapping[str, float]) -> float:
-    """The weighted sum of the three parts, in their unit.
+    """Return the weighted sum of the three parts.
 
     >>> round(aggregate({"blimp": 75.8, "glue": 73.7, "msgs": 29.4}), 1)
     65.9
@@ -59,6 +52,14 @@ def aggregate(parts: Mapping[str, float]) -> float:
 
 
 def babylm_rows(rows: Iterable[Score]) -> list[Score]:
+    """Return rows of measure `babylm` by model and variant: `part` and `aggregate` in points, `files` present.
+
+        blimp   mean accuracy over 17 files: the 12 phenomena of BLiMP and the 5 of its supplement
+        glue    mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
+        msgs    mean Matthews' correlation over 11 tasks, 5 control and 6 ambiguous ones
+
+    A part averages over the files present; there is no aggregate without all parts.
+    """
     files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:
         if row.arm is None or row.seed is None or row.tuning_seed is not None or row.against is not None:
@@ -89,9 +90,10 @@ def _model_rows(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float,
     points = {}
     for part in WEIGHTS:
         if part in parts:
-            means = [np.average([value for value, _ in of], weights=[n for _, n in of]) for of in parts[part].values()]
+            files = [tuple(zip(*cells, strict=True)) for cells in parts[part].values()]
+            means = [np.average(values, weights=counts) for values, counts in files]
             points[part] = 100 * float(np.mean(means))
-            examples = sum(n for of in parts[part].values() for _, n in of)
+            examples = sum(sum(counts) for _, counts in files)
             rows.append(Score(BABYLM, "part", points[part], task=part, arm=arm, seed=seed, documents=examples))
             rows.append(Score(BABYLM, "files", float(len(means)), task=part, arm=arm, seed=seed))
     if set(points) == set(WEIGHTS):

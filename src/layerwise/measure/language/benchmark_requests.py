@@ -1,10 +1,9 @@
-"""Benchmarks for many plans at once: lm-eval's requests as windows of tokens, and its metrics from their losses.
-
-The likelihood requests are the same for every plan, so they are built once and a sweep runs them under all plans.
-Generation runs separately under each plan.
+"""Benchmarks for many plans at once: lm-eval's likelihood requests as windows of a sweep, its metrics from losses.
 
     log-likelihood = -nll                     of all tokens of the continuation, summed, in nats
-    is greedy      = hits == tokens           every one of them was the arg-max
+    is greedy      = hits == tokens           every token was the arg-max
+
+Generation runs separately under each plan.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
 BY_LIKELIHOOD = frozenset({"loglikelihood", "loglikelihood_rolling"})
-"""The kinds of requests that are answered by likelihoods."""
+"""The types of requests that likelihoods answer."""
 
 Key = tuple[str, int, int]
-"""A request: its benchmark, its document, and the number of the request among those of the document."""
+"""A request: benchmark, document, and index within the document."""
 
 Cell = tuple[str, str, int]
-"""A window: the task of its rows, its document, its index."""
+"""A window: task, document, and index."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BenchmarkRequests:
-    """All requests of some benchmarks, made with `build_requests`.
+    """The requests of benchmarks, made by `build_requests`.
 
-    `likelihoods` are the windows of likelihood requests (or `None`), `cells` the windows of each request, `written` the
-    benchmarks that generate text, `chance` the score of guessing on each.
+    `likelihoods` are the windows of likelihood requests (or `None`), `cells` those of each request, `written` the
+    benchmarks that generate text, `chance` the score of guessing.
     """
 
     benchmarks: Benchmarks
@@ -74,7 +73,7 @@ class BenchmarkRequests:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestLikelihoods:
-    """What plans answered: `nll` in nats and `greedy`, of shape (plans, windows); `nan` where a plan has no row."""
+    """The answers of plans: `nll` in nats and `greedy`, (plans, windows); NaN without a row."""
 
     plans: Mapping[str, int]
     windows: Mapping[Cell, int]
@@ -83,19 +82,17 @@ class RequestLikelihoods:
 
     @classmethod
     def from_losses(cls, rows: Iterable[Loss], plans: Sequence[Plan], data: EvalData | None) -> RequestLikelihoods:
-        """The rows of a sweep of `plans` over `data` as arrays; rows of other plans and windows are passed over."""
+        """Arrange the rows of `plans` over `data` as arrays; other rows are ignored."""
         windows = [] if data is None else [(each.task, each.document, each.index) for each in data.windows]
-        at, of = (
-            {str(plan): row for row, plan in enumerate(plans)},
-            {cell: column for column, cell in enumerate(windows)},
-        )
-        nll = np.full((len(at), len(of)), np.nan)
-        greedy = np.zeros((len(at), len(of)), dtype=bool)
+        plan_rows = {str(plan): row for row, plan in enumerate(plans)}
+        columns = {cell: column for column, cell in enumerate(windows)}
+        nll = np.full((len(plan_rows), len(columns)), np.nan)
+        greedy = np.zeros(nll.shape, dtype=bool)
         for row in rows:
-            plan, window = at.get(row.plan), of.get((row.task, row.document, row.window))
+            plan, window = plan_rows.get(row.plan), columns.get((row.task, row.document, row.window))
             if plan is not None and window is not None:
                 nll[plan, window], greedy[plan, window] = row.nll, row.hits == row.tokens
-        return cls(at, of, nll, greedy)
+        return cls(plan_rows, columns, nll, greedy)
 
     def complete(self, plan: Plan) -> bool:
         return bool(np.isfinite(self.nll[self.plans[str(plan)]]).all())
@@ -108,12 +105,20 @@ class RequestLikelihoods:
 def build_requests(
     stack: Stack, benchmarks: Benchmarks, *, batch_tokens: int, limit: int | None = None, seed: int = 0
 ) -> BenchmarkRequests:
-    """Build the requests of at most `limit` documents of each benchmark; `seed` draws the few-shot examples.
+    """Build the requests of at most `limit` documents of each benchmark.
 
-    Raises `MeasureError` without a tokenizer, and for a request with nothing to score or beyond the model's context.
+    Args:
+        stack: The model.
+        benchmarks: The loaded benchmarks.
+        batch_tokens: Number of tokens per batch.
+        limit: Maximum number of documents per benchmark.
+        seed: Seed of the few-shot examples.
+
+    Raises:
+        MeasureError: Without a tokenizer, and for a request without tokens to score or beyond the model's context.
     """
     if stack.tokenizer is None:
-        raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
+        raise MeasureError("Benchmarks need a tokenizer, got none. Pass one with --tokenizer.")
     loaded = benchmarks.loaded["tasks"]
     with evaluating(stack.model), silence_harness():
         harness = harness_model(stack)
@@ -133,8 +138,7 @@ def build_requests(
 
 
 class JudgedPlan(NamedTuple):
-    """lm-eval's metrics under a plan, one row per document of each accuracy benchmark (`hits` is 1 if right), and
-    everything as lm-eval stores it (`harness_results`)."""
+    """lm-eval's metrics under a plan, rows by document of accuracy benchmarks, and lm-eval's results file."""
 
     scores: list[Score]
     rows: list[Loss]
@@ -144,8 +148,8 @@ class JudgedPlan(NamedTuple):
 def judge_plan(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods) -> JudgedPlan:
     """Compute lm-eval's metrics of one plan from its `answers` and from the text that it generates.
 
-    There is one row per benchmark and metric (`metric/filter` if it has several filters); `low` and `high` are value
-    -+ 1.96 standard errors over questions, not clipped. Raises `MeasureError` for non-finite logits while generating.
+    There is one row per benchmark and metric (`metric/filter` if it has several filters), with the interval value +-
+    1.96 standard errors over questions. Raises `MeasureError` for non-finite logits during generation.
     """
     loaded = requests.benchmarks.loaded
     with evaluating(stack.model), silence_harness(), _reset_answers(loaded["tasks"].values()):
@@ -175,12 +179,12 @@ def _replace_answers(harness: Any, answer: Callable[[Key], tuple[float, bool]]) 
     def loglikelihood_rolling(instances: Sequence[Any], **_: Any) -> list[float]:
         return [answer(_key(each))[0] for each in instances]
 
-    # An instance's own methods go before those of its class.
+    # Attributes of the instance take precedence over the methods of its class.
     harness.loglikelihood, harness.loglikelihood_rolling = loglikelihood, loglikelihood_rolling
 
 
 def answer_task(name: str, metric: str) -> str:
-    """The task of the rows that say, document by document, whether a benchmark was answered right.
+    """Return the task name of the rows of correct answers by document.
 
     >>> answer_task("hellaswag", "acc_norm")
     'benchmark/hellaswag/acc_norm'
@@ -191,10 +195,10 @@ def answer_task(name: str, metric: str) -> str:
 def _answer_rows(plan: Plan, name: str, metric: str, samples: Iterable[Mapping[str, Any]]) -> list[Loss]:
     rows = []
     for sample in samples:
-        ours = next((key for key in sample["metrics"] if metric_name(key, sample["filter"]) == metric), None)
-        if ours is None:
+        key = next((key for key in sample["metrics"] if metric_name(key, sample["filter"]) == metric), None)
+        if key is None:
             continue
-        value = sample[ours]
+        value = sample[key]
         if not isinstance(value, int | float | bool | np.number) or float(value) not in (0.0, 1.0):
             return []
         rows.append(Loss(str(plan), answer_task(name, metric), str(sample["doc_id"]), 0, 0.0, 1, int(value)))
@@ -210,25 +214,25 @@ def _key(instance: Any) -> Key:
 
 
 def _windows(harness: Any, loaded: Mapping[str, Any]) -> tuple[list[Window], dict[Key, tuple[Cell, ...]]]:
-    noted: list[tuple[list[int], list[int]]] = []
+    recorded: list[tuple[list[int], list[int]]] = []
 
-    def note(requests: Sequence[tuple[Any, list[int], list[int]]], **_: Any) -> list[tuple[float, bool]]:
-        noted.extend((context, continuation) for _, context, continuation in requests)
+    def record(requests: Sequence[tuple[Any, list[int], list[int]]], **_: Any) -> list[tuple[float, bool]]:
+        recorded.extend((context, continuation) for _, context, continuation in requests)
         return [(0.0, False)] * len(requests)
 
-    harness._loglikelihood_tokens = note
+    harness._loglikelihood_tokens = record
     windows: list[Window] = []
     cells: dict[Key, tuple[Cell, ...]] = {}
     count: Counter[tuple[str, int]] = Counter()
     for name, task in loaded.items():
         for instance in filter(_by_likelihood, task.instances):
-            noted.clear()
+            recorded.clear()
             getattr(harness, instance.request_type)([instance], disable_tqdm=True)
             first = count[name, instance.doc_id]
-            count[name, instance.doc_id] += len(noted)
+            count[name, instance.doc_id] += len(recorded)
             made = [
                 _window(f"{BENCHMARK_TASK}{name}", instance.doc_id, first + number, *tokens, harness.max_length)
-                for number, tokens in enumerate(noted)
+                for number, tokens in enumerate(recorded)
             ]
             windows += made
             cells[_key(instance)] = tuple((each.task, each.document, each.index) for each in made)
@@ -238,9 +242,9 @@ def _windows(harness: Any, loaded: Mapping[str, Any]) -> tuple[list[Window], dic
 def _window(task: str, document: int, index: int, context: list[int], continuation: list[int], longest: int) -> Window:
     if not context or not 0 < len(continuation) <= longest:
         raise MeasureError(
-            f"request {index} of document {document} of {task.removeprefix(BENCHMARK_TASK)} has a context of "
-            f"{len(context)} tokens and a continuation of {len(continuation)}: a context needs one at least, a "
-            f"continuation 1 to {longest}, which is all that the model reads; leave the benchmark out, or the document"
+            f"Requests must have at least 1 context token and 1 to {longest} continuation tokens, got {len(context)} "
+            f"and {len(continuation)} in request {index} of document {document} of "
+            f"{task.removeprefix(BENCHMARK_TASK)}. Remove the benchmark or the document."
         )
     ids = (*context, *continuation)[-(longest + 1) :]
     return Window(str(document), task, index, ids, len(ids) - len(continuation), len(ids))
@@ -250,7 +254,7 @@ def _batch(group: Sequence[Window]) -> Batch:
     rows = []
     for window in group:
         ids, targets = row_of(window, None)
-        rows.append({"input_ids": ids[:-1], "labels": targets[:-1]})  # the last token is predicted and not read
+        rows.append({"input_ids": ids[:-1], "labels": targets[:-1]})  # the last token is only predicted
     batch = padded(rows, 0)
     return Batch(batch["input_ids"], batch["attention_mask"], batch["labels"], tuple(group))
 

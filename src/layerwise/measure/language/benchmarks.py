@@ -1,8 +1,4 @@
-"""Find and load benchmarks of EleutherAI's lm-eval. Needs the extra `layerwise[eval]`.
-
-`normalize_scores` maps chance to 0 and the original model to 1 (Sun et al. 2024, arXiv 2407.09298, section 2). Chance
-is the paper's for its five benchmarks; otherwise the mean of 1 / choices, or 0 for generated answers.
-"""
+"""Interface to EleutherAI's lm-eval (extra `layerwise[eval]`): tasks, a model class, and results as rows."""
 
 from __future__ import annotations
 
@@ -48,35 +44,41 @@ def find_benchmarks(
     seed: int = 0,
     num_fewshot: int | None = None,
 ) -> Benchmarks:
-    """Load the benchmarks called `names`: files in the folder `include_path` first, then lm-eval's own.
+    """Load benchmarks by name from lm-eval.
 
-    lm-eval's benchmarks need data from the Hub or its cache; a `.yaml` of your own with `dataset_path: json` and local
-    `data_files` needs no network. `seed` fixes what a benchmark draws on loading; `num_fewshot` replaces the file's
-    number of examples, unless that is 0.
+    lm-eval's benchmarks need data from the Hub or its cache; a task file of your own with `dataset_path: json` and
+    local `data_files` needs no network.
 
-    Raises `MeasureError` without lm-eval, and for an unknown name, a missing folder, and data that cannot be loaded.
+    Args:
+        names: Names of the benchmarks.
+        include_path: Directory with task files (`.yaml`), which take precedence over lm-eval's.
+        seed: Seed of random choices while loading.
+        num_fewshot: Number of few-shot examples, unless a task file sets it to 0.
+
+    Raises:
+        MeasureError: Without lm-eval, and for an unknown name, a missing directory, or data that cannot be loaded.
     """
-    wanted = tuple(dict.fromkeys(names))
-    if not wanted:
-        raise MeasureError(f"no benchmark was named; for example: {', '.join(CHANCE)}")
+    names = tuple(dict.fromkeys(names))
+    if not names:
+        raise MeasureError(f"At least one benchmark must be given, for example {', '.join(CHANCE)}.")
     if include_path is not None and not Path(include_path).is_dir():
-        raise MeasureError(f"there is no folder {include_path}: --task-folder should hold lm-eval task files (.yaml)")
+        raise MeasureError(f"--task-folder must be a directory with lm-eval task files (.yaml), got {include_path}.")
     with silence_harness():
-        manager = _manager(wanted, include_path)
-        for name in wanted:
+        manager = _manager(names, include_path)
+        for name in names:
             if name not in manager.task_index:
                 close = get_close_matches(name, manager.all_tasks, n=5)
                 raise MeasureError(
-                    f"unknown benchmark {name!r}; {near_matches(name, {*CHANCE, *close})}; "
-                    "`lm-eval ls tasks` lists them all"
+                    f"Unknown benchmark {name!r}: {near_matches(name, {*CHANCE, *close})}. "
+                    "`lm-eval ls tasks` lists all benchmarks."
                 )
         with seeded_generators(seed):
-            loaded = _load(manager, wanted, include_path)
+            loaded = _load(manager, names, include_path)
     for task in loaded["tasks"].values():
         examples = task.get_config("num_fewshot")
         if examples is None or (num_fewshot is not None and examples != 0):
             task.set_config(key="num_fewshot", value=num_fewshot or 0)
-    return Benchmarks(wanted, loaded)
+    return Benchmarks(names, loaded)
 
 
 def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
@@ -84,17 +86,17 @@ def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
         import lm_eval.tasks
     except ImportError as error:
         raise MeasureError(
-            f"benchmarks need lm-eval, which is not installed ({error}): pip install 'layerwise[eval]'"
+            f"Benchmarks need lm-eval, which is not installed ({error}). Run: pip install 'layerwise[eval]'"
         ) from error
-    home = Path(lm_eval.tasks.__file__).parent
-    beginnings = {"_".join(name.split("_")[:count]) for name in names for count in range(1, name.count("_") + 2)}
-    likely = [home / each for each in sorted(beginnings) if each.isidentifier() and (home / each).is_dir()]
-    own = [] if include_path is None else [Path(include_path).resolve()]
-    # Later folders win, so a task file of the user's own goes before lm-eval's of the same name.
-    manager = lm_eval.tasks.TaskManager(include_path=[*likely, *own], include_defaults=False)
+    root = Path(lm_eval.tasks.__file__).parent
+    prefixes = {"_".join(name.split("_")[:count]) for name in names for count in range(1, name.count("_") + 2)}
+    likely = [root / each for each in sorted(prefixes) if each.isidentifier() and (root / each).is_dir()]
+    include = [] if include_path is None else [Path(include_path).resolve()]
+    # Later directories take precedence, so the user's task files replace lm-eval's.
+    manager = lm_eval.tasks.TaskManager(include_path=[*likely, *include], include_defaults=False)
     if all(name in manager.task_index for name in names):
         return manager
-    return lm_eval.tasks.TaskManager(include_path=own)
+    return lm_eval.tasks.TaskManager(include_path=include)
 
 
 def _load(manager: Any, names: Sequence[str], folder: str | Path | None) -> Any:
@@ -104,55 +106,49 @@ def _load(manager: Any, names: Sequence[str], folder: str | Path | None) -> Any:
         except FileNotFoundError:
             if folder is None:
                 raise
-            with chdir(folder):  # `data_files` are looked up in the working directory, then in the task folder
+            with chdir(folder):  # relative `data_files` may be in the task folder
                 return manager.load(list(names))
-    # Task files run code and data comes from the network, so nearly any error can come from here.
+    # Task files run code and data comes from the network, so any error is possible.
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
         raise MeasureError(
-            f"the data of {', '.join(names)} could not be loaded ({type(error).__name__}: {reason}); lm-eval's own "
-            "benchmarks come from the Hugging Face Hub, so without a network write a task file with local data_files, "
-            "and name its folder with --task-folder"
+            f"The data of {', '.join(names)} could not be loaded ({type(error).__name__}: {reason}). lm-eval's "
+            "benchmarks need the Hugging Face Hub; without a network, pass a task file with local data_files "
+            "(--task-folder)."
         ) from error
 
 
 CHANCE: Mapping[str, float] = MappingProxyType(
     {
-        # Four options for nearly every question (Clark et al. 2018).
         "arc_challenge": 0.25,
-        # Four endings (Zellers et al. 2019).
         "hellaswag": 0.25,
-        # Two options (Sakaguchi et al. 2020).
         "winogrande": 0.5,
-        # The last word of a passage (Paperno et al. 2016) and a number written out (Cobbe et al. 2021) are not guessed.
         "lambada_openai": 0.0,
         "gsm8k": 0.0,
     }
 )
-"""The Painters' benchmarks, and the accuracy of guessing on each."""
+"""The benchmarks of Sun et al. 2024 (arXiv 2407.09298), with the accuracy of guessing."""
 
 PROPORTIONS = ("acc", "acc_norm", "exact_match")
-"""Metrics that are a share of right answers, and so have a chance level."""
+"""Metrics that are a share of correct answers."""
 
 
 def find_chance(name: str, task: Any) -> float:
+    """Return the accuracy of guessing: that of `CHANCE`, otherwise the mean of 1 / choices, 0 for generated answers."""
     if name in CHANCE:
         return CHANCE[name]
     if task.OUTPUT_TYPE != "multiple_choice":
         return 0.0
-    # With mutual information each choice is asked about twice, with its question and without.
+    # With mutual information each choice is scored twice, with and without its question.
     twice = "acc_mutual_info" in task.aggregation()
     choices = Counter(instance.doc_id for instance in task.instances).values()
     return sum((2 if twice else 1) / count for count in choices) / len(choices)
 
 
 def normalize_scores(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
-    """Scale `scores` to 0 for chance and 1 for the full model: condition `normalize_scores`.
+    """Scale `scores` to 0 for chance and 1 for the original model `full` (arXiv 2407.09298, section 2).
 
-        (score - chance) / (score of the full model - chance)
-
-    Only accuracies of benchmarks in `chance` are scaled, and only where the full model's interval lies above chance.
-    The intervals do not include the full model's own error.
+    Only accuracies of benchmarks in `chance` are scaled, and only if the original model's interval is above chance.
     """
     rows = [score for score in scores if score.task in chance and score.metric.split("/")[0] in PROPORTIONS]
     best = {(score.task, score.metric): score for score in rows if score.plan == full}
@@ -166,13 +162,13 @@ def normalize_scores(scores: Iterable[Score], full: str, chance: Mapping[str, fl
 
 
 BOOTSTRAPS = 1000
-"""Resamples behind the standard error of a metric that is no mean, such as perplexity."""
+"""Resamples for the standard error of metrics such as perplexity."""
 
 BATCH_SIZE = 8
-"""Requests of a benchmark that writes which run together, on a processor."""
+"""Requests per batch of generation on a CPU."""
 
 ACCELERATED_BATCH_SIZE = 64
-"""The same on an accelerator, where a step of eight takes as long as one of 64: what takes time is starting kernels."""
+"""Requests per batch of generation on an accelerator."""
 
 
 def batch_size(stack: Stack) -> int:
@@ -182,20 +178,21 @@ def batch_size(stack: Stack) -> int:
 def harness_model(stack: Stack) -> Any:
     from lm_eval.models.huggingface import HFLM
 
-    # lm-eval gives the tokenizer a padding token where there is none; the user's stays as it is.
+    # lm-eval may add a padding token to the tokenizer.
     return HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=batch_size(stack))
 
 
 def evaluate(harness_model: Any, loaded: Mapping[str, Any], limit: int | None, seed: int) -> Mapping[str, Any]:
-    """Return lm-eval's results on the `loaded` tasks, by benchmark; the global random state is preserved."""
+    """Return lm-eval's results on the `loaded` tasks; the global random state is preserved."""
     import lm_eval
 
     set_fewshot_seed(loaded["tasks"].values(), seed)
     with seeded_generators(seed):
-        # Not simple_evaluate: that collects the environment each time, which takes seconds a plan.
-        results = lm_eval.evaluate(harness_model, loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=True)
-    evaluated: Mapping[str, Any] = results
-    return evaluated
+        # Not simple_evaluate, which collects the environment each time (seconds per plan).
+        results: Mapping[str, Any] = lm_eval.evaluate(
+            harness_model, loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=True
+        )
+    return results
 
 
 def set_fewshot_seed(tasks: Iterable[Any], seed: int) -> None:
@@ -226,7 +223,7 @@ def result_rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
 
 
 def metric_name(metric: str, filtered: str) -> str:
-    """The name of a metric in rows: lm-eval's, and the filter where it has several.
+    """Return the name of a metric in rows, with its filter unless that is "none".
 
     >>> metric_name("acc", "none"), metric_name("exact_match", "strict-match")
     ('acc', 'exact_match/strict-match')
@@ -238,11 +235,11 @@ def metric_name(metric: str, filtered: str) -> str:
 def check_logits(model: nn.Module, plan: Plan) -> Iterator[None]:
     def check(module: nn.Module, args: Any, output: Any) -> None:
         logits: Tensor = main_tensor(output)
-        # Minus infinity is how some models rule a token out; the greatest logit is finite all the same.
+        # Some models mask tokens with minus infinity, so only the largest logit must be finite.
         if not logits.amax().isfinite():
             raise MeasureError(
-                f"plan {plan} gives logits that are not finite, so its benchmarks mean nothing: leave it out, "
-                "or load the model in float32"
+                f"The logits of plan {plan} must be finite, got NaN or infinity. Omit the plan or load the model in "
+                "float32."
             )
 
     handle = model.register_forward_hook(check)
@@ -271,24 +268,24 @@ def silence_harness() -> Iterator[None]:
 
 @contextmanager
 def seeded_generators(seed: int) -> Iterator[None]:
-    """Seed Python's, NumPy's and torch's generators (CPU and accelerators) within the context; restore them after."""
+    """Seed the generators of Python, NumPy and torch (CPU and accelerators) within the context, then restore them."""
     python, numpy_, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     accelerator: Any = torch.get_device_module()
-    # One that was never used has no state to keep, and asking for it would start the device.
-    used = torch.accelerator.is_available() and getattr(accelerator, "is_initialized", lambda: True)()
-    of_all = "_all" if hasattr(accelerator, "get_rng_state_all") else ""
-    there = getattr(accelerator, f"get_rng_state{of_all}")() if used else None
+    # Reading the state of an unused accelerator would initialize it.
+    is_used = torch.accelerator.is_available() and getattr(accelerator, "is_initialized", lambda: True)()
+    suffix = "_all" if hasattr(accelerator, "get_rng_state_all") else ""
+    state = getattr(accelerator, f"get_rng_state{suffix}")() if is_used else None
     try:
         random.seed(seed)
-        np.random.seed(seed % 2**32)  # numpy takes 32 bits
+        np.random.seed(seed % 2**32)
         torch.manual_seed(seed)
         yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy_)
         torch.set_rng_state(cpu)
-        if used:
-            getattr(accelerator, f"set_rng_state{of_all}")(there)
+        if is_used:
+            getattr(accelerator, f"set_rng_state{suffix}")(state)
 
 
 SOURCE = "hf"
@@ -303,7 +300,7 @@ def harness_results(
     limit: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Return `results` as lm-eval stores them, without samples; `model_args` names the model and the plan."""
+    """Return `results` in the form of lm-eval's results file, without samples; `model_args` has model and plan."""
     from lm_eval.loggers.utils import add_tokenizer_info
     from lm_eval.utils import hash_string
 

@@ -1,8 +1,4 @@
-"""The loss of a hidden state: negative log-likelihood in nats, per window, without ever holding all logits.
-
-If the model's norm and head act on every token alone (verified when the model is loaded), only the scored tokens
-are sent through them, in chunks.
-"""
+"""Losses in nats without all logits in memory: if the head acts on each token alone, it runs on chunks of tokens."""
 
 from __future__ import annotations
 
@@ -25,13 +21,13 @@ from layerwise.stack.configuration import text_config_of
 from layerwise.stack.executors.in_place import outside_passes
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 
-# Logits held at once, in entries: 64 MB in float32.
 CHUNK = 1 << 24
+"""Maximum number of logits in memory: 64 MB in float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowLoss:
-    """Summed NLL in nats over the scored tokens of one window, how many they are, and how many were the arg-max."""
+    """Summed NLL in nats of one window, its scored tokens, and how many of them were the arg-max."""
 
     nll: float
     tokens: int
@@ -39,19 +35,19 @@ class WindowLoss:
 
 
 def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowLoss, ...]:
-    """Compute the loss of every window of `batch` from the last hidden `state` (batch, seq, width).
+    """Compute the loss of every window of `batch` from the last hidden `state` (batch, seq, hidden).
 
-    `nll = -sum_t log softmax(logits_t)[target_t]` over its scored tokens. Non-finite values are returned as they are.
+        nll = -sum_t log softmax(logits_t)[target_t]        over scored tokens t
+
+    Non-finite values are returned unchanged.
     """
     if isinstance(batch, LabelledBatch):
         return _by_label(stack, state, batch)
     rows, columns = batch.scored.nonzero(as_tuple=True)
     rows, columns = rows.to(state.device), columns.to(state.device)
-    wanted = batch.targets.to(state.device)[rows, columns]
-    if stack.head_by_token:
-        nll, hit = _by_token(stack, state, batch, rows, columns, wanted)
-    else:
-        nll, hit = _by_window(stack, state, batch, rows, columns, wanted)
+    targets = batch.targets.to(state.device)[rows, columns]
+    score = _by_token if stack.head_by_token else _by_window
+    nll, hit = score(stack, state, batch, rows, columns, targets)
     count = len(batch.windows)
     nlls = torch.zeros(count, dtype=torch.float64, device="cpu").index_add_(0, rows.cpu(), to_float64_cpu(nll))
     hits = torch.zeros(count, dtype=torch.int64, device="cpu").index_add_(0, rows.cpu(), hit.long().cpu())
@@ -81,16 +77,16 @@ def _by_metric(output: Any, batch: LabelledBatch, device: torch.device) -> tuple
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """NLL in nats and arg-max correctness of every row of `logits` (rows, classes); overwrites `logits`."""
+    """Return the NLL in nats and arg-max correctness of every row of `logits` (rows, classes); overwrites `logits`."""
     logits = logits.float()
     best, guess = logits.max(dim=-1)
-    chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    target_logits = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     log_norm = logits.sub_(best.unsqueeze(-1)).exp_().sum(dim=-1).log_().add_(best)
-    return log_norm - chosen, guess == targets
+    return log_norm - target_logits, guess == targets
 
 
 def _by_token(
-    stack: Stack, state: Tensor, batch: Batch, rows: Tensor, columns: Tensor, wanted: Tensor
+    stack: Stack, state: Tensor, batch: Batch, rows: Tensor, columns: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
     ids = batch.input_ids.to(state.device)
     length = ids.shape[1]
@@ -105,7 +101,7 @@ def _by_token(
         packed = stack.changed(state, partial(_packed, rows=row, columns=column, width=width))
         logits = main_tensor(stack.finish(packed, {"input_ids": ids[row, column].view(-1, width)}))
         flat = logits.reshape(-1, logits.shape[-1])[:count]
-        parts.append(token_losses(flat, wanted[start : start + count]))
+        parts.append(token_losses(flat, targets[start : start + count]))
     return torch.cat([nll for nll, _ in parts]), torch.cat([hit for _, hit in parts])
 
 
@@ -114,25 +110,31 @@ def _packed(state: Tensor, rows: Tensor, columns: Tensor, width: int) -> Tensor:
 
 
 def _by_window(
-    stack: Stack, state: Tensor, batch: Batch, rows: Tensor, columns: Tensor, wanted: Tensor
+    stack: Stack, state: Tensor, batch: Batch, rows: Tensor, columns: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     parts = []
     for window in range(len(batch.windows)):
-        mine = rows == window
+        mask = rows == window
         one = {name: value[window : window + 1] for name, value in inputs.items()}
         part = stack.changed(state, itemgetter(slice(window, window + 1)))
         logits = main_tensor(stack.finish(part, one))
-        parts.append(token_losses(logits[0, columns[mine]], wanted[mine]))
+        parts.append(token_losses(logits[0, columns[mask]], targets[mask]))
     return torch.cat([nll for nll, _ in parts]), torch.cat([hit for _, hit in parts])
 
 
 ScoredTokens = tuple[Tensor, Tensor, Tensor]
-"""Some tokens: the row of each, its loss in nats, and whether it was the first choice."""
+"""Scored tokens: their rows, losses in nats, and arg-max correctness."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LanguageModelHead:
+    """The head of a language model, apart from its body (the submodule called `name` that has the blocks).
+
+    The body runs once, and the head on chunks of its last states: a vocabulary of 50,257 needs 201 kB of float32 logits
+    per token.
+    """
+
     model: nn.Module
     name: str
 
@@ -141,23 +143,23 @@ class LanguageModelHead:
         return self.model.get_submodule(self.name)
 
     def states(self, inputs: Mapping[str, Any]) -> tuple[Tensor, Any]:
-        """The last states of the body, (batch, seq, width), and all that it returned; the head does not run."""
+        """Return the last states of the body, (batch, seq, hidden), and its full output, without running the head."""
         outputs: list[Any] = []
 
         def read(module: nn.Module, args: Any, output: Any) -> None:
             outputs.append(output)
-            raise _Read
+            raise _BodyFinishedError
 
         handle = self.body.register_forward_hook(read)
         try:
-            with suppress(_Read):
+            with suppress(_BodyFinishedError):
                 self.model(**accepted(self.model, inputs))
         finally:
             handle.remove()
         return main_tensor(outputs[0]), outputs[0]
 
     def losses(self, states: Tensor, output: Any, ids: Tensor, targets: Tensor) -> Iterator[ScoredTokens]:
-        """Yield scores of the `targets` (batch, seq) that are not `IGNORED`, with at most `CHUNK` logits at once."""
+        """Yield the scores of the `targets` (batch, seq) that are not `IGNORED`, in chunks of `CHUNK` logits."""
         rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
         tokens = max(1, CHUNK // int(getattr(text_config_of(self.model), "vocab_size", 1)))
         for start in range(0, len(rows), tokens):
@@ -166,20 +168,20 @@ class LanguageModelHead:
             yield row, *token_losses(logits, targets[row, column])
 
     def logits(self, states: Tensor, output: Any, ids: Tensor) -> Tensor:
-        """The logits (rows, vocabulary) of `states` (rows, width) that are among those of `output`; `ids` (rows,)."""
-        with _answering(self.body, _with_states(output, states[None])):
+        """Return the logits (rows, vocabulary) of `states` (rows, hidden) of the body's `output`; `ids` (rows,)."""
+        with _replace_output(self.body, _with_states(output, states[None])):
             predicted = main_tensor(self.model(**accepted(self.model, {"input_ids": ids[None]})))
         return predicted[0]
 
 
-# The name of the body, and no module: what a Stack is kept alive by would never be let go of.
+# Names, not modules: a cached module would keep its Stack alive.
 _BODIES: WeakKeyDictionary[Stack, str | None] = WeakKeyDictionary()
 
 
 def find_head(stack: Stack) -> LanguageModelHead | None:
-    """Return the head of the model of `stack`, or `None` if none acts on every token alone; cached by Stack.
+    """Find the head of `stack`, or return `None` if it does not act on each token alone; cached.
 
-    Every module that holds the list of blocks is tried as the body, the outermost first.
+    Modules that contain the list of blocks are tried as the body, the outermost first.
     """
     if stack not in _BODIES:
         names = stack.path.split(".")[:-1]
@@ -191,48 +193,48 @@ def find_head(stack: Stack) -> LanguageModelHead | None:
 
 
 def find_head_behind(model: nn.Module, bodies: Sequence[str]) -> LanguageModelHead | None:
-    """Return the head behind the first of the modules called `bodies` where it acts on every token alone."""
+    """Find the head after the first of `bodies` (module names) for which it acts on each token alone."""
     inputs = example_inputs(model)
     if inputs is None or "input_ids" not in inputs:
         return None
     with evaluating(model), torch.inference_mode():
-        own = main_tensor(model(**accepted(model, inputs)))
+        expected = main_tensor(model(**accepted(model, inputs)))
         for name in bodies:
             head = LanguageModelHead(model, name)
-            if own.ndim == 3 and _proved(head, inputs, own):
+            if expected.ndim == 3 and _is_equivalent(head, inputs, expected):
                 return head
     return None
 
 
-def _proved(head: LanguageModelHead, inputs: Mapping[str, Tensor], own: Tensor) -> bool:
+def _is_equivalent(head: LanguageModelHead, inputs: Mapping[str, Tensor], expected: Tensor) -> bool:
     try:
         states, output = head.states(inputs)
-        if own.shape[:2] != states.shape[:2]:
+        if expected.shape[:2] != states.shape[:2]:
             return False
-        some = torch.arange(0, own.shape[0] * own.shape[1], 3, device=own.device)
+        some = torch.arange(0, expected.shape[0] * expected.shape[1], 3, device=expected.device)
         logits = head.logits(states.flatten(0, 1)[some], output, inputs["input_ids"].flatten()[some])
-    # A head that needs every token, or more of its body, fails in its own way.
+    # A head that needs every token, or more outputs of its body, fails in any of these ways.
     except (RuntimeError, IndexError, TypeError, ValueError, KeyError, AttributeError):
         return False
-    return _alike(logits, own.flatten(0, 1)[some])
+    return _is_close(logits, expected.flatten(0, 1)[some])
 
 
-class _Read(Exception):
-    """Ends a forward pass when the body has returned."""
+class _BodyFinishedError(Exception):
+    """Stops a forward pass after the body."""
 
 
 @contextmanager
-def _answering(body: nn.Module, output: Any) -> Iterator[None]:
-    own = body.__dict__.get("forward")
+def _replace_output(body: nn.Module, output: Any) -> Iterator[None]:
+    original = body.__dict__.get("forward")
     body.__dict__["forward"] = lambda *args, **kwargs: output
     try:
         with outside_passes(body):
             yield
     finally:
-        if own is None:
+        if original is None:
             del body.__dict__["forward"]
         else:
-            body.__dict__["forward"] = own
+            body.__dict__["forward"] = original
 
 
 def _with_states(output: Any, states: Tensor) -> Any:
@@ -243,8 +245,8 @@ def _with_states(output: Any, states: Tensor) -> Any:
     return type(output)(last_hidden_state=states)
 
 
-def _alike(actual: Tensor, own: Tensor) -> bool:
-    if actual.shape != own.shape:
+def _is_close(actual: Tensor, expected: Tensor) -> bool:
+    if actual.shape != expected.shape:
         return False
-    error, size = (torch.linalg.vector_norm(each.float()) for each in (actual - own, own))
-    return bool(error <= 16 * torch.finfo(own.dtype).eps * size)
+    error, size = (torch.linalg.vector_norm(each.float()) for each in (actual - expected, expected))
+    return bool(error <= 16 * torch.finfo(expected.dtype).eps * size)

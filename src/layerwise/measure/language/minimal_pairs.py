@@ -1,10 +1,4 @@
-"""Accuracy on minimal pairs, by paradigm, by phenomenon and overall.
-
-A pair counts 1 if the acceptable text is more likely, 1/2 for a tie, otherwise 0. A paradigm has Wilson's interval;
-several are averaged with equal weight, as in BLiMP (`accuracy_interval`).
-
-`coverage` is the share of words without an unknown token, `whole_words` the share that are one token.
-"""
+"""Accuracy on minimal pairs by paradigm, by phenomenon and overall."""
 
 from __future__ import annotations
 
@@ -31,7 +25,7 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*")
 TIES, SKIPPED = "ties", "skipped"
 
 Preferences = NDArray[np.float64]
-"""One number a pair: 1 right, 0.5 undecided, 0 wrong."""
+"""Score of each pair: 1 if the acceptable text is more likely, 0.5 for a tie, otherwise 0."""
 
 
 def margins(
@@ -42,10 +36,9 @@ def margins(
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
 ) -> Numbers:
-    """Return the log-likelihood of the better text minus that of the other in nats, shape (pairs,).
+    """Return the log-likelihood of the acceptable text minus that of the other in nats, shape (pairs,).
 
-    It is `nan` if one of the texts is too long and `too_long` is "skip", and 0 within rounding, since rows of one batch
-    may round differently. Raises what `log_likelihoods` raises.
+    NaN if a text is too long and `too_long` is "skip"; 0 within rounding error. Raises as `log_likelihoods` does.
     """
     passages = [
         passage
@@ -54,18 +47,18 @@ def margins(
     ]
     nats = log_likelihoods(scorer, passages, temperature=temperature, too_long=too_long, progress=progress)
     good, bad = nats[0::2], nats[1::2]
-    # Each term is a logit less a log-sum-exp in float32: three roundings of half an epsilon each, in both texts.
+    # Each term is a logit minus a log-sum-exp in float32: three roundings of half an epsilon, in both texts.
     rounding = 3 * np.finfo(np.float32).eps * np.maximum(np.abs(good), np.abs(bad))
     return np.where(np.abs(good - bad) <= rounding, 0.0, good - bad)
 
 
 def preferences(scorer: SentenceScorer, pairs: Sequence[MinimalPair], **options: Any) -> Preferences:
-    """1, 0.5 or 0 for each pair by its margin, shape (pairs,); see `margins` for the options."""
+    """Score each pair, shape (pairs,); see `margins` for the options."""
     return score_margins(margins(scorer, pairs, **options))
 
 
 def score_margins(margins: Numbers) -> Preferences:
-    """1 where the better text is the likelier, 0.5 for a margin of 0, else 0, `nan` without a margin.
+    """Return 1 for a positive margin, 0.5 for zero, 0 for a negative one, and NaN without a margin.
 
     >>> score_margins(np.array([0.3, 0.0, -2.0])).tolist()
     [1.0, 0.5, 0.0]
@@ -74,35 +67,35 @@ def score_margins(margins: Numbers) -> Preferences:
 
 
 def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgements: Preferences, **model: Any) -> list[Score]:
-    """Return the accuracy, the share of ties and any skipped pairs of one paradigm; `model` names its columns.
+    """Return the accuracy (Wilson's interval), the share of ties and the number of skipped pairs of one paradigm.
 
-    Raises `MeasureError` if every pair was skipped.
+    `model` are columns of the rows. Raises `MeasureError` if every pair was skipped.
     """
-    judged = judgements[~np.isnan(judgements)]
-    if not judged.size:
+    scored = judgements[~np.isnan(judgements)]
+    if not scored.size:
         raise MeasureError(
-            f"every pair of {pairs[0].paradigm!r} is longer than the model's positions; leave the suite out, or take "
-            "a model with more positions"
+            f"Pairs must fit into the model's positions, got none of {pairs[0].paradigm!r} that does. Remove the suite "
+            "or use a model with more positions."
         )
-    of: dict[str, Any] = {"task": pairs[0].paradigm, "kind": PARADIGM, **model}
-    accuracy = Score(suite, "accuracy", float(judged.mean()), documents=judged.size, **of)
+    columns: dict[str, Any] = {"task": pairs[0].paradigm, "kind": PARADIGM, **model}
+    accuracy = Score(suite, "accuracy", float(scored.mean()), documents=scored.size, **columns)
     rows = [
         _mean_accuracy([accuracy]),
-        Score(suite, TIES, float((judged == 0.5).mean()), documents=judged.size, **of),
+        Score(suite, TIES, float((scored == 0.5).mean()), documents=scored.size, **columns),
     ]
-    if skipped := len(judgements) - judged.size:
-        rows.append(Score(suite, SKIPPED, float(skipped), **of))
+    if skipped := len(judgements) - scored.size:
+        rows.append(Score(suite, SKIPPED, float(skipped), **columns))
     return rows
 
 
 def mean_accuracies(pairs: Sequence[MinimalPair], paradigms: Sequence[Score]) -> list[Score]:
-    """Return the mean accuracy overall and of each phenomenon from the rows of paradigms."""
+    """Average the rows of paradigms overall and by phenomenon, with equal weights as in BLiMP."""
     accuracies = [row for row in paradigms if row.metric == "accuracy"]
     phenomena = {pair.paradigm: pair.phenomenon for pair in pairs}
     means = [_mean_accuracy(accuracies, task=ALL, kind=None)]
     for name in dict.fromkeys(phenomena[row.task] for row in accuracies):
-        own = [row for row in accuracies if phenomena[row.task] == name]
-        means.append(_mean_accuracy(own, task=name, kind=PHENOMENON))
+        rows = [row for row in accuracies if phenomena[row.task] == name]
+        means.append(_mean_accuracy(rows, task=name, kind=PHENOMENON))
     return means
 
 
@@ -125,7 +118,7 @@ def accuracy_interval(accuracies: Sequence[Score]) -> tuple[float, float]:
 
 
 def variant_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
-    """Return the mean of each arm over its seeds, with its interval over seeds and pairs; rows need all seeds."""
+    """Average the rows of each variant over its seeds, with intervals over seeds and pairs."""
     arms: dict[str, dict[int, dict[tuple[str, str | None, str], Score]]] = {}
     for row in rows:
         if row.arm is not None and row.seed is not None and row.measure == suite:
@@ -139,17 +132,15 @@ def variant_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
 
 
 def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:
+    """Return the share of words without an unknown token (`coverage`) and of those that are one token."""
     texts = list(dict.fromkeys(text for pair in pairs.pairs for text in (pair.good, pair.bad)))
-    counted = known = whole = 0
-    for tokens, unknown in _tokens_of_words(tokenizer, texts):
-        counted += 1
-        known += not unknown
-        whole += tokens == 1 and not unknown
-    return {"coverage": known / counted, "whole_words": whole / counted} if counted else {}
+    words = list(_tokens_of_words(tokenizer, texts))
+    covered = [count for count, is_unknown in words if not is_unknown]
+    return {"coverage": len(covered) / len(words), "whole_words": covered.count(1) / len(words)} if words else {}
 
 
 def find_words(text: str) -> list[tuple[int, int]]:
-    """The positions of the words of a text: runs of letters, digits and apostrophes within them.
+    """Return the positions of words: runs of letters and digits, with apostrophes inside.
 
     >>> [text[a:b] for text in ["It doesn't."] for a, b in find_words(text)]
     ['It', "doesn't"]
@@ -168,6 +159,6 @@ def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -
     for text, ids, offsets in zip(texts, encoding["input_ids"], encoding["offset_mapping"], strict=True):
         spans = [(start, end, token) for (start, end), token in zip(offsets, ids, strict=True) if end > start]
         for start, end in find_words(text):
-            # A byte-level token begins with the space before its word: what counts is that the two overlap.
+            # Tokens that overlap the word, because a byte-level token starts with the space before it.
             inside = [token for first, last, token in spans if first < end and last > start]
             yield len(inside), unknown in inside

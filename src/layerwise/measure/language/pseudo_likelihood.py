@@ -1,14 +1,4 @@
-"""Sentence scores in nats: pseudo-log-likelihood of masked models, log-likelihood of causal ones.
-
-For temperature T (default 1), without length normalization (Wang and Cho 2019; Salazar et al. 2020):
-
-    masked   PLL(w) = sum_t log softmax(logits(w with w_t masked)_t / T)[w_t]
-    causal   sum_t log softmax(logits(w_<t) / T)[w_t], the first token after the start token where there is one
-
-A masked model runs on n copies of a sentence of n tokens; shared copies run once, copies of one length together.
-Special tokens are not scored (`special_tokens_mask`). For a masked model a text is wrapped as the tokenizer wraps it.
-For a causal one it follows the start token; without one, its first token is context.
-"""
+"""Sentence scores in nats: pseudo-log-likelihood of masked language models, log-likelihood of causal ones."""
 
 from __future__ import annotations
 
@@ -37,16 +27,17 @@ TooLong = Literal["refuse", "skip"]
 BATCH_TOKENS = 8192
 
 MAX_LOGITS = 1 << 25
-"""Logits that are held together: 128 MiB as float32."""
+"""Maximum number of logits in memory: 128 MiB as float32."""
 
-MAX_COPIED_TOKENS = 1 << 22  # tokens of masked copies that are held together: 100 MiB while equal ones are searched for
+MAX_COPIED_TOKENS = 1 << 22
+"""Maximum number of tokens of masked copies in memory: 100 MiB while duplicates are removed."""
 
 _UNLIMITED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text; characters before `start` are context, which is read and not scored."""
+    """A text; characters before `start` are context, which is not scored."""
 
     text: str
     start: int = 0
@@ -54,7 +45,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPassage:
-    """A passage in tokens: the ids that the model sees, and the positions among them that are scored."""
+    """The token ids of a passage, and the positions that are scored."""
 
     ids: tuple[int, ...]
     scored: tuple[int, ...]
@@ -62,10 +53,7 @@ class EncodedPassage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceScorer:
-    """A language model with its tokenizer and training objective.
-
-    `head` computes the logits of the masked positions alone; `None` computes all logits.
-    """
+    """A language model with its tokenizer and objective; `head` computes only the logits of masked positions."""
 
     model: nn.Module
     tokenizer: PreTrainedTokenizerBase
@@ -76,7 +64,7 @@ class SentenceScorer:
     def from_model(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None) -> SentenceScorer:
         name = type(model).__name__
         if tokenizer is None:
-            raise MeasureError(f"{name} must have a tokenizer to score sentences; give one with --tokenizer PATH")
+            raise MeasureError(f"{name} needs a tokenizer to score sentences. Pass one with --tokenizer PATH.")
         if name.endswith("ForMaskedLM"):
             masking_id(tokenizer)
             prefix = getattr(model, "base_model_prefix", "")
@@ -85,14 +73,14 @@ class SentenceScorer:
         if name.endswith(("ForCausalLM", "LMHeadModel", "LMHead")):
             return cls(model, tokenizer, "next_token", None)
         raise MeasureError(
-            f"{name} has no language head, so no sentence is likely under it; give a ...ForMaskedLM or "
-            "...ForCausalLM checkpoint"
+            f"The model must have a language model head to score sentences, got {name}. Use a ...ForMaskedLM or "
+            "...ForCausalLM checkpoint."
         )
 
     @property
     def positions(self) -> int | None:
-        known = [longest_input(self.model), getattr(self.tokenizer, "model_max_length", None)]
-        return min((each for each in known if isinstance(each, int) and 0 < each < _UNLIMITED), default=None)
+        limits = [longest_input(self.model), getattr(self.tokenizer, "model_max_length", None)]
+        return min((each for each in limits if isinstance(each, int) and 0 < each < _UNLIMITED), default=None)
 
     @property
     def vocabulary(self) -> int:
@@ -108,47 +96,60 @@ def log_likelihoods(
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
 ) -> Numbers:
-    """Return the (pseudo-)log-likelihood in nats of every passage; see the module for the formula.
+    """Return the (pseudo-)log-likelihood in nats of every passage, without length normalization.
 
-    With `too_long="skip"` it is `nan` for passages beyond the model's positions; `progress` receives the share that is
-    done. Raises `MeasureError` for non-finite logits, and `DataError` for passages that are too long and for unknown
-    tokens.
+        masked   PLL(w) = sum_t log softmax(logits(w with w_t masked)_t / T)[w_t]
+        causal   sum_t log softmax(logits(w_<t) / T)[w_t]
+
+    with temperature T (Wang and Cho 2019; Salazar et al. 2020). Special tokens are not scored. A causal model reads the
+    start token first; without one, the first token is context.
+
+    Args:
+        scorer: The model.
+        passages: The texts to score.
+        temperature: Temperature of the logits.
+        too_long: Refuse passages beyond the model's positions, or return NaN for them ("skip").
+        progress: Receives the completed share.
+
+    Raises:
+        MeasureError: For non-finite logits.
+        DataError: For passages that are too long and for unknown token ids.
     """
     lines = encode_passages(scorer.tokenizer, passages, scorer.objective)
-    kept = _drop_too_long(lines, passages, scorer.positions, too_long)
-    _check_vocabulary(kept, scorer.vocabulary)
+    fitting = _drop_too_long(lines, passages, scorer.positions, too_long)
+    _check_vocabulary(fitting, scorer.vocabulary)
     score = _score_masked if scorer.objective == "masked_token" else _score_causal
     by_line: dict[EncodedPassage, float] = {}
-    total = sum(len(line.ids) for line in kept)
+    total = sum(len(line.ids) for line in fitting)
     with evaluating(scorer.model), torch.inference_mode():
-        for group in _group_by_length(kept):
+        for group in _group_by_length(fitting):
             values = score(scorer, group, temperature)
             by_line |= dict(zip(group, values.tolist(), strict=True))
             if progress is not None:
                 progress(sum(len(line.ids) for line in by_line) / total)
     values = np.array([by_line.get(line, np.nan) for line in lines])
-    if np.isnan([by_line[line] for line in kept]).any() or np.isinf(values).any():
-        raise MeasureError("some sentences have a likelihood that is not finite; run the model in float32")
+    if np.isnan([by_line[line] for line in fitting]).any() or np.isinf(values).any():
+        raise MeasureError("Likelihoods must be finite, got NaN or infinity. Run the model in float32.")
     return values
 
 
 def encode_passages(
     tokenizer: PreTrainedTokenizerBase, passages: Sequence[Passage], objective: Objective
 ) -> tuple[EncodedPassage, ...]:
-    """Encode passages; a token that reaches past the context is scored. Raises `DataError` if none of a passage is."""
-    fills_in = objective == "masked_token"
+    """Encode passages; tokens that extend past the context are scored. Raises `DataError` if a passage has none."""
+    is_masked = objective == "masked_token"
     texts = [(passage.text, passage.start) for passage in passages]
-    pieces = encoded(tokenizer, texts, wrapped=fills_in)
-    before = () if fills_in else wrapping(tokenizer, objective)[0]
+    pieces = encoded(tokenizer, texts, wrapped=is_masked)
+    start = () if is_masked else wrapping(tokenizer, objective)[0]
     lines = []
     for passage, (ids, scored) in zip(passages, pieces, strict=True):
-        moved = tuple(position + len(before) for position in scored)
-        line = EncodedPassage((*before, *ids), moved if fills_in else tuple(each for each in moved if each))
+        positions = tuple(position + len(start) for position in scored)
+        line = EncodedPassage((*start, *ids), positions if is_masked else tuple(each for each in positions if each))
         if not line.scored:
+            reason = "" if start or is_masked else " (the tokenizer has no start token)"
             raise DataError(
-                f"the text {passage.text!r} leaves no token to score with this tokenizer"
-                + ("" if before or fills_in else ", which has no start token")
-                + "; leave it out, or give a longer one"
+                f"Texts must have at least one token to score, got {passage.text!r}{reason}. Remove it or use a longer "
+                "text."
             )
         lines.append(line)
     return tuple(lines)
@@ -161,20 +162,20 @@ def _drop_too_long(
     if beyond and too_long == "refuse":
         worst = max(beyond, key=lambda index: len(lines[index].ids))
         raise DataError(
-            f"{len(beyond):,} of {len(lines):,} sentences are longer than the model's {positions} positions: the "
-            f"longest has {len(lines[worst].ids)} tokens ({passages[worst].text[:60]!r}...); skip them (--too-long "
-            "skip), or take a model with more positions"
+            f"Sentences must have at most {positions} tokens (the model's positions), got {len(beyond):,} of "
+            f"{len(lines):,} that are longer, up to {len(lines[worst].ids)} tokens ({passages[worst].text[:60]!r}...). "
+            "Skip them (--too-long skip) or use a model with more positions."
         )
-    left_out = set(beyond)
-    return tuple(dict.fromkeys(line for index, line in enumerate(lines) if index not in left_out))
+    skipped = set(beyond)
+    return tuple(dict.fromkeys(line for index, line in enumerate(lines) if index not in skipped))
 
 
 def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
     largest = max((max(line.ids) for line in lines), default=0)
     if largest >= vocabulary:
         raise DataError(
-            f"the tokenizer gives token id {largest}, but the model's vocabulary has {vocabulary}: "
-            "give the tokenizer that belongs to the model"
+            f"Token ids must be below the model's vocabulary size {vocabulary}, got {largest}. Use the model's "
+            "tokenizer."
         )
 
 
@@ -197,9 +198,9 @@ def _compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
 
 def _log_probabilities(logits: Tensor, rows: Tensor, targets: Tensor, temperature: float) -> Tensor:
     scaled = logits.float() / temperature if temperature != 1.0 else logits.float()
-    normaliser = scaled.logsumexp(dim=-1)
+    log_norm = scaled.logsumexp(dim=-1)
     rows, targets = rows.to(scaled.device), targets.to(scaled.device)
-    return to_float64_cpu(scaled[rows, targets] - normaliser[rows])
+    return to_float64_cpu(scaled[rows, targets] - log_norm[rows])
 
 
 def _score_masked(scorer: SentenceScorer, lines: Sequence[EncodedPassage], temperature: float) -> Numbers:
@@ -210,19 +211,19 @@ def _score_masked(scorer: SentenceScorer, lines: Sequence[EncodedPassage], tempe
     each = np.arange(len(owners))
     targets = copies[each, masked_at].copy()
     copies[each, masked_at] = masking_id(scorer.tokenizer)
-    # The position is part of what makes a copy: a text may hold the mask token itself.
-    different, copy_of = np.unique(np.column_stack([copies, masked_at]), axis=0, return_inverse=True)
+    # The position is part of the key, because a text may contain the mask token.
+    distinct, copy_of = np.unique(np.column_stack([copies, masked_at]), axis=0, return_inverse=True)
     order = np.argsort(copy_of, kind="stable")
     sorted_copies = copy_of[order]
     nats = np.empty(len(owners))
     step = _count_rows(scorer, length, length if scorer.head is None else 1)
-    for start in range(0, len(different), step):
-        batch = torch.from_numpy(different[start : start + step].astype(np.int64))
+    for start in range(0, len(distinct), step):
+        batch = torch.from_numpy(distinct[start : start + step].astype(np.int64))
         here = slice(*np.searchsorted(sorted_copies, (start, start + len(batch))))
         logits = _logits_at(scorer, batch[:, :-1], batch[:, -1])
         rows = torch.from_numpy(sorted_copies[here] - start)
-        wanted = torch.from_numpy(targets[order[here]].astype(np.int64))
-        nats[order[here]] = _log_probabilities(logits, rows, wanted, temperature).numpy()
+        tokens = torch.from_numpy(targets[order[here]].astype(np.int64))
+        nats[order[here]] = _log_probabilities(logits, rows, tokens, temperature).numpy()
     sums = np.zeros(len(lines))
     np.add.at(sums, owners, nats)
     return sums
@@ -241,12 +242,12 @@ def _score_causal(scorer: SentenceScorer, lines: Sequence[EncodedPassage], tempe
     step = _count_rows(scorer, length, length)
     values = []
     for start in range(0, len(lines), step):
-        some = lines[start : start + step]
-        ids = torch.tensor([line.ids for line in some], device="cpu")
-        rows = torch.tensor([row for row, line in enumerate(some) for _ in line.scored], device="cpu")
-        positions = torch.tensor([position for line in some for position in line.scored], device="cpu")
-        # The logits at a position are of the token that follows it.
+        batch = lines[start : start + step]
+        ids = torch.tensor([line.ids for line in batch], device="cpu")
+        rows = torch.tensor([row for row, line in enumerate(batch) for _ in line.scored], device="cpu")
+        positions = torch.tensor([position for line in batch for position in line.scored], device="cpu")
+        # The logits at a position predict the next token.
         flat = _compute_logits(scorer.model, ids).flatten(0, 1)
         nats = _log_probabilities(flat, rows * length + positions - 1, ids[rows, positions], temperature)
-        values.append(torch.zeros(len(some), dtype=torch.float64, device="cpu").index_add_(0, rows, nats))
+        values.append(torch.zeros(len(batch), dtype=torch.float64, device="cpu").index_add_(0, rows, nats))
     return torch.cat(values).numpy()

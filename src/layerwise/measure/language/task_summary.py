@@ -1,11 +1,4 @@
-"""ClassificationTask scores, and the mean and median of several tasks on a scale from chance to the original model.
-
-    normalised = (score - chance) / (score of the original model - chance)
-
-Sun et al. 2024, "Transformer Layers as Painters", section 2. Chance is always giving one answer; tasks whose original
-interval includes chance are not normalized. Means add errors in quadrature; medians are drawn. The error of the
-original model is in neither.
-"""
+"""Scores of classification tasks, and their mean and median on a scale from chance to the original model."""
 
 from __future__ import annotations
 
@@ -18,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from layerwise.data.suites.classification import ClassificationTask
+from layerwise.measure.stats.correlation import find_correlation, fisher_interval
 from layerwise.measure.stats.task_metrics import (
     confusion_matrix,
-    correlation_interval,
-    find_correlation,
     find_metric,
     guess_score,
     metric_interval,
@@ -30,18 +22,23 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, CHANCE, NORMALISED
 
 MEAN, MEDIAN = "mean", "median"
-"""The metrics over several tasks, of the task `ALL`."""
+"""The metrics over several tasks (task `ALL`)."""
 
 DRAWS = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class ChanceScale:
+    """The scale from chance (0) to the original model (1): (score - chance) / (score of the original model - chance).
+
+    Sun et al. 2024, arXiv 2407.09298, section 2. Intervals do not include the error of the original model.
+    """
+
     chance: float
     trained: float
 
     def apply(self, row: Score) -> Score:
-        """The row on this scale, with the condition `NORMALISED`; its interval is scaled with it."""
+        """Scale a row with its interval, as the condition `NORMALISED`."""
         low, high = (None if each is None else self._scale(each) for each in (row.low, row.high))
         return replace(row, condition=NORMALISED, value=self._scale(row.value), low=low, high=high)
 
@@ -50,11 +47,13 @@ class ChanceScale:
 
 
 def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
+    """Return the scale of a task, or `None` if the original model's interval includes chance."""
     lowest = trained.value if trained.low is None else trained.low
     return ChanceScale(chance.value, trained.value) if lowest > chance.value else None
 
 
 def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
+    """Average tasks; errors add in quadrature."""
     value = fmean(row.value for row in rows)
     bounds = [
         (row.value - row.low, row.high - row.value) for row in rows if row.low is not None and row.high is not None
@@ -67,6 +66,7 @@ def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
+    """Return the median over tasks, with the interval of medians of normal draws."""
     values = np.array([row.value for row in rows])
     value = float(np.median(values))
     low = high = None
@@ -79,7 +79,7 @@ def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> list[Score]:
-    """Return the mean over the tasks of one model and of chance, none for a single task; arguments are by task."""
+    """Return the means over several tasks of one model and of chance; arguments are by task."""
     if len(scores) < 2:
         return []
     rows, guesses = list(scores.values()), [replace(row, low=None, high=None) for row in chances.values()]
@@ -90,25 +90,13 @@ def normalized_rows(scores: Mapping[str, Score], scales: Mapping[str, ChanceScal
     rows = [scales[task].apply(row) for task, row in scores.items() if task in scales]
     if len(rows) < 2:
         return rows
-    over = mean_over_tasks(rows, MEAN), median_over_tasks(rows, MEDIAN)
-    return [*rows, *over]
+    return [*rows, mean_over_tasks(rows, MEAN), median_over_tasks(rows, MEDIAN)]
 
 
 def _over(rows: Sequence[Score], metric: str, value: float, low: float | None, high: float | None) -> Score:
     documents = sum(row.documents or 0 for row in rows) or None
-    return replace(
-        rows[0],
-        task=ALL,
-        metric=metric,
-        value=value,
-        low=low,
-        high=high,
-        p=None,
-        p_adjusted=None,
-        mde=None,
-        documents=documents,
-        tokens=None,
-    )
+    row = replace(rows[0], task=ALL, metric=metric, value=value, low=low, high=high, documents=documents)
+    return replace(row, p=None, p_adjusted=None, mde=None, tokens=None)
 
 
 def task_value(task: ClassificationTask, metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
@@ -118,21 +106,22 @@ def task_value(task: ClassificationTask, metric: str, labels: Sequence[float], a
 
 
 def task_rows(task: ClassificationTask, labels: Sequence[float], answers: Sequence[float]) -> list[Score]:
-    """Return each metric with its interval over test examples, and what always giving one answer would score.
+    """Return each metric with its interval over test examples, and the score of always predicting one answer.
 
-    That answer is the commonest training label; in a regression, any.
+    That answer is the most frequent training label; in a regression, any.
     """
     rows = []
     for metric in task.metrics:
         value = task_value(task, metric, labels, answers)
         if task.is_regression:
-            (low, high), chance = correlation_interval(metric, value, len(labels)), 0.0
+            interval = fisher_interval(value, len(labels) - 3, is_rank=metric == "spearman")
+            (low, high), chance = interval, 0.0
         else:
             counts = confusion_matrix(labels, answers, len(task.labels))
             (low, high), chance = metric_interval(metric, counts), guess_score(metric, counts, task.commonest)
-        of: dict[str, Any] = {"task": task.name, "documents": len(labels)}
+        columns: dict[str, Any] = {"task": task.name, "documents": len(labels)}
         rows += [
-            Score(task.measure, metric, value, low, high, **of),
-            Score(task.measure, metric, chance, against=CHANCE, **of),
+            Score(task.measure, metric, value, low, high, **columns),
+            Score(task.measure, metric, chance, against=CHANCE, **columns),
         ]
     return rows

@@ -1,1 +1,1 @@
-"""Recovery: a layer is damaged, the model is fine-tuned, and its loss is followed."""
+"""Recovery of a damaged layer during fine-tuning, and stability of training."""

@@ -1,8 +1,4 @@
-"""Fine-tune a damaged model on one text and evaluate its loss on another, reproducibly.
-
-Training happens in a float32 working copy without dropout; runs of one seed differ only in their initial weights.
-If only one layer is trained, the states before it are computed once for all runs of that layer.
-"""
+"""Damage a layer, fine-tune the model on one text, and evaluate its loss on another."""
 
 from __future__ import annotations
 
@@ -36,31 +32,29 @@ MAX_BATCH_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRecipe:
-    """How a damaged model is fine-tuned and judged. Rates and norms are AdamW's; tolerances are in nats a token."""
+    """Hyperparameters of fine-tuning (AdamW) and evaluation; tolerances are in nats/token."""
 
     steps: int = 16
     every: int = 4
     """Steps between evaluations; the last step is always evaluated."""
     layer_rate: float = 5e-4
     model_rate: float = 5e-5
-    """The learning rate where everything is: small enough not to harm a twin that has nothing to recover from."""
+    """Learning rate if the full model is trained: small enough not to harm an undamaged model."""
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     batch_tokens: int = 192
     evaluation_tokens: int = 600
     tolerance: float = 0.05
-    """Nats/token above its twin at which a model has recovered: half of the initial damage of `equal_damage`."""
+    """Nats/token above the control at which a model has recovered: half of `equal_damage`."""
     equal_damage: float = 0.1
-    """What `equal_damage` costs on the evaluation text before fine-tuning, met within `equal_tolerance`."""
+    """Loss increase of the damage `equal_damage` before fine-tuning, met within `equal_tolerance`."""
     equal_tolerance: float = 0.005
 
     def __post_init__(self) -> None:
         for name in ("steps", "every", "batch_tokens", "evaluation_tokens"):
             if getattr(self, name) < 1:
-                raise MeasureError(
-                    f"a recovery recipe with {name}={getattr(self, name)} measures nothing: use 1 or more"
-                )
+                raise MeasureError(f"{name} must be at least 1, got {getattr(self, name)}.")
 
     @property
     def evaluations(self) -> tuple[int, ...]:
@@ -86,7 +80,11 @@ class _Points:
 
 
 class RecoveryTraining:
-    """A working copy of a model with its recovery text and, from other documents, its evaluation text."""
+    """Reproducible fine-tuning of a damaged model, evaluated on other documents.
+
+    Trains a float32 copy without dropout; runs of one seed differ only in their initial weights. If only one layer is
+    trained, the states before it are computed once for all runs of that layer.
+    """
 
     def __init__(self, stack: Stack, data: EvalData, recipe: RecoveryRecipe, seed: int) -> None:
         recovery, evaluation = split(data, seed)
@@ -100,96 +98,96 @@ class RecoveryTraining:
         self._layer = 0
         self._points: _Points | None = None
         with torch.no_grad():
-            # The copy is proved to be a stack now, while its weights are the model's own.
-            self._reached(self._training[:1], 0)
+            # Verifies the copy while it has the original weights.
+            self._run_to(self._training[:1], 0)
 
     def trajectory(self, layer: int, scope: Scope, weights: Mapping[str, Tensor], seed: Sequence[int]) -> LossCurve:
-        """Fine-tune with `weights` in place of the layer's own (none: the undamaged twin); return the evaluated losses.
+        """Fine-tune with `weights` in the layer (none: the undamaged control) and return the evaluated losses.
 
-        Scope `layer` trains only that layer, `model` everything. A run ends early at the first non-finite loss.
+        Scope `layer` trains only that layer, `model` the full model. A run ends early at the first non-finite loss.
         """
-        self._begin(layer, weights)
-        trained = self._trained(layer, scope)
+        self._load_weights(layer, weights)
+        trained = self._select_trained(layer, scope)
         recipe = self.recipe
         rate = recipe.model_rate if scope == "model" else recipe.layer_rate
-        optimiser = torch.optim.AdamW(trained, lr=rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
+        optimizer = torch.optim.AdamW(trained, lr=rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
         order = _order(len(self._training), recipe.steps, seed)
         losses: list[float] = []
         for step in range(recipe.steps + 1):
             if step in recipe.evaluations:
-                nll = self._evaluated(layer, scope)
+                nll = self._evaluate(layer, scope)
                 if not math.isfinite(nll):
                     break
                 losses.append(nll)
             if step < recipe.steps:
-                self._step(layer, scope, order[step], optimiser, trained)
+                self._step(layer, scope, order[step], optimizer, trained)
         return LossCurve(recipe.evaluations, tuple(losses))
 
     def loss(self, layer: int, weights: Mapping[str, Tensor]) -> float:
-        """NLL in nats a token on the evaluation text before any step, with `weights` in the layer's place."""
-        self._begin(layer, weights)
-        return self._nll(self._before(layer).evaluation, layer)
+        """Return the NLL in nats/token on the evaluation text before fine-tuning, with `weights` in the layer."""
+        self._load_weights(layer, weights)
+        return self._nll(self._states_before(layer).evaluation, layer)
 
-    def _begin(self, layer: int, weights: Mapping[str, Tensor]) -> None:
+    def _load_weights(self, layer: int, weights: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
-            for mine, own in zip(self._copy.model.parameters(), self._original.parameters(), strict=True):
-                mine.copy_(own)
+            for parameter, original in zip(self._copy.model.parameters(), self._original.parameters(), strict=True):
+                parameter.copy_(original)
             block = dict(self._block(layer).named_parameters())
             for name, value in weights.items():
                 block[name].copy_(value)
 
-    def _trained(self, layer: int, scope: Scope) -> list[nn.Parameter]:
+    def _select_trained(self, layer: int, scope: Scope) -> list[nn.Parameter]:
         self._copy.model.requires_grad_(scope == "model")
         module = self._copy.model if scope == "model" else self._block(layer).requires_grad_(True)
         return list(module.parameters())
 
     def _step(
-        self, layer: int, scope: Scope, index: int, optimiser: torch.optim.Optimizer, trained: list[nn.Parameter]
+        self, layer: int, scope: Scope, index: int, optimizer: torch.optim.Optimizer, trained: list[nn.Parameter]
     ) -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         if scope == "model":
-            (point,), start = self._reached((self._training[index],), 0), 0
+            (point,), start = self._run_to((self._training[index],), 0), 0
         else:
-            point, start = self._before(layer).training[index], layer
-        logits = main_tensor(self._copy.finish(self._arrived(point, start), point.captured.inputs))
+            point, start = self._states_before(layer).training[index], layer
+        logits = main_tensor(self._copy.finish(self._run_from(point, start), point.captured.inputs))
         targets = point.batch.targets.to(logits.device)
-        # Not the mean of the batch: a batch of short answers must not pull as hard as one of running text.
+        # Not the mean over the batch, so that a batch of short answers has less weight than one of running text.
         loss = functional.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), reduction="sum")
         loss = loss / self._scored_per_batch
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(trained, self.recipe.max_grad_norm)
-        optimiser.step()
+        optimizer.step()
 
-    def _evaluated(self, layer: int, scope: Scope) -> float:
+    def _evaluate(self, layer: int, scope: Scope) -> float:
         if scope == "layer":
-            return self._nll(self._before(layer).evaluation, layer)
+            return self._nll(self._states_before(layer).evaluation, layer)
         with torch.no_grad():
-            return self._nll(self._reached(self._evaluation, 0), 0)
+            return self._nll(self._run_to(self._evaluation, 0), 0)
 
     @torch.no_grad()
     def _nll(self, points: Sequence[_Point], start: int) -> float:
         losses = [
-            loss for point in points for loss in window_losses(self._copy, self._arrived(point, start), point.batch)
+            loss for point in points for loss in window_losses(self._copy, self._run_from(point, start), point.batch)
         ]
         return math.fsum(loss.nll for loss in losses) / sum(loss.tokens for loss in losses)
 
-    def _arrived(self, point: _Point, start: int) -> Tensor:
+    def _run_from(self, point: _Point, start: int) -> Tensor:
         state = point.state
         for layer in range(start, self._copy.depth):
             state = self._copy.apply(layer, state, point.captured)
         return state
 
-    def _before(self, layer: int) -> _Points:
+    def _states_before(self, layer: int) -> _Points:
         if self._points is None or self._layer != layer:
             with torch.no_grad():
                 self._points = _Points(
-                    tuple(self._reached(self._training, layer)),
-                    tuple(self._reached(self._evaluation, layer)),
+                    tuple(self._run_to(self._training, layer)),
+                    tuple(self._run_to(self._evaluation, layer)),
                 )
             self._layer = layer
         return self._points
 
-    def _reached(self, batches: Sequence[AnyBatch], layer: int) -> list[_Point]:
+    def _run_to(self, batches: Sequence[AnyBatch], layer: int) -> list[_Point]:
         points = []
         for batch in batches:
             captured = self._copy.capture(**batch.inputs)
@@ -225,10 +223,10 @@ PUBLISHED_SCALE = 0.5
 
 MAX_SCALE = 64.0
 MIN_SCALE = 2.0**-12
-"""Where the search for an equal scale gives up: noise of 64 standard deviations leaves nothing of a layer."""
+"""Bounds of the search for an equal scale."""
 
 MAX_BISECTIONS = 24
-"""Bisections at most; each halves the ratio of the bracket's ends, so the scale is then known to a part in 10^7."""
+"""Maximum number of bisections: 24 find the scale to a relative error of 1e-7."""
 
 
 def seeded_generator(*seed: int) -> torch.Generator:
@@ -245,21 +243,21 @@ def noise_direction(weights: Mapping[str, Tensor], seed: Sequence[int]) -> dict[
     for name, tensor in sorted(weights.items()):
         spread = to_float64_cpu(tensor).std(correction=0)
         if not spread.isfinite():
-            raise MeasureError(f"{name} holds values that are not finite, so no noise is in proportion to it")
+            raise MeasureError(f"{name} must be finite, got NaN or infinity. Check the checkpoint.")
         drawn = torch.randn(tensor.shape, generator=draw, dtype=torch.float32, device="cpu")
         direction[name] = (drawn * spread.float()).to(tensor.device)
     return direction
 
 
 def add_noise(weights: Mapping[str, Tensor], direction: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """`W + scale * direction`, in float32; with scale 0 the weights themselves."""
+    """Return `W + scale * direction` in float32."""
     return {name: tensor.float() + scale * direction[name] for name, tensor in weights.items()}
 
 
 def find_equal_scale(damage_at: Callable[[float], float], target: float, tolerance: float) -> float | None:
-    """Find a scale at which `damage_at` is within `tolerance` of `target`, or `None`.
+    """Find a scale at which `damage_at` is within `tolerance` of `target`, or return `None`.
 
-    The scale is doubled or halved from 0.5, then bisected geometrically. Damage that is not finite counts as too much.
+    The scale is doubled or halved from 0.5, then bisected geometrically. Non-finite damage counts as too large.
 
     >>> round(find_equal_scale(lambda scale: scale**2, target=9.0, tolerance=0.01), 3)
     3.0

@@ -1,12 +1,4 @@
-"""The loss during fine-tuning, compared with its twin: the undamaged model trained on the same batches.
-
-With gap(t) = NLL_damaged(t) - NLL_twin(t):
-
-    steps   the first evaluation from which on gap stays within a tolerance; censored if outside it at the last one
-    area    the integral of gap over the steps, by trapezoids, in nat-steps
-
-The mean of min(time, cap) over seeds is the restricted mean survival time (Royston and Parmar 2013, section 2).
-"""
+"""Loss curves of fine-tuning, compared with those of the undamaged control trained on the same batches."""
 
 from __future__ import annotations
 
@@ -17,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from layerwise.measure.stats import statistics
+from layerwise.measure.stats.estimate import Bounded
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import RECOVERY, TWIN
 
 RUNS = "recovery_run"
-"""The measure of the raw rows: one evaluation of one fine-tuning each. What `recovery` reports follows from them."""
+"""The measure of the stored loss curves, from which the rows of `recovery` are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossCurveKey:
-    """A run: `layer` (none: twin of the whole model), `damage` (`twin`: undamaged), what is trained, `seed` from 0."""
+    """A run: `layer` (`None`: control of the full model), `damage` (`twin`: undamaged control), `scope` and `seed`."""
 
     layer: int | None
     damage: str
@@ -49,7 +42,7 @@ class LossCurve:
 
 
 def curve_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
-    """Return rows `nll` with the step as `amount`; a diverged run ends with the step of `diverged`."""
+    """Return rows `nll` by step; a diverged run ends with a row `diverged`, the step of the first non-finite loss."""
     rows = [
         Score(RUNS, "nll", value, step=step, **run.columns)
         for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
@@ -61,7 +54,7 @@ def curve_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
 
 
 def read_curves(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKey, LossCurve]:
-    """The runs that are complete in `rows`, evaluated at exactly `steps`; what belongs to other steps is left out."""
+    """Read the complete runs from `rows` that were evaluated at exactly `steps`."""
     values: dict[LossCurveKey, dict[int, float]] = {}
     ends: dict[LossCurveKey, int] = {}
     for row in rows:
@@ -82,15 +75,12 @@ def read_curves(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurve
 
 
 MIN_SEEDS = 3
-"""Below this an interval over seeds says nothing."""
+"""Minimum number of seeds for an interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTime:
-    """One run compared with another.
-
-    `steps` is the cap if `censored`; `area` is `None` for a diverged run, `initial_damage` for a non-finite start.
-    """
+    """Recovery time of one run; `area` is `None` if it diverged, `initial_damage` if its first loss is not finite."""
 
     steps: int
     censored: bool
@@ -98,49 +88,55 @@ class RecoveryTime:
     initial_damage: float | None
 
 
-def recovery_time(damaged: LossCurve, twin: LossCurve, tolerance: float) -> RecoveryTime:
-    """Compare a run with its twin; it recovers when the gap comes to stay within `tolerance`, in nats/token.
+def recovery_time(damaged: LossCurve, control: LossCurve, tolerance: float) -> RecoveryTime:
+    """Compare a run with its control, by gap(t) = NLL_damaged(t) - NLL_control(t) in nats/token.
 
-    >>> twin = LossCurve((0, 4, 8, 12), (3.0, 3.0, 3.0, 3.0))
-    >>> recovery_time(LossCurve((0, 4, 8, 12), (3.5, 3.0, 3.25, 3.0)), twin, tolerance=0.05)
+    `steps` is the first evaluation from which on the gap stays within `tolerance`, censored if it never does (or the
+    run diverged); `area` is the integral of the gap over the steps by trapezoids, in nat-steps.
+
+    >>> control = LossCurve((0, 4, 8, 12), (3.0, 3.0, 3.0, 3.0))
+    >>> recovery_time(LossCurve((0, 4, 8, 12), (3.5, 3.0, 3.25, 3.0)), control, tolerance=0.05)
     RecoveryTime(steps=12, censored=False, area=2.0, initial_damage=0.5)
     """
-    gap = [own - other for own, other in zip(damaged.nll, twin.nll, strict=False)]
-    is_whole = len(gap) == len(damaged.steps)
+    gap = [loss - other for loss, other in zip(damaged.nll, control.nll, strict=False)]
+    is_complete = len(gap) == len(damaged.steps)
     recovered = next((at for at in range(len(gap), 0, -1) if gap[at - 1] > tolerance), 0)
-    censored = not is_whole or recovered == len(gap)
+    censored = not is_complete or recovered == len(gap)
     return RecoveryTime(
         steps=damaged.steps[-1] if censored else damaged.steps[recovered],
         censored=censored,
-        area=float(np.trapezoid(gap, damaged.steps)) if is_whole else None,
+        area=float(np.trapezoid(gap, damaged.steps)) if is_complete else None,
         initial_damage=gap[0] if gap else None,
     )
 
 
-def flat_curve(twin: LossCurve) -> LossCurve:
-    return LossCurve(twin.steps, twin.nll[:1] * len(twin.steps))
+def flat_curve(control: LossCurve) -> LossCurve:
+    """Return the constant loss of the original model, the first loss of its control."""
+    return LossCurve(control.steps, control.nll[:1] * len(control.steps))
 
 
 def recovery_rows(
     about: Mapping[str, Any],
     times: Sequence[RecoveryTime],
-    twins: Sequence[RecoveryTime],
+    controls: Sequence[RecoveryTime],
     published: Sequence[RecoveryTime],
     cap: int,
     *evaluated: int,
 ) -> list[Score]:
-    """Return the rows of one layer, damage and scope, over seeds: see `layerwise.measure.recovery.recovery`.
+    """Return the rows of one layer, damage and scope over seeds (see `layerwise.measure.recovery.recovery`).
 
-    `about` are their columns, `published` the times relative to the original model, `evaluated` documents and tokens.
+    `about` are their columns, `times` those of damaged runs, `controls` and `published` those of controls and of
+    damaged runs relative to the original model, `evaluated` documents and tokens. The mean of min(time, cap) is the
+    restricted mean survival time (Royston and Parmar 2013, section 2).
     """
     damage = [each.initial_damage for each in times if each.initial_damage is not None]
-    areas, twin_areas = ([each.area for each in of if each.area is not None] for of in (times, twins))
+    areas, control_areas = ([each.area for each in runs if each.area is not None] for runs in (times, controls))
     summaries = [
         ("initial_damage", None, mean_over_seeds(damage)),
         ("steps", None, mean_over_seeds([each.steps for each in times], cap)),
-        ("steps", TWIN, mean_over_seeds([each.steps for each in twins], cap)),
+        ("steps", TWIN, mean_over_seeds([each.steps for each in controls], cap)),
         ("area", None, mean_over_seeds(areas)),
-        ("area", TWIN, mean_over_seeds(twin_areas)),
+        ("area", TWIN, mean_over_seeds(control_areas)),
         ("censored", None, _share([each.censored for each in times])),
         ("steps_to_untouched", None, mean_over_seeds([each.steps for each in published], cap)),
         ("censored_untouched", None, _share([each.censored for each in published])),
@@ -153,18 +149,15 @@ def recovery_rows(
     ]
 
 
-Numbers = tuple[float, float | None, float | None]
-
-
-def mean_over_seeds(values: Sequence[float], cap: float | None = None) -> Numbers | None:
-    """Mean and Student interval over seeds, within 0 and `cap` where there is one; `None` where there is no value."""
+def mean_over_seeds(values: Sequence[float], cap: float | None = None) -> Bounded | None:
+    """Return the mean over seeds with Student's interval, clipped to 0..`cap`; `None` without values."""
     if not values:
         return None
-    value, low, high = statistics.mean_interval(values, fewest=MIN_SEEDS)
+    value, low, high = statistics.mean_interval(values, min_units=MIN_SEEDS)
     if cap is not None and low is not None and high is not None:
         low, high = max(0.0, low), min(float(cap), high)
     return value, low, high
 
 
-def _share(flags: Sequence[bool]) -> Numbers:
+def _share(flags: Sequence[bool]) -> Bounded:
     return statistics.wilson(sum(flags), len(flags)).row()

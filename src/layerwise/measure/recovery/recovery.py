@@ -1,20 +1,4 @@
-"""Recovery: damage one layer, fine-tune, and measure how long the loss stays above that of an undamaged twin.
-
-Rows of measure `recovery`, by layer, damage (condition) and trained part (arm), Student's 95 % intervals over seeds:
-
-    initial_damage   nats/token above the twin before the first step (the only row at or below the tolerance)
-    steps, area      restricted mean of the steps to recover, and nat-steps above the twin, both up to the cap
-    censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
-    steps_to_untouched, censored_untouched   the same relative to the original model, as published
-    steps, area      against `twin`: the twin relative to the original model; `equal_damage` is tuned on the test text
-
-Rank correlations of recovery with the effect of skipping, with the null of shuffled layers and intervals over layers:
-
-    spearman               by area, over the damaged layers
-    spearman_given_damage  the partial rank correlation, with the initial damage held fixed
-    spearman_published     by area, over all layers, those without damage counted as recovered at once
-    layers                 the number of damaged layers
-"""
+"""Recovery: damage one layer, fine-tune, and measure how long the loss stays above that of an undamaged control."""
 
 from __future__ import annotations
 
@@ -54,7 +38,7 @@ from layerwise.measure.recovery.loss_curve import (
     recovery_rows,
     recovery_time,
 )
-from layerwise.measure.stats.ranks import MIN_LAYERS, rank_correlation
+from layerwise.measure.stats.correlation import MIN_LAYERS, rank_correlation
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING, TWIN
@@ -62,16 +46,14 @@ from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, random_twin
 
 Treatment = tuple[Damage, Scope]
-"""A damage, and what is trained after it: the condition and the arm of the rows."""
+"""A damage, and the scope of the fine-tuning after it."""
 
 _TREATMENTS: dict[str, Treatment] = {f"{pair[0]}/{pair[1]}": pair for pair in product(DAMAGES, SCOPES)}
 TREATMENTS = tuple(_TREATMENTS)
-"""Every damage with every scope of the fine-tuning after it."""
-
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
 
 DEFAULT_LAYERS = 12
-"""Layers by default, evenly spaced; a rank correlation over 6 is known to +-0.88, over 12 to +-0.57, 30 to +-0.38."""
+"""Default number of layers: a rank correlation has an interval of +-0.88 over 6 layers, 0.57 over 12, 0.38 over 30."""
 
 
 def recovery(
@@ -88,60 +70,87 @@ def recovery(
 ) -> list[Score]:
     """Damage `layers` one at a time, fine-tune on half of the documents of `data`, evaluate on the other half.
 
-    `treatments` are of `TREATMENTS`; `effects` are rows of `ablation` to correlate with (metric `skip`, task `all`).
-    The model itself is not changed. `reinitialise` is skipped, with a call of `cache.log`, if the initialization is
-    unknown; so is `equal_damage` in a layer whose target no noise reaches. The rows that `cache` keeps are those of
-    measure `recovery_run`.
+    Damages: `noise_50` is W + N(0, (0.5 std(W))^2) tensor by tensor, as published; `equal_damage` the same noise,
+    scaled to a given loss increase on the evaluation text; `reinitialise` draws new initial weights (Zhang, Bengio and
+    Singer, JMLR 2022, arXiv 1902.01996, section 3). The control is the undamaged model, trained on the same batches.
 
-    Raises `MeasureError` for fewer than 4 layers, unknown names and weights that are not finite, `DataError` for fewer
-    than 2 documents.
+    Rows by layer, damage and scope, with Student's intervals over seeds:
+
+        initial_damage   nats/token above the control before fine-tuning (the only row at or below the tolerance)
+        steps, area      restricted mean of the steps to recover, and nat-steps above the control, up to the cap;
+                         against `twin`, those of the control relative to the original model
+        censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
+        steps_to_untouched, censored_untouched   the same relative to the original model, as published
+
+    Rank correlations with the effect of skipping, with intervals over layers and the null of shuffled layers:
+
+        spearman               by area, over the damaged layers
+        spearman_given_damage  the partial rank correlation with the initial damage held fixed
+        spearman_published     by area, over all layers; those without damage count as recovered immediately
+        layers                 the number of damaged layers
+
+    Args:
+        stack: The model, which is not changed.
+        data: The text.
+        layers: Layers to damage (default: 12, evenly spaced).
+        treatments: Names of `TREATMENTS`.
+        seeds: Number of random seeds.
+        recipe: Hyperparameters of fine-tuning.
+        seed: Seed of all draws.
+        effects: Rows of `ablation` to correlate with.
+        cache: Rows of measure `recovery_run` that are already known, and callbacks. Its `log` receives a sentence if
+            `reinitialise` is omitted (unknown initialization), or `equal_damage` of a layer (no noise reaches it).
+
+    Raises:
+        MeasureError: For fewer than 4 layers, unknown names, and non-finite weights.
+        DataError: For fewer than 2 documents.
     """
-    chosen = _check(stack, layers, treatments, seeds)
+    layers = _check(stack, layers, treatments, seeds)
     recipe, cache = recipe or RecoveryRecipe(), cache or ResultCache()
     study = _Study(stack, data, recipe, seed, seeds, cache)
     recovered: dict[Treatment, dict[int, list[LossCurveKey]]] = defaultdict(dict)
-    spared: dict[Treatment, dict[int, list[float]]] = defaultdict(dict)
-    units = list(product(chosen, study.draw_initial(chosen, [_TREATMENTS[name] for name in treatments])))
-    for done, (layer, treatment) in enumerate(units):
-        cache.progress(done / len(units))
+    undamaged: dict[Treatment, dict[int, list[float]]] = defaultdict(dict)
+    runs = list(product(layers, study.draw_initial(layers, [_TREATMENTS[name] for name in treatments])))
+    for done, (layer, treatment) in enumerate(runs):
+        cache.progress(done / len(runs))
         outcome = study.treat(layer, *treatment)
         if isinstance(outcome, list):
-            spared[treatment][layer] = outcome
+            undamaged[treatment][layer] = outcome
         elif outcome:
             recovered[treatment][layer] = list(outcome)
     cache.progress(1.0)
     evaluated = study.tuning.evaluation.documents, study.tuning.evaluation.tokens
     rows: list[Score] = []
-    for treatment in dict.fromkeys([*recovered, *spared]):
+    for treatment in dict.fromkeys([*recovered, *undamaged]):
         about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
         means: list[LayerRecovery] = []
         for layer, keys in recovered[treatment].items():
             pairs = [(study.known[key], study.known[twin_key(layer, treatment[1], key.seed)]) for key in keys]
-            times = [recovery_time(curve, twin, recipe.tolerance) for curve, twin in pairs]
-            twins = [recovery_time(twin, flat_curve(twin), recipe.tolerance) for _, twin in pairs]
-            published = [recovery_time(curve, flat_curve(twin), 0.0) for curve, twin in pairs]
-            rows += recovery_rows({"layer": layer, **about}, times, twins, published, recipe.steps, *evaluated)
+            times = [recovery_time(curve, control, recipe.tolerance) for curve, control in pairs]
+            controls = [recovery_time(control, flat_curve(control), recipe.tolerance) for _, control in pairs]
+            published = [recovery_time(curve, flat_curve(control), 0.0) for curve, control in pairs]
+            rows += recovery_rows({"layer": layer, **about}, times, controls, published, recipe.steps, *evaluated)
             means.append(
                 LayerRecovery(layer, _mean(each.initial_damage for each in times), _mean(each.area for each in times))
             )
-        for layer, losses in spared[treatment].items():
+        for layer, losses in undamaged[treatment].items():
             columns = {"documents": evaluated[0], "tokens": evaluated[1], "layer": layer, **about}
             mean = mean_over_seeds(losses)
-            assert mean is not None, "every seed of a layer that was spared was damaged"
+            assert mean is not None, "there is one loss per seed"
             rows.append(Score(RECOVERY, "initial_damage", *mean, **columns))
-        if spared[treatment]:
-            names = ", ".join(map(str, spared[treatment]))
+        if undamaged[treatment]:
             cache.log(
-                f"{'/'.join(treatment)} costs no more than {recipe.tolerance:g} nats a token in layers {names}: they "
-                "have nothing to recover from, and are left out of the correlations"
+                f"{'/'.join(treatment)} costs at most {recipe.tolerance:g} nats/token in layers "
+                f"{', '.join(map(str, undamaged[treatment]))}; they have nothing to recover from and are omitted from "
+                "the correlations"
             )
-        at_once = [LayerRecovery(layer, damaged=False) for layer in spared[treatment]]
-        rows += associations(treatment, [*means, *at_once], effects, seed)
+        immediate = [LayerRecovery(layer, damaged=False) for layer in undamaged[treatment]]
+        rows += associations(treatment, [*means, *immediate], effects, seed)
     return rows
 
 
 def evenly_spaced_layers(depth: int, count: int) -> tuple[int, ...]:
-    """At most `count` of the layers 0 to depth - 1, evenly spaced, the first and the last among them.
+    """Select at most `count` of the layers 0 to depth - 1, evenly spaced, including the first and the last.
 
     >>> evenly_spaced_layers(30, 4)
     (0, 10, 19, 29)
@@ -166,36 +175,36 @@ class _Study:
         self.tuning = RecoveryTraining(self.stack, self.data, self.recipe, self.seed)
 
     def draw_initial(self, layers: Sequence[int], treatments: Sequence[Treatment]) -> Sequence[Treatment]:
-        """Draw initial weights if a treatment takes them; return the treatments that are possible."""
+        """Draw initial weights if a treatment needs them; return the treatments that are possible."""
         if not any(damage == "reinitialise" for damage, _ in treatments):
             return treatments
         try:
             for number in range(self.seeds):
-                fresh = random_twin(self.stack, self.seed * self.seeds + number)
+                untrained = random_twin(self.stack, self.seed * self.seeds + number)
                 for layer in layers:
-                    self.initial[layer, number] = layer_weights(fresh, layer)
+                    self.initial[layer, number] = layer_weights(untrained, layer)
         except UnsupportedModelError as error:
-            self.cache.log(f"recovery: reinitialise is left out: {error}")
+            self.cache.log(f"recovery: reinitialise is omitted: {error}")
             return [(damage, scope) for damage, scope in treatments if damage != "reinitialise"]
         return treatments
 
     def treat(self, layer: int, damage: Damage, scope: Scope) -> tuple[LossCurveKey, ...] | list[float]:
-        """Damage a layer with every seed, and fine-tune; return the runs.
+        """Damage a layer and fine-tune with every seed; return the runs.
 
-        If the damage is too small to recover from, return that of every seed.
+        If the damage is within the tolerance, return the loss increase of every seed instead.
         """
         for number in range(self.seeds):
             self._tune(twin_key(layer, scope, number), layer, scope, {})
-        whole = self.known[twin_key(layer, scope, 0)].nll[0]
+        original = self.known[twin_key(layer, scope, 0)].nll[0]
         keys = [LossCurveKey(layer, damage, scope, number) for number in range(self.seeds)]
-        drawn = {key: self._damage(key, layer, whole) for key in keys if key not in self.known}
-        weights = {key: own for key, own in drawn.items() if own is not None}
+        drawn = {key: self._damage(key, layer, original) for key in keys if key not in self.known}
+        weights = {key: damaged for key, damaged in drawn.items() if damaged is not None}
         if damage != "equal_damage" and len(weights) == len(keys):
-            losses = [self.tuning.loss(layer, own) - whole for own in weights.values()]
+            losses = [self.tuning.loss(layer, damaged) - original for damaged in weights.values()]
             if all(map(math.isfinite, losses)) and float(np.mean(losses)) <= self.recipe.tolerance:
                 return losses
-        for key, own in weights.items():
-            self._tune(key, layer, scope, own)
+        for key, damaged in weights.items():
+            self._tune(key, layer, scope, damaged)
         return tuple(key for key in keys if key in self.known)
 
     def _tune(self, key: LossCurveKey, layer: int, scope: Scope, weights: dict[str, Tensor]) -> None:
@@ -204,13 +213,13 @@ class _Study:
         curve = self.tuning.trajectory(layer, scope, weights, (self.seed, key.seed))
         if not curve.nll and key.damage == TWIN:
             raise MeasureError(
-                "the model itself gives a loss that is not finite on the evaluation text, before anything is done to "
-                "it; check the checkpoint"
+                "The loss of the original model on the evaluation text must be finite, got NaN or infinity. Check the "
+                "checkpoint."
             )
         self.cache.sink(curve_rows(key, curve))
         self.known[key] = curve
 
-    def _damage(self, key: LossCurveKey, layer: int, whole: float) -> dict[str, Tensor] | None:
+    def _damage(self, key: LossCurveKey, layer: int, original: float) -> dict[str, Tensor] | None:
         if key.damage == "reinitialise":
             return self.initial[layer, key.seed]
         weights = layer_weights(self.stack, layer)
@@ -221,14 +230,14 @@ class _Study:
         if key.damage == "noise_50":
             return add_noise(weights, direction, PUBLISHED_SCALE)
         scale = find_equal_scale(
-            lambda scale: self.tuning.loss(layer, add_noise(weights, direction, scale)) - whole,
+            lambda scale: self.tuning.loss(layer, add_noise(weights, direction, scale)) - original,
             self.recipe.equal_damage,
             self.recipe.equal_tolerance,
         )
         if scale is None:
             self.cache.log(
-                f"recovery: no noise in layer {layer} costs {self.recipe.equal_damage:g} nats a token (seed "
-                f"{key.seed}), so it has no run of equal damage there"
+                f"recovery: equal_damage of layer {layer} is omitted, because no noise costs "
+                f"{self.recipe.equal_damage:g} nats/token (seed {key.seed})"
             )
             return None
         return add_noise(weights, direction, scale)
@@ -239,23 +248,23 @@ def twin_key(layer: int, scope: Scope, seed: int) -> LossCurveKey:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return float(np.mean(there)) if there else None
+    present = [value for value in values if value is not None]
+    return float(np.mean(present)) if present else None
 
 
 def _check(stack: Stack, layers: Sequence[int] | None, treatments: Sequence[str], seeds: int) -> tuple[int, ...]:
     if stack.depth < MIN_LAYERS:
-        raise MeasureError(f"recovery needs at least {MIN_LAYERS} layers; this model has {stack.depth}")
+        raise MeasureError(f"recovery needs a model with at least {MIN_LAYERS} layers, got {stack.depth}.")
     if seeds < 1:
-        raise MeasureError(f"recovery with {seeds} seeds has no runs: use 3 or more, so that intervals mean something")
+        raise MeasureError(f"seeds must be at least 1, got {seeds}. Use 3 or more for intervals.")
     for treatment in treatments:
         if treatment not in TREATMENTS:
-            raise MeasureError(f"unknown treatment {treatment!r}; {near_matches(treatment, TREATMENTS)}")
-    chosen = evenly_spaced_layers(stack.depth, DEFAULT_LAYERS) if layers is None else tuple(sorted(set(layers)))
-    for layer in chosen:
+            raise MeasureError(f"Unknown treatment {treatment!r}: {near_matches(treatment, TREATMENTS)}.")
+    selected = evenly_spaced_layers(stack.depth, DEFAULT_LAYERS) if layers is None else tuple(sorted(set(layers)))
+    for layer in selected:
         if not 0 <= layer < stack.depth:
-            raise MeasureError(f"there is no layer {layer} to damage: this model has layers 0 to {stack.depth - 1}")
-    return chosen
+            raise MeasureError(f"layers must be between 0 and {stack.depth - 1}, got {layer}.")
+    return selected
 
 
 SHUFFLES = 2_000
@@ -264,7 +273,7 @@ METRICS = ("spearman", "spearman_given_damage", "spearman_published")
 
 @dataclass(frozen=True, slots=True)
 class LayerRecovery:
-    """The recovery of one layer: initial damage and area above the twin; `damaged` is false below the tolerance."""
+    """The recovery of one layer: initial damage and area above the control; not `damaged` within the tolerance."""
 
     layer: int
     damage: float | None = 0.0
@@ -280,6 +289,7 @@ def associations(
     *,
     shuffles: int = SHUFFLES,
 ) -> Iterator[Score]:
+    """Yield the rank correlations of recovery with the effect of skipping, see `recovery`."""
     skips = Rows(effects).where(measure=ABLATION, task=ALL, metric=SKIPPING, layer=PRESENT, part=None, against=None)
     skipped = {row.layer: row.value for row in skips}
     shared = [each for each in layers if each.layer in skipped]
@@ -287,19 +297,20 @@ def associations(
     if not shared:
         return
     damage, scope = treatment
-    of: dict[str, Any] = {"condition": damage, "arm": scope}
-    yield Score(RECOVERY, "layers", float(len(damaged)), **of)
+    columns: dict[str, Any] = {"condition": damage, "arm": scope}
+    yield Score(RECOVERY, "layers", float(len(damaged)), **columns)
     for metric in METRICS:
-        chosen = shared if metric == "spearman_published" else damaged
-        known = [each for each in chosen if each.area is not None and each.damage is not None]
+        candidates = shared if metric == "spearman_published" else damaged
+        finite = [each for each in candidates if each.area is not None and each.damage is not None]
         correlation = rank_correlation(
-            np.array([each.area for each in known], dtype=np.float64),
-            [skipped[each.layer] for each in known],
-            given=np.array([each.damage for each in known]) if metric == "spearman_given_damage" else None,
+            np.array([each.area for each in finite], dtype=np.float64),
+            [skipped[each.layer] for each in finite],
+            given=np.array([each.damage for each in finite]) if metric == "spearman_given_damage" else None,
             seed=(seed, zlib.crc32(f"{damage}/{scope} {metric}".encode())),
             shuffles=shuffles,
         )
         if correlation is not None:
-            yield Score(RECOVERY, metric, correlation.value, correlation.low, correlation.high, correlation.p, **of)
+            bounds = correlation.low, correlation.high
+            yield Score(RECOVERY, metric, correlation.value, *bounds, correlation.p, **columns)
             band = correlation.null_low, correlation.null_high
-            yield Score(RECOVERY, metric, 0.0, *band, **of, against=SHUFFLED_LAYERS)
+            yield Score(RECOVERY, metric, 0.0, *band, **columns, against=SHUFFLED_LAYERS)

@@ -1,13 +1,4 @@
-"""Stability of a training: spikes of its loss, and how far its seeds end apart.
-
-With r_t the loss minus the median of the five before it, s its noise from second differences of the losses, and z the
-normal quantile that the judged notes exceed by chance in 1 of 100 trainings, t is part of a spike if
-
-    r_t > max(0.1 nats, z * s)        s = 1.15 * 1.4826 * median |loss_t - (loss_{t-1} + loss_{t+1}) / 2| / sqrt(3/2)
-
-Rows of measure `stability`: spikes, highest (r in nats) by seed; by arm spiked (Wilson), spread (std of the held-out
-loss, chi-squared), spread_ratio to the backbone (F; Holm over arms), and gradient_norm (mean of medians).
-"""
+"""Stability of training: spikes of the loss, and spread of the final loss over seeds."""
 
 from __future__ import annotations
 
@@ -25,19 +16,24 @@ from layerwise.results.vocabulary import MASKED_LM, STABILITY, TRAINING
 BEFORE = 5
 
 MIN_NOTES = 8
-"""Notes that have so many before them, at least, for a scale of their own."""
+"""Minimum number of losses after the first `BEFORE`."""
 
-RISE = 0.1
-"""Nats that a spike rises, at least."""
+MIN_RISE = 0.1
+"""Minimum height of a spike in nats."""
 
-CHANCE = 0.01
-"""Trainings in which noise alone is taken for a spike."""
+FALSE_POSITIVE_RATE = 0.01
+"""Share of runs in which noise counts as a spike."""
 
 
 def find_spikes(losses: ArrayLike) -> tuple[int, float] | None:
-    """Count the spikes in training losses by step, and return the largest rise in nats; `None` for too few losses.
+    """Count the spikes in training losses, and return the largest rise in nats; `None` for too few losses.
 
-    A loss that is not finite is a spike of any height.
+    With r_t the loss minus the median of the five losses before it, step t is part of a spike if
+
+        r_t > max(0.1 nats, z * s)      s = 1.15 * 1.4826 * median |loss_t - (loss_{t-1} + loss_{t+1}) / 2| / sqrt(3/2)
+
+    where s is the noise from second differences, and z the normal quantile that all losses of a run exceed by chance
+    in 1 % of runs. A non-finite loss is a spike.
 
     >>> falling = [5.0, 4.5, 4.2, 4.0, 3.9, 3.8, 3.75, 3.7, 3.66, 3.63, 3.6, 3.58, 3.56, 3.55]
     >>> find_spikes(falling)[0], find_spikes([*falling, 5.5, 3.54])[0]
@@ -46,18 +42,24 @@ def find_spikes(losses: ArrayLike) -> tuple[int, float] | None:
     values = np.asarray(losses, dtype=np.float64)
     if len(values) < BEFORE + MIN_NOTES:
         return None
-    values = np.where(np.isfinite(values), values, np.nan)  # the difference of two infinite losses is none
+    values = np.where(np.isfinite(values), values, np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(values, BEFORE)[:-1]
     rises = values[BEFORE:] - np.median(windows, axis=1)
     bends = np.abs(values[1:-1] - (values[:-2] + values[2:]) / 2)
     noise = float(np.sqrt(1 + np.pi / (2 * BEFORE)) * 1.4826 * np.nanmedian(bends) / np.sqrt(1.5))
-    line = max(RISE, float(stats.norm.isf(CHANCE / len(rises))) * noise)
-    above = ~(rises <= line)
-    begun = above & ~np.concatenate([[False], above[:-1]])
-    return int(begun.sum()), float(np.max(np.where(np.isfinite(rises), rises, np.inf)))
+    threshold = max(MIN_RISE, float(stats.norm.isf(FALSE_POSITIVE_RATE / len(rises))) * noise)
+    above = ~(rises <= threshold)
+    starts = above & ~np.concatenate([[False], above[:-1]])
+    return int(starts.sum()), float(np.max(np.where(np.isfinite(rises), rises, np.inf)))
 
 
 def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
+    """Return rows of measure `stability` from the training losses and held-out losses of variants.
+
+    By seed: `spikes` and `highest` (largest rise in nats). By variant: `spiked` (share of seeds with spikes, Wilson),
+    `spread` (standard deviation of the held-out loss, chi-squared), `spread_ratio` to the `backbone` (F; Holm over
+    variants), and `gradient_norm` (mean over seeds).
+    """
     rows = [row for row in rows if row.arm is not None and row.seed is not None]
     curves: dict[tuple[str, int], dict[float, float]] = {}
     for row in rows:
@@ -66,11 +68,11 @@ def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
     results: list[Score] = []
     spiked: dict[str, list[bool]] = {}
     for (arm, seed), curve in curves.items():
-        judged = find_spikes([curve[step] for step in sorted(curve)])
-        if judged is not None:
-            spiked.setdefault(arm, []).append(judged[0] > 0)
-            results.append(Score(STABILITY, "spikes", float(judged[0]), arm=arm, seed=seed))
-            results.append(Score(STABILITY, "highest", judged[1], arm=arm, seed=seed))
+        spikes = find_spikes([curve[step] for step in sorted(curve)])
+        if spikes is not None:
+            spiked.setdefault(arm, []).append(spikes[0] > 0)
+            results.append(Score(STABILITY, "spikes", float(spikes[0]), arm=arm, seed=seed))
+            results.append(Score(STABILITY, "highest", spikes[1], arm=arm, seed=seed))
     for arm, flags in spiked.items():
         results.append(Score(STABILITY, "spiked", *wilson(sum(flags), len(flags)).row(), arm=arm))
     losses = _by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll"))

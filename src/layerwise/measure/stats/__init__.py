@@ -1,1 +1,1 @@
-"""Statistics: estimates with intervals, tests, verdicts, and the arrays and rows they are made from."""
+"""Estimates with intervals, tests and verdicts."""

@@ -1,13 +1,4 @@
-"""From losses to effects: paired differences of each plan with a baseline, as rows of measure `effect`.
-
-    delta_nll, nll                 nats/token, plan minus baseline, and of the plan itself
-    null_band                      how far from zero a plan without effect could be, all plans together
-    token_accuracy, exact_match    share of scored tokens, and of windows, that were the arg-max; delta_exact_match
-
-95 % intervals over documents or windows (`resampling_unit`), none with fewer than 8 windows, or where all are equal.
-`p`: see `assess_effects`; `mde`: 80 % power at 5 % after Holm over the plans of a task. Tasks are strata of `all`.
-`compare_conditions` does the same for arms (`12=skip`), corrected by metric, with the band `against no_effect`.
-"""
+"""Effects of plans and interventions: paired loss differences with intervals and tests."""
 
 from __future__ import annotations
 
@@ -42,11 +33,26 @@ def compute_effects(
     by_task: bool = True,
     resamples: int = 10_000,
 ) -> list[Score]:
-    """Compare every plan in `losses` with the plan `baseline`; see the module for the rows.
+    """Compare every plan in `losses` with the plan `baseline`.
 
-    Rows are ordered by task (`all` last, alone without `by_task`), metric and plan, and depend on the losses and the
-    seed alone. Raises `MeasureError` without the baseline, for plans on different windows (see `complete`), and for an
-    unknown answer task.
+    Metrics: `nll` and `delta_nll` (nats/token), `null_band` (simultaneous half-width of the null around zero),
+    `token_accuracy`, and for answer tasks `exact_match` and `delta_exact_match`. Intervals are at 95 % over documents
+    (windows if there are fewer than 8), stratified by task; p-values are those of `assess_effects`, Holm-adjusted
+    over the plans of a task.
+
+    Args:
+        losses: One row per plan and window.
+        baseline: The plan to compare with.
+        seed: Seed of the resampling.
+        answer_tasks: Tasks whose windows are prompts with an answer.
+        by_task: Also return the rows of each task, not only those of `all`.
+        resamples: Number of bootstrap resamples.
+
+    Returns:
+        Rows of measure `effect`, ordered by task (`all` last), metric and plan.
+
+    Raises:
+        MeasureError: If the baseline is missing, plans ran on different windows, or an answer task is unknown.
     """
     grid = arrange(losses)
     if baseline not in grid.plans:
@@ -66,7 +72,7 @@ def compute_effects(
             baseline=part.plans.index(baseline),
             documents=part.documents(),
             tokens=int(part.tokens.sum()),
-            # A task's rows must not depend on which other tasks there are: its name, not its index, goes in.
+            # Seeded by name, not index, so that a task's rows do not depend on the other tasks.
             seed=(seed, zlib.crc32(task.encode())),
             resamples=resamples,
         )
@@ -89,21 +95,21 @@ class _TaskEffects:
 
     def losses(self) -> list[Score]:
         nll, hits, tokens = (self.grid.by_unit(values) for values in (self.grid.nll, self.grid.hits, self.grid.tokens))
-        # The difference is taken window by window before anything is summed, which keeps small effects exact.
+        # Subtract before summing, which keeps small effects exact.
         deltas = self.grid.by_unit(self.grid.nll - self.grid.nll[self.baseline])
         if tokens.size < MIN_UNITS or statistics.are_equal(nll, tokens):
             total = tokens.sum()
             return [
-                *self._bare("delta_nll", deltas.sum(axis=1) / total, self._others()),
-                *self._bare("nll", nll.sum(axis=1) / total),
-                *self._bare("token_accuracy", hits.sum(axis=1) / total),
+                *self._value_rows("delta_nll", deltas.sum(axis=1) / total, self._others()),
+                *self._value_rows("nll", nll.sum(axis=1) / total),
+                *self._value_rows("token_accuracy", hits.sum(axis=1) / total),
             ]
-        compared, bands = self._assessed("delta_nll", deltas, tokens, self._bootstrap(deltas, tokens))
+        rows, bands = self._assess("delta_nll", deltas, tokens, self._bootstrap(deltas, tokens))
         return [
-            *compared,
+            *rows,
             *(self._score("null_band", plan, band) for plan, band in bands.items() if np.isfinite(band)),
-            *self._estimated("nll", statistics.student_interval(nll, tokens, strata=self.strata)),
-            *self._estimated("token_accuracy", statistics.student_interval(hits, tokens, strata=self.strata)),
+            *self._interval_rows("nll", statistics.student_interval(nll, tokens, strata=self.strata)),
+            *self._interval_rows("token_accuracy", statistics.student_interval(hits, tokens, strata=self.strata)),
         ]
 
     def answers(self) -> list[Score]:
@@ -113,24 +119,24 @@ class _TaskEffects:
         if windows.size < MIN_UNITS:
             total = windows.sum()
             return [
-                *self._bare("exact_match", exact.sum(axis=1) / total),
-                *self._bare("delta_exact_match", changes.sum(axis=1) / total, self._others()),
+                *self._value_rows("exact_match", exact.sum(axis=1) / total),
+                *self._value_rows("delta_exact_match", changes.sum(axis=1) / total, self._others()),
             ]
         if (windows == 1).all():
-            # One answer a unit: closed forms for proportions, which stay honest when all answers agree.
-            own = statistics.wilson(exact.sum(axis=1), windows.size)
+            # One answer per unit: closed forms have a width even where all answers agree.
+            accuracy = statistics.wilson(exact.sum(axis=1), windows.size)
             gained, lost = (changes > 0).sum(axis=1), (changes < 0).sum(axis=1)
             difference = statistics.paired_proportions(gained, lost, windows.size)
             others, counts = self._others(), list(zip(gained.tolist(), lost.tolist(), strict=True))
             p = [mcnemar_p(*counts[plan]) for plan in others]
             mde = [mcnemar_detectable(*counts[plan], windows.size, len(others)) for plan in others]
-            compared = self._compared("delta_exact_match", difference, p, mde)
+            rows = self._test_rows("delta_exact_match", difference, p, mde)
         else:
-            own, difference = self._bootstrap(exact, windows), self._bootstrap(changes, windows)
-            compared, _ = self._assessed("delta_exact_match", changes, windows, difference)
-        return [*self._estimated("exact_match", own), *compared]
+            accuracy, difference = self._bootstrap(exact, windows), self._bootstrap(changes, windows)
+            rows, _ = self._assess("delta_exact_match", changes, windows, difference)
+        return [*self._interval_rows("exact_match", accuracy), *rows]
 
-    def _assessed(
+    def _assess(
         self, metric: str, changes: Numbers, below: Numbers, estimate: SampleEstimate[Numbers]
     ) -> tuple[list[Score], dict[int, float]]:
         others = self._others()
@@ -140,9 +146,9 @@ class _TaskEffects:
             changes[others], below, seed=self.seed, flips=self.resamples, strata=self.strata
         )
         bands = dict(zip(others, test.band.tolist(), strict=True))
-        return self._compared(metric, estimate, test.p, test.mde), bands
+        return self._test_rows(metric, estimate, test.p, test.mde), bands
 
-    def _compared(self, metric: str, estimate: SampleEstimate[Numbers], p: ArrayLike, mde: ArrayLike) -> list[Score]:
+    def _test_rows(self, metric: str, estimate: SampleEstimate[Numbers], p: ArrayLike, mde: ArrayLike) -> list[Score]:
         numbers = (np.asarray(p).tolist(), statistics.holm(p).tolist(), np.asarray(mde).tolist())
         return [
             self._score(
@@ -151,22 +157,21 @@ class _TaskEffects:
                 estimate.value[plan],
                 low=float(estimate.low[plan]),
                 high=float(estimate.high[plan]),
-                p=own,
+                p=p_value,
                 p_adjusted=adjusted,
-                mde=least,
+                mde=detectable,
             )
-            for plan, own, adjusted, least in zip(self._others(), *numbers, strict=True)
+            for plan, p_value, adjusted, detectable in zip(self._others(), *numbers, strict=True)
         ]
 
-    def _estimated(self, metric: str, estimate: SampleEstimate[Numbers]) -> list[Score]:
+    def _interval_rows(self, metric: str, estimate: SampleEstimate[Numbers]) -> list[Score]:
         return [
             self._score(metric, plan, estimate.value[plan], low=float(low), high=float(high))
             for plan, (low, high) in enumerate(zip(estimate.low, estimate.high, strict=True))
         ]
 
-    def _bare(self, metric: str, values: Numbers, plans: Iterable[int] | None = None) -> list[Score]:
-        chosen = range(len(self.grid.plans)) if plans is None else plans
-        return [self._score(metric, plan, values[plan]) for plan in chosen]
+    def _value_rows(self, metric: str, values: Numbers, plans: Iterable[int] | None = None) -> list[Score]:
+        return [self._score(metric, plan, values[plan]) for plan in (range(len(values)) if plans is None else plans)]
 
     def _score(self, metric: str, plan: int, value: float, **evidence: Any) -> Score:
         return Score(
@@ -191,10 +196,7 @@ class _TaskEffects:
 
 @dataclass(frozen=True, slots=True)
 class ConditionLosses:
-    """The losses under `key` are reported as `metric` with these `columns` (`layer`, `plan`, ...).
-
-    Arms of one metric and `family` are corrected together.
-    """
+    """Losses stored under `key`, reported as `metric` with `columns`; those of one `family` are corrected together."""
 
     key: str
     metric: str
@@ -206,29 +208,33 @@ def compare_conditions(
     measure: str,
     losses: Iterable[Loss],
     baseline: str,
-    arms: Sequence[ConditionLosses],
+    conditions: Sequence[ConditionLosses],
     *,
     seed: int,
     by_task: bool = True,
 ) -> list[Score]:
-    """Return rows of `arms` with losses on every window, metric by metric; without `by_task` only those of `all`."""
-    rows_of: dict[str, list[Loss]] = defaultdict(list)
+    """Compare conditions with the baseline: rows of `measure`, each with the null band `against no_effect`.
+
+    Conditions without losses on every window of the baseline are omitted. Without `by_task` only the rows of `all`
+    are returned.
+    """
+    rows_by_key: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:
-        rows_of[row.plan].append(row)
+        rows_by_key[row.plan].append(row)
     families: dict[tuple[str, Hashable], list[ConditionLosses]] = defaultdict(list)
-    for arm in arms:
-        if len(rows_of[arm.key]) == len(rows_of[baseline]):
-            families[arm.metric, arm.family].append(arm)
+    for condition in conditions:
+        if len(rows_by_key[condition.key]) == len(rows_by_key[baseline]):
+            families[condition.metric, condition.family].append(condition)
     scores: list[Score] = []
     for group in families.values():
-        chosen = [*rows_of[baseline], *(row for arm in group for row in rows_of[arm.key])]
-        rows = compute_effects(chosen, baseline, seed=seed, by_task=by_task)
+        compared = [*rows_by_key[baseline], *(row for condition in group for row in rows_by_key[condition.key])]
+        rows = compute_effects(compared, baseline, seed=seed, by_task=by_task)
         scores += _condition_rows(measure, group, rows)
     return scores
 
 
 def describe_test(units: int, comparisons: int) -> str | None:
-    """Say that so few units decide among so many plans by their intervals; `None` where sign flips do.
+    """Explain why Student's interval replaces sign flips for this many units and plans; `None` if it does not.
 
     >>> describe_test(8, 6)
     >>> describe_test(8, 90)
@@ -242,19 +248,18 @@ def describe_test(units: int, comparisons: int) -> str | None:
     )
 
 
-def _condition_rows(measure: str, arms: Sequence[ConditionLosses], rows: Sequence[Score]) -> list[Score]:
+def _condition_rows(measure: str, conditions: Sequence[ConditionLosses], rows: Sequence[Score]) -> list[Score]:
     tasks = {score.task for score in rows}
     if POOLED not in tasks:
         rows = [*rows, *(replace(score, task=POOLED) for score in rows)]
-    by_key = {arm.key: arm for arm in arms}
-    order = {key: position for position, key in enumerate(by_key)}
+    by_key = {condition.key: condition for condition in conditions}
     scores = []
-    for score in sorted((score for score in rows if score.plan in order), key=lambda score: order[str(score.plan)]):
-        arm = by_key[str(score.plan)]
-        about: dict[str, Any] = {"measure": measure, "metric": arm.metric, "claim": None, "plan": None, **arm.columns}
+    for score in (score for key in by_key for score in rows if score.plan == key):
+        condition = by_key[str(score.plan)]
+        columns = {"measure": measure, "metric": condition.metric, "claim": None, "plan": None, **condition.columns}
         if score.metric == "delta_nll":
-            scores.append(replace(score, **about))
-        elif score.metric == "null_band" and arm.columns.get("against") is None:  # a null has no null of its own
+            scores.append(replace(score, **columns))
+        elif score.metric == "null_band" and condition.columns.get("against") is None:  # nulls have no null themselves
             band = {"value": 0.0, "low": -score.value, "high": score.value, "against": NO_EFFECT}
-            scores.append(replace(score, **{**about, **band}))
+            scores.append(replace(score, **{**columns, **band}))
     return scores

@@ -1,4 +1,4 @@
-"""A number with its interval, and Student's t behind it: `layerwise.measure.stats.statistics` makes them of units."""
+"""Estimates with intervals from Student's t, optionally corrected for skewness."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Numbers = NDArray[np.float64]
 Value = TypeVar("Value", float, Numbers)
 
 Bounded = tuple[float, float | None, float | None]
-"""A value with the ends of its interval, where it has one."""
+"""A value with the bounds of its interval, if it has one."""
 
 POWER = 0.8
-"""How often an effect at the printed resolution is found."""
+"""Power of minimum detectable effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleEstimate(Generic[Value]):
-    """A number, or one for each plan of shape (plans,): value, interval, standard error and its degrees of freedom.
+    """An estimate, or one per plan (arrays of shape (plans,)), with interval, standard error and degrees of freedom.
 
-    `skewness` is that of the value, its third cumulant divided by error^3; tests and intervals are never narrower than
-    with it, nor than without it.
+    `skewness` is the third cumulant of the value divided by error^3. Tests and intervals use it only where it widens
+    them.
     """
 
     value: Value
@@ -59,7 +59,7 @@ class SampleEstimate(Generic[Value]):
         return np.asarray(np.where(error == 0, if_certain, tail), dtype=np.float64)
 
     def detectable(self, comparisons: float = 1) -> Numbers:
-        """The effect that Holm's first step of so many comparisons finds with 80 % power."""
+        """Return the effect that the first step of Holm's correction detects with 80 % power."""
         return np.asarray(t_factor(np.asarray(self.freedom), comparisons) * self.error)
 
     def row(self) -> tuple[float, float, float]:
@@ -73,7 +73,7 @@ class SampleEstimate(Generic[Value]):
 
 
 def student_quantile(share: float, freedom: Value) -> Value:
-    """The quantile of Student's t: `scipy.stats.t.ppf` gives the same bits in a hundred times the time.
+    """Return the quantile of Student's t, bit-identical to `scipy.stats.t.ppf` and 100 times as fast.
 
     >>> round(student_quantile(0.975, 9), 3)
     2.262
@@ -83,9 +83,9 @@ def student_quantile(share: float, freedom: Value) -> Value:
 
 
 def hall_transform(t: ArrayLike, skewness: ArrayLike) -> Numbers:
-    """Transform a t statistic of a value with this skewness to one that is nearly symmetric (Hall 1992, JRSS B 54).
+    """Transform a t statistic to a nearly symmetric one (Hall 1992, JRSS B 54).
 
-    With the skewness A it is t + A t^2 / 3 + A^2 t^3 / 27 + A / 6, which increases with t.
+        t + A t^2 / 3 + A^2 t^3 / 27 + A / 6        A the skewness of the value
 
     >>> hall_transform(-3.0, 0.5).round(3), hall_transform(3.0, 0.5).round(3)
     (np.float64(-1.667), np.float64(4.833))
@@ -107,16 +107,16 @@ def invert_hall_transform(z: ArrayLike, skewness: ArrayLike) -> Any:
 
 
 def skewness_factor(units: ArrayLike) -> Numbers:
-    """By how much a sample's skewness is multiplied, 1 + (16 / units)^2 and 2 at most, as few units understate it.
+    """Return the factor min(2, 1 + (16 / units)^2) that corrects the skewness of small samples.
 
-    Chosen by simulation so that 30 plans of exponential effects on 16 documents keep their error rate (see
+    Chosen by simulation so that 30 plans with exponential effects on 16 documents keep their error rate (see
     `tests/measure/stats/test_statistics.py`).
     """
     return np.minimum(2.0, 1 + np.square(16 / np.asarray(units, dtype=np.float64)))
 
 
 def satterthwaite(variance: Numbers, squares: Numbers) -> Numbers:
-    """Return the degrees of freedom (sum v)^2 / sum (v^2 / f) of a sum of variances v; `squares` is the denominator."""
+    """Return the degrees of freedom (sum v)^2 / sum (v^2 / f) of a sum of variances; `squares` is the denominator."""
     return np.divide(np.square(variance), squares, out=np.full(np.shape(variance), 1e6), where=squares > 0)
 
 

@@ -1,8 +1,4 @@
-"""Double precision on any device: Apple's GPUs (MPS) and some of Intel's (XPU) have none.
-
-On such devices, small tensors are moved to the CPU and widened there (`to_float64`); large ones that are combined with
-other tensors of the device stay in float32 (`widen`). Nothing else in layerwise widens a tensor.
-"""
+"""Double precision on any device; MPS and some XPU devices lack float64."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ def widest_dtype(device: torch.device) -> torch.dtype:
 
 
 def to_float64(values: Tensor) -> Tensor:
-    """`values`, detached, in float64: on their own device where it has float64, else on the CPU."""
+    """Return `values` detached in float64, moved to the CPU if their device lacks float64."""
     values = values.detach()
     return (values if widest_dtype(values.device) == torch.float64 else values.cpu()).double()
 
@@ -27,7 +23,7 @@ def to_float64_cpu(values: Tensor) -> Tensor:
 
 
 def widen(values: Tensor) -> Tensor:
-    """`values`, detached, on their own device: in float64 where it has that, else in float32."""
+    """Return `values` detached in the widest dtype of their device: float64, or float32 if it lacks float64."""
     return values.detach().to(widest_dtype(values.device))
 
 

@@ -1,7 +1,11 @@
-"""Losses as arrays for paired comparisons: every plan on the same windows, each once, on the same tokens.
+"""Losses as arrays for paired comparisons, and strata by task.
 
-`arrange` refuses anything else; `complete` keeps what all plans of an unfinished run have in common. The *units* of
-a `Grid` may be resampled independently: documents as a rule.
+A text with several tasks is a fixed mix, which an estimate from part of the text has to keep:
+
+    effect = sum_h w_h * effect_h            se^2 = sum_h w_h^2 * se_h^2
+
+with w_h the tasks' shares of all tokens, and Satterthwaite's degrees of freedom (Cochran 1977, 5.4). Small tasks are
+merged.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ __all__ = ["MIN_UNITS", "WHOLE", "Cell", "Grid", "Piece", "arrange", "complete",
 
 Cell = tuple[str, str, int]
 
-# A piece of text: task, document, and the window of it; or `WHOLE` for the whole document.
 Piece = tuple[str, str, int]
+"""A piece of text: task, document, and window (`WHOLE` for the whole document)."""
+
 WHOLE = -1
 
 
@@ -33,7 +38,8 @@ WHOLE = -1
 class Grid:
     """Losses of every plan on every cell (task, document, window), both sorted.
 
-    `nll` and `hits` have shape (plans, cells), `tokens` (cells,).
+    `nll` and `hits` have shape (plans, cells), `tokens` (cells,). Its units (documents, or windows if there are fewer
+    than 8 documents) may be resampled independently.
     """
 
     plans: tuple[str, ...]
@@ -48,9 +54,9 @@ class Grid:
     def of_task(self, task: str) -> Grid:
         return self.part([cell[0] == task for cell in self.cells])
 
-    def part(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> Grid:
-        mask = np.asarray(chosen, dtype=bool)
-        cells = tuple(cell for cell, mine in zip(self.cells, mask, strict=True) if mine)
+    def part(self, selected: Sequence[bool] | NDArray[np.bool_]) -> Grid:
+        mask = np.asarray(selected, dtype=bool)
+        cells = tuple(cell for cell, is_selected in zip(self.cells, mask, strict=True) if is_selected)
         return Grid(self.plans, cells, self.nll[:, mask], self.hits[:, mask], self.tokens[mask])
 
     def by_unit(self, values: Numbers) -> Numbers:
@@ -70,10 +76,14 @@ class Grid:
 
 
 def arrange(losses: Iterable[Loss]) -> Grid:
-    """Arrange losses; raise `MeasureError` unless every plan has every window once, equal tokens and finite losses."""
+    """Arrange losses as arrays.
+
+    Raises:
+        MeasureError: Unless every plan has every window exactly once, with equal tokens and a finite loss.
+    """
     rows = list(losses)
     if not rows:
-        raise MeasureError("There are no losses to compare. Measure at least two plans on one text first.")
+        raise MeasureError("There are no losses to compare. Evaluate at least two plans on the same text first.")
     plans = tuple(sorted({row.plan for row in rows}))
     cells = tuple(sorted({(row.task, row.document, row.window) for row in rows}))
     shape = (len(plans), len(cells))
@@ -114,21 +124,21 @@ def _refuse_pair(plan: str, cell: Cell, count: str) -> NoReturn:
 REST = "the rest"
 
 MIN_DOCUMENTS = 16
-"""Below this a half of the text has too few documents for an interval."""
+"""Minimum number of documents to split a text into halves that each have an interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strata:
-    """Which stratum each task belongs to, and the share of all tokens that each stratum holds."""
+    """The stratum of each task, and the share of all tokens in each stratum."""
 
     of_task: Mapping[str, str]
     weight: Mapping[str, float]
 
     @classmethod
     def from_lengths(cls, lengths: Mapping[Piece, int]) -> Strata:
-        """The strata of pieces of text with their scored tokens: tasks with enough pieces for two halves, and the rest.
+        """Assign tasks with enough pieces for two halves to their own strata, and all others to `REST`.
 
-        If the rest is too small for that itself, the smallest of the large tasks joins it.
+        If `REST` is too small for two halves, the smallest of the large tasks joins it. `lengths` are scored tokens.
 
         >>> tasks = [("a", 16), ("b", 40), ("c", 1)]
         >>> pieces = [(task, str(number), -1) for task, count in tasks for number in range(count)]
@@ -159,7 +169,7 @@ class Strata:
         return np.array([names.index(strata.of_task[task]) for task, _, _ in units], dtype=np.intp)
 
     def at_most(self, count: int) -> Strata:
-        """The same text with no more than `count` strata: the smallest are taken together with the rest.
+        """Limit the number of strata to `count` by merging the smallest into `REST`.
 
         >>> Strata({"a": "a", "b": "b", "c": "c"}, {"a": 0.8, "b": 0.1, "c": 0.1}).at_most(2).weight
         {'a': 0.8, 'the rest': 0.2}
@@ -175,29 +185,30 @@ class Strata:
 
 
 def unit_pieces(grid: Grid) -> dict[Piece, int]:
-    whole = grid.unit() == "document"
+    is_document = grid.unit() == "document"
     tokens = grid.by_unit(grid.tokens).tolist()
-    names = dict.fromkeys((task, document, WHOLE if whole else window) for task, document, window in grid.cells)
-    return {name: round(own) for name, own in zip(names, tokens, strict=True)}
+    names = dict.fromkeys((task, document, WHOLE if is_document else window) for task, document, window in grid.cells)
+    return {name: round(count) for name, count in zip(names, tokens, strict=True)}
 
 
-def shuffle_pieces(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+def shuffle_pieces(pieces: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+    """Shuffle pieces within each task and interleave the tasks in proportion to their sizes."""
     tasks: dict[str, list[Piece]] = {}
-    for piece in sorted(chosen):
+    for piece in sorted(pieces):
         tasks.setdefault(piece[0], []).append(piece)
     ranked: list[tuple[float, Piece]] = []
-    for task, mine in tasks.items():
+    for task, of_task in tasks.items():
         draw = random.Random(f"{seed}/{task}")
-        draw.shuffle(mine)
-        ranked += [((rank + draw.random()) / len(mine), name) for rank, name in enumerate(mine)]
-    return tuple(name for _, name in sorted(ranked))
+        draw.shuffle(of_task)
+        ranked += [((rank + draw.random()) / len(of_task), piece) for rank, piece in enumerate(of_task)]
+    return tuple(piece for _, piece in sorted(ranked))
 
 
 @dataclass(frozen=True, slots=True)
 class StratumPart:
-    """What one stratum adds to the effects of several plans, weight included: value, variance and third cumulant.
+    """The weighted contribution of a stratum to the effects of plans: arrays of shape (plans,).
 
-    They and the variance's degrees of freedom are of shape (plans,).
+    `third` is the third cumulant, `freedom` the degrees of freedom of the variance.
     """
 
     name: str
@@ -209,10 +220,7 @@ class StratumPart:
 
 
 def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata) -> list[StratumPart]:
-    """Return what each stratum adds to the effect and variance of each plan, weighted as in the whole text.
-
-    Strata without losses in the grid are left out of the mix.
-    """
+    """Compute the contribution of each stratum to the effects of `plans`, without strata that have no losses yet."""
     origin = grid.nll[grid.plans.index(baseline)]
     changes = grid.nll[[grid.plans.index(plan) for plan in plans]] - origin
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])
@@ -223,9 +231,9 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
         tokens = part.by_unit(part.tokens)
         deltas = part.by_unit(changes[:, owners == name])
         weight = share / sum(present.values())
-        own = skewed_interval(deltas, tokens)
-        variance, third = np.square(weight * own.error), own.skewness * (weight * own.error) ** 3
-        parts.append(StratumPart(name, tokens.size, own.freedom, weight * own.value, variance, third))
+        effect = skewed_interval(deltas, tokens)
+        variance, third = np.square(weight * effect.error), effect.skewness * (weight * effect.error) ** 3
+        parts.append(StratumPart(name, tokens.size, effect.freedom, weight * effect.value, variance, third))
     return parts
 
 
@@ -247,7 +255,10 @@ def combine_strata(parts: Sequence[StratumPart], level: float) -> list[SampleEst
 
 @dataclass
 class StratifiedSample:
-    """The pieces of each stratum in the order in which they are read, and how many of them were.
+    """A growing sample of a text: the pieces of each stratum in reading order, and how many of them were taken.
+
+    `take_more` draws from the stratum with the largest variance reduction per token, v_h / (n_h (n_h + 1)), which
+    tends to Neyman's allocation (Cochran 1977, 5.5).
 
     >>> lengths = {("a", str(n), -1): 2 for n in range(20)} | {("b", str(n), -1): 6 for n in range(20)}
     >>> sample = StratifiedSample.from_order(lengths, lengths, Strata.from_lengths(lengths))
@@ -264,7 +275,7 @@ class StratifiedSample:
 
     @classmethod
     def from_order(cls, order: Iterable[Piece], lengths: Mapping[Piece, int], strata: Strata) -> StratifiedSample:
-        """Nothing read yet of pieces that are to be read in `order`; the heaviest stratum comes first."""
+        """Start an empty sample of pieces to read in `order`; the heaviest stratum comes first."""
         heaviest = sorted(strata.weight, key=lambda name: -strata.weight[name])
         queues: dict[str, list[Piece]] = {name: [] for name in heaviest}
         for piece in order:
@@ -289,7 +300,7 @@ class StratifiedSample:
         return added
 
     def take_more(self, tokens: int, variances: Mapping[str, float]) -> list[Piece]:
-        """Further pieces of at most so many tokens together; `variances` are the v_h, in any unit."""
+        """Take further pieces with at most `tokens` tokens in total; `variances` are the v_h, in any unit."""
         cost = {name: sum(map(self.lengths.__getitem__, queue)) / len(queue) for name, queue in self.queues.items()}
         added: list[Piece] = []
         until = self.tokens + tokens

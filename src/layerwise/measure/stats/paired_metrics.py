@@ -1,10 +1,8 @@
-"""Two models on the same documents, metric by metric: the difference, its interval, p and verdict.
+"""Paired comparison of two models on the same documents: difference, interval, p-value and verdict by metric.
 
-A score is the ratio of sums over documents that reproduces the reported score (a mean, a log-perplexity, bits per byte,
-corpus F1), linearized by document if the models' denominators differ. Several tasks of one metric are strata.
-
-    values of 0 and 1    McNemar's exact test, and Bonett and Price's interval
-    anything else        `assess_effects` and an expanded percentile bootstrap, over documents
+A score is the ratio of sums over documents that reproduces the reported score (mean, log-perplexity, bits per byte,
+corpus F1), linearized by document if the denominators differ. Values of 0 and 1 are compared with McNemar's exact test
+and Bonett and Price's interval, all others with `assess_effects` and an expanded percentile bootstrap.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ from layerwise.results.rows import Score
 RESAMPLES = 10_000
 
 Ratio = tuple[Numbers, Numbers]
-"""Numerators and denominators of a score, a document each."""
+"""Numerators and denominators of a score by document."""
 
 
 def mcnemar_p(gained: int, lost: int) -> float:
-    """Return the exact two-sided p of McNemar's test (Fagerland and others 2013).
+    """Return the exact two-sided p-value of McNemar's test (Fagerland et al. 2013).
 
-    It is min(1, 2 P(X <= min(gained, lost))) with X ~ Binomial(gained + lost, 1/2).
+        p = min(1, 2 P(X <= min(gained, lost)))        X ~ Binomial(gained + lost, 1/2)
 
     >>> mcnemar_p(8, 0), mcnemar_p(3, 3), mcnemar_p(0, 0)
     (0.0078125, 1.0, 1.0)
@@ -43,9 +41,7 @@ def mcnemar_p(gained: int, lost: int) -> float:
 
 
 def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
-    """Return the exact chance that McNemar's test at `alpha` finds a loss.
-
-    Of each of `trials` answers the chance to be lost is `rate + loss`, and to be gained `rate`.
+    """Return the exact power of McNemar's test at `alpha` if answers are lost at `rate + loss` and gained at `rate`.
 
     >>> round(mcnemar_power(0.1, 0.0, 100, 0.05), 3)
     0.942
@@ -64,9 +60,9 @@ def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
 
 
 def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:
-    """Return the loss that McNemar's test finds with 80 % power, or the largest possible one if none is.
+    """Return the loss that McNemar's test detects with 80 % power, at most the largest possible loss.
 
-    Corrected for `comparisons`; the answers that change without it are the share that changed, half in each direction.
+    Corrected for `comparisons`. Without the loss, answers change as often as observed, half in each direction.
     """
     rate = min((gained + lost) / (2 * trials), 0.5)
     most = 1 - 2 * rate
@@ -78,9 +74,7 @@ def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) ->
 
 
 def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, comparisons: int) -> int | None:
-    """Return how many documents McNemar's test needs to find a loss of `margin` with 80 % power; `None` if none do.
-
-    Answers change as in `mcnemar_detectable`.
+    """Return the number of documents for 80 % power at a loss of `margin` (as in `mcnemar_detectable`), or `None`.
 
     >>> mcnemar_needed(0, 0, 50, 0.1, 1)
     78
@@ -100,7 +94,7 @@ def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, compariso
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """The ratio of sums that a score is made of; `prefix` goes before the metric whose logarithm is compared."""
+    """The ratio of sums behind a score; `prefix` ("log ") marks metrics compared by their logarithm."""
 
     numbers: int
     ratio: Callable[[Numbers], Ratio]
@@ -117,7 +111,7 @@ AGGREGATIONS = (
 
 
 def find_aggregation(values: Sequence[Sequence[float] | None], score: float) -> Aggregation | None:
-    """The aggregation that gives the stated score of values (documents, numbers); none where no one does."""
+    """Find the aggregation of `values` (documents, numbers) that reproduces `score`, or `None`."""
     widths = {0 if value is None else len(value) for value in values}
     for each in AGGREGATIONS:
         if widths == {each.numbers}:
@@ -135,7 +129,7 @@ def _linearize(above: Numbers, below: Numbers) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class PairedMetric:
-    """A metric of one task in two evaluations: values of shape (documents, numbers), documents in one order."""
+    """A metric of one task in two evaluations of the same documents: values of shape (documents, numbers)."""
 
     task: str
     metric: str
@@ -148,7 +142,7 @@ class PairedMetric:
     strata: StratumLabels | None = field(default=None, repr=False)
 
     @classmethod
-    def pooled(cls, pairs: Sequence[PairedMetric]) -> PairedMetric:
+    def pool(cls, pairs: Sequence[PairedMetric]) -> PairedMetric:
         before, after = (np.concatenate([getattr(pair, side) for pair in pairs]) for side in ("baseline", "other"))
         labels = Strata.label_pieces(
             {(pair.task, str(at), WHOLE): 1 for pair in pairs for at in range(len(pair.other))}
@@ -156,13 +150,13 @@ class PairedMetric:
         return replace(pairs[0], task=vocab.ALL, baseline=before, other=after, strata=labels)
 
     def changes(self) -> Ratio:
-        (before, below), (after, beside) = map(self.aggregation.ratio, (self.baseline, self.other))
-        if np.array_equal(below, beside):
+        (before, below), (after, other_below) = map(self.aggregation.ratio, (self.baseline, self.other))
+        if np.array_equal(below, other_below):
             return after - before, below
-        return _linearize(after, beside) - _linearize(before, below), np.ones(len(before))
+        return _linearize(after, other_below) - _linearize(before, below), np.ones(len(before))
 
     def test(self, comparisons: int) -> tuple[SampleEstimate[float], float]:
-        """The difference with its 95 % interval, and its p as one of so many; NaN where documents are too few."""
+        """Return the difference with its 95 % interval, and its p-value; NaN for fewer than 8 documents."""
         above, below = self.changes()
         if below.size < MIN_UNITS:
             return SampleEstimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
@@ -179,7 +173,7 @@ class PairedMetric:
         return self.aggregation is AGGREGATIONS[0] and bool(np.isin([self.baseline, self.other], (0.0, 1.0)).all())
 
     def detectable(self, difference: SampleEstimate[float], comparisons: int) -> float:
-        """The difference that the test finds with 80 % power as one of so many; NaN where documents are too few."""
+        """Return the difference that the test detects with 80 % power; NaN for fewer than 8 documents."""
         if math.isnan(difference.error):
             return math.nan
         if self.is_right_or_wrong:
@@ -195,7 +189,7 @@ class PairedMetric:
     def score(self, values: Numbers) -> tuple[float, float | None, float | None]:
         if self.is_right_or_wrong and len(values) >= MIN_UNITS:
             return statistics.wilson(values.sum(axis=0), len(values)).row()
-        return statistics.mean_interval(_linearize(*self.aggregation.ratio(values)), fewest=MIN_UNITS)
+        return statistics.mean_interval(_linearize(*self.aggregation.ratio(values)), min_units=MIN_UNITS)
 
     def _counts(self) -> tuple[int, int]:
         changes = self.other - self.baseline
@@ -213,35 +207,37 @@ class PairedMetric:
         return shown if p_adjusted < ALPHA else vocab.UNRESOLVED
 
     def row(self, measure: str, value: float, low: float | None, high: float | None, **columns: Any) -> Score:
-        """A row about this metric; what is NaN was not measured."""
+        """Return a row of this metric, without the columns that are NaN."""
         columns = {"task": self.task, "arm": self.arm, "against": self.against, "low": low, "high": high, **columns}
-        known = {name: each for name, each in columns.items() if each == each}
-        return Score(measure, self.aggregation.prefix + self.metric, value, documents=len(self.other), **known)
+        columns = {name: each for name, each in columns.items() if each == each}
+        return Score(measure, self.aggregation.prefix + self.metric, value, documents=len(self.other), **columns)
 
 
 def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float | None = None) -> Iterator[Score]:
-    """Return rows of every pair, and of `all` for a metric of several tasks, all corrected together (Holm).
+    """Yield the rows of every pair, and of `all` for metrics with several tasks, Holm-adjusted together.
 
-    `evaluated` is a score, `needed` the documents for a power of 80 % at the margin where answers are right or wrong,
-    `paired` a difference with its `mde` (80 % power): `alike` if its simultaneous interval lies
-    inside the margin, `better` or `worse` if the corrected p is below 0.05, else `inconclusive`. `tolerance`, with
-    simultaneous one-sided bounds on the loss, is `exceeded` if it is worse and significantly above what is `tolerated`,
-    `kept` if `high` is below, else `inconclusive`.
+    Measures:
+        paired: The difference with its mde. `alike` if the simultaneous interval is inside the margin, `better` or
+            `worse` if the adjusted p-value is below 0.05, otherwise inconclusive.
+        needed: Documents for 80 % power at the margin, for answers that are right or wrong.
+        tolerance: Simultaneous one-sided bounds on the loss. `exceeded` if the loss is significantly above
+            `tolerated`, `kept` if `high` is below it, otherwise inconclusive.
+        evaluated: The score of each model.
     """
     groups: dict[tuple[object, ...], list[PairedMetric]] = {}
     for pair in pairs:
         groups.setdefault((pair.arm, pair.metric, pair.aggregation, pair.more_is_better), []).append(pair)
-    every = [*pairs, *(PairedMetric.pooled(own) for own in groups.values() if len(own) > 1)]
+    every = [*pairs, *(PairedMetric.pool(group) for group in groups.values() if len(group) > 1)]
     tests = [pair.test(len(every)) for pair in every]
     differences, p = [each for each, _ in tests], np.array([each for _, each in tests])
     count, adjusted = max(1, int((p == p).sum())), statistics.holm(p)
     losses = [pair.loss(each, 1 - 2 * ALPHA / count) for pair, each in zip(every, differences, strict=True)]
     limit = tolerated or 0.0
     above = statistics.holm([replace(loss, value=limit - loss.value).p_below() for loss in losses])
-    for at, (pair, own, loss) in enumerate(zip(every, differences, losses, strict=True)):
-        columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": pair.detectable(own, count)}
-        decision = pair.decide(own, adjusted[at], margin, count)
-        yield pair.row(vocab.PAIRED, *own.row(), verdict=decision, **columns)
+    for at, (pair, difference, loss) in enumerate(zip(every, differences, losses, strict=True)):
+        columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": pair.detectable(difference, count)}
+        decision = pair.decide(difference, adjusted[at], margin, count)
+        yield pair.row(vocab.PAIRED, *difference.row(), verdict=decision, **columns)
         if (needed := pair.count_needed(margin, count)) is not None:
             yield pair.row(vocab.NEEDED, float(needed), None, None, margin=margin)
         if tolerated is not None:

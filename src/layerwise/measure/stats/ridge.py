@@ -1,7 +1,6 @@
-"""Ridge regression of many targets at once (Hoerl and Kennard 1970), solved in the smaller of its two dimensions.
+"""Ridge regression of many targets at once (Hoerl and Kennard 1970), in the primal or the dual, whichever is smaller.
 
-With X (n, p) and Y (n, d) centered at their means, the fit at penalty `lambda`, a *share* of the mean eigenvalue of
-X^T X, is
+With X (n, p) and Y (n, d) centered, and lambda a share of the mean eigenvalue of X^T X:
 
     B = (X^T X + lambda I)^-1 X^T Y = X^T (X X^T + lambda I)^-1 Y          prediction = mean(Y) + (x - mean(X)) B
 """
@@ -15,19 +14,19 @@ import torch
 from torch import Tensor
 
 PENALTIES = (0.1, 1.0, 10.0)
-"""Penalties that are tried, as shares of the mean eigenvalue: from light to nearly the mean alone."""
+"""Penalties to try, as shares of the mean eigenvalue."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeFit:
-    """A fitted map: coefficients (p, d) with the means that it starts from, (p,) and (d,)."""
+    """Fitted coefficients (p, d) with the means of x (p,) and y (d,)."""
 
     coefficients: Tensor
     x_mean: Tensor
     y_mean: Tensor
 
     def predict(self, x: Tensor) -> Tensor:
-        # Folding the mean of x into the intercept saves a copy of x.
+        # The intercept includes the mean of x, which saves a copy of x.
         return x @ self.coefficients + (self.y_mean - self.x_mean @ self.coefficients)
 
     def residual(self, x: Tensor, y: Tensor) -> Residual:
@@ -36,7 +35,7 @@ class RidgeFit:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """Sums of squares: of the errors of a prediction, and of the errors of the training mean. R2 = 1 - one by other."""
+    """Sums of squared errors of a prediction and of the training mean: R2 = 1 - errors / total."""
 
     errors: float
     total: float
@@ -44,7 +43,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """The sums of a regression: rows, sums of x and y, X^T X and X^T Y; not centred, so that they add up."""
+    """Uncentered sums of a regression, which can be added up over batches: rows, x, y, X^T X and X^T Y."""
 
     count: int
     x: Tensor
@@ -69,7 +68,7 @@ class Moments:
 
 
 def fit_ridge(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[RidgeFit]:
-    """The fit of y (n, d) on x (n, p) at every penalty in `shares`, float64.
+    """Fit y (n, d) on x (n, p) at every penalty in `shares`, in float64.
 
     >>> x = torch.arange(6, dtype=torch.float64).view(3, 2)
     >>> round(fit_ridge(x, x[:, :1], [1e-9])[0].predict(x)[2].item(), 3)
@@ -78,27 +77,23 @@ def fit_ridge(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[RidgeFit]:
     if len(x) >= x.shape[1]:
         return Moments.from_rows(x, y).fit(shares)
     x_mean, y_mean = x.mean(dim=0), y.mean(dim=0)
-    centred = x - x_mean
-    kernel = centred @ centred.T
+    centered = x - x_mean
+    kernel = centered @ centered.T
     models = []
     for share in shares:
         dual = _solve(kernel, y - y_mean, _penalty(kernel, share, x.shape[1]))
-        models.append(RidgeFit(centred.T @ dual, x_mean, y_mean))
+        models.append(RidgeFit(centered.T @ dual, x_mean, y_mean))
     return models
 
 
 def choose_penalty(x: Tensor, y: Tensor) -> float:
-    kept = count_fitted_rows(len(x))
-    errors = [fit.residual(x[kept:], y[kept:]).errors for fit in fit_ridge(x[:kept], y[:kept], PENALTIES)]
+    count = count_fitted_rows(len(x))
+    errors = [fit.residual(x[count:], y[count:]).errors for fit in fit_ridge(x[:count], y[:count], PENALTIES)]
     return PENALTIES[errors.index(min(errors))]
 
 
 def count_fitted_rows(rows: int) -> int:
-    """How many of `rows` are fitted when a fifth is held out.
-
-    >>> count_fitted_rows(10)
-    8
-    """
+    """Count the rows to fit if a fifth is held out."""
     return rows - max(1, rows // 5)
 
 
@@ -108,7 +103,7 @@ def _penalty(square: Tensor, share: float, predictors: int) -> float:
 
 def _solve(square: Tensor, right: Tensor, penalty: float) -> Tensor:
     if penalty <= 0:
-        # Predictors that do not vary predict nothing.
+        # Constant predictors predict nothing.
         return torch.zeros_like(right)
     shifted = square.clone()
     shifted.diagonal().add_(penalty)

@@ -1,12 +1,4 @@
-"""Two arms compared over seeds, paired by seed.
-
-With n seeds, which decide weights, data order and masks, and differences d_s:
-
-    value = mean d_s        low, high = value -+ t(n - 1, 97.5 %) * sd(d) / sqrt(n)        p = two-sided Student's t
-
-`mde` is the difference that 80 % of studies with this spread and number of seeds would detect, corrected for the bias
-of the standard deviation of few seeds (`deviation_bias`).
-"""
+"""Intervals over random seeds, and comparisons of two training variants paired by seed."""
 
 from __future__ import annotations
 
@@ -35,13 +27,13 @@ METRIC_RANGES = {
     "accuracy_lost": (-1.0, 1.0),
     "agreement_lost": (-1.0, 1.0),
 }
-"""What a metric can be, where that is bounded."""
+"""The possible values of bounded metrics."""
 
 
 def deviation_bias(degrees: float) -> float:
-    """Return c4, the ratio of a normal sample's mean standard deviation to the true one, by degrees of freedom f.
+    """Return c4, the expected standard deviation of a normal sample divided by the true one.
 
-        sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2)
+        c4(f) = sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2)        f degrees of freedom
 
     >>> round(deviation_bias(1), 3), round(deviation_bias(8), 3)
     (0.798, 0.969)
@@ -50,20 +42,19 @@ def deviation_bias(degrees: float) -> float:
 
 
 Bounds = tuple[float | None, float | None]
-"""The ends of an interval; `None` for both where there is none."""
+"""The bounds of an interval, or `None` for both."""
 
 
 def seed_interval(values: Sequence[float], metric: str = "", over_examples: Sequence[Bounds] | None = None) -> Bounds:
-    """Return the 95 % interval of the mean of several seeds, clipped to the metric's range (`METRIC_RANGES`).
+    """Return the 95 % interval of the mean over seeds, clipped to the metric's range (`METRIC_RANGES`).
 
-    `over_examples` are the seeds' intervals over the examples they share, whose errors do not average out. With n
-    values v_s and intervals [low_s, high_s] (Banerjee 1960; the two sides apart as in Zou and Donner 2008):
+    `over_examples` are the intervals [low_s, high_s] of each seed's value v_s over the examples that all seeds share,
+    whose errors do not average out (Banerjee 1960; each side by itself as in Zou and Donner 2008):
 
         low     mean v_s - sqrt(r^2 + (mean (v_s - low_s))^2)        r = t(n - 1, 97.5 %) * sd(v) / sqrt(n)
         high    mean v_s + sqrt(r^2 + (mean (high_s - v_s))^2)
 
-    One seed has the interval of its examples. Without `over_examples` this is Student's interval, and there is none for
-    one seed or equal values.
+    Without `over_examples` this is Student's interval, (None, None) for a single seed or equal values.
 
     >>> [round(bound, 3) for bound in seed_interval([0.9, 1.0, 0.95], "accuracy")]
     [0.826, 1.0]
@@ -84,9 +75,9 @@ def seed_interval(values: Sequence[float], metric: str = "", over_examples: Sequ
 
 
 def average_rows(rows: Sequence[Score], metric: str | None = None, **columns: Any) -> Score:
-    """Return the mean of rows of several seeds with its interval over them and their examples (`seed_interval`).
+    """Average rows of several seeds, with the interval of `seed_interval`.
 
-    `metric` names the range of the values (default: that of the rows); `columns` replace those of the first row.
+    `metric` names the range of the values (default: the metric of the rows); `columns` replace those of the first row.
     """
     values = [row.value for row in rows]
     low, high = seed_interval(
@@ -101,7 +92,7 @@ def _differ(values: ArrayLike) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SeedDifference:
-    """A mean difference over paired seeds, in the unit of what was compared; without a spread the rest is `None`."""
+    """A mean difference over paired seeds; interval, p-value and mde are `None` for one seed or equal differences."""
 
     value: float
     seeds: int
@@ -112,7 +103,12 @@ class SeedDifference:
 
 
 def seed_difference(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:
-    """Return the mean of `values - others` over the seeds in both; raise `MeasureError` if there are none.
+    """Compare `values` with `others` over the seeds in both, with Student's t over the differences d_s of n seeds.
+
+        value = mean d_s        low, high = value -+ t(n - 1, 97.5 %) * sd(d) / sqrt(n)
+
+    The mde (80 % power) is corrected for the bias of the standard deviation of few seeds (`deviation_bias`). Raises
+    `MeasureError` if no seed is in both.
 
     >>> found = seed_difference({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 2.1, 2: 2.9})
     >>> round(found.value, 6), found.seeds, round(found.low, 3), round(found.high, 3)
@@ -121,14 +117,14 @@ def seed_difference(values: Mapping[int, float], others: Mapping[int, float]) ->
     seeds = sorted(set(values) & set(others))
     if not seeds:
         raise MeasureError(
-            f"no seed was trained in both arms: one has {sorted(values)}, the other {sorted(others)}; train both with "
-            "the same seeds"
+            f"The compared variants must share a seed, got {sorted(values)} and {sorted(others)}. "
+            "Train both with the same seeds."
         )
     differences = np.array([values[seed] - others[seed] for seed in seeds])
     mean, count = float(differences.mean()), len(seeds)
     if not _differ(differences):
         return SeedDifference(mean, count)
     error = float(differences.std(ddof=1)) / count**0.5
-    own = SampleEstimate.student(mean, error, count - 1.0)
-    mde = float(own.detectable()) / deviation_bias(own.freedom)
-    return SeedDifference(mean, count, own.low, own.high, float(own.p()), mde)
+    estimate = SampleEstimate.student(mean, error, count - 1.0)
+    mde = float(estimate.detectable()) / deviation_bias(estimate.freedom)
+    return SeedDifference(mean, count, estimate.low, estimate.high, float(estimate.p()), mde)

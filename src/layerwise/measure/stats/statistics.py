@@ -1,12 +1,8 @@
 """Intervals and tests for paired differences, on arrays (plans, units); a unit is a document, not a token.
 
     effect[p] = sum_u numerator[p, u] / sum_u denominator[u]        e.g. extra nats of plan p per scored token
-    strata      effect = sum_h w_h effect_h, se^2 = sum_h w_h^2 se_h^2, Satterthwaite (Cochran 1977, 5.3 and 5.4)
-    interval    expanded percentile bootstrap (`paired_bootstrap`; Hesterberg 2015), or Student's (`student_interval`)
-    p, null     `assess_effects`: sign flips and a t test corrected for skewness, Holm over plans (`holm`)
-    mde         effect that `assess_effects` finds with 80 % power; `wilson`, `paired_proportions` for shares
 
-Units are resampled jointly for all plans. Randomness depends on `seed` and the number of units only.
+Units are resampled jointly for all plans. Draws depend only on `seed` and the number of units.
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ from layerwise.measure.stats.estimate import Numbers as Numbers
 Seed = int | Sequence[int]
 Key = TypeVar("Key", bound=Hashable)
 StratumLabels = NDArray[np.intp]
-"""The number of the stratum of every unit, shape (units,)."""
+"""The index of the stratum of every unit, shape (units,)."""
 
 _CELLS = 1 << 20
 
@@ -46,25 +42,22 @@ ALPHA = 0.05
 LEVEL = 0.95
 
 FLIPS_PER_PLAN = 40
-"""Sign flips a plan: the smallest p is then small enough to survive Holm's correction."""
+"""Sign flips per plan, enough for the smallest p-value to survive Holm's correction."""
 
 MAX_SIMULATED_UNITS = 128
-"""From here on the test of effects has the power of Student's."""
+"""Number of units from which on `assess_effects` has the power of Student's t test."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignFlips:
-    """The result of flipping signs: `p` of shape (plans,), two-sided, and one `critical` value for all plans together.
-
-    Without any effect, the largest |effect| / standard error of the plans is below `critical` in 95 of 100 studies.
-    """
+    """Two-sided p-values (plans,), and the critical value of the largest |effect| / standard error of all plans."""
 
     p: Numbers
     critical: float
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
-    """Sum over units of the numerators by that of the denominators: (plans, units), (units,) -> (plans,).
+    """Divide the sums over units: (plans, units), (units,) -> (plans,).
 
     >>> ratio([[1.0, 2.0], [0.0, -3.0]], [2.0, 4.0]).tolist()
     [0.5, -0.5]
@@ -74,7 +67,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
 
 
 def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: StratumLabels | None = None) -> Numbers:
-    """Compute the standard error of `ratio` over units, linearized: shape (plans,) (Cochran 1977, 2.11 and 5.3).
+    """Compute the linearized standard error of `ratio`, shape (plans,) (Cochran 1977, 2.11 and 5.3).
 
     se[p] = sqrt(sum_h n_h / (n_h - 1) sum_{u in h} (numerator[p, u] - ratio_h[p] * denominator[u])^2)
             / sum_u denominator[u]
@@ -85,11 +78,11 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
 def student_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, strata: StratumLabels | None = None
 ) -> SampleEstimate[Numbers]:
-    """Return ratios +- t * standard error, with t of units - 1 degrees of freedom, or Satterthwaite's with `strata`.
+    """Return ratios +- t * standard error, with units - 1 degrees of freedom, or Satterthwaite's with `strata`.
 
-    With log-normal lengths (sigma 1) of units, on which effects do not depend, it covers 87, 89, 92 and 94 %
-    at 8, 16, 40 and 148 units, of exponential effects 82, 85, 88 and 93 %; `paired_bootstrap` 93, 93, 93 and 94 %, and
-    89, 90, 90 and 94 %. For decisions use `skewed_interval`.
+    For log-normal unit lengths (sigma 1) its coverage is 87, 89, 92 and 94 % at 8, 16, 40 and 148 units, and 82, 85,
+    88 and 93 % for exponential effects (`paired_bootstrap`: 93, 93, 93, 94 and 89, 90, 90, 94 %). For decisions use
+    `skewed_interval`.
     """
     above, below = _check_units(numerators, denominators)
     spread = _Spread.from_units(above, below, strata)
@@ -99,13 +92,13 @@ def student_interval(
 def skewed_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, strata: StratumLabels | None = None
 ) -> SampleEstimate[Numbers]:
-    """Return ratios like `student_interval`, corrected for skewness: for decisions at small levels.
+    """Return intervals like `student_interval`, corrected for skewness: for decisions at small levels.
 
-    The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). Its degrees of freedom are those of
-    (sum d)^2 / sum d^2 effective units (Carter, Schnepel and Steigerwald 2017), or a third of the units' if more. The
-    skewness is that of a sum of residuals which are alike if divided by a power of their units' lengths, times
-    `skewness_factor`. With skewness 2 at most 7 % of studies find any of 30 plans that have no effect, but 9 % if the
-    residuals of 16 units do not grow with their lengths at all, and 12 % if they grow faster.
+    The standard error is the jackknife's, over residuals r_u / (1 - d_u / sum d), with the degrees of freedom of
+    (sum d)^2 / sum d^2 effective units (Carter, Schnepel and Steigerwald 2017), at least a third of the units'. The
+    skewness is that of a sum of residuals that are identically distributed after division by a power of their units'
+    lengths, times `skewness_factor`. At skewness 2 the family-wise error rate over 30 plans is at most 7 %, 9 % if the
+    residuals of 16 units do not grow with their lengths, and 12 % if they grow faster.
     """
     above, below = _check_units(numerators, denominators)
     third, second = np.zeros((2, len(above)))
@@ -128,7 +121,7 @@ def skewed_interval(
 def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, Numbers]:
     """Return the second and third cumulant of the residuals' sum, (plans,) each.
 
-    The power of the length with which residuals grow is the slope of their logarithms, 0 to 1.
+    The power of the length is the slope of the logarithms, clipped to 0..1.
     """
     logs = np.log(lengths) - np.log(lengths).mean()
     largest = np.abs(residuals).max(axis=1, keepdims=True)
@@ -136,25 +129,25 @@ def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, 
     spread = np.square(logs).sum()
     power = np.clip(sizes @ logs / spread, 0.0, 1.0) if spread > 0 else np.ones(len(residuals))
     scale = lengths ** power[:, None]
-    alike = residuals / scale
-    alike -= alike.mean(axis=1, keepdims=True)
-    square, cube = np.square(alike).mean(axis=1), (alike**3).mean(axis=1)
+    scaled = residuals / scale
+    scaled -= scaled.mean(axis=1, keepdims=True)
+    square, cube = np.square(scaled).mean(axis=1), (scaled**3).mean(axis=1)
     return square * np.square(scale).sum(axis=1), cube * (scale**3).sum(axis=1)
 
 
 def mean_interval(
-    numerators: ArrayLike, denominators: ArrayLike | None = None, fewest: int = 2
+    numerators: ArrayLike, denominators: ArrayLike | None = None, min_units: int = 2
 ) -> tuple[float, float | None, float | None]:
-    """One ratio, or the mean of `numerators` alone, with Student's interval.
+    """Return one ratio, or the mean of `numerators`, with Student's interval.
 
-    There are no bounds over fewer units than `fewest`, or over units that are all equal.
+    The bounds are `None` for fewer than `min_units` units, and for units that are all equal.
 
     >>> mean_interval([1.0, 1.0, 1.0]), mean_interval([3.0], [2.0])
     ((1.0, None, None), (1.5, None, None))
     """
     above = np.asarray(numerators, dtype=np.float64)
     below = np.ones(above.size) if denominators is None else np.asarray(denominators, dtype=np.float64)
-    if above.size < fewest or are_equal(above[None], below):
+    if above.size < min_units or are_equal(above[None], below):
         return float(above.sum() / below.sum()), None, None
     return student_interval(above, below).row()
 
@@ -167,9 +160,10 @@ def paired_bootstrap(
     resamples: int = 10_000,
     strata: StratumLabels | None = None,
 ) -> SampleEstimate[Numbers]:
-    """Return ratios (plans, units) / (units,) with bootstrap intervals, the same resampled units for every plan.
+    """Return ratios (plans, units) / (units,) with expanded percentile bootstrap intervals (Hesterberg 2015).
 
-    With `strata` each is resampled separately. Numerators proportional to the denominators have zero-width intervals.
+    All plans share the resampled units; strata are resampled separately. Numerators proportional to the denominators
+    have intervals of width zero.
     """
     above, below = _check_units(numerators, denominators)
     spread = _Spread.from_units(above, below, strata)
@@ -185,7 +179,7 @@ def paired_bootstrap(
 
 @dataclass(frozen=True, slots=True)
 class ResampledStratum:
-    """What one stratum of so many units adds to ratios: `value` (plans,), and `drawn` (resamples, plans)."""
+    """The contribution of one stratum to ratios: `value` (plans,) and `drawn` (resamples, plans)."""
 
     units: int
     value: Numbers
@@ -207,16 +201,13 @@ def resample_strata(
 def sign_flips(
     differences: ArrayLike, *, seed: Seed, flips: int = 10_000, strata: StratumLabels | None = None
 ) -> SignFlips:
-    """Test each plan's summed differences, (plans, units), against flips of whole units' signs.
-
-    The two-sided p of plan p is at least max(1 / (1 + flips), 2^(1 - units)):
+    """Test each plan's summed differences, (plans, units), by flipping the signs of units.
 
         p = (1 + #{flips with T(s d[p]) >= T(d[p])}) / (1 + flips)        T(d) = |sum_u d[u]| / its standard error
 
-    Where all 2^(units - 1) flips that differ are no more than `flips`, each is counted once and p is their share. The
-    test is exact for effects that are symmetric around zero, with `strata` (whose error is then used) and without; see
-    `assess_effects` for others. All plans share the signs, and the critical value is that of the largest statistic
-    (Westfall and Young 1993, section 2.5).
+    If there are at most `flips` distinct flips, 2^(units - 1), each is counted once and p is their share. The test is
+    exact for effects that are symmetric around zero; `strata` change the standard error. All plans share the signs, and
+    the critical value is that of the largest statistic (Westfall and Young 1993, section 2.5).
     """
     values = np.atleast_2d(np.asarray(differences, dtype=np.float64))
     plans, units = values.shape
@@ -228,7 +219,7 @@ def sign_flips(
     for start in range(0, plans, _COLUMNS):
         chosen = slice(start, start + _COLUMNS)
         own = [values[chosen, stratum] for stratum in members]
-        # Rounding must not decide whether a flip that reproduces the observed sum reaches it.
+        # The tolerance keeps flips that reproduce the observed sum up to rounding.
         threshold = _normalized_statistic(own, np.ones((1, units)), members)[0] - 1e-12
         done = 0
         for signs in _enumerate_signs(units) if all_flips else _draw_signs(units, flips, seed):
@@ -243,7 +234,7 @@ def sign_flips(
 
 @dataclass(frozen=True, slots=True)
 class EffectTest:
-    """The result of `assess_effects`, shape (plans,): two-sided `p`, half-width of the null `band`, and its `mde`."""
+    """Two-sided p-values, half-widths of the simultaneous null band, and minimum detectable effects, (plans,) each."""
 
     p: Numbers
     band: Numbers
@@ -251,7 +242,7 @@ class EffectTest:
 
 
 def flips_can_decide(units: int, comparisons: int) -> bool:
-    """Check that the least p of sign flips, 2^(1 - units), is significant after correction for so many comparisons.
+    """Check that the smallest p-value of sign flips, 2^(1 - units), is significant after Bonferroni's correction.
 
     >>> flips_can_decide(8, 6), flips_can_decide(8, 7)
     (True, False)
@@ -268,14 +259,22 @@ def assess_effects(
     flips: int = 10_000,
     strata: StratumLabels | None = None,
 ) -> EffectTest:
-    """Test whether each plan's effect, differences (plans, units) by denominators (units,), is zero.
+    """Test each plan's effect, differences (plans, units) divided by denominators (units,), against zero.
 
-    p is the larger one of two: that of `sign_flips`, which is exact for symmetric effects, and that of Student's test
-    corrected for skewness (`skewed_interval`), without which documents of skewness 2 make some of 30 plans significant
-    in a quarter of studies. Without `flips_can_decide` for `comparisons` (by default the plans) it is the second alone.
+    The p-value is the larger of two: that of `sign_flips`, exact for symmetric effects, and that of a t test corrected
+    for skewness (`skewed_interval`), without which documents of skewness 2 give a family-wise error rate of 25 % over
+    30 plans. If sign flips cannot decide (`flips_can_decide`), only the t test counts.
 
-    The band around zero holds all plans without effect in 95 of 100 studies. It is a multiple of the standard error of
-    the sum and not of the linearized error of the ratio, which documents of very different lengths make too small.
+    The null band contains all plans without effect in 95 % of studies. It is a multiple of the standard error of the
+    sum, because the linearized error of the ratio is too small for documents of very different lengths.
+
+    Args:
+        differences: Loss differences, (plans, units).
+        denominators: Tokens, (units,).
+        seed: Seed of the sign flips.
+        comparisons: Number of simultaneous tests (default: the number of plans).
+        flips: Minimum number of sign flips.
+        strata: Stratum of every unit, (units,).
     """
     above, below = _check_units(differences, denominators)
     count = len(above) if comparisons is None else comparisons
@@ -290,13 +289,13 @@ def assess_effects(
 
 
 def are_equal(numerators: Numbers, denominators: Numbers) -> bool:
-    """Check that all units have the same values, (rows, units) by (units,), so that they say no more than one does."""
-    per = numerators / denominators
-    return bool((np.ptp(per, axis=1) <= 1e-12 * np.abs(per).max(axis=1)).all())
+    """Check whether the ratios (rows, units) / (units,) are equal over units, so that they have no interval."""
+    ratios = numerators / denominators
+    return bool((np.ptp(ratios, axis=1) <= 1e-12 * np.abs(ratios).max(axis=1)).all())
 
 
 def holm(p: ArrayLike) -> Numbers:
-    """Adjust p-values for the chance of any false discovery (Holm 1979), under any dependence; NaN stays uncounted.
+    """Adjust p-values for the family-wise error rate (Holm 1979); NaN is not counted.
 
     >>> holm([0.01, np.nan, 0.04, 0.03]).round(2).tolist()
     [0.03, nan, 0.06, 0.06]
@@ -310,7 +309,7 @@ def holm(p: ArrayLike) -> Numbers:
 
 
 def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
-    """The adjusted p-values (`holm`) of those that have a p-value; the others are left out.
+    """Adjust p-values by key (`holm`), without the keys that have none.
 
     >>> holm_by_key({"a": 0.01, "b": None, "c": 0.03})
     {'a': 0.02, 'c': 0.03}
@@ -320,16 +319,16 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
 
 
 def minimum_detectable_effect(errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1) -> Numbers:
-    """Return the true effect that `assess_effects` at `ALPHA / comparisons` finds with 80 % power.
+    """Return the effect that `assess_effects` at `ALPHA / comparisons` detects with 80 % power.
 
-    Of normal effects it is that many standard errors: fewer than 128 units are simulated, as the correction for
-    skewness costs power; of more it is t[1 - ALPHA / (2 comparisons)] + t[0.8] with units - 1 degrees of freedom.
-    `units` is one number, or one per error, effective ones where lengths differ (`skewed_interval`). With `comparisons`
-    the number of plans it is the mde of Holm's first step.
+    For normal effects it is t[1 - ALPHA / (2 comparisons)] + t[0.8] standard errors, with units - 1 degrees of freedom;
+    below 128 units the factor is simulated, because the correction for skewness costs power. `units` is one number, or
+    one per error (effective units if lengths differ). With `comparisons` the number of plans this is the mde of the
+    first step of Holm's correction.
     """
     counts = np.asarray(units, dtype=np.float64)
     if (counts < 2).any():
-        raise MeasureError(f"A minimum detectable effect needs at least 2 units; found {counts.min():g}.")
+        raise MeasureError(f"A minimum detectable effect needs at least 2 units, got {counts.min():g}.")
     distinct, at = np.unique(np.round(counts), return_inverse=True)
     level = ALPHA / (2 * comparisons)
     factors = np.array([_detectable_factor(int(each), level) for each in distinct])
@@ -344,7 +343,7 @@ def _detectable_factor(units: int, level: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _needed_sizes(units: int, level: float) -> Numbers:
-    """The effects, in standard errors, from which simulated samples are significant; flips agree to a percent."""
+    """Simulate the effects, in standard errors, from which normal samples are significant (sign flips agree to 1 %)."""
     sums, squares, cubes = (total[:, units - 1] for total in _normal_sums())
     mean = sums / units
     variance = squares / units - mean**2
@@ -362,22 +361,22 @@ def _normal_sums() -> tuple[Numbers, ...]:
 
 
 def wilson(successes: ArrayLike, trials: float) -> SampleEstimate[Numbers]:
-    """Return proportions with Wilson's (1927) interval; `error` is its half-width over z.
+    """Return proportions with Wilson's interval (1927), centered at (share + z^2 / 2n) / (1 + z^2 / n).
 
-    The center is (share + z^2 / 2n) / (1 + z^2 / n).
+    `error` is the half-width divided by z.
     """
     z = float(special.ndtri(0.5 + LEVEL / 2))
     share = np.asarray(successes, dtype=np.float64) / trials
-    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    center = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     error = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
-    low, high = np.maximum(0.0, centre - z * error), np.minimum(1.0, centre + z * error)
+    low, high = np.maximum(0.0, center - z * error), np.minimum(1.0, center + z * error)
     return SampleEstimate(share, low, high, error, np.full(share.shape, trials - 1.0))
 
 
 def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> SampleEstimate[Numbers]:
-    """Return (gained - lost) / trials with Bonett and Price's interval (2012); each counts where only one was right.
+    """Return (gained - lost) / trials with Bonett and Price's interval (2012).
 
-    The interval adds one question to each count, so it has a width even if the two agree everywhere.
+    The interval adds one to each count, so it has a width even if both models agree everywhere.
     """
     more, less = np.asarray(gained, dtype=np.float64), np.asarray(lost, dtype=np.float64)
     up, down = (more + 1) / (trials + 2), (less + 1) / (trials + 2)
@@ -392,23 +391,19 @@ def _check_units(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Number
     below = np.asarray(denominators, dtype=np.float64)
     if below.ndim != 1 or above.shape[1:] != below.shape:
         raise MeasureError(
-            f"Numerators of shape {above.shape} and denominators of shape {below.shape} were given; "
-            "they must be (plans, units) and (units,)."
+            f"Numerators and denominators must have the shapes (plans, units) and (units,), got {above.shape} and "
+            f"{below.shape}."
         )
     if below.size < 2:
-        raise MeasureError(f"An interval over {below.size} units was asked for; it needs at least 2.")
+        raise MeasureError(f"An interval needs at least 2 units, got {below.size}.")
     if not np.isfinite(above).all() or not (below > 0).all():
-        raise MeasureError("Numerators must be finite and denominators positive. Leave out what is not.")
+        raise MeasureError("Numerators must be finite and denominators positive. Remove the units that are not.")
     return above, below
 
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """How ratios vary over units drawn within strata, arrays of shape (plans,).
-
-    `freedom` is Satterthwaite's (sum_h v_h)^2 / sum_h (v_h^2 / (n_h - 1)); `shortfall` is the variance divided by that
-    of a bootstrap within the strata, v_h (n_h - 1) / n_h each.
-    """
+    """The spread of ratios over units within strata, arrays of shape (plans,); see `stratified_freedom`."""
 
     error: Numbers
     freedom: Numbers
@@ -427,9 +422,14 @@ class _Spread:
 
 
 def stratified_freedom(variances: Numbers, counts: Sequence[float]) -> tuple[Numbers, Numbers]:
-    """Return `freedom` and `shortfall`, (plans,) each, of (strata, plans) variances; `counts` are units per stratum."""
+    """Return Satterthwaite's degrees of freedom and the bootstrap's shortfall of variance, (plans,) each.
+
+        freedom = (sum_h v_h)^2 / sum_h (v_h^2 / (n_h - 1))        shortfall = sum_h v_h / sum_h (v_h (n_h - 1) / n_h)
+
+    `variances` v_h have the shape (strata, plans), `counts` are the units n_h of each stratum.
+    """
     units, total = np.array(counts, dtype=np.float64)[:, None], variances.sum(axis=0)
-    # Without any variance the strata share it as they share the units.
+    # Without any variance the strata are weighted by their units.
     shares = np.where(total > 0, variances / np.where(total > 0, total, 1.0), units / units.sum())
     freedom = (units[0] - 1) * np.ones_like(total)
     if len(counts) > 1:
@@ -438,9 +438,10 @@ def stratified_freedom(variances: Numbers, counts: Sequence[float]) -> tuple[Num
 
 
 def expanded_levels(level: float, freedom: float, shortfall: float | None = None) -> tuple[float, float]:
-    """The percentile levels of the expanded interval (Hesterberg 2015), by default of n = `freedom` + 1 units.
+    """Return the percentile levels of the expanded bootstrap interval (Hesterberg 2015).
 
-    The tail is the normal one at Student's quantile times the root of the shortfall, n / (n - 1) of n units.
+    The tail is that of the normal distribution at Student's quantile times sqrt(shortfall), by default n / (n - 1) of
+    n = `freedom` + 1 units.
     """
     shortfall = (freedom + 1) / freedom if shortfall is None else shortfall
     tail = float(_tail(level, np.array(float(freedom)), np.array(shortfall)))
@@ -457,14 +458,14 @@ def _split_strata(strata: StratumLabels | None, units: int) -> list[NDArray[np.i
     labels = np.asarray(strata)
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     if labels.shape != (units,) or min(each.size for each in members) < 2:
-        raise MeasureError(f"Strata of {units} units are one label for each, of 2 units at least; {labels} were given.")
+        raise MeasureError(f"Strata must have one label for each of {units} units and at least 2 units, got {labels}.")
     return [slice(None)] if len(members) == 1 else list(members)
 
 
 def _normalized_statistic(
     values: Sequence[Numbers], signs: Numbers, members: Sequence[NDArray[np.intp] | slice]
 ) -> Numbers:
-    """T of `sign_flips` as z, which is bounded: z^2 = n T^2 / (n - 1 + T^2), of shape (flips, plans)."""
+    """Return T of `sign_flips` as the bounded statistic z, (flips, plans): z^2 = n T^2 / (n - 1 + T^2)."""
     total, spread = np.zeros((len(signs), len(values[0]))), np.zeros((len(signs), len(values[0])))
     for own, part in zip(members, values, strict=True):
         flipped, count = signs[:, own] @ part.T, part.shape[1]
@@ -475,33 +476,33 @@ def _normalized_statistic(
     return np.asarray(np.abs(total) / np.sqrt(np.where(below > 0, below, 1.0)))
 
 
-def _studentize(normalised: float, units: int) -> float:
-    left = units - normalised**2
-    return normalised * float(np.sqrt((units - 1) / left)) if left > 1e-9 * units else float("inf")
+def _studentize(normalized: float, units: int) -> float:
+    rest = units - normalized**2
+    return normalized * float(np.sqrt((units - 1) / rest)) if rest > 1e-9 * units else float("inf")
 
 
 def draw_counts(units: int, resamples: int, seed: Seed | np.random.Generator) -> Iterator[Numbers]:
-    """Resamples of units with replacement, in blocks (some, units) of how often each was drawn: rows sum to `units`."""
+    """Yield blocks (rows, units) of resamples with replacement, as counts of each unit: rows sum to `units`."""
     generator = np.random.default_rng(seed)
-    for some in _blocks(units, resamples):
-        drawn = generator.integers(0, units, size=(some, units))
-        drawn += units * np.arange(some)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=some * units).reshape(some, units).astype(np.float64)
+    for rows in _blocks(units, resamples):
+        drawn = generator.integers(0, units, size=(rows, units))
+        drawn += units * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * units).reshape(rows, units).astype(np.float64)
 
 
 def _enumerate_signs(units: int) -> Iterator[Numbers]:
     bits = np.arange(units)
     done = 0
-    for some in _blocks(units, 2 ** (units - 1)):
-        numbers = np.arange(done, done + some)
+    for rows in _blocks(units, 2 ** (units - 1)):
+        numbers = np.arange(done, done + rows)
         yield np.where(numbers[:, None] >> bits & 1, -1.0, 1.0)
-        done += some
+        done += rows
 
 
 def _draw_signs(units: int, flips: int, seed: Seed) -> Iterator[Numbers]:
     generator = np.random.default_rng(seed)
-    for some in _blocks(units, flips):
-        yield 2.0 * generator.integers(0, 2, size=(some, units), dtype=np.int8).astype(np.float64) - 1.0
+    for rows in _blocks(units, flips):
+        yield 2.0 * generator.integers(0, 2, size=(rows, units), dtype=np.int8).astype(np.float64) - 1.0
 
 
 def _blocks(units: int, total: int) -> Iterator[int]:

@@ -1,13 +1,12 @@
-"""Verdicts on skipping each layer, all L layers together at a family-wise error rate of 5 %.
+"""Verdicts on skipping each layer, for all L layers together at a family-wise error rate of 5 %.
 
     harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (5 %, Holm);
                 needs 16 documents
-    no_effect   its interval is inside the margin on both sides
-    matters     its interval is above 0, and not wholly inside the margin
+    no_effect   the interval is inside the margin
+    matters     the interval is above 0 and not inside the margin
     unresolved  otherwise
 
-Student's intervals over documents by task at level 1 - 0.05 / L, corrected for skewness. `mde`: of `no_effect` the
-further end of the interval, otherwise the harm that is found and confirmed with 80 % power.
+Student's intervals over documents by task at level 1 - 0.05 / L, corrected for skewness.
 """
 
 from __future__ import annotations
@@ -41,13 +40,11 @@ from layerwise.results.vocabulary import VERDICT
 Decision = Literal["matters", "no_effect", "harmful", "unresolved"]
 
 SELECTION = 0.05
-"""The one-sided level at which a layer becomes a candidate, each by itself: lower, and true harm is not looked at."""
+"""One-sided level at which a layer becomes a candidate for `harmful`, uncorrected."""
 
 
 def settle(effect: SampleEstimate[float], margin: float) -> Decision | None:
-    """Return the decision that an interval settles for good, else `None`; harm is confirmed on other text.
-
-    `no_effect`: the interval lies inside the margin. `matters`: it is above 0, and the value at least the margin.
+    """Return `no_effect` or `matters` if the interval is conclusive, otherwise `None`.
 
     >>> effect = SampleEstimate(value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
     >>> settle(effect, 0.01), settle(effect, 1.0)
@@ -63,7 +60,7 @@ def is_negligible(effect: SampleEstimate[float], margin: float) -> bool:
 
 
 def conclude(effect: SampleEstimate[float], margin: float) -> Decision:
-    """Return the decision when there is no more text: `matters` then only needs an interval above 0."""
+    """Return the decision on all of the text, where `matters` only needs an interval above 0."""
     return settle(effect, margin) or ("matters" if effect.low > 0 else "unresolved")
 
 
@@ -77,11 +74,14 @@ def compute_verdicts(
 ) -> list[Score]:
     """Return one row of measure `verdict` for every layer of `keys` (layer to the key of its losses), the task `all`.
 
-    The metric is the decision; `low` and `high` are simultaneous bounds of the effect, `p_adjusted` Bonferroni's.
-    Raises `MeasureError` with too few windows for an interval.
+    The metric is the decision; `low` and `high` are simultaneous bounds of the effect, `p_adjusted` is Bonferroni's.
+    The mde of `no_effect` is the further bound, otherwise the harm that is found and confirmed with 80 % power.
+
+    Raises:
+        MeasureError: For fewer than 8 windows.
     """
-    wanted = {baseline, *keys.values()}
-    grid = arrange(row for row in losses if row.plan in wanted)
+    compared = {baseline, *keys.values()}
+    grid = arrange(row for row in losses if row.plan in compared)
     refuse_too_little(grid)
     strata, level = Strata.from_lengths(unit_pieces(grid)), 1 - ALPHA / len(keys)
     layer_effects = dict(zip(keys, stratified_effects(grid, baseline, list(keys.values()), strata, level), strict=True))
@@ -111,16 +111,16 @@ def verdict_mde(effect: SampleEstimate[float], decision: Decision, harm: HarmTes
 
 
 def detectable_effect(effect: SampleEstimate[float], comparisons: float) -> float:
-    """The effect that one of `comparisons` intervals at `ALPHA` together distinguishes from zero with 80 % power."""
+    """Return the effect that one of `comparisons` simultaneous intervals separates from zero with 80 % power."""
     units = max(2, round(effect.freedom) + 1)
     return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons))
 
 
 @dataclass(frozen=True, slots=True)
 class HarmTest:
-    """The two halves of the search for harm: candidates of the first, confirmed by the second.
+    """The test for harm: candidates from the first half of the documents, confirmed on the second.
 
-    They share no document. `first` and `second` hold the effect of every layer; they are empty below 16 documents.
+    `first` and `second` have the effect of every layer; they are empty for fewer than 16 documents.
     """
 
     first: Mapping[int, SampleEstimate[float]]
@@ -145,12 +145,12 @@ class HarmTest:
         return cls(before, after, candidates, confirm_harm({each: after[each] for each in candidates}), len(keys))
 
     def detectable(self, layer: int) -> float:
-        """Return the harm to `layer` that is chosen and confirmed with 80 % power, in nats; 0 without a test. It solves
+        """Return the harm to `layer` in nats that is found and confirmed with 80 % power; 0 without a test.
+
+        Solves for d, with k candidates including this layer, the standard errors s1, s2 on the halves, and t1, t2
+        corrected for skewness:
 
             P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - ALPHA / k]) = 0.8
-
-        for d, with k candidates, this layer among them, s1, s2 its standard errors on the halves, and t1, t2 corrected
-        for its skewness there.
         """
         if not self.first:
             return 0.0
@@ -177,7 +177,7 @@ class HarmTest:
 
 
 def confirm_harm(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]:
-    """The candidates whose effect on fresh text is below 0 too, one-sided, at `ALPHA` over all of them (Holm)."""
+    """Return the candidates whose effect on held-out text is below 0 as well (one-sided, Holm)."""
     adjusted = holm_by_key({layer: float(effect.p_below()) for layer, effect in candidates.items()})
     return frozenset(layer for layer, p in adjusted.items() if p < ALPHA)
 
@@ -187,8 +187,8 @@ def refuse_too_little(grid: Grid) -> None:
     if units < MIN_UNITS:
         shorter = max(2, int(grid.tokens.sum() / MIN_UNITS))
         raise MeasureError(
-            f"the text makes {units} window{'s' * (units != 1)} and no verdict can be given on fewer than "
-            f"{MIN_UNITS}: give a longer text, or shorter windows (--max-length {shorter})"
+            f"The text must have at least {MIN_UNITS} windows for a verdict, got {units}. Use a longer text or shorter "
+            f"windows (--max-length {shorter})."
         )
 
 

@@ -1,12 +1,4 @@
-"""Means over tokens that are gathered window by window, and their intervals over documents.
-
-For many subjects (a layer, a pair of layers, a gate) and windows w,
-
-    value[subject] = sum_w numerator[subject, w] / sum_w denominator[w]
-
-A document is one unit; with fewer than 8 documents a window is, and with fewer than 8 windows there is no interval.
-Tasks are strata.
-"""
+"""Means over tokens, accumulated window by window, with intervals over documents."""
 
 from __future__ import annotations
 
@@ -25,7 +17,12 @@ from layerwise.results.rows import Score
 
 
 class WindowSums:
-    """Sums of many subjects over the same windows, fed batch by batch; only sums are kept."""
+    """Accumulated sums of many subjects (layers, pairs of layers, gates) over the same windows.
+
+        value[subject] = sum_w numerator[subject, w] / sum_w denominator[w]
+
+    Intervals are over documents (windows if there are fewer than 8), stratified by task.
+    """
 
     def __init__(self) -> None:
         self._above: list[Numbers] = []
@@ -33,7 +30,7 @@ class WindowSums:
         self._windows: list[Window] = []
 
     def add(self, numerators: Tensor, denominators: Tensor, windows: Sequence[Window]) -> None:
-        """Gather one batch: numerators of shape (subjects, windows), denominators of shape (windows,)."""
+        """Add a batch: numerators of shape (subjects, windows), denominators of shape (windows,)."""
         self._above.append(to_float64_cpu(numerators).numpy())
         self._below.append(to_float64_cpu(denominators).numpy())
         self._windows.extend(windows)
@@ -47,7 +44,7 @@ class WindowSums:
         return round(sum(float(part.sum()) for part in self._below))
 
     def units(self) -> tuple[Numbers, Numbers]:
-        """Return numerators (subjects, units) and denominators (units,); units with denominator 0 are left out."""
+        """Return numerators (subjects, units) and denominators (units,) of the units with nonzero denominators."""
         above, below, _ = self._by_unit()
         return above, below
 
@@ -59,27 +56,25 @@ class WindowSums:
             member = np.zeros((len(owners), len(index_of)))
             member[np.arange(len(owners)), [index_of[owner] for owner in owners]] = 1.0
             above, below, owners = above @ member, below @ member, list(index_of)
-        kept = np.flatnonzero(below > 0)
-        strata = Strata.label_pieces({(*owners[unit], number): 1 for number, unit in enumerate(kept)})
-        return above[:, kept], below[kept], strata
+        nonzero = np.flatnonzero(below > 0)
+        strata = Strata.label_pieces({(*owners[unit], number): 1 for number, unit in enumerate(nonzero)})
+        return above[:, nonzero], below[nonzero], strata
 
     def scores(self, measure: str, metric: str, about: Sequence[Mapping[str, Any]], **columns: Any) -> list[Score]:
-        """Return one row per numerator, with Student's interval if there are enough units.
+        """Return one row per subject, with Student's interval over at least 8 units.
 
-        `about` are the columns of each row (`{"layer": 3, "part": "mlp"}`), `columns` those of all.
-        Raises `MeasureError` without any token.
+        `about` has the columns of each row, `columns` those of all. Raises `MeasureError` without any token.
         """
         above, below, strata = self._by_unit()
         if not below.size:
-            raise MeasureError(f"{metric} has no token to be measured on: give a longer text")
+            raise MeasureError(f"{metric} needs at least one token, got none. Use a longer text.")
         values = above.sum(axis=1) / below.sum()
         bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(values)
         if below.size >= MIN_UNITS:
             estimate = student_interval(above, below, strata=strata)
             bounds = list(zip(estimate.low.tolist(), estimate.high.tolist(), strict=True))
+        columns |= {"documents": self.documents, "tokens": self.tokens}
         return [
-            Score(
-                measure, metric, float(value), low, high, documents=self.documents, tokens=self.tokens, **own, **columns
-            )
-            for own, value, (low, high) in zip(about, values, bounds, strict=True)
+            Score(measure, metric, float(value), low, high, **subject, **columns)
+            for subject, value, (low, high) in zip(about, values, bounds, strict=True)
         ]

@@ -1,1 +1,1 @@
-"""Weights: how the weight tensors of layers are structured, related and predictable."""
+"""Measures of weight tensors over depth."""

@@ -1,12 +1,4 @@
-"""Correlation of successive weight differences D_l = W_{l+1} - W_l over depth, with its exact null.
-
-    correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
-
-Independent layers of equal variance give -1/2 at lag 1 (a random walk 0, drift 1, alternation less) and 0 above. Rows
-of measure `deltas`, by lag and tensor type: correlation (nulls `@independent`, `@shuffled` layers, `@random_twin`),
-and at lag 1 the verdict smooth, no_lag_structure, oscillating or unresolved: `excess` over shuffled layers of norm 1,
-margin 0.1. Intervals: Student's over pairs.
-"""
+"""Correlation of successive weight differences over depth; norms and effective ranks of layers."""
 
 from __future__ import annotations
 
@@ -43,32 +35,39 @@ from layerwise.stack import Stack
 
 LAGS = (1, 2, 3, 4, 5)
 INDEPENDENT_CORRELATION = -0.5
-"""The correlation of neighbouring differences of independent layers."""
+"""The correlation of neighboring differences of independent layers."""
 
 MARGIN = 0.1
-"""The smallest excess of the correlation that counts as lag structure; stated before anything is measured."""
+"""Minimum excess correlation that counts as lag structure."""
 
 MIN_ORDERS = 40
-"""Of fewer orders none is beyond 2.5 % at either end."""
+"""Minimum number of orders for the 2.5 % and 97.5 % points."""
 
 _ROUNDING = 1e-12
-"""The rounding of identical layers, as a share of their square: that of twenty million entries in float64."""
+"""Rounding error of identical layers relative to their square, for 20 million entries in float64."""
 
 Grams = Mapping[str, Numbers]
 
 
 def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Compute the lag structure of the weights of `stack` over depth; see the module for the rows.
+    """Correlate the weight differences D_l = W_{l+1} - W_l of `stack` over depth: rows of measure `deltas`.
 
-    `seed` draws the shuffled orders and the random twin (no rows if a model has none). Raises `MeasureError`
-    without a weight matrix of equal shape in all layers, and for weights that are not finite.
+        correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
+
+    Independent layers of equal variance give -1/2 at lag 1 (a random walk 0, drift 1, alternation less) and 0 above.
+    Rows by lag and tensor type: the correlation with Student's interval over pairs and the nulls of independent layers,
+    shuffled layers and a randomly initialized model; at lag 1 also the verdict `smooth`, `no_lag_structure`,
+    `oscillating` or `unresolved` with the excess over shuffled layers. `seed` draws the nulls.
+
+    Raises:
+        MeasureError: If no weight matrix has the same shape in all layers, or weights are not finite.
     """
     return list(delta_rows(StackTensors(stack), random_tensors(stack, seed), seed=seed))
 
 
-def delta_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed: int = 0) -> Iterator[Score]:
+def delta_rows(tensors: StackTensors, untrained: StackTensors | None = None, *, seed: int = 0) -> Iterator[Score]:
     grams = _grams(tensors)
-    twin_grams = _grams(twin) if twin is not None else {}
+    untrained_grams = _grams(untrained) if untrained is not None else {}
     orders = draw_orders(tensors.depth, seed)
     for lag in LAGS:
         if lag > tensors.depth - 2:
@@ -79,7 +78,7 @@ def delta_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed:
             None: correlations,
             INDEPENDENT_LAYERS: dict.fromkeys(correlations, (line, line, line)),
             SHUFFLED: _shuffled_bands({name: grams[name] for name in correlations if name != ALL}, orders, lag),
-            RANDOM_TWIN: _correlations(twin_grams, lag),
+            RANDOM_TWIN: _correlations(untrained_grams, lag),
         }
         for against, by_type in values.items():
             for name, bounded in by_type.items():
@@ -92,41 +91,37 @@ def delta_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed:
 
 
 def correlation_summands(products: Numbers, lag: int) -> Summands:
-    """Return the summands of `correlation(lag)` over pairs: (..., depth, depth) -> (..., depth - 1 - lag)."""
+    """Return the summands of the correlation at `lag`, by pair: (..., depth, depth) -> (..., depth - 1 - lag)."""
     # <D_i, D_j> for all pairs of differences at once.
     inner = np.diff(np.diff(products, axis=-2), axis=-1)
     squares = np.diagonal(inner, axis1=-2, axis2=-1)
-    squares = np.where(squares > _ROUNDING * _size(products), squares, 0.0)
+    size = np.diagonal(products, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
+    squares = np.where(squares > _ROUNDING * size, squares, 0.0)
     ends = squares.shape[-1] - lag
     return np.diagonal(inner, lag, -2, -1), (squares[..., :ends] + squares[..., lag:]) / 2
-
-
-def _size(products: Numbers) -> Numbers:
-    size: Numbers = np.diagonal(products, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
-    return size
 
 
 def excess_correlation(grams: Grams, orders: Orders) -> dict[str, Estimate]:
     """Return the correlation at lag 1 minus that of the same layers in random orders, by tensor type and `all`.
 
-    Every layer is first divided by its norm. The spread of random orders around their mean is that of the value:
+    Every layer is first divided by its norm. The interval is that of the random orders around their mean:
 
-        low = value - (upper 2.5 % point - mean)        high = value + (mean - lower 2.5 % point)
+        low = value - (97.5 % point - mean)        high = value + (mean - 2.5 % point)
 
-    There are no bounds for so few layers that there are fewer than 40 orders.
+    There are no bounds if the layers have fewer than 40 orders.
     """
     values: dict[str, tuple[Numbers, float]] = {}
     for name, products in grams.items():
         norms = np.sqrt(np.diagonal(products))
         if (norms > 0).all():
             unit = products / np.outer(norms, norms)
-            own = _lag_one(unit)
-            if np.isfinite(own):
-                values[name] = (_lag_one(unit[orders[:, :, None], orders[:, None, :]]), float(own))
+            observed = _lag_one(unit)
+            if np.isfinite(observed):
+                values[name] = (_lag_one(unit[orders[:, :, None], orders[:, None, :]]), float(observed))
     if not values:
         return {}
-    shuffled, own_values = zip(*values.values(), strict=True)
-    values[ALL] = (np.mean(shuffled, axis=0), float(np.mean(own_values)))
+    shuffled, all_observed = zip(*values.values(), strict=True)
+    values[ALL] = (np.mean(shuffled, axis=0), float(np.mean(all_observed)))
     few = math.factorial(orders.shape[1]) // 2 < MIN_ORDERS  # an order and its reversal have one correlation
     return {name: _estimate_excess(value, null, few) for name, (null, value) in values.items()}
 
@@ -160,7 +155,7 @@ def _correlations(grams: Grams, lag: int) -> dict[str, Bounded]:
 
 
 def _shuffled_bands(grams: Grams, orders: Orders, lag: int) -> dict[str, Bounded]:
-    """Return the mean, 2.5 and 97.5 % points over orders by tensor type, and those of the mean over types."""
+    """Return the mean, 2.5 % and 97.5 % points over orders by tensor type, and those of the mean over types."""
     values: dict[str, Numbers] = {}
     for name, products in grams.items():
         above, below = correlation_summands(products[orders[:, :, None], orders[:, None, :]], lag)
@@ -172,18 +167,21 @@ def _shuffled_bands(grams: Grams, orders: Orders, lag: int) -> dict[str, Bounded
 
 
 def weight_norms(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Compute the norm and the effective rank of every layer of `stack`; `seed` draws the null.
+    """Compute the Frobenius norm of every layer, and the mean effective rank of its nonzero matrices.
 
-    Raises `MeasureError` for layers without matrices, and weights that are not finite.
+    A weight with more than two axes is read as rows along its last axis. The null is the mean, minimum and maximum over
+    six layers of a randomly initialized model, drawn by `seed`. Raises `MeasureError` for layers without matrices, and
+    for non-finite weights.
     """
     return list(norm_rows(StackTensors(stack), random_tensors(stack, seed)))
 
 
-def norm_rows(tensors: StackTensors, twin: StackTensors | None = None) -> Iterator[Score]:
+def norm_rows(tensors: StackTensors, untrained: StackTensors | None = None) -> Iterator[Score]:
     by_layer = {layer: _layer_figures(tensors, layer) for layer in range(tensors.depth)}
     if not any(by_layer.values()):
-        raise MeasureError(f"layers must have weight matrices to have a norm, got {tensors.depth} layers without any.")
-    drawn = [] if twin is None else [_layer_figures(twin, layer) for layer in evenly_spaced(range(twin.depth))]
+        raise MeasureError(f"Layers must have weight matrices to have a norm, got {tensors.depth} layers without any.")
+    null_layers = [] if untrained is None else evenly_spaced(range(untrained.depth))
+    drawn = [_layer_figures(untrained, layer) for layer in null_layers if untrained is not None]
     for layer, figures in by_layer.items():
         for metric, value in figures.items():
             yield Score(DELTAS, metric, value, layer=layer)
@@ -206,7 +204,7 @@ def _layer_figures(tensors: StackTensors, layer: int) -> dict[str, float]:
 
 
 def effective_rank(matrix: Tensor) -> float:
-    """Compute the effective rank of one matrix (rows, columns), float64 and not zero.
+    """Compute exp(entropy of the normalized singular values) of a nonzero float64 matrix (Roy and Vetterli 2007).
 
     >>> round(effective_rank(torch.eye(8, dtype=torch.float64)), 6)
     8.0

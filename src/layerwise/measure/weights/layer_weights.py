@@ -1,7 +1,7 @@
-"""Statistics of learned layer weights: agreement of seeds, the groups of the paper, distance from equal shares.
+"""Statistics of learned layer weights: agreement of seeds, groups of layers, distance from equal weights.
 
-Layer weights are a matrix alpha of (readers, sources): reader n weighs the sources 0..n, where source 0 is the
-embedding and source k + 1 the output of layer k. p is one-sided, (1 + draws that reach the statistic) / (1 + draws).
+Layer weights are a matrix alpha (readers, sources): reader n weighs the sources 0..n, where source 0 is the embedding
+and source k + 1 the output of layer k.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from layerwise.errors import MeasureError
+from layerwise.measure.stats.correlation import normalize_ranks
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.plan import Edge, LayerWeights
@@ -32,12 +32,12 @@ from layerwise.results.vocabulary import (
 Label = Literal["surface", "linguistic"]
 
 MIN_SOURCES = 3
-"""Sources a row must have: two can only agree or not."""
+"""Minimum number of sources of a row to correlate."""
 
 DRAWS = 2_000
 
 MIN_CHANGE = 1e-6
-"""Deviations below this are rounding of single-precision weights, which all seeds share."""
+"""Smaller deviations are rounding errors of float32, which all seeds share."""
 
 _TIES = 1e-9
 _BLOCK = 250
@@ -45,7 +45,7 @@ _BLOCK = 250
 
 @dataclass(frozen=True, slots=True)
 class SeedAgreement:
-    """A statistic beside its null: `chance` is the null's mean, `low` and `high` hold 95 % of it, `p` is one-sided."""
+    """A statistic with the mean (`chance`) and 95 % band of its null, and its one-sided permutation p-value."""
 
     value: float
     chance: float
@@ -55,7 +55,7 @@ class SeedAgreement:
 
 
 def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
-    """The columns of a row that is about an edge of a wiring of so many layers.
+    """Return the columns of a row about an edge of a wiring of `depth` layers.
 
     >>> edge_columns(Edge(3, 0), 12), edge_columns(Edge(12, 5), 12)
     ({'layer': 3, 'source': 0}, {'part': 'output', 'source': 5})
@@ -75,19 +75,19 @@ def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
 def seed_agreement(
     alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> SeedAgreement:
-    """Return the mean pairwise rank correlation of seeds with its null, from (seeds, readers, sources).
+    """Compute the mean rank correlation between seeds with its null, from weights (seeds, readers, sources).
 
-    The mean is over rows of at least three sources and pairs of seeds. With `initial`, (readers, sources), deviations
-    from the shared start are compared: log(alpha / initial) if all weights are positive, else the difference. The null
-    permutes the sources of a whole seed together (Mantel 1967), because the rows of a seed are not independent.
+    The mean is over pairs of seeds and over rows with at least three sources. With `initial` (readers, sources),
+    deviations from the shared initialization are compared: log(alpha / initial) if all weights are positive, otherwise
+    the difference. The null permutes the sources of all rows of a seed together (Mantel 1967), because the rows of a
+    seed are not independent.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     ranks, readable = _rank(weights if initial is None else _changes(weights, np.asarray(initial, dtype=np.float64)))
     observed = float(_agreement(ranks[None], readable[None])[0])
-    random = np.random.default_rng(seed)
-    null = [
-        _agreement(*_permute(ranks, readable, min(_BLOCK, draws - start), random)) for start in range(0, draws, _BLOCK)
-    ]
+    generator = np.random.default_rng(seed)
+    sizes = (min(_BLOCK, draws - start) for start in range(0, draws, _BLOCK))
+    null = [_agreement(*_permute(ranks, readable, size, generator)) for size in sizes]
     return _compare_with_null(observed, np.concatenate(null))
 
 
@@ -99,22 +99,22 @@ def group_agreement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> SeedAgreement:
-    """Measure whether readers prefer their own group: (seeds, readers, sources) -> within minus across groups.
+    """Compare weights within and across groups of layers: (seeds, readers, sources) -> within minus across.
 
-    `labels` has one entry per layer (`None`: no group); the embedding counts as surface. Weights are multiples of a
+    `labels` has one entry per layer (`None`: no group); the embedding counts as surface. Weights are relative to a
     uniform row; the null shuffles the labels. `beyond_distance` subtracts the mean of all pairs of equal distance.
     """
     pairs = _preference(np.asarray(alphas, dtype=np.float64).mean(axis=0), beyond_distance)
     signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in labels])
-    random = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     grouped = np.flatnonzero(signs)
     shuffled = np.tile(signs, (draws, 1))
-    shuffled[:, grouped] = random.permuted(shuffled[:, grouped], axis=1)
+    shuffled[:, grouped] = generator.permuted(shuffled[:, grouped], axis=1)
     return _compare_with_null(float(_contrast(pairs, signs[None])[0]), _contrast(pairs, shuffled))
 
 
 def hypothesized_groups(depth: int) -> tuple[Label | None, ...]:
-    """The groups of the paper for a stack of any depth: 5 of 12 layers surface, the next 5 of 12 linguistic.
+    """Return the paper's groups for any depth: the first 5 of 12 layers surface, the next 5 of 12 linguistic.
 
     >>> hypothesized_groups(6)
     ('surface', 'surface', 'surface', 'linguistic', 'linguistic', None)
@@ -126,21 +126,22 @@ def hypothesized_groups(depth: int) -> tuple[Label | None, ...]:
 def seed_agreement_scores(
     arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> list[Score]:
-    """Return rows of `seed_agreement` of one arm: each statistic, and against `SHUFFLED` its null's mean and band.
+    """Return rows of `seed_agreement` and `group_agreement` of one variant, with their nulls against `SHUFFLED`.
 
-    `correlation` is of seeds, with `initial` also `BEYOND_START`; `contrast` of the grouping, also `BEYOND_DISTANCE`.
-    Statistics that need more seeds or layers have no row. Raises `MeasureError` for weights that are not finite.
+    `correlation` compares seeds, with `initial` also beyond the initialization; `contrast` compares groups, also beyond
+    the distance of layers. Statistics that need more seeds or layers are omitted. Raises `MeasureError` for non-finite
+    weights.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     if not np.isfinite(weights).all():
-        raise MeasureError("layer weights that are not finite cannot be compared; look at the training that made them")
+        raise MeasureError("Layer weights must be finite, got NaN or infinity. Check the training run.")
     labels = hypothesized_groups(weights.shape[2] - 1)
     rows: list[Score] = []
     if len(weights) > 1 and weights.shape[1] >= MIN_SOURCES:
         rows += _rows(arm, None, "correlation", seed_agreement(weights, draws=draws, seed=seed))
         if initial is not None:
-            moved = seed_agreement(weights, initial=initial, draws=draws, seed=seed)
-            rows += _rows(arm, BEYOND_START, "correlation", moved)
+            changes = seed_agreement(weights, initial=initial, draws=draws, seed=seed)
+            rows += _rows(arm, BEYOND_START, "correlation", changes)
     if {"surface", "linguistic"} <= set(labels):
         rows += _rows(arm, None, "contrast", group_agreement(weights, labels, draws=draws, seed=seed))
         beyond = group_agreement(weights, labels, beyond_distance=True, draws=draws, seed=seed)
@@ -149,17 +150,17 @@ def seed_agreement_scores(
 
 
 def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
-    """Return rows of measure `alpha` of one arm as (seeds, readers, sources), 0 where a reader cannot read."""
+    """Return the rows of measure `alpha` of one variant as (seeds, readers, sources), 0 where there is no edge."""
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
         if (score.measure, score.arm) == (ALPHA, arm) and score.seed is not None and score.source is not None:
             cells.setdefault(score.seed, {})[score.layer, score.source] = score.value
-    readers = {reader for of in cells.values() for reader, _ in of}
+    readers = {reader for edges in cells.values() for reader, _ in edges}
     depth = 1 + max((reader for reader in readers if reader is not None), default=-1)
     weights = np.zeros((len(cells), depth + (None in readers), depth + 1))
-    for at, of in enumerate(cells.values()):
-        for (reader, source), value in of.items():
-            weights[at, depth if reader is None else reader, source] = value
+    for number, edges in enumerate(cells.values()):
+        for (reader, source), value in edges.items():
+            weights[number, depth if reader is None else reader, source] = value
     return weights
 
 
@@ -169,21 +170,19 @@ def _readable(readers: int, sources: int) -> NDArray[np.bool_]:
 
 
 def _changes(weights: Numbers, initial: Numbers) -> Numbers:
-    still = np.abs(weights - initial) < MIN_CHANGE
+    unchanged = np.abs(weights - initial) < MIN_CHANGE
     read = _readable(*initial.shape)
     if (weights[:, read] > 0.0).all() and (initial[read] > 0.0).all():
         ratio = np.divide(weights, initial, out=np.ones_like(weights), where=read)
-        return np.where(still, 0.0, np.log(ratio, out=np.zeros_like(ratio), where=read))
-    return np.where(still, 0.0, weights - initial)
+        return np.where(unchanged, 0.0, np.log(ratio, out=np.zeros_like(ratio), where=read))
+    return np.where(unchanged, 0.0, weights - initial)
 
 
 def _rank(weights: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
     read = np.broadcast_to(_readable(*weights.shape[1:]), weights.shape)
     ranks = np.zeros_like(weights)
     for row in range(MIN_SOURCES - 1, weights.shape[1]):
-        centred = rankdata(weights[:, row, : row + 1], axis=1) - (row + 2) / 2
-        norm = np.linalg.norm(centred, axis=1, keepdims=True)
-        ranks[:, row, : row + 1] = np.divide(centred, norm, out=np.zeros_like(centred), where=norm > 0.0)
+        ranks[:, row, : row + 1] = normalize_ranks(weights[:, row, : row + 1])
     return ranks, read
 
 
@@ -191,7 +190,7 @@ def _agreement(ranks: Numbers, read: NDArray[np.bool_]) -> Numbers:
     mask = np.moveaxis(read, 1, 2).astype(ranks.dtype)  # (draws, readers, seeds, sources)
     values = np.moveaxis(ranks, 1, 2) * mask
     others = mask.swapaxes(2, 3)
-    squares = np.square(values) @ others  # of a seed's ranks, over what it shares with another
+    squares = np.square(values) @ others  # over the sources that two seeds share
     norms = np.sqrt(squares * squares.swapaxes(2, 3))
     products = values @ values.swapaxes(2, 3)
     correlations = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0.0)
@@ -201,10 +200,10 @@ def _agreement(ranks: Numbers, read: NDArray[np.bool_]) -> Numbers:
 
 
 def _permute(
-    ranks: Numbers, read: NDArray[np.bool_], draws: int, random: np.random.Generator
+    ranks: Numbers, read: NDArray[np.bool_], draws: int, generator: np.random.Generator
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     shape = (draws, *ranks.shape)
-    keys = np.broadcast_to(random.random((*shape[:2], 1, shape[3])), shape).copy()
+    keys = np.broadcast_to(generator.random((*shape[:2], 1, shape[3])), shape).copy()
     keys[:, 0] = np.arange(shape[3])
     order = keys.argsort(axis=3)
     return (
@@ -251,17 +250,16 @@ def _rows(arm: str, condition: str | None, metric: str, agreement: SeedAgreement
 
 
 MARGIN = 0.05
-"""The distance from equal shares up to which a row counts as uniform: one twentieth of the weight."""
+"""Maximum distance from equal weights of a uniform row."""
 
 Reader = tuple[int | None, str | None]
-"""The columns `layer` and `part` of a reader; both are empty for the mean over readers."""
+"""The columns `layer` and `part` of a reader, or `None` twice for the mean over readers."""
 
 
 def uniformity_distances(weights: ArrayLike) -> Numbers:
-    """Return the distance of every row from equal shares: (..., readers, sources) -> (..., readers).
+    """Return the distance of every row from equal weights, 1/2 sum_i |alpha_i - 1/n|, rounded to 12 digits.
 
-    Reader n has n + 1 sources, a mixed output as many as there are columns; other cells are ignored. Distances are
-    rounded to 12 digits.
+    Shapes: (..., readers, sources) -> (..., readers). Reader n has n + 1 sources, at most as many as there are columns.
 
     >>> uniformity_distances([[1.0, 0.0], [0.9, 0.1]]).round(6).tolist()
     [0.0, 0.4]
@@ -272,17 +270,16 @@ def uniformity_distances(weights: ArrayLike) -> Numbers:
 
 
 def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
-    """Return the rows of one arm: `alphas` (seeds, readers, sources) of sum one, `initial` (readers, sources).
+    """Compare the weights of one variant with equal weights: `alphas` (seeds, readers, sources) that sum to one.
 
-    There is one row by reader (`layer`, or the output), and one of the mean over readers, of
+    Rows by reader (layers and the output), and of the mean over readers:
 
-        distance    1/2 sum_i |alpha_i - 1/n|, mean over seeds, Student's interval, p against at most `MARGIN`, Holm
-        start       the distance before the first step
+        distance    1/2 sum_i |alpha_i - 1/n|, mean over seeds, Student's interval, p for at most `MARGIN`, Holm
+        start       the distance of `initial` (readers, sources)
         learned     distance - start, Student's interval and two-sided p, Holm over readers
-        entropy     -sum alpha log alpha / log n: 1 for equal shares
+        entropy     -sum alpha log alpha / log n: 1 for equal weights
 
-    One seed has no intervals. There are no rows without a reader of two sources. Signed weights (denseformer) are not
-    shares.
+    A single seed has no intervals. Signed weights (DenseFormer) cannot be compared.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     first = np.asarray(initial, dtype=np.float64)
@@ -290,36 +287,33 @@ def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Sco
     readers = range(1, weights.shape[1])
     if not readers:
         return []
-    own, start, entropy = (
-        uniformity_distances(weights)[:, 1:],
-        uniformity_distances(first)[1:],
-        _entropies(weights)[:, 1:],
-    )
+    distance, start = uniformity_distances(weights)[:, 1:], uniformity_distances(first)[1:]
+    entropy = _entropies(weights)[:, 1:]
     columns: dict[Reader, int] = {
         (reader, None) if reader < depth else (None, OUTPUT): at for at, reader in enumerate(readers)
     }
-    rows = _reader_rows(arm, {name: (own[:, at], float(start[at]), entropy[:, at]) for name, at in columns.items()})
-    means = np.round(own.mean(axis=1), 12), round(float(start.mean()), 12), entropy.mean(axis=1)
-    return rows + _reader_rows(arm, {(None, None): means})
+    by_reader = {name: (distance[:, at], float(start[at]), entropy[:, at]) for name, at in columns.items()}
+    means = np.round(distance.mean(axis=1), 12), round(float(start.mean()), 12), entropy.mean(axis=1)
+    return _reader_rows(arm, by_reader) + _reader_rows(arm, {(None, None): means})
 
 
 def _reader_rows(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> list[Score]:
     tests = {
-        name: (_test_above(own, MARGIN), _test_above(own, start, two_sided=True))
-        for name, (own, start, _) in values.items()
+        name: (_test_above(distances, MARGIN), _test_above(distances, start, two_sided=True))
+        for name, (distances, start, _) in values.items()
     }
     adjusted = [holm_by_key({name: pair[at][3] for name, pair in tests.items()}) for at in (0, 1)]
     rows = []
-    for name, (own, start, entropy) in values.items():
-        (_, low, high, p), (gap, below, above, moved) = tests[name]
-        distance = float(own.mean())
+    for name, (distances, start, entropy) in values.items():
+        (_, low, high, p), learned = tests[name]
+        distance = float(distances.mean())
         low = None if low is None else max(0.0, low)
-        of: dict[str, Any] = {"arm": arm, "layer": name[0], "part": name[1]}
+        columns: dict[str, Any] = {"arm": arm, "layer": name[0], "part": name[1]}
         rows += [
-            Score(UNIFORMITY, "distance", distance, low, high, p, p_adjusted=adjusted[0].get(name), **of),
-            Score(UNIFORMITY, "start", start, **of),
-            Score(UNIFORMITY, "learned", gap, below, above, moved, p_adjusted=adjusted[1].get(name), **of),
-            Score(UNIFORMITY, "entropy", float(entropy.mean()), **of),
+            Score(UNIFORMITY, "distance", distance, low, high, p, p_adjusted=adjusted[0].get(name), **columns),
+            Score(UNIFORMITY, "start", start, **columns),
+            Score(UNIFORMITY, "learned", *learned, p_adjusted=adjusted[1].get(name), **columns),
+            Score(UNIFORMITY, "entropy", float(entropy.mean()), **columns),
         ]
     return rows
 
@@ -339,10 +333,10 @@ def _test_above(
 def _entropies(weights: Numbers) -> Numbers:
     counts, read = _sources(*weights.shape[-2:])
     logs = np.log(np.where(read & (weights > 0), weights, 1.0))
-    own = -(weights * read * logs).sum(axis=-1)
-    return np.asarray(np.divide(own, np.log(counts), out=np.ones_like(own), where=counts > 1))
+    entropies = -(weights * read * logs).sum(axis=-1)
+    return np.asarray(np.divide(entropies, np.log(counts), out=np.ones_like(entropies), where=counts > 1))
 
 
-def _sources(readers: int, columns: int) -> tuple[Numbers, np.typing.NDArray[np.bool_]]:
+def _sources(readers: int, columns: int) -> tuple[Numbers, NDArray[np.bool_]]:
     counts = np.minimum(np.arange(readers) + 1, columns).astype(np.float64)
     return counts, np.arange(columns)[None, :] < counts[:, None]

@@ -1,9 +1,4 @@
-"""Predictability: how much of a layer's weights its neighbors predict. Rows by tensor type (`part`) and layer.
-
-in_sample_r2                  of a fit to all rows; null `p_over_n`. No rows for types with as many predictors as rows
-heldout_rows_r2, _layers_r2   not seen by the fit (`layerwise.measure.weights.predictability`); layers from 8 on; nulls
-                              `random_twin`, `permuted_units`, `shuffled_layers`
-"""
+"""Prediction of a layer's weights from its neighbors by ridge regression."""
 
 from __future__ import annotations
 
@@ -55,24 +50,35 @@ from layerwise.stack.weights import layer_weights
 
 
 def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Compute how well neighboring layers predict a layer's weights.
+    """Compute how well neighboring layers predict a layer's weights, by tensor type and layer.
 
-    `seed` draws rows, permutations, orders and the random twin (no rows if a model has none). Raises
-    `MeasureError` without a weight matrix of equal shape in all layers, and for weights that are not finite.
+    The rows of [W_{l-1}, W_{l+1}] predict the same rows of W_l. R2 = 1 - sum of squared errors / sum of squares about
+    the training mean; the penalty is selected on training rows.
+
+        in_sample_r2         fit to all rows with a tiny penalty; null p / (n - 1), R2 of pure noise
+        heldout_rows_r2      fit to four fifths of the rows, evaluated on the others
+        heldout_layers_r2    one map, fit to triples without the predicted layer; from 8 layers on
+
+    The nulls of held-out R2 are a randomly initialized model, permuted units and shuffled layers, drawn by `seed`.
+
+    Raises:
+        MeasureError: If no weight matrix has the same shape in all layers, or weights are not finite.
     """
     return list(predictability_rows(StackTensors(stack), random_tensors(stack, seed), seed=seed))
 
 
-def predictability_rows(tensors: StackTensors, twin: StackTensors | None = None, *, seed: int = 0) -> Iterator[Score]:
+def predictability_rows(
+    tensors: StackTensors, untrained: StackTensors | None = None, *, seed: int = 0
+) -> Iterator[Score]:
     types = find_tensor_types(tensors, PREDICTABILITY)
     width = stream_width(types)
-    # A type's sample must not depend on which other types there are: its name, not its index, goes in.
+    # Seeded by name, not index, so that a type's sample does not depend on the other types.
     samples = [sample_units(kind, width, seed ^ zlib.crc32(kind.name.encode())) for kind in types]
-    yield from rows_for_samples(tensors, twin, samples, draw_orders(tensors.depth, seed), seed)
+    yield from rows_for_samples(tensors, untrained, samples, draw_orders(tensors.depth, seed), seed)
 
 
 def rows_for_samples(
-    tensors: StackTensors, twin: StackTensors | None, samples: Sequence[UnitSample], orders: Orders, seed: int
+    tensors: StackTensors, untrained: StackTensors | None, samples: Sequence[UnitSample], orders: Orders, seed: int
 ) -> Iterator[Score]:
     by_metric: dict[tuple[str, str], dict[str, Fractions]] = defaultdict(dict)
     lines: dict[str, float] = {}
@@ -85,10 +91,10 @@ def rows_for_samples(
             PERMUTED_UNITS: Triples(tensors, sample, trained, permuted=seed),
             SHUFFLED_LAYERS: Triples(tensors, sample, tuple(orders[0].tolist())),
         }
-        if twin is not None:
-            variants[RANDOM_TWIN] = Triples(twin, sample, trained)
+        if untrained is not None:
+            variants[RANDOM_TWIN] = Triples(untrained, sample, trained)
         name = sample.kind.name
-        if real.predictors_by_rows < 1:  # otherwise the fit is exact, whatever the weights are
+        if real.predictors_by_rows < 1:  # otherwise the fit is exact for any weights
             lines[name] = real.predictors_by_rows
             by_metric["in_sample_r2", ""][name] = _fractions(in_sample_residuals(real, evenly_spaced(real.positions)))
         for variant, triples in {"": real, **variants}.items():
@@ -101,7 +107,9 @@ def rows_for_samples(
     noise: dict[str, Bounded] = {name: (line, line, line) for name, line in lines.items()}
     yield from complement_rows(PREDICTABILITY, "in_sample_r2", by_metric["in_sample_r2", ""], {P_OVER_N: noise})
     for metric in ("heldout_rows_r2", "heldout_layers_r2"):
-        nulls = {null: pool_complements(by_type) for (of, null), by_type in by_metric.items() if of == metric and null}
+        nulls = {
+            null: pool_complements(by_type) for (name, null), by_type in by_metric.items() if name == metric and null
+        }
         yield from complement_rows(PREDICTABILITY, metric, by_metric[metric, ""], nulls)
 
 
@@ -110,10 +118,10 @@ def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
 
 
 MIN_ROWS = 10
-"""Units below which a tensor type is not regressed: a fifth of a fifth must be left to choose the penalty by."""
+"""Minimum number of units of a tensor type: the penalty is selected on a fifth of four fifths of them."""
 
 MAX_FOLDS = 3
-"""Groups of neighbouring layers that are held out in turn; the sums of each are held in memory."""
+"""Maximum number of groups of neighboring layers to hold out in turn; the sums of each are kept in memory."""
 
 _MIN_FOLD_LAYERS = 3
 
@@ -126,10 +134,7 @@ _TINY_PENALTY = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Triples:
-    """One tensor type's triples of successive layers, in some order and with units in place or permuted.
-
-    `order` gives the layer at each position of depth; `permuted` seeds the units' permutations.
-    """
+    """One tensor type's triples of successive layers, in the given `order`; `permuted` seeds permutations of units."""
 
     tensors: StackTensors
     sample: UnitSample
@@ -142,17 +147,17 @@ class Triples:
 
     @property
     def predictors_by_rows(self) -> float:
-        """p / (n - 1): the R2 in sample of noise, at most 1."""
+        """The in-sample R2 of noise: p / (n - 1), at most 1."""
         return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
 
     def iterate(self, positions: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield every position with the first `rows` of predictors (rows, 2 width) and targets (rows, width)."""
-        held: dict[int, Tensor] = {}
+        """Yield each position with the first `rows` of predictors (rows, 2 width) and targets (rows, width)."""
+        cached: dict[int, Tensor] = {}
         for position in positions:
             near = (position - 1, position, position + 1)
-            held = {each: matrix for each, matrix in held.items() if each in near}
-            held = {each: held[each] if each in held else self._matrix(each, rows) for each in near}
-            before, here, after = held.values()
+            cached = {each: matrix for each, matrix in cached.items() if each in near}
+            cached = {each: cached[each] if each in cached else self._matrix(each, rows) for each in near}
+            before, here, after = cached.values()
             yield position, torch.cat((before, after), dim=1), here
 
     def _matrix(self, position: int, rows: int | None) -> Tensor:
@@ -177,31 +182,28 @@ def in_sample_residuals(triples: Triples, positions: Iterable[int]) -> dict[int,
 def choose_penalties(triples: Triples) -> dict[int, float]:
     shares = {}
     for position, x, y in triples.iterate(sorted(set(evenly_spaced(triples.positions, _MAX_PENALTY_POSITIONS)))):
-        kept = count_fitted_rows(len(x))
-        shares[position] = choose_penalty(x[:kept], y[:kept])
+        count = count_fitted_rows(len(x))
+        shares[position] = choose_penalty(x[:count], y[:count])
     return shares
 
 
 def held_out_row_residuals(
     triples: Triples, shares: Mapping[int, float], positions: Iterable[int]
 ) -> dict[int, Residual]:
-    """Return the residual at every position on the held-out fifth of the rows; the penalty is the median of `shares`.
-
-    The held-out units are the same at every position, so they choose no penalty.
-    """
+    """Return the residual at every position on the held-out fifth of the rows, with the median penalty of `shares`."""
     share = median_low(shares.values())
     residuals = {}
     for position, x, y in triples.iterate(positions):
-        kept = count_fitted_rows(len(x))
-        (fit,) = fit_ridge(x[:kept], y[:kept], (share,))
-        residuals[position] = fit.residual(x[kept:], y[kept:])
+        count = count_fitted_rows(len(x))
+        (fit,) = fit_ridge(x[:count], y[:count], (share,))
+        residuals[position] = fit.residual(x[count:], y[count:])
     return residuals
 
 
 def held_out_layer_residuals(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
-    """Return the residual at every position of a map fitted to positions that share no layer with its group.
+    """Return the residual at every position of a map fitted to positions that share no layer with its fold.
 
-    The penalty of a group is the median of the `shares` of such positions. Empty for fewer than 8 layers.
+    The penalty is the median of the `shares` of such positions. Empty for fewer than 8 layers.
     """
     positions = list(triples.positions)
     count = min(MAX_FOLDS, len(positions) // _MIN_FOLD_LAYERS)
@@ -226,27 +228,27 @@ _GROUPS = 5
 
 
 def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
-    """Return the predicted weights of `layer` by parameter name, with stored shapes and dtype; nothing is random.
+    """Return the cross-fitted prediction of the weights of `layer` by parameter name, in their shapes and dtype.
 
-    Only tensor types of one shape in all layers are predicted. Raises `MeasureError` for layers of unlike
-    shapes, and weights that are not finite.
+    Only tensor types with the same shape in all layers are predicted. Raises `MeasureError` if there are none, and for
+    non-finite weights.
     """
     tensors = StackTensors(stack)
     types = find_tensor_types(tensors, "prediction")
     width = stream_width(types)
-    own = layer_weights(stack, layer)
+    weights = layer_weights(stack, layer)
     return {
-        kind.name: _predict_tensor(stack, layer, kind, width).to(own[kind.name].dtype).to(own[kind.name].device)
+        kind.name: _predict_tensor(stack, layer, kind, width).to(weights[kind.name].dtype).to(weights[kind.name].device)
         for kind in types
-        if to_units(own[kind.name], width).shape[0] >= MIN_ROWS
+        if to_units(weights[kind.name], width).shape[0] >= MIN_ROWS
     }
 
 
 def _predict_tensor(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor:
-    neighbours = [each for each in (layer - 1, layer + 1) if 0 <= each < stack.depth]
-    x = torch.cat([_read_matrix(stack, each, kind, width) for each in neighbours], dim=1)
+    neighbors = [each for each in (layer - 1, layer + 1) if 0 <= each < stack.depth]
+    x = torch.cat([_read_matrix(stack, each, kind, width) for each in neighbors], dim=1)
     y = _read_matrix(stack, layer, kind, width)
-    # In a fixed random order, so that a group is not a run of neighbouring units such as one head.
+    # In random order, so that a group is not a run of units such as one head.
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(len(y)), device="cpu")
     share = choose_penalty(x[order], y[order])
     predicted = torch.empty_like(y)

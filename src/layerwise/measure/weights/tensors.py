@@ -1,11 +1,6 @@
-"""The weights of a stack, read one tensor type at a time and at most two layers at once, in float64.
+"""Weight tensors of all layers by type, read in float64, and statistics of them pooled over depth.
 
 A tensor type is a weight of two or more axes by its path inside the block (`mlp.gate_proj.weight`).
-
-    gram     inner products of all pairs of layers, (depth, depth), computed from thin slices
-    units    one layer's matrix as (units, width); columns are residual-stream coordinates (`stream_width`)
-
-The nulls are the same layers in random orders (`draw_orders`), shared by all types.
 """
 
 from __future__ import annotations
@@ -39,7 +34,7 @@ _MAX_UNITS = 4096
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """One weight of the block: its path inside it, and the shape it has in every layer."""
+    """A weight of the block: its path inside the block, and its shape in every layer."""
 
     name: str
     shape: tuple[int, ...]
@@ -71,10 +66,7 @@ def random_tensors(stack: Stack, seed: int) -> StackTensors | None:
 
 
 def find_tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, ...]:
-    """Return the tensor types of equal shape in every layer, in the order of the first layer.
-
-    Raises `MeasureError` naming `measure` if no type is left.
-    """
+    """Find the tensor types with the same shape in every layer; raise `MeasureError` (for `measure`) without any."""
     first = tensors.shapes(0)
     others = [tensors.shapes(layer) for layer in range(1, tensors.depth)]
     types = tuple(
@@ -85,16 +77,17 @@ def find_tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, 
     if not types:
         shapes = [f"layer {layer}: {dict(tensors.shapes(layer))}" for layer in (0, 1)]
         raise MeasureError(
-            f"{measure} compares weights between layers, and no weight matrix has the same name and shape in all "
-            f"{tensors.depth} layers ({'; '.join(shapes)}): leave it out for this model"
+            f"{measure} needs a weight matrix with the same name and shape in all {tensors.depth} layers, got "
+            f"{'; '.join(shapes)}. Omit it for this model."
         )
     return types
 
 
 def compute_gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]:
-    """Return the inner products of all pairs of layers, sum over entries of W_i * W_j: (depth, depth), float64.
+    """Return the inner products <W_i, W_j> of all pairs of layers, (depth, depth), in float64.
 
-    Slices of all layers together are no larger than one layer's tensor. Raises `MeasureError` for non-finite weights.
+    Reads slices of all layers that together are at most as large as one layer's tensor. Raises `MeasureError` for
+    non-finite weights.
     """
     length, *others = kind.shape
     by_row = math.prod(others)
@@ -102,7 +95,7 @@ def compute_gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]
     total = np.zeros((tensors.depth, tensors.depth))
     for start in range(0, length, step):
         stop = min(start + step, length)
-        # Filled in place: a list of slices and their stack would be twice the memory.
+        # Filled in place, because stacking a list of slices would double the memory.
         part = torch.empty(tensors.depth, (stop - start) * by_row, dtype=torch.float64, device="cpu")
         for layer in range(tensors.depth):
             part[layer] = tensors.rows(layer, kind.name, start, stop).reshape(-1).cpu()
@@ -114,7 +107,7 @@ def compute_gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]
 
 
 def stream_width(types: Sequence[TensorType]) -> int:
-    """Return the width of the residual stream: the axis length that most types have, the smallest of several.
+    """Return the width of the residual stream: the most frequent axis length, the smallest of several.
 
     >>> stream_width([TensorType("q", (8, 8)), TensorType("k", (2, 8)), TensorType("down", (8, 24))])
     8
@@ -129,7 +122,7 @@ def stream_axis(shape: Sequence[int], width: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitSample:
-    """The units (in random order) and residual-stream coordinates of a tensor type that are read in every layer."""
+    """The units (in random order) and residual-stream coordinates of a tensor type to read in every layer."""
 
     kind: TensorType
     width: int
@@ -153,31 +146,30 @@ def sample_units(kind: TensorType, width: int, seed: int) -> UnitSample:
 def read_units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
     """Return the sampled (units, coordinates) of a layer in float64; raise `MeasureError` if they are not finite."""
     stored = to_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
-    chosen = stored[sample.rows.to(stored.device)]
+    selected = stored[sample.rows.to(stored.device)]
     if len(sample.columns) < stored.shape[1]:
-        chosen = chosen[:, sample.columns.to(stored.device)]
-    matrix = to_float64_cpu(chosen)
+        selected = selected[:, sample.columns.to(stored.device)]
+    matrix = to_float64_cpu(selected)
     if not matrix.isfinite().all():
         raise non_finite_error(layer, sample.kind.name)
     return matrix
 
 
 def to_units(tensor: Tensor, width: int) -> Tensor:
-    """`tensor` as (units, width); where the tensor has no axis of that length, by its last one."""
+    """Return `tensor` as (units, width), or by its last axis if none has that length."""
     axis = stream_axis(tensor.shape, width)
     return tensor.movedim(axis, -1).reshape(-1, tensor.shape[axis])
 
 
 def from_units(matrix: Tensor, shape: Sequence[int], width: int) -> Tensor:
     axis = stream_axis(shape, width)
-    turned = [length for dimension, length in enumerate(shape) if dimension != axis]
-    return matrix.reshape(*turned, shape[axis]).movedim(-1, axis)
+    others = [length for dimension, length in enumerate(shape) if dimension != axis]
+    return matrix.reshape(*others, shape[axis]).movedim(-1, axis)
 
 
 def non_finite_error(layer: int, name: str) -> MeasureError:
     return MeasureError(
-        f"{name} of layer {layer} holds values that are not finite, so nothing can be said of its weights: "
-        "the checkpoint is broken, or was saved in a dtype too narrow for it"
+        f"{name} of layer {layer} must be finite, got NaN or infinity. Check the checkpoint and its dtype."
     )
 
 
@@ -195,10 +187,10 @@ def draw_orders(depth: int, seed: int) -> Orders:
 ALL = "all"
 
 Summands = tuple[Numbers, Numbers]
-"""The numerators and denominators of a ratio by position in depth, shape (positions,)."""
+"""The numerators and denominators of a ratio by position in depth (pairs or triples of layers), (positions,) each."""
 
 Fractions = Mapping[int, tuple[float, float]]
-"""A numerator and a denominator for every layer."""
+"""The numerator and denominator of every layer."""
 
 _NULL_POSITIONS = 6
 
@@ -208,26 +200,31 @@ def part_column(name: str) -> str | None:
 
 
 def pool_ratios(summands: Mapping[str, Summands]) -> dict[str, Bounded]:
-    """Compute the ratio of every tensor type, and last that of `all`, over positions with a nonzero denominator.
+    """Compute the ratio of sums over positions for every tensor type, and last that of `all`.
+
+        ratio = sum_l numerator[l] / sum_l denominator[l]
+
+    For `all`, the sums of each tensor type are first divided by its total. Student's intervals are over positions (and
+    types for `all`) with nonzero denominators.
 
     >>> pool_ratios({"q": (np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
     (0.5, None, None)
     """
-    known = {
+    nonzero = {
         name: (above[below > 0], below[below > 0]) for name, (above, below) in summands.items() if (below > 0).any()
     }
-    ratios = {name: mean_interval(*own) for name, own in known.items()}
-    if known:
-        scaled = [(above / below.sum(), below / below.sum()) for above, below in known.values()]
-        above, below = (np.concatenate(own) for own in zip(*scaled, strict=True))
+    ratios = {name: mean_interval(*sums) for name, sums in nonzero.items()}
+    if nonzero:
+        scaled = [(above / below.sum(), below / below.sum()) for above, below in nonzero.values()]
+        above, below = (np.concatenate(sums) for sums in zip(*scaled, strict=True))
         ratios[ALL] = mean_interval(above, below)
     return ratios
 
 
 def pool_complements(by_type: Mapping[str, Fractions]) -> dict[str, Bounded]:
     """Pool `1 - numerator / denominator` over the layers of each tensor type and of all."""
-    columns = {name: np.array(list(own.values())).reshape(-1, 2) for name, own in by_type.items()}
-    ratios = pool_ratios({name: (own[:, 0], own[:, 1]) for name, own in columns.items()})
+    columns = {name: np.array(list(layers.values())).reshape(-1, 2) for name, layers in by_type.items()}
+    ratios = pool_ratios({name: (sums[:, 0], sums[:, 1]) for name, sums in columns.items()})
     return {
         name: (1.0 - value, None if high is None else 1.0 - high, None if low is None else 1.0 - low)
         for name, (value, low, high) in ratios.items()
@@ -237,7 +234,11 @@ def pool_complements(by_type: Mapping[str, Fractions]) -> dict[str, Bounded]:
 def complement_rows(
     measure: str, metric: str, by_type: Mapping[str, Fractions], nulls: Mapping[str, Mapping[str, Bounded]]
 ) -> Iterator[Score]:
-    """Yield the rows of a metric `1 - numerator / denominator`; `nulls` are the pooled values of each null by type."""
+    """Yield the rows of a metric `1 - numerator / denominator`.
+
+    By layer for each tensor type (`part`) and their mean, with the pooled `nulls` of `all`; and pooled over layers by
+    type, with intervals and `nulls`.
+    """
     for layer in dict.fromkeys(layer for fractions in by_type.values() for layer in fractions):
         values = {
             name: 1.0 - fractions[layer][0] / fractions[layer][1]
@@ -256,11 +257,11 @@ def complement_rows(
             yield Score(measure, metric, *bounded, part=part_column(name), against=against)
 
 
-def evenly_spaced(fractions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:
-    """At most `most` of `fractions`, spread evenly with the first and the last: where a costly null is taken.
+def evenly_spaced(positions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:
+    """Select at most `most` positions, evenly spaced from the first to the last.
 
     >>> evenly_spaced(range(1, 29))
     [1, 6, 12, 17, 23, 28]
     """
-    count = min(most, len(fractions))
-    return [fractions[round(step * (len(fractions) - 1) / max(1, count - 1))] for step in range(count)]
+    count = min(most, len(positions))
+    return [positions[round(step * (len(positions) - 1) / max(1, count - 1))] for step in range(count)]

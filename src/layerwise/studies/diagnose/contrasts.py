@@ -18,7 +18,7 @@ import numpy as np
 
 from layerwise.measure.contrasts.contrast import CONTRAST, PlanEffects, Statistic, as_seeds, average_redrawn, take_first
 from layerwise.measure.interventions.predicted_weight_loss import set_columns
-from layerwise.measure.stats.ranks import rank_correlation
+from layerwise.measure.stats.correlation import rank_correlation
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score

@@ -14,8 +14,8 @@ import numpy as np
 
 from layerwise.measure.activations.by_position import PositionTables
 from layerwise.measure.interventions.survey import Survey
+from layerwise.measure.stats.correlation import MIN_LAYERS, normalize_ranks
 from layerwise.measure.stats.estimate import Numbers, student_quantile
-from layerwise.measure.stats.ranks import MIN_LAYERS, normalize_ranks
 from layerwise.measure.stats.seeds import seed_interval
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
