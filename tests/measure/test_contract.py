@@ -1,5 +1,3 @@
-"""Every measure gives the same rows again, leaves the model unchanged, and explains refusals."""
-
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -50,7 +48,7 @@ def hooks_of(model: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_the_same_seed_gives_the_same_rows_and_the_model_is_as_it_was(name: str) -> None:
+def test_measures_are_deterministic_and_leave_the_model_unchanged(name: str) -> None:
     model = planted(depth=DEPTH).train()
     model.model.embed_tokens.requires_grad_(False)
     stack, flags = load(model), [weight.requires_grad for weight in model.parameters()]
@@ -67,7 +65,7 @@ def test_the_same_seed_gives_the_same_rows_and_the_model_is_as_it_was(name: str)
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_a_weight_that_is_not_finite_is_refused_with_where_it_is(name: str) -> None:
+def test_non_finite_weights_are_rejected_by_layer(name: str) -> None:
     model = planted(depth=DEPTH)
     with torch.no_grad():
         model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
@@ -77,7 +75,7 @@ def test_a_weight_that_is_not_finite_is_refused_with_where_it_is(name: str) -> N
 
 
 @pytest.mark.parametrize("name", OF_WEIGHTS)
-def test_weights_of_half_precision_are_computed_with_in_double_precision(name: str) -> None:
+def test_half_precision_weights_are_measured_in_float64(name: str) -> None:
     weights = noise(8, 30, 10).bfloat16()
     rough, exact = (
         planted_stack({"w": each}, dtype)

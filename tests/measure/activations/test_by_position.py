@@ -1,5 +1,3 @@
-"""What layers write, attend to and predict at each position, compared with sums by hand."""
-
 import math
 from collections import defaultdict
 from typing import Any
@@ -15,10 +13,19 @@ from conftest import tiny_granite, tiny_llama
 from layerwise.data.splits import Splits
 from layerwise.measure.activations import attention_by_position as module
 from layerwise.measure.activations.attention_by_position import attention_by_position, attention_sums, token_distances
-from layerwise.measure.activations.by_position import BASES, branch_norms, draw_rotations, probe_positions
-from layerwise.measure.interventions.survey import EvaluationGrid
+from layerwise.measure.activations.by_position import (
+    BASES,
+    UNITS,
+    branch_norms,
+    draw_rotations,
+    importance_by_position,
+    probe_positions,
+)
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.measure.interventions.survey import EvaluationGrid, Survey
+from layerwise.plan.edits import skip
 from layerwise.stack import Stack, load
-from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
+from measure.planted_classifiers import CLASSES, Idle, Listed, Reader, classifier, splits, turning
 from train.tiny_models import tiny_vit
 
 DEPTH = 3
@@ -38,7 +45,7 @@ def vit() -> Stack:
 
 
 @given(depth=st.integers(2, 13), seed=st.integers(0, 99))
-def test_rotations_put_every_layer_at_every_position_once(depth: int, seed: int) -> None:
+def test_rotations_place_every_layer_at_every_position(depth: int, seed: int) -> None:
     plans = draw_rotations(depth, str(seed))
     pairs = [(layer, position) for plan in plans for position, layer in enumerate(plan.order())]
     assert sorted(pairs) == [(layer, position) for layer in range(depth) for position in range(depth)]
@@ -46,7 +53,7 @@ def test_rotations_put_every_layer_at_every_position_once(depth: int, seed: int)
 
 
 @pytest.mark.parametrize(("model", "examples"), [(tiny_vit, IMAGES), (tiny_granite, TEXTS)])
-def test_norms_are_of_the_updates_to_the_residual_stream(model: Any, examples: Listed) -> None:
+def test_norms_are_of_residual_updates(model: Any, examples: Listed) -> None:
     """Granite multiplies what its branches return."""
     stack = load(model(DEPTH))
     expected: dict[tuple[int, int, str], list[float]] = defaultdict(list)
@@ -71,7 +78,7 @@ def test_norms_are_of_the_updates_to_the_residual_stream(model: Any, examples: L
         assert row.arm == "arm"
 
 
-def test_padding_is_no_token() -> None:
+def test_padding_is_excluded() -> None:
     stack = load(tiny_llama(DEPTH))
     lengths = (3, 5, 12)
     texts = [torch.randint(3, 97, (length,), generator=torch.Generator().manual_seed(length)) for length in lengths]
@@ -84,7 +91,7 @@ def test_padding_is_no_token() -> None:
         assert row.value == pytest.approx(expected, rel=1e-5), row.key
 
 
-def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
+def test_unsplit_layers_have_a_note() -> None:
     found = splits(8)
     rows, notes = branch_norms(turning(4), "turning", found.test, found.collate)
     assert {row.metric for row in rows} == {"share"}
@@ -94,7 +101,7 @@ def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
     assert notes[0].text.startswith("turning: ")
 
 
-def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_matches_a_vit_in_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCHES", 1)
     stack = vit()
     before = stack.model.config._attn_implementation
@@ -128,7 +135,7 @@ def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch)
     assert found[0, 0, "distance", "uniform"] == pytest.approx((2 + 2**0.5) / 4)
 
 
-def test_attention_spread_evenly_is_that_of_its_null() -> None:
+def test_uniform_attention_matches_its_null() -> None:
     weights = torch.full((2, 3, 10, 10), 0.1)
     sums = attention_sums(weights, {"pixel_values": torch.zeros(2)})
     means = {metric: above / below for metric, (above, below) in sums.items()}
@@ -138,7 +145,7 @@ def test_attention_spread_evenly_is_that_of_its_null() -> None:
     assert token_distances(11, is_image=True) is None
 
 
-def test_of_a_text_only_what_is_seen_counts() -> None:
+def test_masked_tokens_are_excluded() -> None:
     weights = torch.ones(1, 1, 4, 4).tril()
     weights = weights / weights.sum(dim=-1, keepdim=True)
     sums = attention_sums(weights, {"attention_mask": torch.tensor([[1, 1, 1, 0]])})
@@ -148,7 +155,7 @@ def test_of_a_text_only_what_is_seen_counts() -> None:
     assert sums["distance", None] == pytest.approx((0.5 + 1.0, 2.0))
 
 
-def test_a_model_that_does_not_give_its_attention_has_a_note() -> None:
+def test_missing_attention_gives_a_note() -> None:
     found = splits(8)
     rows, notes = attention_by_position(turning(4), "turning", found.test, found.collate)
     assert rows == []
@@ -178,10 +185,45 @@ def accuracy(stack: Stack) -> float:
     return float(right / asked)
 
 
-def test_a_position_that_is_in_the_state_is_read() -> None:
+def test_encoded_position_is_predicted() -> None:
     assert accuracy(classifier([Raising() for _ in range(PROBED)])) == 1.0
 
 
-def test_states_without_a_position_give_chance() -> None:
+def test_states_without_position_give_chance() -> None:
     # Three standard deviations of a share of 64 images.
     assert abs(accuracy(classifier([Idle() for _ in range(PROBED)])) - 1 / PROBED) < 0.15
+
+
+SPLITS = splits(24)
+
+
+def test_idle_layers_have_no_update_and_no_importance() -> None:
+    tables = importance_by_position(classifier([Idle(), Reader(), Idle()]), SPLITS.test, SPLITS.collate)
+    assert tables.worth.shape == tables.added.shape == (UNITS, 3, 3)
+    assert np.abs(tables.worth[:, [0, 2]]).max() < 1e-5
+    assert tables.added[:, [0, 2]].max() == 0.0
+    assert tables.worth[:, 1].min() > 0.5
+    assert tables.added[:, 1].min() > 0.1
+
+
+def test_importance_is_the_loss_without_the_layer_at_its_position() -> None:
+    stack = turning(3)
+    tables = importance_by_position(stack, SPLITS.test, SPLITS.collate, seed=2)
+    dealt = [index for unit in range(UNITS) for index in range(24)[unit::UNITS]]
+    for unit in range(UNITS):
+        part = [SPLITS.test[index] for index in dealt[3 * unit : 3 * unit + 3]]
+        for plan in draw_rotations(3, f"2/worth/{unit}"):
+            whole = evaluate(stack, plan, part, SPLITS.collate).mean_nll
+            for position, layer in enumerate(plan.order()):
+                without = evaluate(stack, skip(plan, layer), part, SPLITS.collate).mean_nll
+                assert tables.worth[unit, layer, position] == pytest.approx(without - whole, rel=1e-3, abs=1e-5)
+
+
+def test_survey_stores_the_tables(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    tables = importance_by_position(turning(3), SPLITS.test, SPLITS.collate)
+    Survey(3, {}, tables=tables).save(tmp_path / "survey.npz")
+    kept = Survey.read(tmp_path / "survey.npz").tables
+    assert np.array_equal(kept.worth, tables.worth)
+    assert np.array_equal(kept.added, tables.added)
+    Survey(3, {}).save(tmp_path / "bare.npz")
+    assert Survey.read(tmp_path / "bare.npz").tables is None

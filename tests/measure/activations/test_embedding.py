@@ -1,5 +1,3 @@
-"""Layer outputs at all positions: the model's own states, what their neighbors share, and UMAP."""
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from measure.activations.test_by_position import IDS, TEXTS, collate
 from measure.planted_classifiers import CLASSES, splits, turning
 
 
-def test_outputs_are_of_the_first_token_of_every_layer_at_every_position(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_of_the_first_token_by_layer_and_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCHES", 2)
     stack, found = turning(4), splits(10)
     states = outputs_by_position(stack, [1, 3], found.test, found.collate, count=6, seed=3)
@@ -35,7 +33,7 @@ def test_outputs_are_of_the_first_token_of_every_layer_at_every_position(monkeyp
                         np.testing.assert_allclose(states[at, position, part], state[:, 0].numpy(), rtol=1e-5)
 
 
-def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
+def test_outputs_of_texts_are_token_means() -> None:
     stack = load(tiny_llama(3))
     states = outputs_by_position(stack, [0], TEXTS, collate, count=6)
     with torch.inference_mode():
@@ -48,7 +46,7 @@ def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
 
 
 @pytest.mark.usefixtures("flat")
-def test_a_point_for_every_image_and_layer_at_every_position() -> None:
+def test_every_image_layer_and_position_has_a_point() -> None:
     stack, found = turning(4), splits(10)
     rows, notes = embedding(stack, "turning", found.test, found.collate, EmbeddingOptions(6))
     assert notes == []
@@ -63,7 +61,7 @@ def test_a_point_for_every_image_and_layer_at_every_position() -> None:
 
 
 @pytest.mark.usefixtures("flat")
-def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_layer_and_a_subset_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
     found = splits(10)
     monkeypatch.setattr(module, "MAX_POINTS", 12)
     rows, _ = embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (2,)))
@@ -78,7 +76,7 @@ def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPat
         embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (4,)))
 
 
-def test_neighbours_share_what_the_states_depend_on() -> None:
+def test_neighbors_share_what_states_depend_on() -> None:
     draw = np.random.default_rng(0)
     noise = draw.standard_normal((3, 5, 20, 8)).astype(np.float32)
     by_position, by_layer = noise.copy() * 0.01, noise.copy() * 0.01
@@ -91,7 +89,7 @@ def test_neighbours_share_what_the_states_depend_on() -> None:
         assert tuple(shared[metric, "chance"] for metric in ("same_position", "same_layer")) == (1 / 5, 1 / 3)
 
 
-def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_umap_gives_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_umap_installed", lambda: False)
     rows, notes = embedding(turning(4), "turning", splits(10).test, splits(10).collate)
     assert rows == []
@@ -99,7 +97,7 @@ def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("flat")
-def test_too_few_outputs_are_not_laid_out() -> None:
+def test_few_outputs_are_not_laid_out() -> None:
     rows, notes = embedding(turning(3), "turning", splits(5).test, splits(5).collate, EmbeddingOptions(5, (1,)))
     assert rows == []
     assert notes[0].text.startswith("turning: 5 examples at 3 positions are too few")
@@ -107,7 +105,7 @@ def test_too_few_outputs_are_not_laid_out() -> None:
 
 
 @pytest.mark.nightly
-def test_umap_itself_lays_them_out_alike_twice() -> None:
+def test_umap_layout_is_deterministic() -> None:
     pytest.importorskip("umap")
     options = EmbeddingOptions(4, (2,))
     first, again = (embedding(turning(4), "turning", splits(4).test, splits(4).collate, options)[0] for _ in range(2))

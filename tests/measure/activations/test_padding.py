@@ -1,5 +1,3 @@
-"""Token positions and means over them ignore padding."""
-
 import pytest
 import torch
 
@@ -9,16 +7,16 @@ STATE = torch.tensor([[[1.0, 0.0], [3.0, 4.0], [torch.nan, torch.inf]], [[1.0, 1
 MASK = torch.tensor([[1, 1, 0], [1, 1, 1]])
 
 
-def test_a_mean_is_over_the_tokens_alone() -> None:
+def test_mean_excludes_padding() -> None:
     assert token_mean(STATE, token_mask({"attention_mask": MASK}, STATE)).tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
 @pytest.mark.parametrize("inputs", [{}, {"attention_mask": torch.ones(2, 3, 3)}], ids=["no mask", "another shape"])
-def test_without_a_mask_for_each_token_all_count(inputs: dict[str, torch.Tensor]) -> None:
+def test_all_tokens_count_without_a_mask(inputs: dict[str, torch.Tensor]) -> None:
     assert token_mask(inputs, STATE).all()
 
 
-def test_a_long_mean_in_half_precision_is_summed_in_float32() -> None:
+def test_half_precision_means_are_summed_in_float32() -> None:
     state = torch.ones(1, 4096, 1, dtype=torch.bfloat16)
     mean = token_mean(state, torch.ones(1, 4096, dtype=torch.bool))
     assert mean.dtype == torch.bfloat16

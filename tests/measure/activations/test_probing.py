@@ -1,5 +1,3 @@
-"""Probes find what is planted in states and nothing else, and do not memorize words."""
-
 from random import Random
 
 import numpy as np
@@ -26,13 +24,13 @@ def accuracy(states: np.ndarray, labels: np.ndarray, groups: np.ndarray, folds: 
     return float(_probe(states, labels, folds=folds, groups=groups).right.mean())
 
 
-def test_a_planted_direction_is_read_as_well_as_it_can_be() -> None:
+def test_planted_direction_is_predicted_optimally() -> None:
     states, labels, groups, folds = planted(1.0)
     assert accuracy(states, labels, groups, folds) == pytest.approx(0.84, abs=0.06)
     assert accuracy(*planted(6.0)) == 1.0
 
 
-def test_nothing_is_read_from_noise_and_from_shuffled_labels() -> None:
+def test_noise_and_shuffled_labels_give_chance() -> None:
     assert accuracy(*planted(0.0)) == pytest.approx(0.5, abs=0.1)
     states, labels, groups, folds = planted(6.0)
     shuffled = _shuffled(labels, groups, Random(1))
@@ -41,13 +39,13 @@ def test_nothing_is_read_from_noise_and_from_shuffled_labels() -> None:
     assert accuracy(states, shuffled, groups, folds) == pytest.approx(0.5, abs=0.15)
 
 
-def test_a_word_is_not_known_by_heart() -> None:
+def test_train_and_test_share_no_words() -> None:
     _, labels, groups, folds = planted(0.0)
     assert accuracy(np.eye(GROUPS)[groups], labels, groups, folds) <= 0.55
     assert accuracy(np.eye(GROUPS)[groups], labels, groups, np.arange(UNITS) // GROUPS) == 1.0
 
 
-def test_features_are_balanced_and_labels_are_what_they_say() -> None:
+def test_features_are_balanced_and_correctly_labeled() -> None:
     text = probed_text(frequency=len)
     assert {feature.side for feature in text.features} == {"surface", "linguistic"}
     for feature in text.features:
@@ -70,7 +68,7 @@ def test_features_are_balanced_and_labels_are_what_they_say() -> None:
     assert all(good[0][0].isupper() is bad[0][0].isupper() for good, bad in pairs.values())
 
 
-def test_the_sentences_are_decided_by_the_seed() -> None:
+def test_sentences_depend_on_the_seed() -> None:
     assert probed_text(3, pairs=4) == probed_text(3, pairs=4)
     assert probed_text(3, pairs=4) != probed_text(4, pairs=4)
 
@@ -94,7 +92,7 @@ def rows(demo: Stack, few: ProbedText) -> list[Score]:
 
 
 @pytest.mark.slow
-def test_every_state_has_its_nulls(demo: Stack, rows: list[Score]) -> None:
+def test_every_state_has_nulls(demo: Stack, rows: list[Score]) -> None:
     for against in (None, "shuffled", "random_twin"):
         own = [row for row in rows if row.metric == "accuracy" and row.against == against and row.task == "length"]
         assert [row.state for row in own] == list(range(demo.depth + 1))
@@ -109,7 +107,7 @@ def test_every_state_has_its_nulls(demo: Stack, rows: list[Score]) -> None:
 
 
 @pytest.mark.slow
-def test_the_order_of_words_is_not_in_a_bag_of_embeddings(rows: list[Score]) -> None:
+def test_word_order_is_not_in_mean_embeddings(rows: list[Score]) -> None:
     """Both sentences of a pair have the same words; before the first layer only capitals differ."""
     (row,) = (
         row for row in rows if (row.metric, row.task, row.state, row.against) == ("accuracy", "grammaticality", 0, None)

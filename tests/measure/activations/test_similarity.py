@@ -1,5 +1,3 @@
-"""Similarity and CKA compared with plain loops, and on states of planted similarity."""
-
 import math
 from itertools import product
 
@@ -47,7 +45,7 @@ def padded(*lengths: int) -> Tensor:
     return torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
 
 
-def test_equals_a_loop_over_tokens() -> None:
+def test_similarity_matches_a_loop_over_tokens() -> None:
     """Two batches with padding and three documents, one of which is in both batches."""
     batches = [
         ([random(seed, 2, 6, 5) + 0.5 for seed in (1, 2, 3)], padded(6, 4), ["a", "b"]),
@@ -85,7 +83,7 @@ def test_equals_a_loop_over_tokens() -> None:
     assert not any(metric == "cosine_flattened_no_sink" for metric, _ in found)
 
 
-def test_sinks_are_the_first_token_and_the_massive_ones_of_the_middle() -> None:
+def test_sinks_are_first_and_massive_tokens() -> None:
     states = [torch.ones(2, 5, 4) for _ in range(4)]
     states[0][0, 2] = states[3][0, 3] = 99.0  # before the first and after the last layer: no sign of a sink
     states[1][0, 4] = 10.5
@@ -96,7 +94,7 @@ def test_sinks_are_the_first_token_and_the_massive_ones_of_the_middle() -> None:
     assert torch.equal(find_sinks(states, counted), expected)
 
 
-def test_padding_does_not_lower_what_is_normal() -> None:
+def test_padding_does_not_change_sinks() -> None:
     states = [torch.ones(3, 5, 4) for _ in range(3)]
     counted = padded(5, 1, 1)
     for state in states:
@@ -104,12 +102,12 @@ def test_padding_does_not_lower_what_is_normal() -> None:
     assert find_sinks(states, counted).sum() == 3
 
 
-def test_trailing_axes_are_one() -> None:
+def test_trailing_axes_are_flattened() -> None:
     states = [random(seed, 3, 6, 8) for seed in range(3)]
     assert values([state.view(3, 6, 2, 4) for state in states]) == values(states)
 
 
-def test_a_single_document_has_no_null() -> None:
+def test_single_document_has_no_null() -> None:
     found = values([random(seed, 2, 6, 4) for seed in range(2)], documents=["a", "a"])
     assert ("cosine", "0,1") in found
     assert not [metric for metric, _ in found if "null" in metric]
@@ -122,7 +120,7 @@ def by_window(documents: list[str]) -> dict[tuple[str, str], Score]:
     return table(sums.scores())
 
 
-def test_of_few_documents_the_windows_are_the_units() -> None:
+def test_few_documents_use_windows_as_units() -> None:
     one, many = by_window(["d"] * 12), by_window([f"d{number}" for number in range(12)])
     for metric in ("cosine", "angular", "cosine_no_sink"):
         score, other = one[metric, "0,1"], many[metric, "0,1"]
@@ -134,7 +132,7 @@ def test_of_few_documents_the_windows_are_the_units() -> None:
     assert mixed.documents == 8
 
 
-def test_intervals_are_over_documents_and_need_eight() -> None:
+def test_intervals_require_eight_documents() -> None:
     few, many = (by_window([f"d{number}" for number in range(documents)]) for documents in (7, 20))
     assert many["cka", "0,1"].low is None
     few, many = few["cosine", "0,1"], many["cosine", "0,1"]
@@ -159,14 +157,14 @@ def broken() -> list[Tensor]:
         ([random(seed, 1, 3, 4) for seed in range(2)], "at least 4 tokens"),
     ],
 )
-def test_states_that_cannot_be_compared_are_refused(states: list[Tensor], words: str) -> None:
+def test_invalid_states_are_rejected(states: list[Tensor], words: str) -> None:
     with pytest.raises(MeasureError, match=words):
         values(states)
     with pytest.raises(MeasureError, match="needs at least 4"):
         unbiased_hsic(random(0, 2, 3, 4))
 
 
-def test_a_stack_is_measured_on_its_own_hidden_states() -> None:
+def test_similarity_uses_the_hidden_states_of_the_model() -> None:
     model = tiny_llama(3)
     windows = [Window(f"d{n}", "text", 0, tuple(range(n, n + 5 + n)), 1, 5 + n) for n in range(1, 5)]
     made = batches(windows, 20, 0)
@@ -225,7 +223,7 @@ def test_hsic_equals_its_definition(n: int) -> None:
 
 
 @given(st.integers(0, 1000))
-def test_cka_does_not_see_rotation_scale_or_shift(seed: int) -> None:
+def test_cka_is_invariant_to_rotation_scale_and_shift(seed: int) -> None:
     x = features(seed, 20, 6)
     rotation = torch.linalg.qr(features(seed + 1, 6, 6)).Q
     other = features(seed + 2, 20, 6)
@@ -235,6 +233,6 @@ def test_cka_does_not_see_rotation_scale_or_shift(seed: int) -> None:
     torch.testing.assert_close(cka.diagonal(), torch.ones(3, dtype=torch.float64))
 
 
-def test_features_that_do_not_vary_have_no_alignment() -> None:
+def test_constant_features_have_no_cka() -> None:
     cka = cka_from_hsic(unbiased_hsic(torch.stack([features(1, 10, 4), torch.zeros(10, 4, dtype=torch.float64)])))
     assert torch.equal(cka.isnan(), torch.tensor([[False, True], [True, True]]))

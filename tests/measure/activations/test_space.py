@@ -1,5 +1,3 @@
-"""Shared spaces of middle layers, on states and cosines with planted zones."""
-
 import numpy as np
 import pytest
 import torch
@@ -31,18 +29,18 @@ def zones(within: float, across: float) -> Numbers:
     return np.where(np.outer(inside, inside), within, across)
 
 
-def test_zones_are_seen_from_both_ends() -> None:
+def test_shared_space_is_seen_from_both_ends() -> None:
     found = values(planted(zones(0.9, 0.4)))
     assert found == pytest.approx({"published": 0.5, "beginning": 0.5, "ending": 0.5})
 
 
-def test_what_falls_with_distance_is_a_zone_as_published_and_none_at_equal_distance() -> None:
+def test_decay_with_distance_is_no_zone_at_equal_distance() -> None:
     found = values(planted(by_distance(0.95)))
     assert found["published"] > 0.05
     assert (found["beginning"], found["ending"]) == pytest.approx((0.0, 0.0))
 
 
-def test_what_tokens_of_other_documents_share_is_taken_off_and_so_are_sinks() -> None:
+def test_cosine_of_other_documents_and_sinks_are_excluded() -> None:
     zone = zones(0.9, 0.4)
     assert values(planted(zone, elsewhere=zone))["beginning"] == pytest.approx(0.0)
     found = values(planted(zone), planted(by_distance(0.95)))
@@ -50,12 +48,12 @@ def test_what_tokens_of_other_documents_share_is_taken_off_and_so_are_sinks() ->
     assert found["ending"] == pytest.approx(0.0)
 
 
-def test_a_shallow_model_has_no_zones() -> None:
+def test_shallow_models_have_no_shared_space() -> None:
     shallow = DocumentCosines(np.ones((9, 8, 8)), np.zeros((9, 8, 8)), np.ones(9))
     assert same_space(shallow, shallow) == []
 
 
-def test_the_sums_hand_on_cosines_by_document_and_the_null() -> None:
+def test_sums_give_cosines_by_document_and_null() -> None:
     draw = torch.Generator().manual_seed(0)
     states = [torch.randn(5, 6, 4, generator=draw) + 1 for _ in range(DEPTH + 1)]
     sums = SimilaritySums()
@@ -68,11 +66,11 @@ def test_the_sums_hand_on_cosines_by_document_and_the_null() -> None:
     assert {row.metric for row in sums.contrasts()} == {"published", "beginning", "ending"}
 
 
-def test_the_spread_of_the_null_is_that_of_a_mean_over_pairs() -> None:
+def test_null_spread_is_that_of_a_mean_over_pairs() -> None:
     draw = torch.Generator().manual_seed(1)
     documents = 12
-    centre = torch.randn(documents, 1, 4, generator=draw)
-    states = [torch.randn(documents, 3, 4, generator=draw) + 2 * centre for _ in range(3)]
+    center = torch.randn(documents, 1, 4, generator=draw)
+    states = [torch.randn(documents, 3, 4, generator=draw) + 2 * center for _ in range(3)]
 
     def null(kept: list[int]) -> float:
         sums = SimilaritySums()
@@ -88,7 +86,7 @@ def test_the_spread_of_the_null_is_that_of_a_mean_over_pairs() -> None:
     assert own.var(ddof=1) / documents == pytest.approx(jackknife, rel=0.2)
 
 
-def test_one_document_says_nothing_of_others() -> None:
+def test_one_document_has_no_null() -> None:
     sums = SimilaritySums()
     sums.add([torch.ones(1, 6, 4) for _ in range(DEPTH + 1)], torch.ones(1, 6, dtype=torch.bool), ["only"])
     assert sums.contrasts() == []

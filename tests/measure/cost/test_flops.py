@@ -1,5 +1,3 @@
-"""FLOPs of layers compared with counts by hand, for every kind of kernel."""
-
 from functools import cache
 from typing import Any
 
@@ -25,7 +23,7 @@ def matrices(module: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("length", [1, 6, 17])
-def test_a_layer_costs_twice_its_weights_and_its_attention(length: int) -> None:
+def test_layer_flops_match_weights_and_attention(length: int) -> None:
     model = tiny_llama()
     attention = 2 * 2 * length * WIDTH  # scores, and the mean of the values; a multiply-add is two operations
     cost = model_cost(load(model), length)
@@ -34,7 +32,7 @@ def test_a_layer_costs_twice_its_weights_and_its_attention(length: int) -> None:
     assert cost.embedding == 0
 
 
-def test_layers_are_counted_each_for_itself() -> None:
+def test_layers_are_counted_separately() -> None:
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(**tiny_llama().config.to_dict()))
     mlp = model.model.layers[1].mlp
@@ -44,7 +42,7 @@ def test_layers_are_counted_each_for_itself() -> None:
     assert cost.layers[1] - cost.layers[0] == 2 * 3 * 16 * (80 - 24)
 
 
-def test_of_an_image_model_the_unit_is_an_image() -> None:
+def test_image_model_cost_is_per_image() -> None:
     model = tiny_vit()
     cost = model_cost(load(model))
     tokens, patches = 5, 4
@@ -54,7 +52,7 @@ def test_of_an_image_model_the_unit_is_an_image() -> None:
     assert cost.head == 2 * 10 * WIDTH
 
 
-def test_a_layer_that_the_counter_does_not_see_costs_twice_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncounted_layer_costs_twice_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(tiny_llama())
     weights = sum(weight.numel() for weight in stack.block(0).parameters())
     own = Stack.apply
@@ -68,7 +66,7 @@ def test_a_layer_that_the_counter_does_not_see_costs_twice_its_weights(monkeypat
     assert cost.layers[0] == cost.layers[2] > cost.layers[1]
 
 
-def test_counting_changes_nothing() -> None:
+def test_counting_leaves_the_model_unchanged() -> None:
     model = tiny_llama().train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model_cost(load(model), 6)
@@ -77,7 +75,7 @@ def test_counting_changes_nothing() -> None:
     assert all(weight.grad is None for weight in model.parameters())
 
 
-def test_a_model_of_unknown_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_inputs_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(tiny_llama())
     monkeypatch.setattr(flops, "example_inputs", lambda model, length: None)
     with pytest.raises(MeasureError, match="Pass a ModelCost"):
@@ -134,9 +132,7 @@ def mixture(name: str) -> Stack:
 
 @pytest.mark.parametrize("kernel", ["eager", "grouped_mm", "batched_mm", "fallback"])
 @pytest.mark.parametrize("name", MIXTURES)
-def test_a_mixture_of_experts_costs_what_its_tokens_are_sent_to(
-    name: str, kernel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mixture_of_experts_costs_its_active_experts(name: str, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = mixture(name)
     if kernel == "fallback":  # where torch's grouped product does not run: older GPUs, half-compiled models
         monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_, **__: False)
@@ -147,9 +143,7 @@ def test_a_mixture_of_experts_costs_what_its_tokens_are_sent_to(
 
 
 @pytest.mark.parametrize("fallback", [False, True])
-def test_a_training_step_of_grouped_products_costs_three_passes(
-    fallback: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_step_of_grouped_products_costs_three_passes(fallback: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_, **__: not fallback)
     rows, weights = torch.randn(10, 4, requires_grad=True), torch.randn(3, 4, 8, requires_grad=True)
     ends = torch.tensor([2, 2, 10], dtype=torch.int32)
@@ -167,13 +161,13 @@ def cost_of(model_type: str) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize(("model_type", "inner"), [("bert", 48), ("gpt2", 4 * specimen.WIDTH)])
-def test_a_layer_of_a_dense_transformer(model_type: str, inner: int) -> None:
+def test_dense_layer_flops_match_its_formula(model_type: str, inner: int) -> None:
     width = specimen.WIDTH
     expected = 2 * 4 * width**2 + 2 * 2 * LENGTH * width + 2 * 2 * width * inner
     assert cost_of(model_type) == (expected,) * specimen.DEPTH
 
 
-def test_a_layer_of_mamba() -> None:
+def test_mamba_layer_flops_match_its_formula() -> None:
     """The convolution runs over padded text; only the scan's matrix products are counted."""
     (one,) = (each for each in SUPPORTED if each.model_type == "mamba")
     config = specimen.build(one).config
@@ -213,19 +207,19 @@ def test_unusual_weights_are_counted(model_type: str) -> None:
         (lambda: torch.cat([torch.ones(3, 4), torch.ones(3, 4)]).index_add_(0, torch.arange(3), torch.ones(3, 4)), 0),
     ],
 )
-def test_a_kernel_is_counted_by_its_formula(run: Any, operations: int) -> None:
+def test_kernel_is_counted_by_its_formula(run: Any, operations: int) -> None:
     with torch.no_grad(), OperationCounter() as count:
         run()
     assert (count.operations, count.unknown) == (operations, [])
 
 
-def test_in_inference_mode_the_count_is_the_same() -> None:
+def test_inference_mode_does_not_change_the_count() -> None:
     with torch.inference_mode(), OperationCounter() as count:
         torch.einsum("ij,jk->ik", torch.ones(3, 4), torch.ones(4, 5)) @ torch.ones(5, 2)
     assert (count.operations, count.unknown) == (2 * 3 * 4 * 5 + 2 * 3 * 5 * 2, [])
 
 
-def test_a_kernel_without_a_formula_is_noted() -> None:
+def test_kernel_without_a_formula_is_recorded() -> None:
     with OperationCounter() as count:
         torch.cdist(torch.ones(3, 4), torch.ones(5, 4))
     assert count.operations == 0
@@ -237,7 +231,7 @@ def mixed(left: Tensor, right: Tensor) -> Tensor:
     return left @ right
 
 
-def test_a_model_with_a_kernel_without_a_formula_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_without_a_formula_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_llama()
     down = model.model.layers[1].mlp.down_proj
     monkeypatch.setattr(down, "forward", lambda state: mixed(state.flatten(0, 1), down.weight.T).view(2, -1, 16))
@@ -250,7 +244,7 @@ def out_of_sight(experts: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -
     return hidden * float(weights.data_ptr() > 0)
 
 
-def test_experts_that_run_out_of_sight_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invisible_experts_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(moe.ALL_EXPERTS_FUNCTIONS._global_mapping, "out of sight", out_of_sight)
     stack = mixture.__wrapped__("Mixtral")
     stack.model.set_experts_implementation("out of sight")

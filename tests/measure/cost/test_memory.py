@@ -1,5 +1,3 @@
-"""Memory at inference: known counts, the states each variant keeps, and measured peaks."""
-
 from mmap import PAGESIZE, mmap
 
 import pytest
@@ -14,7 +12,7 @@ STATE = BATCH * LENGTH * WIDTH * 4
 
 
 @pytest.mark.parametrize(("kept", "most"), [(False, 2), (True, 6)])
-def test_a_chain_has_two_tensors_alive_and_one_that_keeps_all_has_all(kept: bool, most: int) -> None:
+def test_peak_memory_counts_live_tensors(kept: bool, most: int) -> None:
     left: list[Tensor] = []
     inputs = torch.ones(32)
     with torch.inference_mode(), LiveBytes() as live:
@@ -25,7 +23,7 @@ def test_a_chain_has_two_tensors_alive_and_one_that_keeps_all_has_all(kept: bool
     assert live.most == most * 32 * 4
 
 
-def test_views_and_what_was_there_before_count_nothing() -> None:
+def test_views_and_existing_tensors_are_excluded() -> None:
     inputs = torch.ones(8, 4)
     with torch.inference_mode(), LiveBytes() as live:
         inputs.t()[1:].add_(1)
@@ -35,7 +33,7 @@ def test_views_and_what_was_there_before_count_nothing() -> None:
 @pytest.mark.parametrize(
     ("variant", "states"), [("ltg", 2), ("elc", DEPTH + 1), ("zero", DEPTH + 1), ("denseformer", DEPTH + 1)]
 )
-def test_layers_that_read_all_before_them_keep_all_states(variant: str, states: int) -> None:
+def test_dense_connections_keep_all_states(variant: str, states: int) -> None:
     model = ElcForMaskedLM(
         ElcConfig(
             vocab_size=64,
@@ -66,7 +64,7 @@ def test_tied_weights_count_once() -> None:
     assert weight_bytes(tied) == 64
 
 
-def test_memory_that_was_held_and_let_go_counts() -> None:
+def test_freed_memory_counts_toward_the_peak() -> None:
     reset_peak()
     before = peak_bytes()
     with mmap(-1, 64 * 2**20) as block:  # new pages: an allocator would hand out what it has kept

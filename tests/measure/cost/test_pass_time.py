@@ -1,5 +1,3 @@
-"""Times of forward passes with intervals, what cannot be timed, and replayed CUDA graphs."""
-
 import itertools
 from collections.abc import Sequence
 from functools import partial
@@ -40,7 +38,7 @@ def time_rows(stack: Stack, setting: Setting, plans: Sequence[Plan] = PLANS, rou
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_two_rows_for_each_plan(phase: Phase) -> None:
+def test_each_plan_has_two_rows(phase: Phase) -> None:
     stack = load(tiny_llama().eval())
     rows = time_rows(stack, Setting(phase, 2, 4))
     assert [(row.plan, row.metric) for row in rows] == [
@@ -65,7 +63,7 @@ def test_ratios_are_paired_within_rounds(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (rows[3].low, rows[3].value, rows[3].high) == pytest.approx((4 / 6, 4 / 6, 4 / 6))
 
 
-def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> None:
+def test_rounds_have_random_orders() -> None:
     seen: list[str] = []
 
     def noted(name: str, number: int) -> tuple[str, int]:
@@ -85,12 +83,12 @@ def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> Non
     assert seen[48:] != again
 
 
-def test_a_model_without_a_cache_has_no_decoding() -> None:
+def test_decoding_requires_a_cache() -> None:
     with pytest.raises(UnsupportedModelError, match="Time prefill"):
         time_rows(load(bert().eval()), Setting("decode", 1, 4), PLANS[:1])
 
 
-def test_nothing_is_left_behind() -> None:
+def test_timing_leaves_the_model_unchanged() -> None:
     stack = load(tiny_llama().eval())
     before = {name: each.clone() for name, each in stack.model.state_dict().items()}
     time_rows(stack, Setting("decode", 1, 4))
@@ -98,7 +96,7 @@ def test_nothing_is_left_behind() -> None:
     assert all(torch.equal(each, before[name]) for name, each in stack.model.state_dict().items())
 
 
-def test_what_no_graph_can_hold_is_refused_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_cuda_graphs_are_rejected_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = MagicMock()
     fake.cuda.graph.side_effect = RuntimeError("operation not permitted when stream is capturing\nmore")
     monkeypatch.setattr(pass_time, "torch", fake)
@@ -108,7 +106,7 @@ def test_what_no_graph_can_hold_is_refused_with_what_to_write(monkeypatch: pytes
 
 @pytest.mark.parametrize("plan", ["0-5", "0 (1|2)*2 5", "0 0 3-5"])
 @pytest.mark.parametrize("batch", [1, 2])
-def test_a_token_behind_a_cache_of_fixed_length_is_the_same_token(plan: str, batch: int) -> None:
+def test_static_cache_decodes_the_same_token(plan: str, batch: int) -> None:
     stack = load(tiny_llama())
     ids = torch.randint(3, 97, (batch, 12), generator=torch.Generator().manual_seed(0))
     with evaluating(stack.model), torch.inference_mode(), stack.under(plan):
@@ -121,7 +119,7 @@ def test_a_token_behind_a_cache_of_fixed_length_is_the_same_token(plan: str, bat
         assert fixed["past_key_values"].get_seq_length() <= 11 + CACHE_SLOTS
 
 
-def test_a_processor_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_records_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_time, "CapturedPass", None)
     stack = load(tiny_llama())
     with evaluating(stack.model), torch.inference_mode():

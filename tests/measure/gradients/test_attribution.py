@@ -1,5 +1,3 @@
-"""Attribution is complete, exact where the answer is known, and highlights the deciding words."""
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +32,7 @@ class Reader(nn.Module):
         return SimpleNamespace(logits=torch.stack([torch.zeros_like(read), read], 1))
 
 
-def test_the_words_that_decide_have_all_of_it() -> None:
+def test_decisive_words_receive_the_full_attribution() -> None:
     shares = feature_shares(Reader("barks", "sleeps"), word_tokenizer(WORDS), TEXTS, 16)
     assert shares.linguistic == pytest.approx((1, 1))
     assert shares.surface == pytest.approx((0, 0))
@@ -43,13 +41,13 @@ def test_the_words_that_decide_have_all_of_it() -> None:
     assert (both.linguistic, both.surface) == (pytest.approx((1 / 3,)), pytest.approx((1 / 3,)))
 
 
-def test_a_polynomial_is_integrated_exactly() -> None:
+def test_polynomials_are_integrated_exactly() -> None:
     found = integrated_gradients(lambda x: x[:, :, 0].prod(1), torch.tensor([[[1.0], [2.0]]]), torch.zeros(1, 2, 1), 2)
     assert found.tokens.tolist() == [pytest.approx([1.0, 1.0])]
     assert found.gaps.item() == pytest.approx(0, abs=1e-6)
 
 
-def test_attributions_of_an_encoder_sum_to_the_difference_of_its_logits() -> None:
+def test_attributions_sum_to_the_difference_of_logits() -> None:
     torch.manual_seed(0)
     tokenizer = word_tokenizer(WORDS)
     config = BertConfig(
@@ -69,7 +67,7 @@ def test_attributions_of_an_encoder_sum_to_the_difference_of_its_logits() -> Non
     assert all(weight.grad is None for weight in model.parameters())
 
 
-def test_another_number_of_labels_is_refused() -> None:
+def test_other_numbers_of_labels_are_rejected() -> None:
     model = Reader("the")
     model.config = SimpleNamespace(num_labels=3)
     with pytest.raises(MeasureError, match="2 labels, got 3"):

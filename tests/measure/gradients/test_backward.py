@@ -1,5 +1,3 @@
-"""One backward pass gives every gate's derivative, equal to finite differences, and leaves nothing behind."""
-
 from contextlib import ExitStack
 
 import pytest
@@ -43,7 +41,7 @@ def gated_losses(gate: Gate, alpha: float) -> Tensor:
 
 
 @pytest.mark.parametrize("gate", [(layer, part) for layer in range(4) for part in (None, "attn", "mlp")])
-def test_every_gate_equals_a_central_finite_difference(gate: Gate) -> None:
+def test_gate_gradients_match_finite_differences(gate: Gate) -> None:
     with differentiable(STACK):
         found = run_backward(STACK, BATCH, BRANCHES).gates[gate]
     # Four points allow a large step: a Llama's norms compute in float32 whatever the dtype.
@@ -55,7 +53,7 @@ def test_every_gate_equals_a_central_finite_difference(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("chunk", [97, 97 * 12 * 2, 1 << 24])
-def test_the_loss_in_chunks_is_the_loss_and_its_gradient(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_chunked_loss_matches_loss_and_gradient(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     captured = STACK.capture(**BATCH.inputs)
     state = captured.state.detach().requires_grad_()
     logits = STACK.finish(state, captured.inputs).logits
@@ -69,7 +67,7 @@ def test_the_loss_in_chunks_is_the_loss_and_its_gradient(monkeypatch: pytest.Mon
     torch.testing.assert_close(nll, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-5)
 
 
-def test_images_have_gates_too() -> None:
+def test_gate_gradients_of_images_match_finite_differences() -> None:
     stack = vision_stack()
     pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
     batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
@@ -79,7 +77,7 @@ def test_images_have_gates_too() -> None:
     assert all(gate.shape == (3,) and gate.abs().min() > 0 for gate in found.gates.values())
 
 
-def test_parts_of_a_batch_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_parts_sum_to_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     with differentiable(STACK):
         whole = run_backward(STACK, BATCH, BRANCHES)
         monkeypatch.setattr(module, "MAX_SAVED_NUMBERS", 1)
@@ -94,7 +92,7 @@ def test_parts_of_a_batch_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(torch.cat([part.gates[name] for part in found]), gate, rtol=0, atol=rounding)
 
 
-def test_the_model_is_as_before_also_after_an_exception() -> None:
+def test_model_is_restored_after_an_exception() -> None:
     model = STACK.model
     model.lm_head.weight.requires_grad_(False)
     own = (model.model.norm.weight, model.model.layers[2].mlp.up_proj.weight)

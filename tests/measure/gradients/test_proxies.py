@@ -1,5 +1,3 @@
-"""Importance proxies compared with plain loops, and on planted models."""
-
 import math
 from functools import cache
 from typing import Any
@@ -28,7 +26,7 @@ def scores_of_planted() -> list[Score]:
     return proxies(idle_stack(), idle_text())
 
 
-def test_turns_and_angles_equal_a_loop_over_tokens() -> None:
+def test_block_influence_and_angles_match_a_loop_over_tokens() -> None:
     states, counted = [random(seed, 3, 6, 5) + 0.3 for seed in range(4)], padded(6, 4, 1)
     found, between = block_influence_sums(states, counted), angular_distances(states, counted)
     for row, length in enumerate((6, 4, 1)):
@@ -41,7 +39,7 @@ def test_turns_and_angles_equal_a_loop_over_tokens() -> None:
                 assert between[i, j, row] == pytest.approx(math.acos(min(1, last)) / math.pi, abs=1e-7)
 
 
-def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
+def test_identity_layer_scores_zero() -> None:
     name = IDLE
     for metric in ("block_influence", "gate_gradient", "gate_sensitivity"):
         found = by_layer(scores_of_planted(), metric)
@@ -67,12 +65,12 @@ def outside(scores: list[Score]) -> set[Any]:
     return {about for about, gate in gates.items() if abs(gate.value) > bands[about].high}
 
 
-def test_on_its_own_text_no_gate_has_an_effect() -> None:
+def test_gates_have_no_effect_on_generated_text() -> None:
     """The expected gradient of a model's loss on its own samples is zero."""
     assert outside(scores_of_planted()) == set()
 
 
-def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
+def test_sensitivity_is_the_mean_absolute_slope_of_windows() -> None:
     slopes = []
     few = EvalData("few", "1", idle_text().length, "next_token", idle_text().batches[:1])
     (batch,) = few.batches
@@ -93,7 +91,7 @@ def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
     assert found.value == pytest.approx(sum(map(abs, slopes)) / few.tokens, rel=1e-4)
 
 
-def test_a_layer_that_is_too_loud_is_found() -> None:
+def test_layer_with_excessive_scale_is_found() -> None:
     stack = load(planted(identity=[IDLE]))
     with torch.no_grad():
         stack.model.model.layers[3].mlp.down_proj.weight *= 4
@@ -104,7 +102,7 @@ def test_a_layer_that_is_too_loud_is_found() -> None:
     assert gates[3, "mlp"].value < 0
 
 
-def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> None:
+def test_gate_gradient_is_the_first_order_effect_of_a_layer() -> None:
     stack, reading = with_harm(3)
     with torch.no_grad():
         for name, weight in stack.model.model.layers[3].named_parameters():
@@ -118,7 +116,7 @@ def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> Non
     assert gate.value == pytest.approx(effect, rel=0.1)
 
 
-def test_the_random_twin_is_a_null_of_its_own() -> None:
+def test_random_model_is_a_separate_null() -> None:
     for metric in ("block_influence", "angular_distance", "gate_sensitivity"):
         rows = Rows(scores_of_planted()).where(metric=metric, part=None)
         own, null = (rows.where(against=against) for against in (None, "random_twin"))
@@ -126,7 +124,7 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
         assert all(row.value > 0 for row in null)
 
 
-def test_few_windows_have_values_without_intervals() -> None:
+def test_few_windows_have_values_without_interval() -> None:
     stack: Stack = load(tiny_llama())
     reading = EvalData("ragged", "0", 12, "next_token", (ragged_batch(),))
     found = compute_proxies(stack, reading, find_branches(stack, reading))

@@ -1,5 +1,3 @@
-"""Ablation finds planted layers: idle, harmful, and copied."""
-
 from typing import Any
 
 import pytest
@@ -33,7 +31,7 @@ def idle() -> Measured:
     return stack, reading, ablation(stack, reading)
 
 
-def test_a_layer_that_does_nothing_has_no_effect(idle: Measured) -> None:
+def test_identity_layer_has_no_effect(idle: Measured) -> None:
     _, _, scores = idle
     for metric in ("skip", "mean_ablate"):
         found = by_layer(scores, metric)
@@ -43,7 +41,7 @@ def test_a_layer_that_does_nothing_has_no_effect(idle: Measured) -> None:
         assert all(found[layer].value > 0.05 for layer in range(DEPTH) if layer != 3)
 
 
-def test_every_intervention_has_its_rows_and_its_null(idle: Measured) -> None:
+def test_every_intervention_has_rows_and_a_null(idle: Measured) -> None:
     _, _, scores = idle
     layers: set[Any] = set(range(DEPTH))
     halves = {(layer, part) for layer in range(DEPTH) for part in ("attn", "mlp")}
@@ -62,7 +60,7 @@ def test_every_intervention_has_its_rows_and_its_null(idle: Measured) -> None:
     assert by_layer(scores, "nll")[None].value > 0
 
 
-def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: Measured) -> None:
+def test_sublayers_are_ablated_separately(idle: Measured) -> None:
     stack, reading, _ = idle
     losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
     with torch.inference_mode():
@@ -76,7 +74,7 @@ def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: Measured) -> Non
 
 
 @pytest.mark.parametrize("part", first_fast(["attn", None]))
-def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(idle: Measured, part: Sublayer | None) -> None:
+def test_mean_ablation_uses_held_out_text(idle: Measured, part: Sublayer | None) -> None:
     stack, reading, _ = idle
     key = "2=mean_ablate" + (f".{part}" if part else "")
     losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
@@ -102,7 +100,7 @@ def _added(stack: Stack, batch: AnyBatch, part: Sublayer | None) -> torch.Tensor
     return stack.apply(2, before, captured, part) - before
 
 
-def test_a_single_window_has_no_other_text_for_a_mean() -> None:
+def test_single_window_has_no_mean_ablation() -> None:
     stack = load(planted(depth=DEPTH))
     said: list[str] = []
     rows = ablation_losses(stack, own_text(stack, windows=1, length=12), cache=ResultCache(log=said.append))
@@ -111,7 +109,7 @@ def test_a_single_window_has_no_other_text_for_a_mean() -> None:
     assert [text for text in said if "held-out text" in text and "--max-length" in text]
 
 
-def test_a_copy_of_the_neighbour_changes_nothing() -> None:
+def test_copy_of_an_equal_neighbor_changes_nothing() -> None:
     """Layers 2 and 3 are equal."""
     stack = load(planted(copies=[3], depth=DEPTH))
     reading = own_text(stack, windows=16, length=12)
@@ -124,7 +122,7 @@ def test_a_copy_of_the_neighbour_changes_nothing() -> None:
         assert torch.equal(stack.logits(Plan.parse("0 1 3 2 4 5"), **batch.inputs), straight)
 
 
-def test_random_weights_have_the_norms_of_the_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_weights_have_the_norm_of_the_layer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     stack = load(planted(depth=DEPTH))
     reading = own_text(stack, windows=8, length=12)
@@ -147,7 +145,7 @@ def test_random_weights_have_the_norms_of_the_layer(monkeypatch: pytest.MonkeyPa
         assert abs(torch.nn.functional.cosine_similarity(value.flatten(), own[name].flatten(), dim=0).item()) < 0.2
 
 
-def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsplit_layers_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def refuses(*_: object) -> None:
         raise UnsupportedModelError("cannot be split")

@@ -1,5 +1,3 @@
-"""Hits and losses per example compared with numpy and with the model's own forward."""
-
 import numpy as np
 import pytest
 import torch
@@ -28,7 +26,7 @@ def by_hand(logits: Numbers, label: int) -> tuple[bool, bool, float]:
 
 
 @given(seed=st.integers(0, 99), count=st.integers(1, 6), classes=st.integers(2, 9))
-def test_images_against_numpy(seed: int, count: int, classes: int) -> None:
+def test_image_predictions_match_numpy(seed: int, count: int, classes: int) -> None:
     chance = torch.Generator().manual_seed(seed)
     logits = torch.randn(count, classes, generator=chance)
     labels = torch.randint(0, classes, (count,), generator=chance)
@@ -44,7 +42,7 @@ def test_images_against_numpy(seed: int, count: int, classes: int) -> None:
         assert found.accuracy_top5 is None
 
 
-def test_texts_against_numpy() -> None:
+def test_text_predictions_match_numpy() -> None:
     chance = torch.Generator().manual_seed(0)
     logits = torch.randn(3, 5, 11, generator=chance)
     labels = torch.randint(0, 11, (3, 5), generator=chance)
@@ -64,7 +62,7 @@ def test_texts_against_numpy() -> None:
 
 
 @pytest.mark.parametrize("apart", [True, False], ids=["head apart", "row by row"])
-def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_logits_are_computed_in_chunks(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks give the same result as all logits at once, with at most 20 tokens' logits held."""
     model, plan = tiny_llama(), Plan.parse("0 (1|2) 4-5")
     stack, chance = load(model), torch.Generator().manual_seed(0)
@@ -93,7 +91,7 @@ def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5)
 
 
-def test_every_batch_runs_under_its_own_plan() -> None:
+def test_every_batch_runs_its_plan() -> None:
     plans = [Plan.parse(text) for text in ("0-3", "3-0", "2 0")]
     found = evaluate(STACK, plans.__getitem__, SPLITS.test, SPLITS.collate, batch_size=8)
     nats: list[float] = []
@@ -114,7 +112,7 @@ def walked(state: Tensor, plan: Plan) -> Tensor:
     return state[:, 0, CLASSES:]
 
 
-def test_top_five_is_kept_only_where_every_batch_has_it() -> None:
+def test_top_five_requires_every_batch() -> None:
     wide, narrow = (
         score_logits(torch.randn(2, 7), torch.tensor([0, 1])),
         score_logits(torch.randn(2, 3), torch.tensor([0, 1])),
@@ -123,7 +121,7 @@ def test_top_five_is_kept_only_where_every_batch_has_it() -> None:
     assert concatenate([wide, narrow]).hits_top5 is None
 
 
-def test_a_loss_that_is_not_finite_names_the_plan() -> None:
+def test_non_finite_loss_names_the_plan() -> None:
     stack = turning(3)
     with torch.no_grad():
         dict(stack.block(1).named_parameters())["weight"].fill_(torch.nan)

@@ -1,5 +1,3 @@
-"""A planted edge and its phenomenon are found, and nothing where there is no effect."""
-
 from collections.abc import Callable
 from typing import Any
 
@@ -73,7 +71,7 @@ def find(rows: list[Score], **columns: Any) -> Score:
 
 
 @pytest.mark.simulated
-def test_a_planted_edge_and_its_phenomenon_are_found_and_no_other() -> None:
+def test_planted_edge_is_found_for_its_phenomenon_only() -> None:
     runs = by_tier(fast=3, nightly=100)
     cuts = [edge.name(DEPTH) for edge in PlantedModel(0.0).wiring if edge.reader > 1]
     for effect, wanted in ((1.5, {(PLANTED[0].name(DEPTH), PLANTED[1])}), (0.0, set())):
@@ -89,7 +87,7 @@ def test_a_planted_edge_and_its_phenomenon_are_found_and_no_other() -> None:
         assert wrong <= max(0.05 * runs, 1 if runs < 100 else 0)
 
 
-def test_the_change_is_what_the_edges_add() -> None:
+def test_change_matches_the_weight_of_the_edges() -> None:
     model = PlantedModel(1.0)
     without = model.whole.without(Edge(3, 1), Edge(4, 0), renormalize=False)
     cut = "3<-1+4<-0"
@@ -107,7 +105,7 @@ def test_the_change_is_what_the_edges_add() -> None:
     assert {row.measure for row in rows} == {EDGES}
 
 
-def test_random_edges_are_as_many_and_drawn_once_for_each_number() -> None:
+def test_random_cuts_have_equal_size() -> None:
     model = PlantedModel(0.0)
     asked: list[LayerWeights] = []
 
@@ -125,21 +123,21 @@ def test_random_edges_are_as_many_and_drawn_once_for_each_number() -> None:
 
 
 @pytest.mark.parametrize(("value", "p"), [(-9.0, 2 / 21), (0.0, 2 / 21), (0.5, 4 / 21), (9.5, 1.0), (19.5, 2 / 21)])
-def test_p_is_twice_the_share_of_draws_that_reach_as_far(value: float, p: float) -> None:
+def test_p_is_the_two_sided_share_of_draws(value: float, p: float) -> None:
     drawn = np.arange(20.0) if value else np.arange(1.0, 21.0)
     row = _random_row(drawn, value, {})
     assert (row.value, row.low, row.high) == (drawn.mean(), drawn.min(), drawn.max())
     assert row.p == pytest.approx(p)
 
 
-def test_the_band_of_20_draws_holds_another_in_19_of_21_cases() -> None:
+def test_range_of_20_draws_has_coverage_19_of_21() -> None:
     """Each of 21 draws is compared with the band of the others; by symmetry the share is exact."""
     drawn = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 21))
     rows = [_random_row(np.delete(drawn, one), 0.0, {}) for one in range(21)]
     assert sum(row.low - 1e-12 <= own <= row.high + 1e-12 for row, own in zip(rows, drawn, strict=True)) == 19
 
 
-def test_pairs_without_a_margin_are_left_out() -> None:
+def test_pairs_without_a_margin_are_omitted() -> None:
     model = PlantedModel(1.0)
 
     def evaluate() -> Numbers:
@@ -152,13 +150,13 @@ def test_pairs_without_a_margin_are_left_out() -> None:
     assert row.value == pytest.approx(-model.adds[Edge(3, 1)][1::2].mean())
 
 
-def test_paradigms_count_alike_whatever_their_size() -> None:
+def test_paradigms_are_weighted_equally() -> None:
     changes = np.array([[1.0, 1.0, 1.0, 1.0, 3.0, 3.0]])
     own = estimate_means(changes, ["a"] * 4 + ["b"] * 2)
     assert (own.value[0], own.error[0]) == (2.0, 0.0)
 
 
-def test_the_interval_of_a_change_holds_it() -> None:
+def test_intervals_of_changes_have_their_coverage() -> None:
     chance = np.random.default_rng(0)
     names = [name for name in "abc" for _ in range(12)]
     means = np.repeat([0.0, 1.0, 2.0], 12)
@@ -166,7 +164,7 @@ def test_the_interval_of_a_change_holds_it() -> None:
     assert 0.94 <= ((found.low < 1.0) & (found.high > 1.0)).mean() <= 0.965
 
 
-def test_afterwards_the_model_is_what_it_was_to_the_bit() -> None:
+def test_model_is_unchanged() -> None:
     stack = load(tiny_llama())
     wired = layer_mixing.attach(stack, LayerMixingOptions("softmax", "zero"))
     before = {name: tensor.clone() for name, tensor in stack.model.state_dict().items()}

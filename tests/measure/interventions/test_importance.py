@@ -1,5 +1,3 @@
-"""Importance from rows: which are used, what they must contain, and none for an idle layer."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +35,7 @@ SKIPS = [
 ]
 
 
-def test_the_best_intervals_are_taken() -> None:
+def test_best_available_intervals_are_used() -> None:
     assert read_importance([*SKIPS, *RACE, *VERDICTS]) == (
         Importance(0.5, 0.4, 0.6),
         Importance(0.0, -0.1, 0.1),
@@ -48,7 +46,7 @@ def test_the_best_intervals_are_taken() -> None:
     assert [find_source(rows) for rows in ([*SKIPS, *VERDICTS], [*SKIPS, *RACE], SKIPS, [])] == [*SOURCES, None]
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_rows_are_named() -> None:
     with pytest.raises(MeasureError, match="--parts ablation"):
         read_importance([Score("proxies", "gate", 1.0, layer=0)])
     # Other interventions show that layer 2 exists.
@@ -62,7 +60,7 @@ def test_what_is_missing_is_named() -> None:
         read_importance(bare)
 
 
-def test_a_layer_that_adds_nothing_has_no_effect() -> None:
+def test_layer_with_no_update_has_no_effect() -> None:
     model = tiny_llama(4, vocabulary=3 + len(ALPHABET))
     with torch.no_grad():
         for name, weight in model.model.layers[2].named_parameters():

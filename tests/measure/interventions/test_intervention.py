@@ -1,5 +1,3 @@
-"""Interventions equal the same thing done by hand, share the prefix, and compute nothing twice."""
-
 import pytest
 import torch
 
@@ -37,7 +35,7 @@ def counted_calls(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> tuple[list[i
     return applied, judged
 
 
-def test_skipping_equals_the_plan_without_the_layer(stack: Stack, reading: EvalData) -> None:
+def test_skipping_a_layer_matches_the_plan_without_it(stack: Stack, reading: EvalData) -> None:
     found = {(row.plan, row.document): row.nll for row in intervention_losses(stack, [skip(2), skip(5)], reading)}
     plans = {f"{layer}=skip": edits.skip(Plan.identity(DEPTH), layer) for layer in (2, 5)}
     for row in sweep(stack, plans.values(), reading):
@@ -46,7 +44,7 @@ def test_skipping_equals_the_plan_without_the_layer(stack: Stack, reading: EvalD
     assert not found
 
 
-def test_the_beginnings_are_shared(stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_prefixes_are_shared(stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch) -> None:
     applied, judged = counted_calls(stack, monkeypatch)
     shares: list[float] = []
     intervention_losses(stack, [skip(layer) for layer in range(DEPTH)], reading, ResultCache(progress=shares.append))
@@ -55,7 +53,7 @@ def test_the_beginnings_are_shared(stack: Stack, reading: EvalData, monkeypatch:
     assert len(judged) == len(reading.batches) * (DEPTH + 1)
 
 
-def test_an_intervention_prepares_once_and_sees_the_clean_states(stack: Stack, reading: EvalData) -> None:
+def test_intervention_prepares_once_from_clean_states(stack: Stack, reading: EvalData) -> None:
     seen: list[tuple[int, list[CleanBatch]]] = []
 
     def prepare(scene: InterventionContext) -> Apply:
@@ -72,7 +70,7 @@ def test_an_intervention_prepares_once_and_sees_the_clean_states(stack: Stack, r
             assert one.counted.shape == one.state.shape[:2]
 
 
-def test_layers_that_are_changed_together_equal_the_plan_without_them(
+def test_skipping_a_set_matches_the_plan_without_it(
     stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied, _ = counted_calls(stack, monkeypatch)
@@ -85,7 +83,7 @@ def test_layers_that_are_changed_together_equal_the_plan_without_them(
     assert all(alone[str(Plan.parse(plans[row.plan])), row.document] == row.nll for row in rows)
 
 
-def test_a_set_of_which_one_layer_refuses_is_left_out(stack: Stack, reading: EvalData) -> None:
+def test_set_with_an_unsupported_layer_is_omitted(stack: Stack, reading: EvalData) -> None:
     def refuses(scene: InterventionContext) -> Apply:
         raise MeasureError("not this layer")
 
@@ -97,7 +95,7 @@ def test_a_set_of_which_one_layer_refuses_is_left_out(stack: Stack, reading: Eva
     assert said == ["not this layer"]
 
 
-def test_nothing_known_is_computed_again(stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_rows_are_not_computed_again(stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Loss] = []
     first = intervention_losses(stack, [skip(1), skip(4)], reading, ResultCache(sink=written.extend))
     assert sorted(map(repr, first)) == sorted(map(repr, written))
@@ -114,7 +112,7 @@ def test_nothing_known_is_computed_again(stack: Stack, reading: EvalData, monkey
     assert set(intervention_losses(stack, known[:2], reading, ResultCache(known=tuple(written)))) == set(first)
 
 
-def test_a_stopped_intervention_is_finished_with_the_same_numbers(stack: Stack, reading: EvalData) -> None:
+def test_resumed_intervention_matches_an_uninterrupted_one(stack: Stack, reading: EvalData) -> None:
     whole = intervention_losses(stack, [skip(1)], reading)
     half = tuple(whole[::2])
     fresh: list[Loss] = []
@@ -123,7 +121,7 @@ def test_a_stopped_intervention_is_finished_with_the_same_numbers(stack: Stack, 
     assert set(fresh) == set(whole) - set(half)
 
 
-def test_what_is_not_finite_is_left_out_whole_and_said_once(stack: Stack, reading: EvalData) -> None:
+def test_non_finite_interventions_are_omitted_and_logged_once(stack: Stack, reading: EvalData) -> None:
     def explodes(scene: InterventionContext) -> Apply:
         return lambda one: one.state * torch.inf
 
@@ -136,7 +134,7 @@ def test_what_is_not_finite_is_left_out_whole_and_said_once(stack: Stack, readin
     assert "2=bang" in said[0]
 
 
-def test_a_broken_model_is_named_with_its_layer(reading: EvalData) -> None:
+def test_non_finite_model_names_its_layer(reading: EvalData) -> None:
     model = planted(depth=DEPTH)
     stack = load(model)
     with torch.no_grad():

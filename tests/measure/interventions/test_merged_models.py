@@ -1,5 +1,3 @@
-"""Randomly merged models and mean logits: shares, seeds, and refusals."""
-
 from collections import Counter
 
 import pytest
@@ -13,7 +11,7 @@ from layerwise.plan.families import assignments
 
 
 @given(st.integers(2, 9), st.integers(2, 12), st.integers(0, 99), st.booleans())
-def test_every_layer_once_and_the_models_in_equal_shares(models: int, depth: int, seed: int, own_depth: bool) -> None:
+def test_merged_models_use_every_layer_once(models: int, depth: int, seed: int, own_depth: bool) -> None:
     names = [f"m{number}" for number in range(models)]
     for plan in assignments(names, depth, 5, seed, own_depth=own_depth):
         steps = plan.steps()
@@ -26,14 +24,14 @@ def test_every_layer_once_and_the_models_in_equal_shares(models: int, depth: int
         plan.check(depth, names)
 
 
-def test_the_seed_alone_decides_and_a_draw_does_not_depend_on_how_many() -> None:
+def test_draws_depend_on_the_seed_but_not_on_their_number() -> None:
     few, many = (assignments("abc", 6, draws, 7, own_depth=False) for draws in (3, 30))
     assert many[:3] == few == assignments("abc", 6, 3, 7, own_depth=False)
     assert assignments("abc", 6, 3, 8, own_depth=False) != few
     assert len(set(many)) > 25
 
 
-def test_every_position_is_as_likely_for_every_layer_and_every_model() -> None:
+def test_positions_are_uniform_over_layers_and_models() -> None:
     drawn = assignments("abc", 3, 6_000, 0, own_depth=False)
     cells = Counter(
         ((step.source, step.layer), position) for plan in drawn for position, step in enumerate(plan.steps())
@@ -54,26 +52,26 @@ def test_every_position_is_as_likely_for_every_layer_and_every_model() -> None:
         (["a", "2b"], 4, 1, "a source name must be a letter followed by letters, digits, - or _,"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(models: list[str], depth: int, draws: int, reason: str) -> None:
+def test_incompatible_models_are_rejected(models: list[str], depth: int, draws: int, reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         assignments(models, depth, draws, 0, own_depth=True)
 
 
-def test_the_mean_is_taken_in_float32() -> None:
+def test_mean_logits_are_float32() -> None:
     logits = [torch.randn(4, 7, dtype=torch.bfloat16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
     found = mean_logits(iter(logits))
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, (logits[0].float() + logits[1].float()) / 2)
 
 
-def test_one_member_is_itself_and_the_mean_can_overrule_every_member() -> None:
+def test_mean_logits_match_their_definition() -> None:
     one = torch.tensor([[3.0, 2.0, 0.0]])
     assert torch.equal(mean_logits([one]), one)
     both = mean_logits([one, torch.tensor([[0.0, 2.0, 3.0]])])
     assert both.argmax() == 1
 
 
-def test_no_members_and_other_classes_are_refused() -> None:
+def test_empty_and_mixed_ensembles_are_rejected() -> None:
     with pytest.raises(ModelError, match="at least one member"):
         mean_logits([])
     with pytest.raises(ModelError, match=r"got \(2, 3\) and \(2, 4\)"):

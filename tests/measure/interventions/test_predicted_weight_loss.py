@@ -1,5 +1,3 @@
-"""The loss of predicted weights compared with a random error of the same norm."""
-
 import copy
 from itertools import pairwise
 from typing import Any
@@ -34,7 +32,7 @@ def value(scores: list[Score], against: str | None = None, **columns: Any) -> fl
     return found.value
 
 
-def test_random_layers_cost_their_loss_and_more_together(scores: list[Score]) -> None:
+def test_random_layers_cost_more_jointly(scores: list[Score]) -> None:
     for layer in range(1, 5):
         assert value(scores, layer=layer) > 0
         assert value(scores, "same_norm_random", layer=layer) > 0
@@ -43,7 +41,7 @@ def test_random_layers_cost_their_loss_and_more_together(scores: list[Score]) ->
     assert {s.measure for s in scores} == {"predictability"}
 
 
-def test_a_random_error_has_the_norm_of_the_prediction_s() -> None:
+def test_random_error_has_the_norm_of_the_prediction_error() -> None:
     own = {"w": torch.randn(20, 30), "v": torch.randn(5, 5)}
     predicted = {name: 0.5 * value for name, value in own.items()}
     found = random_error(predicted, own, seed=1)
@@ -54,7 +52,7 @@ def test_a_random_error_has_the_norm_of_the_prediction_s() -> None:
     assert not torch.equal(found["w"], random_error(predicted, own, seed=2)["w"])
 
 
-def test_sets_are_inner_layers_apart_from_each_other() -> None:
+def test_sets_are_separated_inner_layers() -> None:
     for depth in range(4, 60):
         for subject, layers in joint_sets(depth).items():
             assert len(set(layers)) == int(subject.removeprefix("set:")), (depth, subject)
@@ -63,7 +61,7 @@ def test_sets_are_inner_layers_apart_from_each_other() -> None:
                 assert min(b - a for a, b in pairwise(layers)) >= 2, (depth, subject)
 
 
-def test_a_set_is_replaced_together(stack: Stack, reading: EvalData) -> None:
+def test_sets_are_replaced_jointly(stack: Stack, reading: EvalData) -> None:
     rows: list[Loss] = []
     predicted_weight_loss(stack, reading, cache=ResultCache(sink=rows.extend))
     found = sum(row.nll for row in rows if row.plan == "set:2=predicted")
@@ -81,7 +79,7 @@ def test_a_set_is_replaced_together(stack: Stack, reading: EvalData) -> None:
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_neighbours_stand_in_the_middle_and_all_but_the_ends_are_inner() -> None:
+def test_neighbor_sets_are_central_inner_layers() -> None:
     for depth in range(4, 60):
         adjacent, inner = neighbor_sets(depth).values()
         assert adjacent == tuple(range(adjacent[0], adjacent[0] + len(adjacent)))
@@ -89,7 +87,7 @@ def test_neighbours_stand_in_the_middle_and_all_but_the_ends_are_inner() -> None
         assert set(adjacent) <= set(inner) == set(range(1, depth - 1))
 
 
-def test_sets_of_neighbours_are_priced_too(scores: list[Score]) -> None:
+def test_neighbor_sets_have_costs(scores: list[Score]) -> None:
     for name, layers in neighbor_sets(DEPTH).items():
         assert value(scores, **set_columns(name, layers)) > 0
         assert value(scores, "same_norm_random", **set_columns(name, layers)) > 0

@@ -1,5 +1,3 @@
-"""Rows of a robustness run: means over seeds, paired differences and contributions, compared with numpy."""
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -52,7 +50,7 @@ ARMS = {
 }
 
 
-def test_the_model_and_its_null() -> None:
+def test_accuracy_and_null_by_condition() -> None:
     found = rows_of(ARMS)
     assert {(row.metric, row.against): row.value for row in found.where(arm=None)} == {
         ("depth", None): 4,
@@ -70,12 +68,12 @@ def student(seeds: np.ndarray, units: np.ndarray) -> float:
 
 
 def of_values(hits: np.ndarray, nats: np.ndarray) -> dict[int, Survey]:
-    """A survey for each seed of hits and losses of shape (seeds, batches, examples)."""
+    """Return one survey per seed from hits and losses of shape (seeds, batches, examples)."""
     each = [outcome(own.ravel().tolist(), other.ravel().tolist()) for own, other in zip(hits, nats, strict=True)]
     return {seed: Survey(4, {"sequential": one, "random": one}) for seed, one in enumerate(each)}
 
 
-def test_images_in_order_and_drawn_orders_are_the_units_that_seeds_share() -> None:
+def test_units_are_images_or_random_orders() -> None:
     hits = (CHANCE.random((3, 12, 5)) < CHANCE.random(12)[:, None]).astype(float)
     nats = CHANCE.random((3, 12, 5))
     found = rows_of({"vit": of_values(hits, nats)}, batch=5)
@@ -95,7 +93,7 @@ def test_images_in_order_and_drawn_orders_are_the_units_that_seeds_share() -> No
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_answers_that_all_agree_have_an_interval_of_some_width(seeds: int) -> None:
+def test_unanimous_predictions_have_an_interval_with_width(seeds: int) -> None:
     right, wrong = (of_values(np.full((seeds, 8, 5), hit), np.ones((seeds, 8, 5))) for hit in (1, 0))
     found = rows_of({"baseline": wrong, "vit": right}, batch=5)
     same = rows_of({"baseline": right, "vit": right}, batch=5)
@@ -119,7 +117,7 @@ def test_fewer_than_eight_orders_have_no_interval(metric: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_intervals_over_seeds_and_orders_hold_the_truth(seeds: int) -> None:
+def test_intervals_over_seeds_and_orders_have_their_coverage(seeds: int) -> None:
     """17 orders of 21 images that differ by 15 points, several seeds by 5; the nominal coverage is 0.95."""
     draw, inside = np.random.default_rng(7), 0
     for _ in range(2000):
@@ -144,7 +142,7 @@ def test_texts_have_intervals_over_windows() -> None:
     assert not found.where(metric="accuracy_top5")
 
 
-def test_the_interval_of_a_share_ends_at_nothing_and_all_and_that_of_a_difference_at_both_ends() -> None:
+def test_intervals_are_limited_to_the_range_of_the_metric() -> None:
     hits = [10] * 7 + [1]
     row = one(
         rows_of({"llama": {0: Survey(4, {"random": outcome(hits, scored=[10] * 8)})}}), "llama", "random", "accuracy"
@@ -176,14 +174,14 @@ def test_differences_are_paired_by_seed_image_and_order() -> None:
     assert not found.where(arm="baseline", against="baseline")
 
 
-def test_seeds_that_the_baseline_lacks_are_not_compared() -> None:
+def test_only_common_seeds_are_compared() -> None:
     arms = {"baseline": {0: ARMS["baseline"][0]}, "layershuffle": ARMS["layershuffle"]}
     row = one(rows_of(arms), "layershuffle", "sequential", "accuracy_above")
     gaps = arms["layershuffle"][0].outcomes["sequential"].hits - arms["baseline"][0].outcomes["sequential"].hits
     assert row.value == pytest.approx(gaps.mean())
 
 
-def test_draws_of_the_original_order_count_for_nothing() -> None:
+def test_random_draws_of_the_original_order_are_excluded() -> None:
     masked = outcome([0, 1, 0, 0], [0.0, 1.0, 3.0, 0.0], [0, 1, 1, 0])
     rows = rows_of({"vit": {0: Survey(2, {"random": masked})}})
     assert one(rows, "vit", "random", "accuracy").value == 0.5
@@ -202,7 +200,7 @@ SURVEYED = survey(
 
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("order", ["sequential", "random"])
-def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -> None:
+def test_accuracy_is_lost_where_planted(order: str, seeds: int) -> None:
     found = Rows(contribution_rows({"vit": dict.fromkeys(range(seeds), SURVEYED)}, batch=6)).where(
         order=order, arm="vit"
     )
@@ -219,7 +217,7 @@ def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -
     assert row.documents == int(SURVEYED.outcomes[order].scored.sum())
 
 
-def test_orders_are_one_row_a_seed_and_an_order() -> None:
+def test_orders_have_one_row_by_seed_and_order() -> None:
     both = {seed: survey(turning(4, seed), SPLITS.test, SPLITS.collate, EvaluationGrid(orders=3)) for seed in range(2)}
     found = order_rows({"shuffled": both})
     assert len(found) == 2 * 3 * 2
@@ -231,7 +229,7 @@ def test_orders_are_one_row_a_seed_and_an_order() -> None:
             assert values == {"accuracy": accuracy, "nll": nats}
 
 
-def test_original_orders_are_added_up_over_seeds() -> None:
+def test_original_orders_are_summed_over_seeds() -> None:
     once = Survey(3, {}, {}, {"random": IdentityDraws(10, 2, 0.5), "kept 2 even random": IdentityDraws(10, 0, None)})
     other = Survey(3, {}, {}, {"random": IdentityDraws(10, 4, 0.9)})
     found = {(row.strategy, row.kept, row.metric): row.value for row in identity_rows({"vit": {0: once, 1: other}})}
@@ -244,7 +242,7 @@ def test_original_orders_are_added_up_over_seeds() -> None:
     }
 
 
-def test_every_condition_of_a_survey_has_columns_of_its_own() -> None:
+def test_every_condition_has_separate_columns() -> None:
     named = conditions_by_name(6)
     columns = [tuple(sorted(condition.columns(6).items())) for condition in named.values()]
     assert len(set(columns)) == len(named) > 100

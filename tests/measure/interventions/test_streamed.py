@@ -1,5 +1,3 @@
-"""Sweeps and interventions with layers on disk give bitwise the rows of the model in memory."""
-
 from collections import Counter
 from pathlib import Path
 
@@ -42,7 +40,7 @@ def readings(stack: Stack) -> Counter[int]:
     return counted
 
 
-def test_leave_one_out_reads_each_layer_once_a_batch(stacks: tuple[Stack, Stack]) -> None:
+def test_leave_one_out_loads_each_layer_once_per_batch(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     data, members = text(3), families.leave_one_out(DEPTH)
     estimate = estimate_streaming(streamed, streamed.resident, add_identity(streamed, members), data)
@@ -61,13 +59,13 @@ def test_leave_one_out_reads_each_layer_once_a_batch(stacks: tuple[Stack, Stack]
     assert meter.most_live <= (DEPTH + 1) * max(map(len, estimate.rounds))
 
 
-def test_plans_that_reorder_and_repeat_have_the_same_rows(stacks: tuple[Stack, Stack]) -> None:
+def test_reordered_and_repeated_layers_match_a_resident_model(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     plans = ["11-0", "0-4 (5|6|7)*2 8-11", "0-5 [6-8]*3 9-11", "0-3 4.mlp 5-11", "2 1", "2"]
     assert in_order(sweep(streamed, plans, text(1))) == in_order(sweep(whole, plans, text(1)))
 
 
-def test_a_sweep_goes_on_with_what_is_missing(stacks: tuple[Stack, Stack]) -> None:
+def test_sweep_resumes_with_missing_rows(stacks: tuple[Stack, Stack]) -> None:
     _, streamed = stacks
     data, plans = text(4), ["0-11", "0-10", "1-11"]
     rows = sweep(streamed, plans, data)
@@ -81,7 +79,7 @@ def test_a_sweep_goes_on_with_what_is_missing(stacks: tuple[Stack, Stack]) -> No
     assert not sweep(streamed, plans, data, finished=lambda *cell: frozenset(plans))
 
 
-def test_interventions_share_the_readings(stacks: tuple[Stack, Stack]) -> None:
+def test_interventions_share_loaded_layers(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     data = text(2, tokens=24)
     skips = [Intervention(layer, "skip", lambda context: lambda one: one.state) for layer in range(DEPTH)]
@@ -93,7 +91,7 @@ def test_interventions_share_the_readings(stacks: tuple[Stack, Stack]) -> None:
 
 
 @pytest.mark.slow
-def test_comparing_weights_reads_tensors_and_no_layers(stacks: tuple[Stack, Stack]) -> None:
+def test_weight_comparison_loads_no_layers(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     counted = readings(streamed)
     rows = deltas(streamed, seed=0)
@@ -101,7 +99,7 @@ def test_comparing_weights_reads_tensors_and_no_layers(stacks: tuple[Stack, Stac
     assert not counted
 
 
-def test_a_model_without_finite_losses_is_refused(tmp_path: Path) -> None:
+def test_non_finite_losses_are_rejected(tmp_path: Path) -> None:
     model = tiny_llama(4)
     model.model.layers[2].mlp.up_proj.weight.data[0, 0] = float("nan")
     model.save_pretrained(tmp_path)

@@ -1,5 +1,3 @@
-"""Surveys: the questions, their orders, and planted models with known answers."""
-
 import io
 import zipfile
 from pathlib import Path
@@ -26,7 +24,7 @@ def asked(stack: Stack, questions: EvaluationGrid = QUESTIONS) -> Survey:
 
 
 @given(depth=st.integers(2, 12), layers=st.booleans())
-def test_every_condition_is_asked_once(depth: int, layers: bool) -> None:
+def test_every_condition_is_evaluated_once(depth: int, layers: bool) -> None:
     names = [condition.name for condition in conditions(depth, EvaluationGrid(layers=layers))]
     assert len(names) == len(set(names))
     # Four rules: every count from 1 to depth - 1 in order, and from 2 in random order.
@@ -36,38 +34,38 @@ def test_every_condition_is_asked_once(depth: int, layers: bool) -> None:
     assert "kept 1 even random" not in names, "at least 2 layers, got 1"
 
 
-def test_numbers_of_layers_that_are_asked_for() -> None:
+def test_requested_numbers_of_layers_are_evaluated() -> None:
     names = [
         condition.name for condition in conditions(4, EvaluationGrid(kept=(9, 2, 1), rules=("last",), layers=False))
     ]
     assert names == ["sequential", "random", "kept 2 last sequential", "kept 2 last random", "kept 1 last sequential"]
 
 
-def test_a_model_of_one_layer_survives_nothing() -> None:
+def test_single_layer_is_rejected() -> None:
     with pytest.raises(MeasureError, match="at least 2 layers, got 1"):
         list(conditions(1, EvaluationGrid()))
 
 
 @given(seed=st.integers(0, 99), batch=st.integers(0, 99), count=st.integers(2, 5))
-def test_the_kept_layers_are_the_same_in_both_orders(seed: int, batch: int, count: int) -> None:
+def test_both_orders_keep_the_same_layers(seed: int, batch: int, count: int) -> None:
     in_order, random_order = (Condition(count, "random", each).plan(6, seed, batch).order() for each in (True, False))
     assert in_order == tuple(sorted(random_order))
 
 
 @given(seed=st.integers(0, 99), batch=st.integers(0, 99), layer=st.integers(0, 5))
-def test_a_layer_is_left_out_of_the_orders_of_random(seed: int, batch: int, layer: int) -> None:
+def test_removed_layers_share_the_random_orders(seed: int, batch: int, layer: int) -> None:
     whole = Condition(6, None, False).plan(6, seed, batch)
     assert Condition(6, None, False, without=layer).plan(6, seed, batch) == skip(whole, layer)
 
 
-def test_batches_seeds_and_conditions_draw_apart() -> None:
+def test_draws_differ_by_batch_seed_and_condition() -> None:
     condition = Condition(8, None, False)
     orders = {condition.plan(8, seed, batch) for seed in range(3) for batch in range(10)}
     assert len(orders) == 30
     assert Condition(7, "first", False).plan(8, 0, 0).order() != Condition(7, "last", False).plan(8, 0, 0).order()
 
 
-def test_outcomes_are_those_of_the_plans_batch_by_batch() -> None:
+def test_outcomes_match_the_plans_of_each_batch() -> None:
     stack = turning(4)
     found = asked(stack)
     for name in ("random", "kept 3 random random", "without 2 random", "kept 2 random sequential"):
@@ -86,14 +84,14 @@ def test_outcomes_are_those_of_the_plans_batch_by_batch() -> None:
         np.testing.assert_allclose(outcome.nll, np.where(original, 0, nats), rtol=1e-4)
 
 
-def test_fixed_orders_are_over_all_examples() -> None:
+def test_fixed_orders_cover_all_examples() -> None:
     stack = turning(4)
     for text, pair in asked(stack).orders.items():
         outcome = evaluate(stack, Plan.parse(text), SPLITS.test, SPLITS.collate)
         assert pair == pytest.approx((outcome.accuracy, outcome.mean_nll))
 
 
-def test_a_model_with_one_reader_fails_without_it_and_nowhere_else() -> None:
+def test_model_fails_only_without_its_decisive_layer() -> None:
     found = asked(classifier([Idle(), Idle(), Reader(), Idle()]))
     for name, outcome in found.outcomes.items():
         if name.startswith("without"):
@@ -103,8 +101,8 @@ def test_a_model_with_one_reader_fails_without_it_and_nowhere_else() -> None:
     assert found.outcomes["kept 2 first sequential"].accuracy < 0.5
 
 
-def test_original_orders_are_apart() -> None:
-    """Half the orders of two layers are the original; a model that only works in that one must not gain by it."""
+def test_original_orders_are_separate() -> None:
+    """Half the orders of two layers are the original one, which must not raise the accuracy of random orders."""
     found = asked(turning(2), EvaluationGrid(orders=1, draws=24, layers=False))
     apart, outcome = found.identical["random"], found.outcomes["random"]
     orders = [Condition(2, None, False).order(2, 0, batch).order() for batch in range(24)]
@@ -119,13 +117,13 @@ def test_original_orders_are_apart() -> None:
     assert set(found.identical) == {"random"}, "what runs in order is never apart"
 
 
-def test_without_a_draw_of_the_original_order_there_is_no_accuracy_of_it() -> None:
+def test_original_order_without_draws_has_no_accuracy() -> None:
     found = asked(turning(6), EvaluationGrid(orders=1, draws=4, kept=(), layers=False))
     assert found.identical["random"] == IdentityDraws(4, 0, None)
     assert found.outcomes["random"].scored.all()
 
 
-def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+def test_survey_survives_a_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "survey-1.npz"
     found = asked(turning(3))
     found.save(path)
@@ -139,7 +137,7 @@ def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
             assert np.array_equal(getattr(outcome, part), getattr(other, part))
 
 
-def test_texts_have_no_top_five_also_from_disk(tmp_path: Path) -> None:
+def test_stored_texts_have_no_top_five(tmp_path: Path) -> None:
     found = asked(turning(2))
     for name, outcome in found.outcomes.items():
         found.outcomes[name] = type(outcome)(outcome.hits, None, outcome.nll, outcome.scored)  # type: ignore[index]
@@ -147,7 +145,7 @@ def test_texts_have_no_top_five_also_from_disk(tmp_path: Path) -> None:
     assert all(outcome.hits_top5 is None for outcome in Survey.read(tmp_path / "s.npz").outcomes.values())
 
 
-def test_some_conditions_alone() -> None:
+def test_selected_conditions() -> None:
     told: list[tuple[int, int]] = []
     only = [Condition(2, "even", True), Condition(2, "even", False)]
     found = survey(turning(4), SPLITS.test, SPLITS.collate, QUESTIONS, only=only, progress=lambda *at: told.append(at))
@@ -156,7 +154,7 @@ def test_some_conditions_alone() -> None:
     assert told == [(1, 2), (2, 2)]
 
 
-def test_a_file_of_zeros_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_bomb_is_rejected_before_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("layerwise.bounded.MAX_UNPACKED_SIZE", 2**20)
     np.savez_compressed(tmp_path / "s.npz", **{"sequential|hits": np.zeros(2**18)})
     monkeypatch.setattr(np, "load", None)
@@ -164,7 +162,7 @@ def test_a_file_of_zeros_is_refused_before_it_is_unpacked(tmp_path: Path, monkey
         Survey.read(tmp_path / "s.npz")
 
 
-def test_an_array_without_end_is_refused(tmp_path: Path) -> None:
+def test_oversized_array_is_rejected(tmp_path: Path) -> None:
     endless = io.BytesIO()
     np.lib.format.write_array_header_1_0(endless, {"descr": "<f8", "fortran_order": False, "shape": (2**50,)})
     with zipfile.ZipFile(tmp_path / "s.npz", "w") as archive:

@@ -1,5 +1,3 @@
-"""A sweep gives the rows of one plan at a time with the fewest layer evaluations."""
-
 from collections.abc import Sequence
 
 import pytest
@@ -37,7 +35,7 @@ def one_at_a_time(plan: Plan) -> list[Loss]:
 
 @given(st.lists(plans(6), min_size=1, max_size=5))
 @settings(max_examples=by_tier(fast=3, nightly=40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_rows_equal_one_plan_at_a_time(wanted: list[Plan]) -> None:
+def test_rows_match_one_plan_at_a_time(wanted: list[Plan]) -> None:
     rows = sweep(STACK, wanted, READING)
     for plan in add_identity(STACK, wanted):
         assert [row for row in rows if row.plan == str(plan)] == one_at_a_time(plan)
@@ -52,7 +50,7 @@ def test_rows_equal_one_plan_at_a_time(wanted: list[Plan]) -> None:
         ("bits", 31, 5 * 21 + 6),
     ],
 )
-def test_layer_evaluations_equal_the_bound_exactly(name: str, heads: int, evaluations: int) -> None:
+def test_layer_evaluations_match_the_bound(name: str, heads: int, evaluations: int) -> None:
     members = families.FAMILIES[name](STACK.depth)
     if "bits" in name:
         pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
@@ -79,7 +77,7 @@ def test_layer_evaluations_equal_the_bound_exactly(name: str, heads: int, evalua
     assert seen[-1][0].seconds_left(due) == 0
 
 
-def test_what_is_finished_is_neither_computed_nor_returned() -> None:
+def test_finished_plans_are_not_computed_again() -> None:
     members = families.leave_one_out(STACK.depth)
     whole = sweep(STACK, members, READING)
     texts = [str(plan) for plan in add_identity(STACK, members)]
@@ -93,7 +91,7 @@ def test_what_is_finished_is_neither_computed_nor_returned() -> None:
     assert (nothing.layer_tokens, nothing.head_tokens) == (0, 0)
 
 
-def test_a_half_finished_batch_gives_only_the_missing_windows() -> None:
+def test_partial_batches_give_the_missing_windows() -> None:
     first = BATCH.windows[0].document
     rows = sweep(
         STACK, [], READING, finished=lambda task, document, window: frozenset({"0-5"} if document == first else ())
@@ -102,7 +100,7 @@ def test_a_half_finished_batch_gives_only_the_missing_windows() -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 2, 4])
-def test_a_sweep_that_is_stopped_has_measured_the_model_itself(kept: int) -> None:
+def test_stopped_sweep_has_the_original_model(kept: int) -> None:
     rows: list[Loss] = []
 
     def sink(fresh: Sequence[Loss]) -> None:
@@ -116,7 +114,7 @@ def test_a_sweep_that_is_stopped_has_measured_the_model_itself(kept: int) -> Non
     assert len({row.plan for row in rows}) == kept
 
 
-def test_a_plan_with_non_finite_logits_is_named_and_the_others_are_kept() -> None:
+def test_non_finite_plan_is_named_and_other_rows_are_kept() -> None:
     kept: list[Loss] = []
     overflow = Plan.parse("0 (1|2):gain=1e39 3-5")
     with pytest.raises(MeasureError, match=r"1 of 3 plans \(first '0 \(1\|2\):gain=1e\+39 3-5'"):
@@ -124,7 +122,7 @@ def test_a_plan_with_non_finite_logits_is_named_and_the_others_are_kept() -> Non
     assert {row.plan for row in kept} == {"0-5", "0-2 4 5"}
 
 
-def test_a_model_that_is_broken_itself_says_so() -> None:
+def test_non_finite_original_model_is_rejected() -> None:
     model = tiny_llama()
     stack = load(model)
     with torch.no_grad():
@@ -133,12 +131,12 @@ def test_a_model_that_is_broken_itself_says_so() -> None:
         sweep(stack, [], READING)
 
 
-def test_a_plan_for_another_depth_is_refused_before_anything_runs() -> None:
+def test_plan_of_another_depth_is_rejected_before_running() -> None:
     with pytest.raises(PlanError, match="the model has 6 layers"):
         sweep(STACK, [Plan.parse("0-7")], READING)
 
 
-def test_the_training_mode_is_given_back() -> None:
+def test_training_mode_is_restored() -> None:
     model = tiny_llama().train()
     stack = load(model)
     sweep(stack, [Plan.parse("0-3")], READING)

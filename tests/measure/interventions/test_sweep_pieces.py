@@ -1,5 +1,3 @@
-"""Pieces of a sweep give bitwise the rows of the whole, however it is cut."""
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +48,7 @@ def key(row: Loss) -> tuple[str, str, int]:
 
 
 @pytest.mark.parametrize(("batches", "workers"), [(2, 1), (1, 2), (2, 4), (3, 2), (5, 4)])
-def test_the_rows_are_those_of_one_process_to_the_bit(stack: Stack, batches: int, workers: int) -> None:
+def test_pieces_match_one_process_exactly(stack: Stack, batches: int, workers: int) -> None:
     members = [*family("leave_one_out", DEPTH), *family("swap_adjacent", DEPTH)]
     data = text(batches)
     assert len(data.batches) == batches
@@ -61,7 +59,7 @@ def test_the_rows_are_those_of_one_process_to_the_bit(stack: Stack, batches: int
 
 @settings(max_examples=by_tier(fast=3, nightly=25))
 @given(st.lists(random_plans(depth=DEPTH, most_steps=12), min_size=1, max_size=6, unique=True), st.integers(1, 3))
-def test_any_plans_give_the_same_rows(given: list[Plan], workers: int) -> None:
+def test_pieces_of_any_plans_match_one_process(given: list[Plan], workers: int) -> None:
     stack = load(tiny_llama(DEPTH))
     given = [plan for plan in given if all(step.source is None and step.sublayer is None for step in plan.steps())]
     data = text(2)
@@ -69,7 +67,7 @@ def test_any_plans_give_the_same_rows(given: list[Plan], workers: int) -> None:
     assert sorted(sweep(stack, given, data, runner=Divided(stack, workers)), key=key) == sorted(whole, key=key)
 
 
-def test_what_is_finished_is_given_to_nobody(stack: Stack) -> None:
+def test_finished_work_is_not_assigned(stack: Stack) -> None:
     data = text(2)
     whole = sweep(stack, family("leave_one_out", DEPTH), data)
     known = {(row.document, row.plan) for row in whole[::2]}
@@ -82,7 +80,7 @@ def test_what_is_finished_is_given_to_nobody(stack: Stack) -> None:
 
 
 @given(st.integers(1, 9), st.integers(1, 6))
-def test_windows_are_divided_before_plans(batches: int, workers: int) -> None:
+def test_windows_are_split_before_plans(batches: int, workers: int) -> None:
     plans, data = [Plan.identity(8), *(member.plan for member in family("leave_one_out", 8))], text(batches)
     count = count_shards(plans, data, workers)
     assert min(2 * workers, batches * len(plans)) <= count <= max(batches, 2 * workers + batches)

@@ -1,5 +1,3 @@
-"""BabyLM aggregates: the winners' follow from their parts, and parts are means over the right files."""
-
 from dataclasses import replace
 
 import pytest
@@ -19,7 +17,7 @@ SUPPLEMENT = ("hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject
     [(75.8, 73.7, 29.4, 65.9), (82.8, 78.3, 47.2, 74.3), (72.4, 70.6, 17.2, 60.8)],
     ids=["ELC-BERT strict-small", "ELC-BERT strict", "MLSM strict-small"],
 )
-def test_published_aggregates_follow_from_their_parts(blimp: float, glue: float, msgs: float, published: float) -> None:
+def test_aggregates_match_the_published_ones(blimp: float, glue: float, msgs: float, published: float) -> None:
     assert aggregate({"blimp": blimp, "glue": glue, "msgs": msgs}) == pytest.approx(published, abs=0.05)
 
 
@@ -44,7 +42,7 @@ def found(rows: list[Score]) -> dict[tuple[str, str, str], float]:
     return {(named(row), row.task, row.metric): row.value for row in babylm_rows(rows)}
 
 
-def test_the_metrics_of_glue_are_those_of_babylm() -> None:
+def test_glue_metrics_match_babylm() -> None:
     assert len(GLUE) == FILES["glue"]
     assert {name: metric for name, metric in GLUE.items() if metric != "accuracy"} == {
         "cola": "mcc",
@@ -53,7 +51,7 @@ def test_the_metrics_of_glue_are_those_of_babylm() -> None:
     }
 
 
-def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
+def test_complete_run_has_every_file_and_variant_means() -> None:
     rows = found([*whole("elc", 0, 0.758, 0.737, 0.294), *whole("elc", 1, 0.738, 0.737, 0.294)])
     assert {part: rows["elc/0", part, "files"] for part in FILES} == FILES
     assert rows["elc/0", "all", "aggregate"] == pytest.approx(65.89)
@@ -67,7 +65,7 @@ def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
     assert arm.measure == BABYLM
 
 
-def test_files_count_alike_and_pairs_within_a_file() -> None:
+def test_files_are_weighted_equally() -> None:
     rows = [
         paradigm("blimp", "ellipsis_n_bar_1", 1.0, 10),
         paradigm("blimp", "ellipsis_n_bar_2", 0.0, 30),
@@ -82,7 +80,7 @@ def test_files_count_alike_and_pairs_within_a_file() -> None:
     assert ("m/0", "all", "aggregate") not in values, "no aggregate without GLUE and MSGS"
 
 
-def test_suites_of_our_own_are_no_part_of_it() -> None:
+def test_other_suites_are_excluded() -> None:
     assert (
         found(
             [paradigm("pairs", "x", 1.0, 1), Score("msgs-ours", "mcc", 1.0, task="control main_verb", arm="m", seed=0)]

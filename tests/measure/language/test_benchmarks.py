@@ -1,5 +1,3 @@
-"""Benchmarks of all plans at once equal lm-eval's own `evaluate` plan by plan."""
-
 import copy
 import math
 import os
@@ -103,7 +101,7 @@ def answers_of(samples: list[Mapping[str, Any]]) -> dict[int, list[Any]]:
 @pytest.mark.parametrize(
     "plans", [PLANS[4:5], pytest.param((*PLANS[:4], *PLANS[5:]), marks=pytest.mark.nightly)], ids=["one", "rest"]
 )
-def test_all_plans_at_once_answer_as_lm_eval_does_one_at_a_time(
+def test_scores_match_lm_eval(
     stack: Stack,
     theirs: Any,
     requests: BenchmarkRequests,
@@ -148,9 +146,7 @@ def assert_alike(ours: list[Any], theirs: list[Any]) -> None:
             assert mine == wanted
 
 
-def test_the_plans_and_the_questions_are_worth_comparing(
-    requests: BenchmarkRequests, answers: RequestLikelihoods
-) -> None:
+def test_plans_differ_in_their_scores(requests: BenchmarkRequests, answers: RequestLikelihoods) -> None:
     """Guard against trivial cases: equal plans, no greedy answers, no cut contexts, or one-token continuations only."""
     assert len(PLANS) == 20
     assert len({tuple(answers.nll[row]) for row in range(len(PLANS))}) == len(PLANS)
@@ -175,7 +171,7 @@ def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests,
     assert judge_plan(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
 
 
-def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None:
+def test_guess_score_is_one_over_choices(requests: BenchmarkRequests) -> None:
     assert requests.chance == {
         "arc_tiny": pytest.approx(1 / 3),
         "hellaswag_tiny": 0.25,
@@ -188,14 +184,14 @@ def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None
     assert find_chance("hellaswag", task) == 0.25  # what is known goes before what is counted
 
 
-def test_an_answer_that_is_missing_is_none(requests: BenchmarkRequests, swept: list[Loss]) -> None:
+def test_missing_answer_is_none(requests: BenchmarkRequests, swept: list[Loss]) -> None:
     without = [row for row in swept if (row.plan, row.document, row.window) != (str(PLANS[2]), "3", 0)]
     partly = RequestLikelihoods.from_losses(without, PLANS, requests.likelihoods)
     assert [partly.complete(plan) for plan in PLANS[:4]] == [True, True, False, True]
     assert math.isnan(partly.nll[2].min())
 
 
-def test_examples_are_as_many_as_asked_for(stack: Stack, folder: Path) -> None:
+def test_num_fewshot_sets_the_number_of_examples(stack: Stack, folder: Path) -> None:
     def contexts(**options: int) -> dict[str, int]:
         built = build_requests(
             stack, find_benchmarks(["arc_tiny", "hellaswag_tiny"], folder, **options), batch_tokens=512
@@ -208,24 +204,24 @@ def test_examples_are_as_many_as_asked_for(stack: Stack, folder: Path) -> None:
     assert contexts(num_fewshot=0) == {"arc_tiny": 1, "hellaswag_tiny": 1}
 
 
-def test_a_continuation_longer_than_the_model_is_refused(stack: Stack, folder: Path, tmp_path: Path) -> None:
+def test_long_continuation_is_rejected(stack: Stack, folder: Path, tmp_path: Path) -> None:
     text = (folder / "lambada_tiny.yaml").read_text().replace("lambada_tiny", "long_tiny")
     (tmp_path / "long.yaml").write_text(text.replace(" {{answer}}", " {{passage}}{{passage}}"))
     with pytest.raises(MeasureError, match=r"1 to 64 continuation tokens.*request 0 of document 1 of long_tiny"):
         build_requests(stack, find_benchmarks(["long_tiny"], tmp_path), batch_tokens=512)
 
 
-def test_a_stack_without_tokenizer_is_refused(stack: Stack, requests: BenchmarkRequests) -> None:
+def test_missing_tokenizer_is_rejected(stack: Stack, requests: BenchmarkRequests) -> None:
     with pytest.raises(MeasureError, match="--tokenizer"):
         build_requests(load(stack.model), requests.benchmarks, batch_tokens=512)
 
 
-def test_data_files_are_found_next_to_their_task_file(folder: Path) -> None:
+def test_data_files_are_found_beside_the_task_file(folder: Path) -> None:
     write_task(folder, "near", *TASKS["lambada_tiny"], questions=Path("questions.jsonl"))
     assert find_benchmarks(["near"], folder).names == ("near",)
 
 
-def test_rows_carry_the_standard_error_and_the_questions(stack: Stack, folder: Path) -> None:
+def test_rows_have_standard_error_and_questions(stack: Stack, folder: Path) -> None:
     rows = asked(stack, PLANS[:1], ["arc_tiny", "lambada_tiny"], folder=folder)
     row = next(row for row in rows if row.metric == "acc_norm")
     assert (row.measure, row.task, row.documents) == ("benchmark", "arc_tiny", 10)
@@ -248,9 +244,7 @@ def shuffled(dataset):
 """
 
 
-def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_alone(
-    stack: Stack, folder: Path, tmp_path: Path
-) -> None:
+def test_task_sampling_is_seeded_and_isolated(stack: Stack, folder: Path, tmp_path: Path) -> None:
     """The task draws from the generators of Python, numpy and torch, and shuffles its questions."""
     (tmp_path / "chance_utils.py").write_text(CHANCE_UTILS)
     kind, text = TASKS["arc_tiny"]
@@ -283,12 +277,12 @@ def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_
     assert seen(1, luck=1) != first
 
 
-def test_a_limit_asks_fewer_questions(stack: Stack, folder: Path) -> None:
+def test_limit_reduces_questions(stack: Stack, folder: Path) -> None:
     (row,) = asked(stack, PLANS[:1], ["gsm8k_tiny"], limit=4, folder=folder)
     assert row.documents == 4
 
 
-def test_nothing_of_the_caller_is_changed(stack: Stack, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_caller_state_is_unchanged(stack: Stack, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stack.tokenizer.pad_token = None
     stack.model.train()
     torch.manual_seed(5)
@@ -304,7 +298,7 @@ def test_nothing_of_the_caller_is_changed(stack: Stack, folder: Path, capsys: py
     stack.tokenizer.pad_token = "</s>"
 
 
-def test_broken_logits_name_the_plan(stack: Stack, folder: Path) -> None:
+def test_non_finite_logits_name_the_plan(stack: Stack, folder: Path) -> None:
     damaged, written = load(copy.deepcopy(stack.model), tokenizer=stack.tokenizer), ["gsm8k_tiny"]
     with torch.no_grad():
         damaged.model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
@@ -313,21 +307,21 @@ def test_broken_logits_name_the_plan(stack: Stack, folder: Path) -> None:
         asked(damaged, PLANS[:1], written, limit=2, folder=folder)
 
 
-def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_says_how_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.setitem(sys.modules, "lm_eval.tasks", None)
     with pytest.raises(MeasureError, match=r"pip install 'layerwise\[eval\]'"):
         find_benchmarks(["hellaswag"])
 
 
-def test_a_missing_folder_and_no_names_are_refused(tmp_path: Path) -> None:
+def test_missing_folder_and_empty_names_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="must be a directory"):
         find_benchmarks(["hellaswag"], tmp_path / "nowhere")
     with pytest.raises(MeasureError, match="At least one benchmark"):
         find_benchmarks([])
 
 
-def test_data_that_cannot_be_loaded_points_to_the_folder_option(tmp_path: Path) -> None:
+def test_unavailable_data_suggests_task_folder(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     write_task(tmp_path, "far", *TASKS["arc_tiny"])
     with pytest.raises(MeasureError, match=r"data of far could not be loaded.*--task-folder"):
@@ -335,7 +329,7 @@ def test_data_that_cannot_be_loaded_points_to_the_folder_option(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("names", [list(CHANCE), ["arc_easy"], ["mmlu_astronomy", "piqa"]])
-def test_benchmarks_are_found_where_lm_eval_keeps_them_and_nothing_else_is_indexed(names: list[str]) -> None:
+def test_only_needed_benchmarks_are_indexed(names: list[str]) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     indexed = set(benchmarks._manager(names, None).task_index)
     assert indexed >= set(names)
@@ -343,7 +337,7 @@ def test_benchmarks_are_found_where_lm_eval_keeps_them_and_nothing_else_is_index
 
 
 @pytest.mark.slow
-def test_an_unknown_benchmark_gets_near_matches(folder: Path) -> None:
+def test_unknown_benchmark_suggests_near_matches(folder: Path) -> None:
     with pytest.raises(MeasureError, match=r"Unknown benchmark 'helaswag': did you mean hellaswag"):
         find_benchmarks(["arc_tiny", "helaswag"], folder)
 
@@ -353,7 +347,7 @@ def score(plan: str, task: str, metric: str, value: float, reach: float | None =
     return Score("benchmark", metric, value, low, high, task=task, plan=plan)
 
 
-def test_normalised_is_zero_at_chance_and_one_at_the_full_model() -> None:
+def test_normalized_is_0_at_chance_and_1_at_the_original_model() -> None:
     raw = [
         score("0-3", "hellaswag", "acc", 0.75, 0.05),
         score("3-0", "hellaswag", "acc", 0.25, 0.05),
@@ -366,7 +360,7 @@ def test_normalised_is_zero_at_chance_and_one_at_the_full_model() -> None:
     assert found["0 2"].low is None
 
 
-def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
+def test_normalized_uses_chance_and_metric_of_each_benchmark() -> None:
     raw = [
         score("0-3", "gsm8k", "exact_match/strict-match", 0.2, 0.05),
         score("3-0", "gsm8k", "exact_match/strict-match", 0.1),
@@ -387,14 +381,12 @@ def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
         score("0-2", "winogrande", "acc", 0.9, 0.1),  # not the full model
     ],
 )
-def test_what_has_no_position_on_the_scale_gets_none(full: Score) -> None:
+def test_undefined_normalized_scores_are_omitted(full: Score) -> None:
     assert normalize_scores([full, replace(full, plan="3-0", value=0.4)], "0-3") == []
 
 
 @pytest.mark.parametrize(("aggregation", "guessing"), [({}, (1 / 3 + 1 / 2) / 2), ({"acc_mutual_info": 1}, 5 / 6)])
-def test_guessing_is_right_once_in_as_many_choices_as_a_question_has(
-    aggregation: dict[str, int], guessing: float
-) -> None:
+def test_chance_is_one_over_choices(aggregation: dict[str, int], guessing: float) -> None:
     asked_of = [SimpleNamespace(doc_id=document) for document in (0, 0, 0, 1, 1)]
     task = SimpleNamespace(OUTPUT_TYPE="multiple_choice", aggregation=lambda: aggregation, instances=asked_of)
     assert find_chance("mine", task) == pytest.approx(guessing)

@@ -1,5 +1,3 @@
-"""The bigram baseline learns planted pairs, not noise, and its probabilities sum to one."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +19,7 @@ def chain(length: int, seed: int, stay: float = 0.9) -> list[int]:
     return ids
 
 
-def test_a_chain_of_pairs_is_known_to_its_entropy() -> None:
+def test_loss_of_a_markov_chain_is_its_entropy() -> None:
     table = BigramModel.fit([chain(40_000, 1)], [chain(2_000, 2)])
     told = np.array(chain(20_000, 3))
     likely, other = 0.9 + 0.1 / VOCABULARY, 0.1 / VOCABULARY
@@ -30,7 +28,7 @@ def test_a_chain_of_pairs_is_known_to_its_entropy() -> None:
     assert table.single_nll(told).mean() == pytest.approx(np.log(VOCABULARY), abs=0.01)
 
 
-def test_where_the_last_token_says_nothing_the_strength_makes_pairs_no_worse_than_single_tokens() -> None:
+def test_smoothing_matches_single_tokens_without_signal() -> None:
     draw = np.random.default_rng(0)
     train, selecting, held_out = (draw.integers(VOCABULARY, size=size) for size in (200, 4_000, 4_000))
     table = BigramModel.fit([train], [selecting])
@@ -45,7 +43,7 @@ def test_where_the_last_token_says_nothing_the_strength_makes_pairs_no_worse_tha
     st.lists(st.lists(st.integers(0, VOCABULARY - 1), min_size=2, max_size=12), min_size=1, max_size=5),
     st.sampled_from(STRENGTHS),
 )
-def test_what_may_follow_has_one_as_its_sum(texts: list[list[int]], strength: float) -> None:
+def test_probabilities_sum_to_one(texts: list[list[int]], strength: float) -> None:
     table = replace(BigramModel.fit(texts), strength=strength)
     size = len(table.singles)
     before, after = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
@@ -53,7 +51,7 @@ def test_what_may_follow_has_one_as_its_sum(texts: list[list[int]], strength: fl
     np.testing.assert_allclose(np.exp(-table.single_nll(np.arange(size))).sum(), 1.0)
 
 
-def test_unseen_ids_have_the_least_probability_and_no_pairs_are_refused() -> None:
+def test_unseen_ids_have_the_lowest_probability() -> None:
     table = BigramModel.fit([[0, 1, 0, 1]])
     seen, unseen = table.nll(np.array([0]), np.array([1])), table.nll(np.array([0, 99]), np.array([99, 1]))
     assert (unseen > seen).all()

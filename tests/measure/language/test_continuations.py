@@ -1,5 +1,3 @@
-"""Continuations under plans equal recomputing without a cache."""
-
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -41,7 +39,7 @@ def recomputed(plan: Plan, prompt: str) -> list[int]:
 @example(Plan.parse("[0.mlp [0.attn]*2]"), "0")
 @given(plans(DEPTH), st.text(ALPHABET, min_size=1, max_size=12))
 @settings(max_examples=by_tier(fast=3, nightly=40), deadline=None)
-def test_every_plan_writes_what_recomputation_writes(plan: Plan, prompt: str) -> None:
+def test_continuations_match_recomputation(plan: Plan, prompt: str) -> None:
     stack().check(plan)
     (found,) = continue_prompts(stack(), [plan], [prompt], NEW)
     written, trained = recomputed(plan, prompt), recomputed(Plan.identity(DEPTH), prompt)
@@ -50,7 +48,7 @@ def test_every_plan_writes_what_recomputation_writes(plan: Plan, prompt: str) ->
     assert found.text == stack().tokenizer.decode(written, skip_special_tokens=True)
 
 
-def test_prompts_are_continued_under_every_plan_once_and_what_is_finished_is_left_out() -> None:
+def test_finished_prompts_are_not_continued_again() -> None:
     wanted = [Plan.identity(DEPTH), Plan.parse("0 2 1 3")]
     every = list(continue_prompts(stack(), wanted, ["ab", "cd", "ab"], NEW))
     assert [(each.prompt, each.plan) for each in every] == [
@@ -64,7 +62,7 @@ def test_prompts_are_continued_under_every_plan_once_and_what_is_finished_is_lef
     assert list(continue_prompts(stack(), wanted, ["ab", "cd"], NEW, finished=finished)) == every[3:]
 
 
-def test_a_prompt_without_tokens_or_room_is_refused() -> None:
+def test_empty_and_long_prompts_are_rejected() -> None:
     with pytest.raises(MeasureError, match="fit into the 128 positions"):
         encode_prompt(stack(), "ab", 200)
     bare = load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer(start=False))
@@ -72,7 +70,7 @@ def test_a_prompt_without_tokens_or_room_is_refused() -> None:
         encode_prompt(bare, "", 3)
 
 
-def test_a_model_that_does_not_continue_texts_is_refused() -> None:
+def test_masked_models_are_rejected() -> None:
     tokenizer = word_tokenizer(["b"])
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16

@@ -1,5 +1,3 @@
-"""Evaluation data within a budget: enough documents for an interval, and no window that uses all of it."""
-
 from collections import Counter
 
 import pytest
@@ -40,7 +38,7 @@ def reading(*documents: list[int], fills_in: bool = False, answers: int = 0) -> 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(1, 200), min_size=1, max_size=9), min_size=1, max_size=12), st.integers(8, 900))
-def test_a_sample_keeps_its_budget_and_gives_an_interval(documents: list[list[int]], tokens: int) -> None:
+def test_sample_keeps_its_budget_and_supports_an_interval(documents: list[list[int]], tokens: int) -> None:
     whole = reading(*documents)
     some = sample(whole, tokens, 0)
     assert some.tokens <= tokens or some is whole
@@ -50,7 +48,7 @@ def test_a_sample_keeps_its_budget_and_gives_an_interval(documents: list[list[in
     assert max(names.values()) == 1
 
 
-def test_a_budget_of_one_window_is_spent_on_the_beginnings_of_many() -> None:
+def test_small_budget_takes_the_start_of_many_documents() -> None:
     whole = reading([511] * 40)
     some = sample(whole, 600, 0)
     assert some.units == len(some.windows) == 8
@@ -59,7 +57,7 @@ def test_a_budget_of_one_window_is_spent_on_the_beginnings_of_many() -> None:
     assert [window.document for window in sample(whole, 20 * 511, 0).windows] == ["d0"] * 20
 
 
-def test_short_windows_and_answers_stay_whole() -> None:
+def test_short_windows_and_answers_are_not_cut() -> None:
     whole = reading([5], [400], [9], answers=20)
     some = sample(whole, 80, 0)
     assert {window.document for window in some.windows if window.task == "sums"} <= {f"a{n}" for n in range(20)}
@@ -67,7 +65,7 @@ def test_short_windows_and_answers_stay_whole() -> None:
     assert [(window.document, window.scored) for window in long] == [("d1, windows of 10", 10)]
 
 
-def test_of_masked_windows_only_what_is_filled_in_is_counted() -> None:
+def test_masked_windows_count_masked_tokens() -> None:
     whole = reading([300] * 20, fills_in=True)
     assert 600 < whole.tokens < 1200
     some = sample(whole, 160, 0)
@@ -75,7 +73,7 @@ def test_of_masked_windows_only_what_is_filled_in_is_counted() -> None:
     assert sum(int(batch.scored.sum()) for batch in some.batches) == some.tokens == 160  # type: ignore[union-attr]
 
 
-def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:
+def test_losses_of_a_prefix_match_the_full_window() -> None:
     """A causal model predicts the beginning of a window as it does in the whole window."""
     stack = load(tiny_llama())
     whole = own_text(stack, windows=16, length=24)
@@ -89,7 +87,7 @@ def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:
     assert found == pytest.approx({name: alone[name] for name in found}, rel=1e-5)
 
 
-def test_what_is_equal_is_read_once_and_said() -> None:
+def test_repeated_text_is_read_once() -> None:
     """Twenty equal files are one document; of few documents equal windows are one window."""
     words = [f"w{number}" for number in range(40)]
     stack = load(tiny_llama(4, vocabulary=60), tokenizer=word_tokenizer(words))
@@ -106,7 +104,7 @@ def test_what_is_equal_is_read_once_and_said() -> None:
         refuse_too_little(loop)
 
 
-def test_too_little_text_is_refused_with_what_to_give() -> None:
+def test_too_little_text_is_rejected_with_a_fix() -> None:
     refuse_too_little(reading([4] * 8))
     with pytest.raises(
         MeasureError, match=r"at least 8 .* got 2 windows of 300 .* at least 4,096 tokens .*--max-length 37"
@@ -125,7 +123,7 @@ def of_lengths(lengths: list[int]) -> EvalData:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(2, 64), min_size=1, max_size=20), st.integers(1, 200))
-def test_every_window_once_and_little_padding(lengths: list[int], tokens: int) -> None:
+def test_minibatches_have_every_window_once_with_little_padding(lengths: list[int], tokens: int) -> None:
     made = minibatches(of_lengths(lengths), tokens)
     found = sorted(len(window.ids) for batch in made for window in batch.windows)
     assert found == sorted(lengths)
@@ -134,7 +132,7 @@ def test_every_window_once_and_little_padding(lengths: list[int], tokens: int) -
         assert batch.size <= 2 * sum(len(window.ids) for window in batch.windows)
 
 
-def test_targets_are_those_of_the_reading() -> None:
+def test_targets_match_the_objective() -> None:
     whole = of_lengths([9, 5, 5, 2])
     own = {
         window: batch.targets[row, : len(window.ids)]
@@ -146,9 +144,9 @@ def test_targets_are_those_of_the_reading() -> None:
             assert torch.equal(batch.targets[row, : len(window.ids)], own[window])
 
 
-def test_labelled_items_fill_one_position_each() -> None:
+def test_labeled_items_have_one_position() -> None:
     windows = tuple(item(f"image-{number}") for number in range(5))
-    labelled = LabelledBatch({"pixel_values": torch.arange(5.0)[:, None]}, torch.arange(5), windows)
-    made = minibatches(EvalData("r", "0", 1, None, (labelled,)), 2)
+    labeled = LabelledBatch({"pixel_values": torch.arange(5.0)[:, None]}, torch.arange(5), windows)
+    made = minibatches(EvalData("r", "0", 1, None, (labeled,)), 2)
     assert [batch.size for batch in made] == [2, 2, 1]
     assert torch.cat([batch.targets for batch in made]).tolist() == [0, 1, 2, 3, 4]

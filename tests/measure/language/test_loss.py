@@ -1,15 +1,17 @@
-"""The chunked loss equals the loss of all logits at once, for any chunk size and padding."""
-
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import ViTConfig, ViTForImageClassification
 
 from conftest import tiny_llama
+from contracts import specimen
+from contracts.tiers import every_type
+from contracts.zoo import SUPPORTED
 from layerwise.data.batches import IGNORED, Batch, LabelledBatch, item
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language import loss
-from layerwise.measure.language.loss import token_losses, window_losses
+from layerwise.measure.language.loss import find_head, token_losses, window_losses
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 
@@ -42,7 +44,7 @@ def all_at_once(stack: Stack, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]
 
 @pytest.mark.parametrize("chunk_tokens", [1, 3, 7, 1000])
 @pytest.mark.parametrize("by_token", [True, False])
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, chunk_tokens: int, by_token: bool) -> None:
+def test_chunks_do_not_change_the_loss(monkeypatch: pytest.MonkeyPatch, chunk_tokens: int, by_token: bool) -> None:
     monkeypatch.setattr(loss, "CHUNK", chunk_tokens * 97)
     monkeypatch.setattr(STACK, "head_by_token", by_token)
     batch = ragged_batch()
@@ -55,7 +57,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, chunk_tokens: in
     assert [row.tokens for row in found] == [11, 4, 3]
 
 
-def test_the_head_of_a_llama_acts_by_token_and_that_of_a_vision_model_does_not() -> None:
+def test_vision_heads_do_not_act_by_token() -> None:
     assert STACK.head_by_token
     assert not vision_stack().head_by_token
 
@@ -75,7 +77,7 @@ def vision_stack() -> Stack:
     return load(ViTForImageClassification(config).eval())
 
 
-def test_images_are_scored_on_their_label() -> None:
+def test_images_are_scored_by_label() -> None:
     stack = vision_stack()
     pixels = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(6))
     labels = torch.tensor([0, 4, 2, 2])
@@ -88,10 +90,52 @@ def test_images_are_scored_on_their_label() -> None:
     assert [row.hits for row in found] == (logits.argmax(-1) == labels).long().tolist()
 
 
-def test_a_token_loss_is_a_log_softmax() -> None:
+def test_token_loss_matches_log_softmax() -> None:
     logits = torch.randn(6, 11, generator=torch.Generator().manual_seed(7)) * 30
     targets = torch.tensor([0, 10, 3, 3, 7, 1])
     expected = functional.cross_entropy(logits, targets, reduction="none")
     nll, hits = token_losses(logits.clone(), targets)
     torch.testing.assert_close(nll, expected)
     assert hits.tolist() == (logits.argmax(-1) == targets).tolist()
+
+
+LANGUAGE_MODELS = [one for one in SUPPORTED if one.model_class.endswith(("LM", "LMHeadModel", "LMHead"))]
+QUICK = ("llama", "gpt2", "opt", "bert")
+
+
+@every_type(fast=QUICK, of=LANGUAGE_MODELS)
+def test_language_model_heads_act_by_token(one: specimen.Specimen) -> None:
+    assert find_head(load(specimen.build(one))) is not None
+
+
+def test_logits_match_in_any_token_order() -> None:
+    stack = load(tiny_llama())
+    ids = torch.randint(3, 97, (3, 7), generator=torch.Generator().manual_seed(0))
+    head = find_head(stack)
+    with torch.inference_mode():
+        with stack.under(Plan.parse("2 0 (1|3)"), single_pass=True):
+            expected = stack.model(input_ids=ids).logits
+            states, output = head.states({"input_ids": ids})
+        rows, columns = torch.tensor([2, 0, 0, 1]), torch.tensor([6, 1, 5, 0])
+        found = head.logits(states[rows, columns], output, ids[rows, columns])
+    # The same sums over the width, in another order.
+    torch.testing.assert_close(found, expected[rows, columns], rtol=1e-5, atol=1e-5)
+    assert "forward" not in head.body.__dict__
+    assert not head.body._forward_hooks
+
+
+class Neighbourly(nn.Module):
+    def __init__(self, own: nn.Module) -> None:
+        super().__init__()
+        self.own = own
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.own(states) + self.own(states).roll(1, dims=1)
+
+
+def test_heads_over_several_tokens_are_rejected() -> None:
+    model = tiny_llama()
+    stack = load(model)
+    model.lm_head = Neighbourly(model.lm_head)
+    assert find_head(stack) is None
+    assert find_head(vision_stack()) is None

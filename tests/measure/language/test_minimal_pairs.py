@@ -58,7 +58,7 @@ def rows_of(pairs: Sequence[MinimalPair], judgements: np.ndarray, **model: Any) 
     return [*mean_accuracies(pairs, paradigms), *paradigms]
 
 
-def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
+def test_planted_preferences_give_their_accuracy() -> None:
     """The model prefers `cat` and `runs`; pairs that turn on those are right, reversed wrong, and order is a tie."""
     pairs = (
         MinimalPair("cat runs", "cats runs", "number", "agreement"),
@@ -79,7 +79,7 @@ def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
     assert {named(row) for row in rows} == {"planted/0"}
 
 
-def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_is_no_preference(monkeypatch: pytest.MonkeyPatch) -> None:
     unit = float(np.finfo(np.float32).eps) / 2
     said = [-20.0, -20.0 * (1 + 5 * unit), -20.0 * (1 + 5 * unit), -20.0, -20.0, -20.0 * (1 + 7 * unit), -21.0, -20.0]
     monkeypatch.setattr(minimal_pairs, "log_likelihoods", lambda *_, **__: np.array(said))
@@ -92,13 +92,13 @@ def paradigm(right: int, tied: int, wrong: int) -> Score:
     return paradigm_rows("pairs", [MinimalPair("a", "b", "uid")], judgements)[0]
 
 
-def test_one_paradigm_has_wilsons_interval() -> None:
+def test_single_paradigm_has_wilsons_interval() -> None:
     low, high = accuracy_interval([paradigm(70, 10, 20)])
     found = wilson(75, 100)
     assert (low, high) == (float(found.low), float(found.high))
 
 
-def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> None:
+def test_stratified_interval_matches_a_sum_of_proportions() -> None:
     low, high = accuracy_interval([paradigm(300, 0, 700), paradigm(950, 0, 50)])
     error = np.sqrt(0.3 * 0.7 / 1000 + 0.95 * 0.05 / 1000) / 2
     assert (low, high) == pytest.approx((0.625 - 1.96 * error, 0.625 + 1.96 * error), abs=2e-3)
@@ -106,7 +106,7 @@ def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> Non
     assert high - low < 0.9 * float(pooled.high - pooled.low)
 
 
-def test_all_alike_still_has_a_width() -> None:
+def test_perfect_accuracy_has_an_interval_with_width() -> None:
     low, high = accuracy_interval([paradigm(10, 0, 0), paradigm(10, 0, 0)])
     assert low < 0.95
     assert high == pytest.approx(1.0)
@@ -114,7 +114,7 @@ def test_all_alike_still_has_a_width() -> None:
     assert low < 0.4 < 0.6 < high, "alike within each paradigm, and still a sample"
 
 
-def test_skipped_pairs_are_counted_and_not_judged() -> None:
+def test_skipped_pairs_are_counted() -> None:
     pairs = [MinimalPair("a", "b", "uid")] * 3
     rows = paradigm_rows("pairs", pairs, np.array([1.0, np.nan, 0.5]))
     assert [(row.metric, row.value, row.documents) for row in rows] == [
@@ -131,7 +131,7 @@ def test_skipped_pairs_are_counted_and_not_judged() -> None:
     assert np.isnan(found[0])
 
 
-def test_an_arm_is_the_mean_of_its_seeds() -> None:
+def test_variant_is_the_mean_of_its_seeds() -> None:
     pairs = [MinimalPair("a", "b", "u", "t")] * 100
     rows = [
         *rows_of(pairs, np.repeat([1.0, 0.0], [60, 40]), arm="elc", seed=0),
@@ -148,7 +148,7 @@ def test_an_arm_is_the_mean_of_its_seeds() -> None:
     assert found["elc", "u", "ties"].low is None
 
 
-def test_coverage_counts_words_that_are_known_and_whole() -> None:
+def test_coverage_counts_known_and_single_token_words() -> None:
     pairs = PairSet("p", "p", (MinimalPair("cat meows", "cat runs", "u"),))
     assert coverage(word_tokenizer(WORDS), pairs) == {"coverage": 0.75, "whole_words": 0.75}
     spelt = coverage(character_tokenizer(), PairSet("p", "p", (MinimalPair("a cat", "b", "u"),)))

@@ -88,7 +88,7 @@ def slowly(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, temp
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "modernbert", "elc"])
-def test_equal_to_masking_one_token_after_the_other(kind: str, temperature: float) -> None:
+def test_score_matches_masking_one_token_at_a_time(kind: str, temperature: float) -> None:
     tokenizer = word_tokenizer(WORDS)
     model = model_of(kind, len(tokenizer))
     speaker = SentenceScorer.from_model(model, tokenizer)
@@ -101,7 +101,7 @@ def test_equal_to_masking_one_token_after_the_other(kind: str, temperature: floa
     assert np.ptp(wanted) > 1, "a model that likes everything equally would hide a wrong mask"
 
 
-def test_a_tokenizer_without_special_tokens_loses_no_word() -> None:
+def test_tokenizer_without_special_tokens_keeps_every_word() -> None:
     tokenizer = character_tokenizer()
     tokenizer.add_special_tokens({"mask_token": "<mask>"})
     model = model_of("bert", len(tokenizer))
@@ -109,9 +109,7 @@ def test_a_tokenizer_without_special_tokens_loses_no_word() -> None:
     assert found == pytest.approx([slowly(model, tokenizer, "abc")], abs=1e-5)
 
 
-def test_neither_batches_nor_chunks_nor_the_company_change_a_value(
-    speaker: SentenceScorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_and_chunks_do_not_change_scores(speaker: SentenceScorer, monkeypatch: pytest.MonkeyPatch) -> None:
     together = log_likelihoods(speaker, [Passage(text) for text in TEXTS])
     alone = np.concatenate([log_likelihoods(speaker, [Passage(text)]) for text in TEXTS])
     assert alone == pytest.approx(together, abs=1e-5)
@@ -121,7 +119,7 @@ def test_neither_batches_nor_chunks_nor_the_company_change_a_value(
     assert log_likelihoods(speaker, [Passage(text) for text in TEXTS]) == pytest.approx(together, abs=1e-5)
 
 
-def test_what_is_the_same_is_computed_once(speaker: SentenceScorer) -> None:
+def test_repeated_sentences_are_computed_once(speaker: SentenceScorer) -> None:
     rows: list[int] = []
     handle = speaker.model.register_forward_hook(lambda _, args, output: rows.append(output.logits.shape[:2].numel()))
     for texts, copies in (
@@ -135,7 +133,7 @@ def test_what_is_the_same_is_computed_once(speaker: SentenceScorer) -> None:
     handle.remove()
 
 
-def test_a_context_is_left_out_of_the_sum(speaker: SentenceScorer) -> None:
+def test_context_is_excluded_from_the_sum(speaker: SentenceScorer) -> None:
     text = "the name of the file"
     whole, rest = log_likelihoods(speaker, [Passage(text), Passage(text, len("the name "))])
     single = []
@@ -152,7 +150,7 @@ def test_a_context_is_left_out_of_the_sum(speaker: SentenceScorer) -> None:
 
 @pytest.mark.parametrize("start", [True, False])
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_a_causal_model_gives_the_sum_over_next_tokens(start: bool, temperature: float) -> None:
+def test_causal_score_is_the_sum_over_next_tokens(start: bool, temperature: float) -> None:
     tokenizer = character_tokenizer(start=start)
     model = tiny_llama(2, vocabulary=len(tokenizer))
     texts = ["a name", "ab", "another name"]
@@ -168,7 +166,7 @@ def test_a_causal_model_gives_the_sum_over_next_tokens(start: bool, temperature:
         assert value == pytest.approx(float(wanted), abs=1e-4)
 
 
-def test_what_is_too_long_is_refused_by_number_or_left_out(speaker: SentenceScorer) -> None:
+def test_long_sentences_are_rejected_or_skipped(speaker: SentenceScorer) -> None:
     given = [Passage("the file"), Passage("the " * 40), Passage("the " * 50)]
     with pytest.raises(DataError, match=r"at most 32 tokens .* 2 of 3 .* 52 tokens"):
         log_likelihoods(speaker, given)
@@ -181,7 +179,7 @@ class WholeSequenceHead(nn.Module):
         return states - states.mean(dim=1, keepdim=True)
 
 
-def test_a_head_that_needs_the_whole_sequence_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_over_the_sequence_gets_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = word_tokenizer(WORDS)
     model = model_of("bert", len(tokenizer))
     plain = model.cls
@@ -192,7 +190,7 @@ def test_a_head_that_needs_the_whole_sequence_gets_it(monkeypatch: pytest.Monkey
     assert found == pytest.approx([slowly(model, tokenizer, TEXTS[0])], abs=1e-5)
 
 
-def test_many_long_texts_take_the_memory_of_a_few(speaker: SentenceScorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(speaker: SentenceScorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pseudo_likelihood, "MAX_COPIED_TOKENS", 4 * 32**2)
     draw = Random(0)
     peaks = []
@@ -206,7 +204,7 @@ def test_many_long_texts_take_the_memory_of_a_few(speaker: SentenceScorer, monke
     assert peaks[1] - peaks[0] < 36 * 3_000
 
 
-def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:
+def test_mode_and_hooks_are_restored() -> None:
     tokenizer = word_tokenizer(WORDS)
     model = model_of("bert", len(tokenizer)).train()
     speaker = SentenceScorer.from_model(model, tokenizer)
@@ -216,7 +214,7 @@ def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:
     assert model(input_ids=torch.tensor([[2, 5, 3]])).logits.shape[1] == 3
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
+def test_unscorable_models_are_rejected() -> None:
     tokenizer = word_tokenizer(WORDS)
     with pytest.raises(MeasureError, match="got BertModel"):
         SentenceScorer.from_model(BertModel(BertConfig(**SMALL, vocab_size=20)), tokenizer)

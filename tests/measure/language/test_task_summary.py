@@ -1,5 +1,3 @@
-"""Several tasks as one number: by hand, and the coverage of its intervals."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +21,7 @@ def _row(task: str, value: float, reach: float | None = 0.05, metric: str = "acc
     return Score("glue", metric, value, low, high, task=task, documents=100, **model)
 
 
-def test_the_scale_runs_from_chance_to_the_model_as_trained() -> None:
+def test_normalized_score_is_0_at_chance_and_1_at_the_original_model() -> None:
     scale = chance_scale(_row("rte", 0.7), _row("rte", 0.5))
     assert scale == ChanceScale(0.5, 0.7)
     found = ChanceScale(0.5, 0.7).apply(_row("rte", 0.6))
@@ -32,12 +30,12 @@ def test_the_scale_runs_from_chance_to_the_model_as_trained() -> None:
     assert ChanceScale(0.5, 0.7).apply(_row("rte", 0.4)).value == pytest.approx(-0.5)
 
 
-def test_a_model_that_may_be_guessing_makes_no_scale() -> None:
+def test_model_at_chance_has_no_normalized_score() -> None:
     assert chance_scale(_row("rte", 0.54), _row("rte", 0.5)) is None
     assert chance_scale(_row("rte", 0.54, None), _row("rte", 0.5)) is not None
 
 
-def test_mean_and_median_over_tasks_by_hand() -> None:
+def test_mean_and_median_over_tasks_match_their_definition() -> None:
     scores = {task: _row(task, value) for task, value in (("cola", 0.2), ("rte", 0.6), ("sst2", 0.7))}
     chances = {task: _row(task, value, None) for task, value in (("cola", 0.0), ("rte", 0.5), ("sst2", 0.5))}
     mean, chance = summary_rows(scores, chances)
@@ -51,20 +49,20 @@ def test_mean_and_median_over_tasks_by_hand() -> None:
     assert (median.metric, median.condition, median.value) == ("median", "normalised", pytest.approx(0.5))
 
 
-def test_one_task_has_no_mean() -> None:
+def test_single_task_has_no_mean() -> None:
     assert summary_rows({"rte": _row("rte", 0.6)}, {"rte": _row("rte", 0.5)}) == []
     rows = normalized_rows({"rte": _row("rte", 0.6)}, {"rte": ChanceScale(0.5, 0.7)})
     assert [(row.metric, row.condition) for row in rows] == [("accuracy", "normalised")]
     assert normalized_rows({"rte": _row("rte", 0.6)}, {}) == []
 
 
-def test_a_task_without_an_interval_leaves_none_over_all() -> None:
+def test_task_without_interval_removes_the_overall_interval() -> None:
     rows = [_row("rte", 0.6), _row("sst2", 0.8, None)]
     for found in (mean_over_tasks(rows, "mean"), median_over_tasks(rows, "median")):
         assert (found.value, found.low, found.high) == (pytest.approx(0.7), None, None)
 
 
-def test_intervals_of_means_and_medians_cover_the_truth() -> None:
+def test_intervals_of_means_and_medians_have_their_coverage() -> None:
     truths, error = np.array([0.2, 0.5, 0.55, 0.6, 0.9]), 0.04
     random = np.random.default_rng(0)
     held = {"mean": 0, "median": 0}
@@ -82,7 +80,7 @@ def test_intervals_of_means_and_medians_cover_the_truth() -> None:
     assert all(0.9 <= count / draws <= 0.99 for count in held.values())
 
 
-def test_the_model_is_that_of_the_rows() -> None:
+def test_original_model_is_found_in_rows() -> None:
     rows = [replace(_row(task, 0.5), arm="x", seed=1) for task in "ab"]
     both = (mean_over_tasks(rows, "mean"), median_over_tasks(rows, "median"))
     assert {(row.arm, row.seed, row.plan) for row in both} == {("x", 1, "0 3")}

@@ -1,5 +1,3 @@
-"""Loss curves: when a gap closes for good, the area under it, and rows back to runs."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,13 +21,13 @@ def damaged(*gaps: float) -> LossCurve:
     return LossCurve(STEPS, tuple(own + gap for own, gap in zip(TWIN.nll, gaps, strict=False)))
 
 
-def test_a_run_that_diverged_is_censored_and_has_no_area() -> None:
+def test_diverged_run_is_censored() -> None:
     found = recovery_time(damaged(0.5, 0.01), TWIN, 0.05)
     assert (found.steps, found.censored, found.area) == (12, True, None)
     assert recovery_time(LossCurve(STEPS, ()), TWIN, 0.05).initial_damage is None
 
 
-def test_the_twin_is_compared_with_the_model_before_any_step() -> None:
+def test_control_is_compared_with_the_initial_model() -> None:
     found = recovery_time(TWIN, flat_curve(TWIN), 0.05)
     assert found.steps == 0
     assert found.area == pytest.approx(-4 * (0.05 + 0.15 + 0.2))
@@ -38,7 +36,7 @@ def test_the_twin_is_compared_with_the_model_before_any_step() -> None:
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 0.5))
-def test_recovery_is_the_first_evaluation_from_which_the_gap_stays_closed(gaps: list[float], tolerance: float) -> None:
+def test_recovery_is_the_first_lasting_return(gaps: list[float], tolerance: float) -> None:
     steps = tuple(range(0, 3 * len(gaps), 3))
     found = recovery_time(LossCurve(steps, tuple(gaps)), LossCurve(steps, (0.0,) * len(gaps)), tolerance)
     assert found.initial_damage == gaps[0]
@@ -74,7 +72,7 @@ def test_two_seeds_have_no_interval() -> None:
     assert all(row.low is None for row in rows if not row.metric.startswith("censored"))
 
 
-def test_a_layer_whose_seeds_all_diverged_has_no_area() -> None:
+def test_layer_with_only_diverged_seeds_has_no_area() -> None:
     courses = [recovery_time(LossCurve(STEPS, ()), TWIN, 0.05)] * 3
     made = recovery_rows({"layer": 3}, courses, courses, courses, 12, 9, 99)
     ends = {"steps", "censored", "steps_to_untouched", "censored_untouched"}
@@ -83,7 +81,7 @@ def test_a_layer_whose_seeds_all_diverged_has_no_area() -> None:
 
 
 @pytest.mark.parametrize("trajectory", [TWIN, LossCurve(STEPS, (3.0, 2.9)), LossCurve(STEPS, ())])
-def test_runs_come_back_from_their_rows(trajectory: LossCurve) -> None:
+def test_runs_can_be_read_from_rows(trajectory: LossCurve) -> None:
     run = LossCurveKey(3, "noise_50", "layer", 2)
     rows = curve_rows(run, trajectory)
     assert read_curves(rows, STEPS) == {run: trajectory}

@@ -1,5 +1,3 @@
-"""Recovery: noise of the published size, equal starting points, and no recovery where nothing was damaged."""
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,7 +58,7 @@ def about(rows: Sequence[Score], layer: int | None, treatment: str) -> list[Scor
 
 
 @pytest.mark.parametrize("scope", ["layer", "model"])
-def test_a_damage_of_nothing_is_recovered_at_once_with_no_area(scope: str) -> None:
+def test_zero_damage_recovers_at_once(scope: str) -> None:
     tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
     weights = layer_weights(STACK, 1)
     nothing = add_noise(weights, noise_direction(weights, (0,)), 0.0)
@@ -71,7 +69,7 @@ def test_a_damage_of_nothing_is_recovered_at_once_with_no_area(scope: str) -> No
     assert twin.nll[0] != twin.nll[-1], "the twin was trained"
 
 
-def test_a_step_at_a_layer_is_a_step_of_the_model_whose_other_layers_stand_still() -> None:
+def test_layer_step_matches_a_model_step_with_frozen_layers() -> None:
     tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
     still = replace(RECIPE, model_rate=0.0, layer_rate=0.0)
     frozen = RecoveryTraining(STACK, READING, still, 0)
@@ -83,7 +81,7 @@ def test_a_step_at_a_layer_is_a_step_of_the_model_whose_other_layers_stand_still
     assert tuning.trajectory(4, "layer", weights, (0, 0)).nll[-1] != by_layer.nll[-1]
 
 
-def test_recovery_and_evaluation_share_no_document() -> None:
+def test_training_and_evaluation_share_no_document() -> None:
     recovered, _ = split(READING, 0)
     evaluated = RecoveryTraining(STACK, READING, RECIPE, 0).evaluation
     names = [{window.document for batch in part.batches for window in batch.windows} for part in (recovered, evaluated)]
@@ -91,7 +89,7 @@ def test_recovery_and_evaluation_share_no_document() -> None:
     assert not names[0] & names[1]
 
 
-def test_training_lowers_the_loss_on_other_documents() -> None:
+def test_training_reduces_held_out_loss() -> None:
     recipe = replace(RECIPE, steps=24, every=8, layer_rate=5e-3)
     tuning = RecoveryTraining(STACK, READING, recipe, 0)
     weights = add_noise(layer_weights(STACK, 5), noise_direction(layer_weights(STACK, 5), (1,)), 2.0)
@@ -102,7 +100,7 @@ def test_training_lowers_the_loss_on_other_documents() -> None:
 
 
 @pytest.mark.slow
-def test_layers_of_equal_damage_start_equal_where_they_are_judged() -> None:
+def test_equal_damage_is_equal_on_evaluation_text() -> None:
     rows, _ = study(layers=[0, 1, 5], treatments=["equal_damage/layer"], seeds=3)
     starts = [row for row in rows if row.metric == "initial_damage"]
     assert [row.layer for row in starts] == [0, 1, 5]
@@ -111,7 +109,7 @@ def test_layers_of_equal_damage_start_equal_where_they_are_judged() -> None:
         assert row.low > 0.8 * RECIPE.equal_damage, "every seed starts there"
 
 
-def test_a_layer_without_damage_has_nothing_to_recover_from(measured: Study) -> None:
+def test_undamaged_layer_has_no_recovery(measured: Study) -> None:
     rows, handed = measured
     mine = about(rows, 3, "noise_50/layer")
     assert [(row.metric, row.value) for row in mine] == [("initial_damage", 0.0)]
@@ -122,7 +120,7 @@ def test_a_layer_without_damage_has_nothing_to_recover_from(measured: Study) -> 
     assert about(rows, 3, "reinitialise/layer")
 
 
-def test_what_is_left_out_is_said_and_no_larger_than_the_tolerance() -> None:
+def test_damage_below_the_tolerance_is_omitted_and_logged() -> None:
     said: list[str] = []
     recipe = replace(RECIPE, tolerance=1e9)
     rows, _ = study(layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, cache=ResultCache(log=said.append))
@@ -145,13 +143,13 @@ def test_the_rows_of_a_layer(measured: Study) -> None:
     assert len(handed) == SEEDS * (1 + 2 + 6 + 2)
 
 
-def test_damage_left_out_is_said() -> None:
+def test_unreachable_equal_damage_is_logged() -> None:
     said: list[str] = []
     study(treatments=["equal_damage/layer"], layers=[3], seeds=1, cache=ResultCache(log=said.append))
     assert said == ["recovery: equal_damage of layer 3 is omitted, because no noise costs 0.1 nats/token (seed 0)"]
 
 
-def test_the_model_is_untouched_to_the_bit_also_where_it_is_stopped() -> None:
+def test_model_is_unchanged_after_an_exception() -> None:
     model = planted().train()
     model.model.embed_tokens.requires_grad_(False)
     stack = load(model)
@@ -172,7 +170,7 @@ def test_the_model_is_untouched_to_the_bit_also_where_it_is_stopped() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_measurement_loses_at_most_one_run(measured: Study) -> None:
+def test_interruption_loses_at_most_one_run(measured: Study) -> None:
     rows, handed = measured
     known = tuple(row for run in handed[:20] for row in run)
     again: list[list[Score]] = []
@@ -186,7 +184,7 @@ def test_a_killed_measurement_loses_at_most_one_run(measured: Study) -> None:
 
 
 @pytest.mark.parametrize("scope", ["layer", "model"])
-def test_a_loss_that_explodes_is_a_censored_seed(scope: str) -> None:
+def test_diverged_seed_is_censored(scope: str) -> None:
     recipe = replace(RECIPE, layer_rate=1e30, model_rate=1e30, max_grad_norm=1e9)
     rows, handed = study(layers=[1], treatments=[f"noise_50/{scope}"], recipe=recipe)
     assert one(rows, f"noise_50/{scope}", "censored").value == 1.0
@@ -196,7 +194,7 @@ def test_a_loss_that_explodes_is_a_censored_seed(scope: str) -> None:
 
 
 @pytest.mark.slow
-def test_recovery_is_set_against_ablation(measured: Study) -> None:
+def test_recovery_is_correlated_with_ablation(measured: Study) -> None:
     effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([2, 1, 0.5, 0, 0.6, 3])]
     rows, _ = study(layers=range(6), treatments=["noise_50/layer"], effects=[*effects, replace(effects[0], task="x")])
     metrics = {row.metric: row for row in rows if row.layer is None and row.against is None}
@@ -205,7 +203,7 @@ def test_recovery_is_set_against_ablation(measured: Study) -> None:
     assert not [row for row in measured[0] if row.layer is None]
 
 
-def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all() -> None:
+def test_correlations_use_damaged_layers() -> None:
     effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 3, 4, 5])]
     layers = [
         LayerRecovery(0, damaged=False),
@@ -219,7 +217,7 @@ def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all
     assert rows["spearman_given_damage"].value == 0.0, "the damage explains all of it"
 
 
-def test_without_a_written_initialisation_the_other_damages_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_initialization_omits_reinitialise(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(stack: Stack, seed: int) -> Stack:
         raise UnsupportedModelError("nobody wrote it down")
 
@@ -232,7 +230,7 @@ def test_without_a_written_initialisation_the_other_damages_are_measured(monkeyp
     assert said == ["recovery: reinitialise is omitted: nobody wrote it down"]
 
 
-def test_half_precision_is_trained_in_single() -> None:
+def test_half_precision_is_trained_in_float32() -> None:
     stack = load(planted().bfloat16())
     before = weight_hash(stack.model)
     rows, _ = study(stack, layers=[1], treatments=["noise_50/layer"])
@@ -240,7 +238,7 @@ def test_half_precision_is_trained_in_single() -> None:
     assert weight_hash(stack.model) == before
 
 
-def test_what_cannot_be_studied_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(MeasureError, match="layers must be between 0 and 5, got 6"):
         study(layers=[6])
     with pytest.raises(MeasureError, match="Unknown treatment 'noise_5/layer': did you mean noise_50/layer"):
@@ -258,7 +256,7 @@ WEIGHTS = {
 }
 
 
-def test_noise_has_the_deviation_of_its_tensor() -> None:
+def test_noise_has_the_standard_deviation_of_its_tensor() -> None:
     changed = add_noise(WEIGHTS, noise_direction(WEIGHTS, (0, 3)), 0.5)
     for name in ("wide", "narrow"):
         change = changed[name].double() - WEIGHTS[name].double()
@@ -267,21 +265,21 @@ def test_noise_has_the_deviation_of_its_tensor() -> None:
     assert torch.equal(changed["gain"], WEIGHTS["gain"]), "a tensor without spread gets no noise"
 
 
-def test_no_scale_is_no_change_and_the_seed_is_the_noise() -> None:
+def test_noise_is_seeded_and_scaled() -> None:
     first, again, other = (noise_direction(WEIGHTS, seed) for seed in ((0, 1), (0, 1), (1, 1)))
     assert all(torch.equal(add_noise(WEIGHTS, first, 0.0)[name], WEIGHTS[name].float()) for name in WEIGHTS)
     assert all(torch.equal(first[name], again[name]) for name in WEIGHTS)
     assert not torch.equal(first["wide"], other["wide"])
 
 
-def test_weights_that_are_not_finite_are_refused() -> None:
+def test_non_finite_weights_are_rejected() -> None:
     with pytest.raises(MeasureError, match="broken must be finite"):
         noise_direction({"broken": torch.tensor([[1.0, math.nan]])}, (0,))
 
 
 @settings(deadline=None)
 @given(st.floats(1e-3, 10.0), st.floats(0.5, 4.0), st.floats(0.01, 1.0))
-def test_equal_scale_meets_its_target(steepness: float, power: float, target: float) -> None:
+def test_equal_scale_reaches_its_target(steepness: float, power: float, target: float) -> None:
     def damage(scale: float) -> float:
         return math.inf if scale > 50 else steepness * scale**power
 
@@ -293,6 +291,6 @@ def test_equal_scale_meets_its_target(steepness: float, power: float, target: fl
         assert damage(scale) == pytest.approx(target, rel=0.011)
 
 
-def test_a_layer_that_no_noise_hurts_has_no_equal_scale() -> None:
+def test_undamageable_layer_has_no_equal_scale() -> None:
     assert find_equal_scale(lambda scale: 0.0, 0.1, 0.01) is None
     assert find_equal_scale(lambda scale: math.nan, 0.1, 0.01) is None

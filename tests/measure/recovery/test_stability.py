@@ -1,5 +1,3 @@
-"""Planted spikes are counted, noise is not, and spreads are compared with the backbone's."""
-
 import math
 
 import numpy as np
@@ -18,18 +16,18 @@ def curve(run: int, noise: float = 0.03, notes: int = 60) -> NDArray[np.float64]
     return np.asarray(4 + 5 * np.exp(-steps / 8) + noise * np.random.default_rng(run).standard_normal(notes))
 
 
-def test_few_notes_are_not_judged() -> None:
+def test_few_records_are_not_judged() -> None:
     assert find_spikes([3.0] * (MIN_NOTES + 4)) is None
 
 
-def test_a_rise_that_lasts_is_one_spike() -> None:
+def test_lasting_rise_is_one_spike() -> None:
     losses = curve(0)
     losses[30:33] += 1.0
     found = find_spikes(losses)
     assert (found[0], round(found[1], 1)) == (1, 1.0)
 
 
-def test_a_loss_that_is_not_finite_is_a_spike() -> None:
+def test_non_finite_loss_is_a_spike() -> None:
     losses = curve(0)
     losses[40] = math.nan
     assert find_spikes(losses) == (1, math.inf)
@@ -39,13 +37,13 @@ def test_a_loss_that_is_not_finite_is_a_spike() -> None:
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
-def test_a_training_that_only_falls_has_no_spike(noise: float) -> None:
+def test_decreasing_loss_has_no_spike(noise: float) -> None:
     runs = by_tier(fast=100, nightly=1_000)
     assert sum((find_spikes(curve(run, noise)) or (0,))[0] > 0 for run in range(runs)) <= 0.03 * runs
 
 
 @pytest.mark.simulated
-def test_a_spike_of_eight_deviations_is_found() -> None:
+def test_spike_of_eight_deviations_is_found() -> None:
     runs = by_tier(fast=50, nightly=500)
     right = 0
     for run in range(runs):
@@ -68,7 +66,7 @@ def models(arm: str, losses: list[float], spike: int | None = None) -> list[Scor
     return rows
 
 
-def test_rows_of_arms() -> None:
+def test_rows_by_variant() -> None:
     base, wide = [3.0, 3.01, 2.99, 3.005, 2.995], [3.0, 3.3, 2.7, 3.2, 2.8]
     rows = stability_rows([*models("ltg", base), *models("elc", wide, spike=1)], "ltg")
     found = {(named(row), row.metric): row for row in rows}

@@ -1,5 +1,3 @@
-"""Effects: the rows give what was planted in the losses, in closed form where there is one."""
-
 import math
 import random
 from dataclasses import replace
@@ -42,7 +40,7 @@ def table(scores: list[Score], task: str = "prose") -> dict[tuple[str, str], Sco
     return {(score.metric, str(score.plan)): score for score in scores if score.task == task}
 
 
-def test_what_was_planted_is_found_and_nothing_else() -> None:
+def test_planted_effects_are_found_without_false_positives() -> None:
     rows = losses()
     found = table(compute_effects(rows, BASE))
     worse, noise, same = (found["delta_nll", plan] for plan in (WORSE, NOISE, SAME))
@@ -54,7 +52,7 @@ def test_what_was_planted_is_found_and_nothing_else() -> None:
     assert 0 < noise.mde < worse.value
 
 
-def test_values_are_sums_over_tokens() -> None:
+def test_values_are_token_weighted() -> None:
     rows = losses()
     found = table(compute_effects(rows, BASE))
     for plan in (BASE, SAME, WORSE, NOISE):
@@ -69,7 +67,7 @@ def test_values_are_sums_over_tokens() -> None:
             assert found["delta_nll", plan].value == pytest.approx(difference, abs=1e-12)
 
 
-def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
+def test_p_and_resolution_are_adjusted_over_plans_of_a_task() -> None:
     rows = losses()
     three = table(compute_effects(rows, BASE))
     one = table(compute_effects([row for row in rows if row.plan in {BASE, NOISE}], BASE))
@@ -83,7 +81,7 @@ def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
     assert adjusted == statistics.holm(raw).tolist()
 
 
-def test_the_baseline_has_levels_and_no_effects() -> None:
+def test_original_model_has_losses_without_effects() -> None:
     found = table(compute_effects(losses(), BASE))
     assert {plan for metric, plan in found if metric in {"delta_nll", "null_band"}} == {SAME, WORSE, NOISE}
     assert {plan for metric, plan in found if metric == "nll"} == {BASE, SAME, WORSE, NOISE}
@@ -92,14 +90,14 @@ def test_the_baseline_has_levels_and_no_effects() -> None:
     assert [score.metric for score in scores] == ["nll", "token_accuracy"]
 
 
-def test_the_same_seed_gives_the_same_rows_whatever_the_order() -> None:
+def test_rows_depend_on_the_seed_but_not_on_input_order() -> None:
     rows = losses()
     shuffled = random.Random(1).sample(rows, len(rows))
     assert compute_effects(rows, BASE, seed=3) == compute_effects(shuffled, BASE, seed=3)
     assert compute_effects(rows, BASE, seed=3) != compute_effects(rows, BASE, seed=4)
 
 
-def test_tasks_are_pooled_and_do_not_change_each_other() -> None:
+def test_tasks_are_pooled_without_changing_their_rows() -> None:
     prose, code = losses("prose"), losses("code", seed=1)
     both = compute_effects(prose + code, BASE)
     assert [score for score in both if score.task == "prose"] == compute_effects(prose, BASE)
@@ -113,7 +111,7 @@ def test_tasks_are_pooled_and_do_not_change_each_other() -> None:
     assert not table(compute_effects(prose, BASE), "all")
 
 
-def test_few_documents_fall_back_on_windows_and_then_on_values_alone() -> None:
+def test_few_documents_use_windows_then_values_without_interval() -> None:
     by_window = table(compute_effects(losses(documents=5, windows=4), BASE))["delta_nll", WORSE]
     assert by_window.documents == 5
     assert by_window.low is not None
@@ -125,7 +123,7 @@ def test_few_documents_fall_back_on_windows_and_then_on_values_alone() -> None:
         assert score.documents == 3
 
 
-def test_exact_match_of_independent_answers() -> None:
+def test_exact_match_of_independent_answers_matches_paired_proportions() -> None:
     right = {
         BASE: [True] * 15 + [False] * 5,
         WORSE: [False] * 12 + [True] * 4 + [False] * 4,
@@ -143,7 +141,7 @@ def test_exact_match_of_independent_answers() -> None:
     assert same.p == 1.0
 
 
-def test_exact_match_of_several_answers_a_document_is_resampled_by_document() -> None:
+def test_exact_match_of_several_answers_is_resampled_by_document() -> None:
     generator = random.Random(2)
     right = {plan: [generator.random() < rate for _ in range(60)] for plan, rate in {BASE: 0.9, WORSE: 0.3}.items()}
     found = table(compute_effects(answers(right, windows=3), BASE, answer_tasks={"sums"}), "sums")
@@ -154,7 +152,7 @@ def test_exact_match_of_several_answers_a_document_is_resampled_by_document() ->
     assert found["exact_match", BASE].value == sum(right[BASE]) / 60
 
 
-def test_few_answers_keep_their_values_alone() -> None:
+def test_few_answers_have_values_without_interval() -> None:
     right = {BASE: [True] * 4, WORSE: [True, False] * 2}
     found = table(compute_effects(answers(right), BASE, answer_tasks=["sums"]), "sums")
     assert found["delta_exact_match", WORSE] == replace(found["delta_exact_match", WORSE], value=-0.5, low=None, p=None)
@@ -163,7 +161,7 @@ def test_few_answers_keep_their_values_alone() -> None:
 
 
 @pytest.mark.parametrize("documents", [8, 10, 11])
-def test_a_verdict_does_not_contradict_its_interval(documents: int) -> None:
+def test_verdict_agrees_with_its_interval(documents: int) -> None:
     """A large effect on few documents of any length is found among 90 plans, by Student's test where flips cannot."""
     generator = np.random.default_rng(documents)
     tokens = generator.integers(20, 400, documents)
@@ -180,7 +178,7 @@ def test_a_verdict_does_not_contradict_its_interval(documents: int) -> None:
         assert row.mde < row.value
 
 
-def test_equal_documents_give_values_without_an_interval() -> None:
+def test_equal_documents_have_values_without_interval() -> None:
     rows = [Loss(plan, "t", f"d{at:02}", 0, nll, 10, 0) for plan, nll in (("a", 20.0), ("b", 50.0)) for at in range(20)]
     found = compute_effects(rows, "a")
     assert {(row.metric, row.value, row.low, row.p, row.mde) for row in found if row.metric == "delta_nll"} == {
@@ -190,7 +188,7 @@ def test_equal_documents_give_values_without_an_interval() -> None:
     assert next(row.low for row in compute_effects(one, "a") if row.metric == "delta_nll") is not None
 
 
-def test_unknown_names_are_refused_with_near_matches() -> None:
+def test_unknown_names_suggest_near_matches() -> None:
     with pytest.raises(MeasureError, match="'0-33' is not among the plans: did you mean 0-3"):
         compute_effects(losses(), "0-33")
     with pytest.raises(MeasureError, match="no task 'proze': did you mean prose"):

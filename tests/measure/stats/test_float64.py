@@ -1,5 +1,3 @@
-"""Measurements on a device without float64, such as Apple's GPUs, give the CPU's results."""
-
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -79,7 +77,7 @@ SECONDS_LONG = frozenset(
 @pytest.mark.parametrize(
     "measure", [pytest.param(name, marks=[pytest.mark.slow] * (name in SECONDS_LONG)) for name in MEASURES]
 )
-def test_a_measurement_asks_no_float64_of_a_device_without_it(measure: str) -> None:
+def test_measures_run_on_a_device_without_float64(measure: str) -> None:
     expected = MEASURES[measure](load(planted(depth=DEPTH)), READING)
     with pretended() as device:
         stack = load(moved(planted(depth=DEPTH)))
@@ -90,7 +88,7 @@ def test_a_measurement_asks_no_float64_of_a_device_without_it(measure: str) -> N
         assert math.isclose(found[key], value, rel_tol=1e-3, abs_tol=1e-4), key
 
 
-def test_images_and_sentences_need_no_float64_either() -> None:
+def test_images_and_sentences_run_on_a_device_without_float64() -> None:
     pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
     batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
     tokenizer = character_tokenizer()
@@ -103,7 +101,7 @@ def test_images_and_sentences_need_no_float64_either() -> None:
     assert (found < 0).all()
 
 
-def test_what_is_widened_stays_where_it_can() -> None:
+def test_widened_tensors_stay_on_their_device() -> None:
     values = torch.tensor([1.0, 1e-9])
     assert to_float64(values).dtype == to_float64_cpu(values).dtype == widen(values).dtype == torch.float64
     with pretended() as device:
@@ -115,7 +113,7 @@ def test_what_is_widened_stays_where_it_can() -> None:
             there.double()
 
 
-def test_no_other_module_widens_a_tensor_by_itself() -> None:
+def test_only_the_float64_module_widens_tensors() -> None:
     import layerwise
 
     home = Path(layerwise.__file__).parent

@@ -1,5 +1,3 @@
-"""Paired differences of two models: exact tests, coverage, and decisions at their thresholds."""
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +30,7 @@ def pair(baseline: object, other: object, aggregation: object = MEAN, **more: ob
 @pytest.mark.parametrize(
     ("gained", "lost"), [(0, 0), (1, 0), (8, 0), (3, 3), (10, 27), (40, 41), (500, 610), (0, 2_000)]
 )
-def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
+def test_mcnemar_matches_the_exact_binomial_test(gained: int, lost: int) -> None:
     exact = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
     assert mcnemar_p(gained, lost) == mcnemar_p(lost, gained) == pytest.approx(exact, rel=1e-10)
 
@@ -40,9 +38,7 @@ def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
 @pytest.mark.parametrize(
     ("trials", "rate", "loss", "alpha"), [(30, 0.05, 0.15, 0.05), (12, 0.0, 0.5, 0.05), (40, 0.1, 0.0, 0.3)]
 )
-def test_the_power_of_mcnemars_test_is_that_of_all_counts_written_out(
-    trials: int, rate: float, loss: float, alpha: float
-) -> None:
+def test_mcnemar_power_matches_enumeration(trials: int, rate: float, loss: float, alpha: float) -> None:
     counts = [(up, down) for up in range(trials + 1) for down in range(trials + 1 - up) if mcnemar_p(up, down) < alpha]
     changed = stats.multinomial(trials, [rate, rate + loss, 1 - 2 * rate - loss])
     least = sum(changed.pmf([up, down, trials - up - down]) for up, down in counts if down > up)
@@ -53,9 +49,7 @@ def test_the_power_of_mcnemars_test_is_that_of_all_counts_written_out(
 @pytest.mark.parametrize(
     ("gained", "lost", "trials"), [(1, 0, 100), (2, 1, 200), (6, 4, 1000), (0, 0, 50), (400, 300, 9_000)]
 )
-def test_the_resolution_of_answers_is_that_of_mcnemars_test(
-    gained: int, lost: int, trials: int, comparisons: int
-) -> None:
+def test_resolution_of_answers_matches_mcnemar(gained: int, lost: int, trials: int, comparisons: int) -> None:
     size = mcnemar_detectable(gained, lost, trials, comparisons)
     rate = (gained + lost) / (2 * trials)
     assert mcnemar_power(size, rate, trials, 0.05 / comparisons) == pytest.approx(0.8, abs=1e-3)
@@ -64,7 +58,7 @@ def test_the_resolution_of_answers_is_that_of_mcnemars_test(
 
 
 @pytest.mark.parametrize(("changed", "margin"), [(0, 0.05), (4, 0.02), (30, 0.01)])
-def test_as_many_answers_as_are_needed_find_the_margin(changed: int, margin: float) -> None:
+def test_count_needed_detects_the_margin(changed: int, margin: float) -> None:
     needed = mcnemar_needed(changed // 2, changed - changed // 2, 300, margin, 4)
     assert needed is not None
     for count, found in ((needed, True), (needed - 1, False)):
@@ -76,7 +70,7 @@ def test_as_many_answers_as_are_needed_find_the_margin(changed: int, margin: flo
     assert row.value == mcnemar_needed(0, changed, 300, margin, 1)
 
 
-def test_answers_that_are_all_right_have_wilsons_interval() -> None:
+def test_perfect_answers_have_wilsons_interval() -> None:
     rows = [row for row in paired_rows([pair([1] * 20, [1] * 19 + [0])], 0.01) if row.measure == "evaluated"]
     bounds = [stats.binomtest(right, 20).proportion_ci(0.95, method="wilson") for right in (20, 19)]
     assert [(row.low, row.high) for row in rows] == [pytest.approx((each.low, each.high)) for each in bounds]
@@ -85,7 +79,7 @@ def test_answers_that_are_all_right_have_wilsons_interval() -> None:
 
 
 @pytest.mark.parametrize(("both", "gained", "lost"), [(133, 27, 10), (110, 30, 12), (205, 8, 0)])
-def test_the_example_of_lm_eval_is_significant_when_it_is_paired(both: int, gained: int, lost: int) -> None:
+def test_paired_lm_eval_example_is_significant(both: int, gained: int, lost: int) -> None:
     """lm-eval issue 3831 and PR 3868: n = 220, p = 0.080 unpaired, 0.008 paired; only these counts give both."""
     documents = 220
     right = [1] * both + [0] * gained + [1] * lost, [1] * both + [1] * gained + [0] * lost
@@ -98,7 +92,7 @@ def test_the_example_of_lm_eval_is_significant_when_it_is_paired(both: int, gain
     assert (round(row.p, 3), row.verdict) == (0.008, "better")
 
 
-def test_the_aggregation_is_the_one_that_gives_the_stated_score() -> None:
+def test_aggregation_matches_the_stored_score() -> None:
     ones, pairs = [[1.0], [0.0], [0.5]], [[-10.0, 4.0], [-20.0, 6.0]]
     answers = [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     assert find_aggregation(ones, 0.5) is MEAN
@@ -116,7 +110,7 @@ def test_the_aggregation_is_the_one_that_gives_the_stated_score() -> None:
         assert find_aggregation(values, score) is None  # type: ignore[arg-type]
 
 
-def test_differences_are_those_of_the_scores() -> None:
+def test_differences_match_the_scores() -> None:
     answers = [[1, 1], [1, 0], [0, 1], [1, 1]], [[1, 1], [1, 1], [0, 0], [1, 0]]
     first, second = (2 * hits / below for hits, below in ((2, 6), (2, 5)))
     above, below = pair(*answers, F1).changes()
@@ -172,7 +166,7 @@ def truth(world: str) -> float:
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("world", first_fast(sorted(WORLDS, key=lambda name: math.isnan(WORLDS[name][2])), 3, slow=0))
-def test_intervals_cover(world: str) -> None:
+def test_intervals_have_their_coverage(world: str) -> None:
     drawn, aggregation, _ = WORLDS[world]
     true, draw, runs = truth(world), np.random.default_rng(0), by_tier(fast=60, nightly=1_000)
     covered = 0
@@ -194,7 +188,7 @@ def test_intervals_cover(world: str) -> None:
         (0.0078, 0.9, "alike"),
     ],
 )
-def test_decisions_at_their_bars(value: float, p: float, decision: str) -> None:
+def test_decisions_match_their_thresholds(value: float, p: float, decision: str) -> None:
     own, estimate = pair([1], [1]), SampleEstimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
     assert own.decide(estimate, p, 0.01, 2) == decision
     mirrored = {"worse": "better", "better": "worse"}.get(decision, decision)
@@ -208,7 +202,7 @@ def tolerances(lost: int, tolerated: float, gained: int = 0, comparisons: int = 
     return [row.verdict for row in paired_rows(pairs, 0.01, tolerated) if row.measure == "tolerance"]
 
 
-def test_a_loss_is_exceeded_where_it_is_shown_to_be_above_what_is_tolerated() -> None:
+def test_loss_above_its_tolerance_is_exceeded() -> None:
     """A loss of 40 of 1,000 has standard error 0.0063; the bound is 1.645 of them, or 2.81 for 20 comparisons."""
     assert tolerances(40, 0.0293) == ["exceeded"]
     assert tolerances(40, 0.0299) == ["inconclusive"]
@@ -220,7 +214,7 @@ def test_a_loss_is_exceeded_where_it_is_shown_to_be_above_what_is_tolerated() ->
     assert tolerances(5, 0.0) == ["inconclusive"], "McNemar's exact p is .0625, whatever the normal bound says"
 
 
-def test_tasks_of_one_metric_are_strata_of_one_estimate() -> None:
+def test_tasks_of_one_metric_are_pooled_as_strata() -> None:
     easy = replace(pair(np.full(40, 0.9), np.linspace(0.90, 0.92, 40)), task="easy")
     hard = replace(pair(np.full(60, 0.1), np.linspace(0.10, 0.12, 60)), task="hard")
     rows = [row for row in paired_rows([easy, hard], 0.001) if row.measure == "paired"]
@@ -231,7 +225,7 @@ def test_tasks_of_one_metric_are_strata_of_one_estimate() -> None:
     assert [row.task for row in paired_rows([easy, unlike], 0.001) if row.measure == "paired"] == ["easy", "hard"]
 
 
-def test_all_differences_are_corrected_together() -> None:
+def test_p_values_are_adjusted_over_all_differences() -> None:
     first, second = [0] * 100, [1] * 8 + [0] * 92
     pairs = [replace(pair(first, second), metric=name) for name in "abc"]
     rows = [row for row in paired_rows(pairs, 0.01) if row.measure == "paired"]
@@ -239,7 +233,7 @@ def test_all_differences_are_corrected_together() -> None:
     assert [row.p_adjusted for row in rows] == [3 * 0.0078125] * 3
 
 
-def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
+def test_few_documents_have_a_difference_without_interval() -> None:
     (row, loss, *scores) = paired_rows([pair([1, 0, 1], [1, 1, 1])], 0.01, 0.02)
     assert (row.value, row.low, row.p, row.p_adjusted, row.mde, row.verdict) == (
         pytest.approx(1 / 3),
@@ -253,7 +247,7 @@ def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
     assert [(score.arm, score.low) for score in scores] == [("A", None), ("B", None)]
 
 
-def test_a_loss_is_worse_where_it_is_greater() -> None:
+def test_greater_loss_is_worse() -> None:
     draw = np.random.default_rng(0)
     first = draw.normal(-3, 1, 200)
     own = replace(pair(first, first - 0.2 + draw.normal(0, 0.01, 200), LOG), metric="perplexity")

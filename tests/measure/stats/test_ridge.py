@@ -1,5 +1,3 @@
-"""Ridge regression: the closed form in either dimension, and penalties chosen on training rows."""
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,18 +15,18 @@ def rows(count: int, columns: int, seed: int = 0) -> Tensor:
 
 @settings(max_examples=by_tier(fast=4, nightly=60), deadline=None)
 @given(count=st.integers(3, 12), predictors=st.integers(1, 12), share=st.sampled_from(PENALTIES))
-def test_a_fit_is_the_closed_form(count: int, predictors: int, share: float) -> None:
+def test_fit_matches_the_closed_form(count: int, predictors: int, share: float) -> None:
     x, y = rows(count, predictors), rows(count, 2, seed=1)
     (fit,) = fit_ridge(x, y, (share,))
-    centred = x - x.mean(dim=0)
-    square = centred.T @ centred
+    centered = x - x.mean(dim=0)
+    square = centered.T @ centered
     penalty = share * square.diagonal().mean()
-    expected = torch.linalg.solve(square + penalty * torch.eye(predictors), centred.T @ (y - y.mean(dim=0)))
+    expected = torch.linalg.solve(square + penalty * torch.eye(predictors), centered.T @ (y - y.mean(dim=0)))
     assert torch.allclose(fit.coefficients, expected, atol=1e-8)
-    assert torch.allclose(fit.predict(x), y.mean(dim=0) + centred @ expected, atol=1e-8)
+    assert torch.allclose(fit.predict(x), y.mean(dim=0) + centered @ expected, atol=1e-8)
 
 
-def test_moments_add_up() -> None:
+def test_moments_of_parts_sum_to_the_whole() -> None:
     x, y = rows(20, 4), rows(20, 3, seed=1)
     (whole,) = Moments.from_rows(x, y).fit((1.0,))
     (parts,) = (Moments.from_rows(x[:7], y[:7]) + Moments.from_rows(x[7:], y[7:])).fit((1.0,))
@@ -36,7 +34,7 @@ def test_moments_add_up() -> None:
     assert torch.allclose(whole.y_mean, parts.y_mean)
 
 
-def test_the_residual_stands_beside_that_of_the_training_mean() -> None:
+def test_residual_is_relative_to_the_training_mean() -> None:
     x, y = rows(30, 3), rows(30, 2, seed=1)
     (fit,) = fit_ridge(x[:20], y[:20], (1.0,))
     found = fit.residual(x[20:], y[20:])
@@ -44,13 +42,13 @@ def test_the_residual_stands_beside_that_of_the_training_mean() -> None:
     assert found.total == pytest.approx(float((y[20:] - y[:20].mean(dim=0)).square().sum()))
 
 
-def test_signal_gets_a_light_penalty_and_noise_a_heavy_one() -> None:
+def test_penalty_is_small_for_signal_and_large_for_noise() -> None:
     x = rows(200, 20)
     assert choose_penalty(x, x @ rows(20, 5, seed=1)) == min(PENALTIES)
     assert choose_penalty(x, rows(200, 5, seed=2)) == max(PENALTIES)
 
 
-def test_predictors_that_do_not_vary_predict_the_mean() -> None:
+def test_constant_predictors_predict_the_mean() -> None:
     y = rows(12, 2)
     for predictors in (3, 30):
         (fit,) = fit_ridge(torch.zeros(12, predictors, dtype=torch.float64), y, (1.0,))

@@ -1,5 +1,3 @@
-"""Differences over paired seeds: Student's t, with whatever all variants of a seed share canceled."""
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,7 +7,7 @@ from layerwise.measure.stats.seeds import SeedDifference, seed_difference, seed_
 from layerwise.measure.stats.statistics import student_interval
 
 
-def test_it_is_the_paired_t_test() -> None:
+def test_seed_differences_match_the_paired_t_test() -> None:
     """Shared seed effects cancel; the resolution allows for the spread of few seeds (c4 of 6: 0.9594)."""
     shared, noise = np.random.default_rng(0).normal(0, 5, 7), np.random.default_rng(1).normal(0, 1, (2, 7))
     one, other = dict(enumerate(shared + noise[0] + 1)), dict(enumerate(shared + noise[1]))
@@ -29,18 +27,18 @@ def test_it_is_the_paired_t_test() -> None:
         pytest.param({0: 0.3, 1: 0.4}, {0: 0.1, 1: 0.2}, 0.2, 2, id="two that agree are no certainty"),
     ],
 )
-def test_without_a_spread_there_is_a_value_alone(
+def test_equal_seeds_have_a_value_without_interval(
     one: dict[int, float], other: dict[int, float], value: float, seeds: int
 ) -> None:
     assert seed_difference(one, other) == SeedDifference(pytest.approx(value), seeds)  # type: ignore[arg-type]
 
 
-def test_no_seed_in_common() -> None:
+def test_variants_without_a_common_seed_have_no_difference() -> None:
     with pytest.raises(MeasureError, match="must share a seed"):
         seed_difference({0: 1.0}, {1: 1.0})
 
 
-def test_student_s_interval_of_seeds_ends_where_the_metric_does() -> None:
+def test_seed_interval_is_limited_to_the_range_of_the_metric() -> None:
     values = [0.5, 0.9, 1.0]
     low, high = stats.t.interval(0.95, 2, loc=0.8, scale=stats.sem(values))
     assert seed_interval(values) == pytest.approx((low, high))
@@ -49,7 +47,7 @@ def test_student_s_interval_of_seeds_ends_where_the_metric_does() -> None:
     assert seed_interval([-0.9, 0.9, -1.0], "mcc") == (-1.0, 1.0)
 
 
-def test_seeds_that_agree_are_as_uncertain_as_their_examples() -> None:
+def test_agreeing_seeds_have_the_uncertainty_of_their_examples() -> None:
     own = stats.binomtest(16, 48).proportion_ci(0.95, method="wilson")
     bounds = [(own.low, own.high)] * 2
     assert seed_interval([16 / 48] * 2, "accuracy", bounds) == pytest.approx((own.low, own.high))
@@ -57,7 +55,7 @@ def test_seeds_that_agree_are_as_uncertain_as_their_examples() -> None:
     assert seed_interval([0.3 - 0.1, 0.2]) == (None, None), "rounding is no spread"
 
 
-def test_the_interval_over_seeds_and_examples_in_closed_form() -> None:
+def test_interval_over_seeds_and_examples_matches_its_formula() -> None:
     values, bounds = [0.4, 0.6, 0.5], [(0.3, 0.6), (0.5, 0.8), (0.3, 0.7)]
     reach = stats.t.ppf(0.975, 2) * stats.sem(values)
     below, above = np.mean([0.1, 0.1, 0.2]), np.mean([0.2, 0.2, 0.2])
@@ -74,14 +72,14 @@ def test_the_interval_over_seeds_and_examples_in_closed_form() -> None:
         ([0.4, 0.6], [(0.1, 0.7), (None, None)], (None, None)),
     ],
 )
-def test_few_seeds_have_the_interval_of_their_examples(values, bounds, expected) -> None:  # type: ignore[no-untyped-def]
+def test_few_seeds_use_the_interval_of_their_examples(values, bounds, expected) -> None:  # type: ignore[no-untyped-def]
     assert seed_interval(values, "accuracy", bounds) == pytest.approx(expected)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("seeds", "shared"), [(2, 0.0), (2, 0.8), (3, 0.5), (3, 1.0), (8, 0.5)])
 @pytest.mark.parametrize("between", [0.0, 0.1, 1.0])
-def test_the_interval_holds_the_truth_over_seeds_and_examples(seeds: int, shared: float, between: float) -> None:
+def test_interval_over_seeds_and_examples_has_its_coverage(seeds: int, shared: float, between: float) -> None:
     """A loss is seed level + example difficulty (shared by all seeds) + noise; the true difference is 0."""
     draw, studies, examples = np.random.default_rng([seeds, int(10 * shared), int(10 * between)]), 1000, 20
     losses = between * draw.normal(size=(studies, seeds, 1)) + shared**0.5 * draw.normal(size=(studies, 1, examples))

@@ -1,5 +1,3 @@
-"""Statistics: closed forms, and simulated studies with bounds of about three standard errors."""
-
 import itertools
 import math
 from dataclasses import replace
@@ -39,7 +37,7 @@ EFFECT = 0.05
 def studies(
     generator: np.random.Generator, number: int, documents: int, effect: float = EFFECT
 ) -> tuple[Numbers, Numbers]:
-    """(number, documents) extra nats and (documents,) log-normal token counts; a document's tokens share an effect."""
+    """Draw extra nats (number, documents), shared by the tokens of a document, and log-normal token counts."""
     tokens = np.maximum(8, generator.lognormal(5, 0.6, documents).round())
     own = generator.normal(effect, 0.15, (number, documents))
     noise = generator.normal(0, 0.5, (number, documents)) * np.sqrt(tokens)
@@ -50,13 +48,13 @@ def share(true: object) -> float:
     return float(np.mean(true))
 
 
-def test_standard_error_is_that_of_a_mean_for_equal_denominators() -> None:
+def test_standard_error_of_equal_units_matches_scipy() -> None:
     values = np.random.default_rng(0).normal(size=(3, 20))
     np.testing.assert_allclose(standard_error(values, np.full(20, 4.0)), stats.sem(values, axis=1) / 4)
     np.testing.assert_allclose(ratio(values, np.full(20, 4.0)), values.mean(axis=1) / 4)
 
 
-def test_an_estimate_is_students_test() -> None:
+def test_interval_matches_students_t() -> None:
     """Compared with scipy, with the resolution of the first of 12 comparisons."""
     values = np.random.default_rng(0).normal(0.3, size=(2, 20))
     found = student_interval(values, np.ones(20))
@@ -74,7 +72,7 @@ def test_an_estimate_is_students_test() -> None:
     assert certain.p_below().tolist() == [1.0, 1.0, 0.0]
 
 
-def test_an_estimate_is_corrected_for_skewness_in_the_tail_where_it_matters() -> None:
+def test_skewness_correction_widens_the_relevant_tail() -> None:
     """Hall's cubic by hand, in the p-values, and inverted by the interval, whose bounds are just rejected."""
     for value, skewness in itertools.product((-2.5, 2.5), (-0.6, 0.6)):
         own = SampleEstimate.student(value, 1.0, 14.0, 0.95, skewness)
@@ -94,7 +92,7 @@ def test_an_estimate_is_corrected_for_skewness_in_the_tail_where_it_matters() ->
             assert shifted.p() == pytest.approx(0.05)
 
 
-def test_the_skewness_of_a_mean_is_that_of_its_units_by_their_root_and_enlarged_for_few() -> None:
+def test_skewness_of_a_mean_matches_its_formula() -> None:
     for units, factor in ((8, 2), (16, 2), (32, 1.25), (64, 1.0625)):
         values = np.random.default_rng(units).exponential(size=(2, units))
         found = skewed_interval(values, np.full(units, 5.0))
@@ -108,7 +106,7 @@ def test_the_skewness_of_a_mean_is_that_of_its_units_by_their_root_and_enlarged_
     assert two.skewness == pytest.approx(thirds / (2 * two.error) ** 3)
 
 
-def test_unequal_units_count_as_fewer_and_their_skewness_is_that_of_residuals_made_alike() -> None:
+def test_skewness_of_unequal_units_matches_its_formula() -> None:
     tokens = np.array([1.0, 2, 3, 4, 5, 6, 7, 8])
     own = np.random.default_rng(1).exponential(size=8)
     found = skewed_interval(own * tokens, tokens)
@@ -127,7 +125,7 @@ def test_unequal_units_count_as_fewer_and_their_skewness_is_that_of_residuals_ma
         assert skewed_interval(residuals + 3 * tokens, tokens).skewness[0] == pytest.approx(2 * expected)
 
 
-def test_the_freedom_of_a_sum_is_satterthwaites() -> None:
+def test_degrees_of_freedom_of_a_sum_match_satterthwaite() -> None:
     one, other = np.random.default_rng(1).normal(size=10), np.random.default_rng(2).normal(0, 3, size=7)
     variances, freedoms = np.array([stats.sem(one) ** 2, stats.sem(other) ** 2]), np.array([9, 6])
     found = satterthwaite(variances.sum(), (variances**2 / freedoms).sum())
@@ -136,7 +134,7 @@ def test_the_freedom_of_a_sum_is_satterthwaites() -> None:
 
 
 @pytest.mark.parametrize("documents", [40, 120])
-def test_bootstrap_intervals_cover_the_truth(documents: int) -> None:
+def test_bootstrap_intervals_have_their_coverage(documents: int) -> None:
     generator = np.random.default_rng(documents)
     covered = []
     # Several small sets, because the studies of one set share document lengths and resamples.
@@ -147,7 +145,7 @@ def test_bootstrap_intervals_cover_the_truth(documents: int) -> None:
     assert 0.92 <= share(covered) <= 0.98
 
 
-def test_bootstrap_depends_on_the_seed_and_not_on_the_company() -> None:
+def test_bootstrap_depends_on_the_seed_but_not_on_other_plans() -> None:
     deltas, tokens = studies(np.random.default_rng(3), 300, 30)
     together = paired_bootstrap(deltas, tokens, seed=(5, 6), resamples=500)
     alone = paired_bootstrap(deltas[280], tokens, seed=(5, 6), resamples=500)
@@ -157,7 +155,7 @@ def test_bootstrap_depends_on_the_seed_and_not_on_the_company() -> None:
     assert other.low[0] != alone.low[0]
 
 
-def test_blocks_of_resamples_cover_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_contain_all_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     deltas, tokens = studies(np.random.default_rng(4), 4, 30)
     monkeypatch.setattr("layerwise.measure.stats.statistics._CELLS", 7 * 30)
     small = paired_bootstrap(deltas, tokens, seed=0, resamples=500)
@@ -172,14 +170,14 @@ def test_blocks_of_resamples_cover_all_of_them(monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(arrays(np.float64, 12, elements=st.floats(1, 1e3)), st.floats(-5, 5))
-def test_an_effect_without_spread_has_an_interval_without_width(tokens: Numbers, effect: float) -> None:
+def test_constant_effects_have_zero_width(tokens: Numbers, effect: float) -> None:
     estimate = paired_bootstrap(effect * tokens, tokens, seed=0, resamples=50)
     for bound in (estimate.value, estimate.low, estimate.high):
         assert bound[0] == pytest.approx(effect, abs=1e-9)
     assert estimate.error[0] == pytest.approx(0, abs=1e-9)
 
 
-def test_sign_flip_p_is_that_of_all_flips_written_out_or_drawn() -> None:
+def test_sign_flip_p_matches_enumerated_and_sampled_flips() -> None:
     values = np.array([0.4, -0.1, 0.3, 0.2, -0.3, 0.5, 0.1, 0.6])
     every = np.array(np.meshgrid(*[[-1.0, 1.0]] * 8)).reshape(8, -1).T
     exact = share(np.abs(every @ values) >= abs(values.sum()) - 1e-12)
@@ -191,7 +189,7 @@ def test_sign_flip_p_is_that_of_all_flips_written_out_or_drawn() -> None:
 
 
 @pytest.mark.parametrize("plans", [1, 12, 30, 58, 90, 232, 930])
-def test_as_many_units_as_minutes_choose_show_an_effect_of_one_sign(plans: int) -> None:
+def test_min_units_can_show_an_effect_of_one_sign(plans: int) -> None:
     units = max(8, math.ceil(1 + math.log2(plans / 0.05)))
     assert flips_can_decide(units, plans)
     assert units == 8 or not flips_can_decide(units - 1, plans)
@@ -203,7 +201,7 @@ def test_as_many_units_as_minutes_choose_show_an_effect_of_one_sign(plans: int) 
         assert assess_effects(values, np.ones(units), seed=seed, comparisons=plans).p == p
 
 
-def test_effects_are_assessed_by_flips_and_students_test_whichever_is_larger() -> None:
+def test_p_is_the_larger_of_sign_flips_and_students_t() -> None:
     draw, tokens = np.random.default_rng(3), np.arange(5.0, 15.0)
     deltas = draw.normal(size=(8, 10)) + np.linspace(-1, 1, 8)[:, None]
     student, flipped = skewed_interval(deltas, tokens).p(), sign_flips(deltas, seed=0).p
@@ -213,14 +211,14 @@ def test_effects_are_assessed_by_flips_and_students_test_whichever_is_larger() -
     assert assess_effects(deltas, tokens, seed=0, comparisons=26).p.tolist() == student.tolist(), "too few for flips"
 
 
-def test_the_ends_of_sign_flips() -> None:
+def test_sign_flips_of_extreme_effects() -> None:
     deltas, _ = studies(np.random.default_rng(6), 1, 200, effect=1.0)
     assert sign_flips(deltas, seed=0, flips=999).p[0] == 1 / 1000
     assert sign_flips(np.zeros((2, 10)), seed=0, flips=100).p.tolist() == [1.0, 1.0]
     assert sign_flips(np.ones((3, 4)), seed=0).critical == math.inf, "four units exclude nothing"
 
 
-def test_the_null_band_is_the_largest_of_all_flips_in_errors_of_the_sum() -> None:
+def test_null_band_matches_enumerated_flips() -> None:
     """All 256 flips of eight documents; a plan of large effect does not widen the others' bands, but skewness does."""
     draw, tokens = np.random.default_rng(7), np.full(8, 9.0)
     deltas = np.sort(draw.normal(size=(3, 8)))
@@ -242,7 +240,7 @@ def test_the_null_band_is_the_largest_of_all_flips_in_errors_of_the_sum() -> Non
 
 @pytest.mark.parametrize(("plans", "lengths"), [(1, 0.0), (12, 0.0), (90, 0.0), (12, 1.0)])
 @pytest.mark.parametrize("units", [8, 10, 16, 40, 127])
-def test_the_printed_resolution_is_that_of_the_test_that_is_used(units: int, plans: int, lengths: float) -> None:
+def test_resolution_matches_the_test_used(units: int, plans: int, lengths: float) -> None:
     """Found in 0.75 to 0.85 of studies of normal effects; a fast case has fewer studies and wider bounds."""
     generator, found, parts = np.random.default_rng([plans, units]), 0.0, by_tier(fast=10, nightly=60)
     for part in range(parts):
@@ -256,7 +254,7 @@ def test_the_printed_resolution_is_that_of_the_test_that_is_used(units: int, pla
     assert abs(found - 0.8) <= by_tier(fast=13, nightly=5) / 100
 
 
-def test_the_resolution_of_many_units_is_students() -> None:
+def test_resolution_of_many_units_matches_students_t() -> None:
     expected = stats.t.ppf(1 - 0.05 / 24, 399) + stats.t.ppf(0.8, 399)
     assert minimum_detectable_effect([1.0, 2.0], [400, 400], comparisons=12) == pytest.approx([expected, 2 * expected])
     near, far = minimum_detectable_effect([1.0, 1.0], [127, 128], comparisons=12)
@@ -268,7 +266,7 @@ def test_the_resolution_of_many_units_is_students() -> None:
     ("units", "normal", "exponential"),
     [(8, (93, 87), (89, 82)), (16, (93, 89), (90, 85)), (40, (93, 92), (90, 88)), (148, (94, 94), (94, 93))],
 )
-def test_the_coverage_that_is_stated(units: int, normal: tuple[int, int], exponential: tuple[int, int]) -> None:
+def test_intervals_have_the_stated_coverage(units: int, normal: tuple[int, int], exponential: tuple[int, int]) -> None:
     """Percent, of the bootstrap and of Student's interval, for log-normal lengths."""
     generator, count = np.random.default_rng(units), 300
     for stated, draw in (
@@ -298,7 +296,7 @@ def test_the_coverage_that_is_stated(units: int, normal: tuple[int, int], expone
         (2, 1.0, 0),
     ],
 )
-def test_skewed_effects_make_one_of_thirty_plans_significant_in_a_twentieth_of_studies(
+def test_familywise_error_of_skewed_effects_is_at_most_5_percent(
     skewness: int, lengths: float, growth: float, units: int
 ) -> None:
     """Gamma effects of mean zero that grow with a power of the length. The rate of any of 30 plans is at most 7 %."""
@@ -315,7 +313,7 @@ def test_skewed_effects_make_one_of_thirty_plans_significant_in_a_twentieth_of_s
 
 
 @pytest.mark.parametrize("values", [[0.2] * 12, [1.0] * 8])
-def test_units_that_are_all_equal_give_no_interval(values: list[float]) -> None:
+def test_equal_units_have_no_interval(values: list[float]) -> None:
     assert mean_interval(values) == (pytest.approx(values[0]), None, None)
     assert mean_interval([*values, 0.0])[1] is not None
 
@@ -331,19 +329,19 @@ def test_units_that_are_all_equal_give_no_interval(values: list[float]) -> None:
         ([0.01, math.nan, 0.03], [0.02, math.nan, 0.03]),  # what was not tested is not counted
     ],
 )
-def test_holm_by_hand(p: list[float], adjusted: list[float]) -> None:
+def test_holm_matches_its_definition(p: list[float], adjusted: list[float]) -> None:
     np.testing.assert_allclose(holm(p), adjusted)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 12), (5, 12), (12, 12), (731, 1000)])
-def test_wilson_is_scipys(successes: int, trials: int) -> None:
+def test_wilson_matches_scipy(successes: int, trials: int) -> None:
     estimate = wilson([successes], trials)
     expected = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
     np.testing.assert_allclose([estimate.low[0], estimate.high[0]], [expected.low, expected.high], atol=1e-12)
     assert estimate.value[0] == successes / trials
 
 
-def test_paired_proportions_by_hand_and_never_without_a_width() -> None:
+def test_paired_proportions_match_their_formula_with_positive_width() -> None:
     found = paired_proportions([9, 0], [3, 0], 60)
     up, down = 10 / 62, 4 / 62
     reach = 1.959964 * math.sqrt((up + down - (up - down) ** 2) / 62)
@@ -361,7 +359,7 @@ def test_paired_proportions_by_hand_and_never_without_a_width() -> None:
         ([[1.0, 2.0]], [1.0, 0.0], "positive"),
     ],
 )
-def test_bad_input_is_refused(numerators: list[list[float]], denominators: list[float], part: str) -> None:
+def test_invalid_input_is_rejected(numerators: list[list[float]], denominators: list[float], part: str) -> None:
     for function in (ratio, standard_error, student_interval):
         with pytest.raises(MeasureError, match=part):
             function(numerators, denominators)

@@ -1,5 +1,3 @@
-"""Verdicts on simulated models: no false harm, and true harm is found."""
-
 from collections import Counter
 from dataclasses import replace
 
@@ -37,7 +35,7 @@ def judged(model: SimulatedModel, seed: int = 0) -> dict[int, Score]:
 
 
 @pytest.mark.parametrize("depth", [2, 12])
-def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int) -> None:
+def test_intervals_and_p_values_match_bonferroni_students_t(depth: int) -> None:
     model = SimulatedModel([0.01 * layer for layer in range(depth)], documents=24)
     model.lengths = dict.fromkeys(model.lengths, 10)
     half = np.random.default_rng(depth).normal(0.0, 0.05, (depth, 12))
@@ -54,7 +52,7 @@ def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int
 
 
 @pytest.mark.parametrize("candidates", [(), (0,), (1,), (0, 2), tuple(range(1, 12))])
-def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: tuple[int, ...]) -> None:
+def test_detectable_harm_matches_its_formula(candidates: tuple[int, ...]) -> None:
     """Layer 1 is chosen on one half at 5%, then confirmed on the other at 5% over all candidates."""
     errors, freedoms = (0.03, 0.05), (15.0, 11.0)
     first, second = (
@@ -82,7 +80,7 @@ WORLDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
-def test_no_verdict_is_wrong_anywhere_in_more_than_one_run_of_twenty(world: str) -> None:
+def test_familywise_error_of_verdicts_is_at_most_5_percent(world: str) -> None:
     effect, noise, wrong = WORLDS[world]
     models = (SimulatedModel([effect] * DEPTH, noise=noise, seed=seed) for seed in range(MODELS))
     counts = Counter(bool(wrong & {score.metric for score in judged(model).values()}) for model in models)
@@ -90,7 +88,7 @@ def test_no_verdict_is_wrong_anywhere_in_more_than_one_run_of_twenty(world: str)
     assert counts[True] <= 0.05 * MODELS
 
 
-def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
+def test_harm_requires_both_halves() -> None:
     """Noise that is negative on the first half and positive on the second is not confirmed."""
     model = SimulatedModel([0.0] * 4, documents=64, noise=0.001, seed=3)
     first = {document for _, document, _ in shuffle_pieces(model.lengths, 0)[::2]}
@@ -102,7 +100,7 @@ def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
     assert scores[2].metric == "unresolved"
 
 
-def test_the_four_words() -> None:
+def test_verdicts_match_their_definition() -> None:
     model = SimulatedModel([0.5, 0.0, -0.5, 0.05, 0.0], documents=160, noise=0.02)
     model.blur(4, noise=1.0)
     scores = judged(model)
@@ -112,7 +110,7 @@ def test_the_four_words() -> None:
     assert (scores[4].mde or 0.0) > 0.3
 
 
-def test_no_effect_is_told_with_what_was_excluded() -> None:
+def test_no_effect_states_the_excluded_effect() -> None:
     scores = judged(SimulatedModel([0.0, 0.0, 0.5, 0.5], documents=160, noise=0.002))
     for layer in (0, 1):
         assert scores[layer].metric == "no_effect"
@@ -124,12 +122,12 @@ def test_no_effect_is_told_with_what_was_excluded() -> None:
 @pytest.mark.parametrize(
     ("p", "layers"), [((0.0499,), {0}), ((0.0501,), set()), ((0.2, 0.0249), {1}), ((0.2, 0.0251), set())]
 )
-def test_harm_is_confirmed_at_alpha_over_the_candidates(p: tuple[float, ...], layers: set[int]) -> None:
+def test_harm_is_confirmed_at_alpha_divided_by_candidates(p: tuple[float, ...], layers: set[int]) -> None:
     effects = (SampleEstimate.student(float(stats.t.ppf(each, 20)), 1.0, 20.0) for each in p)
     assert confirm_harm(dict(enumerate(effects))) == layers
 
 
-def test_too_little_text_says_how_to_get_enough() -> None:
+def test_too_little_text_is_rejected_with_a_fix() -> None:
     model = SimulatedModel([0.1] * 4, documents=5)
     with pytest.raises(MeasureError, match=r"at least 8 windows for a verdict, got 5\. Use a longer text"):
         compute_verdicts(model.whole(), model.baseline, skip_keys(4))
@@ -138,7 +136,7 @@ def test_too_little_text_says_how_to_get_enough() -> None:
 @pytest.mark.parametrize(
     ("documents", "word"), [(3, "unresolved"), (8, "unresolved"), (15, "unresolved"), (16, "harmful")]
 )
-def test_harm_is_told_from_sixteen_documents_on_of_which_each_half_has_its_own(documents: int, word: str) -> None:
+def test_harm_requires_sixteen_documents(documents: int, word: str) -> None:
     model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=documents, noise=0.01)
     rows = [replace(row, window=window) for row in model.whole() for window in range(8)]
     found = compute_verdicts(rows, model.baseline, skip_keys(4))
@@ -152,7 +150,7 @@ def test_harm_is_told_from_sixteen_documents_on_of_which_each_half_has_its_own(d
 
 
 @pytest.mark.parametrize(("share", "chosen"), [(0.999, ()), (1.001, (0,))])
-def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chosen: tuple[int, ...]) -> None:
+def test_candidates_are_below_zero_at_the_selection_level(share: float, chosen: tuple[int, ...]) -> None:
     """Student's bound by hand on the half that selects, whose effects are not skewed."""
     pattern = np.array([-1.0, 1.0] * 8)
     t = share * stats.t.ppf(1 - SELECTION, 15)
@@ -181,7 +179,7 @@ def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chose
         (-0.001, 0.02, None),
     ],
 )
-def test_what_an_interval_settles(low: float, high: float, word: str | None) -> None:
+def test_interval_decides_the_verdict(low: float, high: float, word: str | None) -> None:
     assert settle(SampleEstimate((low + high) / 2, low, high, 0.01, 50), 0.01) == word
 
 

@@ -1,5 +1,3 @@
-"""Layer weights: planted agreement is found, chance and shared initialization are not."""
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -43,7 +41,7 @@ def noise(random: np.random.Generator, seeds: int = 3) -> NDArray[np.float64]:
     return random.normal(size=(seeds, DEPTH, DEPTH + 1))
 
 
-def test_a_shared_pattern_is_found_beyond_a_shared_start() -> None:
+def test_shared_pattern_is_found_beyond_initialization() -> None:
     random = np.random.default_rng(0)
     pattern = 1.5 * random.normal(size=(DEPTH, DEPTH + 1))
     found = seed_agreement(softmaxed(biased() + pattern + 0.3 * noise(random)), initial=softmaxed(biased()), draws=500)
@@ -51,7 +49,7 @@ def test_a_shared_pattern_is_found_beyond_a_shared_start() -> None:
     assert found.value > 0.7 > found.high
 
 
-def test_the_statistic_is_the_mean_spearman_correlation_over_rows_and_pairs() -> None:
+def test_agreement_is_the_mean_spearman_over_rows_and_pairs() -> None:
     weights = softmaxed(noise(np.random.default_rng(2)))
     expected = [
         spearmanr(weights[left, row, : row + 1], weights[right, row, : row + 1]).statistic
@@ -63,8 +61,8 @@ def test_the_statistic_is_the_mean_spearman_correlation_over_rows_and_pairs() ->
 
 
 @pytest.mark.parametrize("shared", [0.0, 2.0])
-def test_independent_seeds_are_rarely_called_alike(shared: float) -> None:
-    """Also where all rows of one seed share an accident (`shared`), which a null of single rows counts as many."""
+def test_independent_seeds_rarely_agree(shared: float) -> None:
+    """Also if all rows of one seed share an error (`shared`), which a null of single rows counts many times."""
     random = np.random.default_rng(3)
     drawn = [
         noise(random) + shared * random.normal(size=(3, 1, DEPTH + 1)) for _ in range(by_tier(fast=60, nightly=200))
@@ -75,7 +73,7 @@ def test_independent_seeds_are_rarely_called_alike(shared: float) -> None:
     assert 0.35 < found.mean() < 0.65
 
 
-def test_a_shared_start_alone_is_not_seed_agreement() -> None:
+def test_shared_initialization_is_no_agreement() -> None:
     random = np.random.default_rng(4)
     start = softmaxed(biased())
     still = softmaxed(biased() + 0.05 * noise(random))
@@ -85,7 +83,7 @@ def test_a_shared_start_alone_is_not_seed_agreement() -> None:
     assert abs(found.value) < 0.3
 
 
-def test_seeds_that_never_moved_agree_on_nothing() -> None:
+def test_untrained_seeds_do_not_agree() -> None:
     start = softmaxed(biased() + 0.3 * noise(np.random.default_rng(5), 1)[0])
     rounded = np.repeat(start.astype(np.float32)[None], 3, axis=0)
     found = seed_agreement(rounded, initial=start, draws=200)
@@ -93,7 +91,7 @@ def test_seeds_that_never_moved_agree_on_nothing() -> None:
     assert found.p == 1.0
 
 
-def test_weights_of_any_sign_are_compared_by_difference() -> None:
+def test_signed_weights_are_compared_by_difference() -> None:
     random = np.random.default_rng(6)
     identity = np.eye(DEPTH, DEPTH + 1)
     pattern = random.normal(size=(DEPTH, DEPTH + 1))
@@ -108,7 +106,7 @@ def grouped(strength: float, depth: int = 12) -> NDArray[np.float64]:
     return softmaxed(strength * same + 0.2 * random.normal(size=(3, depth, depth + 1)))
 
 
-def test_a_planted_grouping_beats_shuffled_labels() -> None:
+def test_planted_grouping_exceeds_shuffled_labels() -> None:
     labels = hypothesized_groups(12)
     for beyond in (False, True):
         found = group_agreement(grouped(0.8), labels, beyond_distance=beyond, draws=500)
@@ -116,7 +114,7 @@ def test_a_planted_grouping_beats_shuffled_labels() -> None:
         assert found.value > found.high
 
 
-def test_near_sources_alone_are_no_grouping() -> None:
+def test_preference_for_near_layers_is_no_grouping() -> None:
     distance = np.arange(12)[:, None] - np.arange(13)[None, :]
     weights = softmaxed(np.broadcast_to(-0.5 * np.abs(distance), (3, 12, 13)) + 0.2 * noise_of(12))
     labels = hypothesized_groups(12)
@@ -128,7 +126,7 @@ def noise_of(depth: int) -> NDArray[np.float64]:
     return np.random.default_rng(9).normal(size=(3, depth, depth + 1))
 
 
-def test_random_weights_rarely_show_a_grouping() -> None:
+def test_random_weights_rarely_have_a_grouping() -> None:
     random = np.random.default_rng(10)
     labels = hypothesized_groups(12)
     found = [
@@ -138,7 +136,7 @@ def test_random_weights_rarely_show_a_grouping() -> None:
     assert (np.array(found) <= 0.05).sum() <= by_tier(fast=9, nightly=19)
 
 
-def test_the_posited_groups_of_twelve_layers_are_the_papers() -> None:
+def test_groups_of_twelve_layers_match_the_paper() -> None:
     assert hypothesized_groups(12) == ("surface",) * 5 + ("linguistic",) * 5 + (None,) * 2
 
 
@@ -152,13 +150,13 @@ def alpha_rows(weights: NDArray[np.float64], arm: str = "elc") -> list[Score]:
 
 
 @pytest.mark.parametrize("mixed_output", [False, True])
-def test_rows_give_the_weights_back(mixed_output: bool) -> None:
+def test_weights_can_be_read_from_rows(mixed_output: bool) -> None:
     random = np.random.default_rng(11)
     weights = softmaxed(random.normal(size=(2, DEPTH + mixed_output, DEPTH + 1)))
     np.testing.assert_array_equal(weights_by_seed(alpha_rows(weights), "elc"), weights)
 
 
-def test_agreement_rows_name_statistic_null_and_p() -> None:
+def test_agreement_rows_have_statistic_null_and_p() -> None:
     weights = softmaxed(biased() + noise(np.random.default_rng(12)))
     scores = seed_agreement_scores("elc", weights, initial=softmaxed(biased()))
     rows = {(row.metric, row.condition, row.against): row for row in scores}
@@ -177,13 +175,13 @@ def test_agreement_rows_name_statistic_null_and_p() -> None:
     assert seed_agreement_scores("elc", weights[:1])[0].metric == "contrast", "one seed has no agreement across seeds"
 
 
-def test_weights_that_are_not_finite_are_refused() -> None:
+def test_non_finite_weights_are_rejected() -> None:
     with pytest.raises(MeasureError, match="must be finite"):
         seed_agreement_scores("elc", np.full((3, 8, 9), np.nan))
 
 
-def test_distance_and_entropy_by_hand() -> None:
-    """The distance is the weight that would have to be moved; a source that is not read adds nothing to the entropy."""
+def test_distance_and_entropy_match_their_formulas() -> None:
+    """The distance is the weight to be moved; a source with weight 0 adds nothing to the entropy."""
     weights = np.array([[1.0, 0, 0], [0.75, 0.25, 0], [0.5, 0.0, 0.5]])
     assert uniformity_distances(weights).tolist() == pytest.approx([0.0, 0.25, 1 / 3])
     rows = uniformity_rows("elc", weights[None], np.full((3, 3), 1 / 3))
@@ -193,11 +191,11 @@ def test_distance_and_entropy_by_hand() -> None:
     assert all(row.low is None and row.p is None for row in rows), "one seed has no interval"
 
 
-def test_the_report_has_the_same_margin() -> None:
+def test_report_uses_the_same_margin() -> None:
     assert pretraining.MARGIN == MARGIN
 
 
-def test_rows_that_only_stay_where_they_began_have_learned_nothing() -> None:
+def test_unchanged_rows_have_learned_nothing() -> None:
     scalars = np.zeros((6, 7))
     np.fill_diagonal(scalars, 1.0)
     held = softmaxed(scalars)
@@ -210,7 +208,7 @@ def test_rows_that_only_stay_where_they_began_have_learned_nothing() -> None:
 
 
 @pytest.mark.parametrize("beyond", [-0.02, 0.0, 0.03])
-def test_distances_of_seeds_are_tested_against_the_margin_and_their_start(beyond: float) -> None:
+def test_distances_are_tested_against_margin_and_initialization(beyond: float) -> None:
     """Two sources isolate the planted distance: Student's t, one-sided, and two-sided for the initialization."""
     apart = MARGIN + beyond + 0.01 * np.random.default_rng(0).standard_normal(5)
     weights = np.zeros((5, 2, 3))
@@ -227,7 +225,7 @@ def test_distances_of_seeds_are_tested_against_the_margin_and_their_start(beyond
         assert (row.value, row.low, row.high, row.p) == pytest.approx(expected, rel=1e-6)
 
 
-def test_alpha_has_a_row_for_every_pair() -> None:
+def test_alpha_has_a_row_for_every_pair_of_layers() -> None:
     edges = LayerWeights(2, (((0, 1.0),), ((0, 0.7), (1, 0.1)), ((2, 0.3),)))
     rows = rows_of_weights("elc", 0, edges)
     assert len(rows) == 1 + 2 + 3

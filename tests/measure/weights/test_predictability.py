@@ -1,5 +1,3 @@
-"""Predictability on planted stacks: none from noise, the theoretical value from related rows, never from itself."""
-
 from typing import Any
 
 import pytest
@@ -44,7 +42,7 @@ def triples(weights: Tensor) -> Triples:
     return Triples(tensors, sample_units(kind, weights.shape[2], seed=0), tuple(range(len(weights))))
 
 
-def test_independent_layers_predict_nothing_that_is_held_out() -> None:
+def test_independent_layers_do_not_predict_each_other() -> None:
     scores = predictability(planted_stack({"up": noise(20, 96, 32), "down": noise(20, 32, 96, 50)}))
     for metric in HELD_OUT:
         assert row(scores, metric).value <= 0
@@ -55,7 +53,7 @@ def test_independent_layers_predict_nothing_that_is_held_out() -> None:
     assert row(scores, "in_sample_r2", against="p_over_n").value == pytest.approx(64 / 95)
 
 
-def test_types_with_as_many_predictors_as_rows_are_left_out_in_sample() -> None:
+def test_saturated_types_are_omitted_in_sample() -> None:
     """Their fit is exact for any weights: four such types of seven lift the mean from 0.75 to 0.89."""
     types = {"exact": noise(12, 61, 30), "wide": noise(12, 30, 30, 1), "tall": noise(12, 62, 30, 2)}
     scores = predictability(planted_stack(types))
@@ -68,7 +66,7 @@ def test_types_with_as_many_predictors_as_rows_are_left_out_in_sample() -> None:
     assert row(alone, "heldout_rows_r2").value <= 0
 
 
-def test_an_autoregressive_stack_is_predicted_as_well_as_theory_allows() -> None:
+def test_autoregressive_layers_are_predicted_optimally() -> None:
     rho = 0.9
     best = 2 * rho**2 / (1 + rho**2)
     scores = predictability(planted_stack({"w": autoregressive(24, 400, 30, rho)}))
@@ -78,7 +76,7 @@ def test_an_autoregressive_stack_is_predicted_as_well_as_theory_allows() -> None
         assert row(scores, metric, against="shuffled_layers").value < row(scores, metric).value - 0.3
 
 
-def test_a_layer_that_is_held_out_is_in_no_fit() -> None:
+def test_held_out_layer_is_in_no_fit() -> None:
     weights = autoregressive(14, 40, 8, rho=0.8)
     other = weights.clone()
     # Of three groups of four, layer 4 ends the first and neighbors the second; no triple of positions 1, 2 has it.
@@ -91,7 +89,7 @@ def test_a_layer_that_is_held_out_is_in_no_fit() -> None:
     assert after[10] != before[10]
 
 
-def test_rows_that_are_held_out_choose_nothing() -> None:
+def test_held_out_rows_do_not_choose_the_penalty() -> None:
     weights = noise(6, 50, 4)
     kept = triples(weights)
     other = weights.clone()
@@ -102,7 +100,7 @@ def test_rows_that_are_held_out_choose_nothing() -> None:
     assert before[2].errors != after[2].errors
 
 
-def test_permuted_units_are_another_permutation_in_every_layer() -> None:
+def test_units_are_permuted_independently_by_layer() -> None:
     real = triples(noise(1, 30, 4).expand(6, 30, 4))
     permuted = Triples(real.tensors, real.sample, real.order, permuted=5)
     (_, x, y), (_, moved_x, moved_y) = next(real.iterate([2])), next(permuted.iterate([2]))
@@ -111,7 +109,7 @@ def test_permuted_units_are_another_permutation_in_every_layer() -> None:
     assert torch.equal(moved_y.sort(dim=0).values, y.sort(dim=0).values)
 
 
-def test_walking_reads_what_reading_one_by_one_would() -> None:
+def test_streamed_reading_matches_loading_all_layers() -> None:
     every = triples(noise(8, 12, 4))
     for position, x, y in every.iterate(every.positions, rows=5):
         ((_, alone_x, alone_y),) = every.iterate([position], rows=5)
@@ -120,26 +118,26 @@ def test_walking_reads_what_reading_one_by_one_would() -> None:
         assert x.shape == (5, 8)
 
 
-def test_a_model_has_both_ways_of_holding_out_with_their_nulls() -> None:
+def test_both_splits_have_nulls() -> None:
     metrics = {(s.metric, s.against) for s in predictability(load(tiny_llama(depth=8, seed=5)))}
     nulls = (None, "random_twin", "permuted_units", "shuffled_layers")
     assert {(metric, null) for metric in HELD_OUT for null in nulls} <= metrics
 
 
-def test_unlike_shapes_are_left_out_and_shallow_stacks_have_fewer_levels() -> None:
+def test_unequal_shapes_are_omitted_and_shallow_models_have_fewer_levels() -> None:
     layers = [{"even": noise(1, 12, 6, n)[0], "grows": noise(1, 4 + n, 6, n)[0]} for n in range(5)]
     scores = predictability(stack_of_layers(layers))
     assert {s.part for s in scores} == {"even", None}
     assert not any(s.metric.startswith("heldout_layers_r2") for s in scores)
 
 
-def test_matrices_that_do_not_vary_have_no_rows() -> None:
+def test_constant_matrices_have_no_rows() -> None:
     scores = predictability(planted_stack({"flat": torch.ones(6, 12, 6), "zero": torch.zeros(6, 12, 6)}))
     assert not any(s.metric.startswith(("heldout", "in_sample")) for s in scores if s.against is None)
 
 
 @pytest.mark.parametrize("layer", [0, 3])
-def test_every_matrix_has_a_prediction_as_it_is_stored(layer: int) -> None:
+def test_predictions_have_the_stored_layout(layer: int) -> None:
     stack = load(tiny_llama().bfloat16())
     own = layer_weights(stack, layer)
     predicted = predict_layer(stack, layer)
@@ -148,7 +146,7 @@ def test_every_matrix_has_a_prediction_as_it_is_stored(layer: int) -> None:
     assert all(torch.equal(value, predict_layer(stack, layer)[name]) for name, value in predicted.items())
 
 
-def test_kin_are_predicted_and_noise_is_not() -> None:
+def test_related_layers_are_predicted_and_noise_is_not() -> None:
     kin, strangers = autoregressive(8, 300, 10, rho=0.99), noise(8, 300, 10)
     errors = []
     for weights in (kin, strangers):
@@ -158,14 +156,14 @@ def test_kin_are_predicted_and_noise_is_not() -> None:
     assert 0.99 < errors[1] < 1.1
 
 
-def test_wide_matrices_come_back_the_right_way_round() -> None:
+def test_wide_matrices_keep_their_orientation() -> None:
     kin = autoregressive(8, 200, 10, rho=0.99)
     stack = planted_stack({"up": kin, "down": kin.mT, "both": noise(8, 10, 10)})
     predicted = predict_layer(stack, 3)
     assert torch.allclose(predicted["up"], predicted["down"].T)
 
 
-def test_a_row_is_predicted_without_having_been_seen() -> None:
+def test_predicted_rows_are_held_out() -> None:
     weights = autoregressive(5, 60, 6, rho=0.9)
     other = weights.clone()
     other[2, 17] += 0.5
@@ -174,14 +172,14 @@ def test_a_row_is_predicted_without_having_been_seen() -> None:
     assert not torch.equal(before, after)
 
 
-def test_what_cannot_be_predicted_is_refused() -> None:
+def test_unpredictable_models_are_rejected() -> None:
     broken = noise(5, 12, 6)
     broken[1, 0, 0] = torch.nan
     with pytest.raises(MeasureError, match="w of layer 1 must be finite"):
         predict_layer(planted_stack({"w": broken}), 2)
 
 
-def test_a_level_says_the_mean_of_its_fractions_and_repeats_its_nulls() -> None:
+def test_level_is_the_mean_of_its_types() -> None:
     fresh = pool_complements({"q": {0: (0.25, 1.0), 1: (0.75, 1.0)}})
     fractions = {"q": {0: (3.0, 4.0), 1: (1.0, 4.0)}, "v": {0: (1.0, 4.0)}, "k": {0: (0.0, 0.0)}}
     scores = complement_rows("predictability", "r2", fractions, {"twin": fresh})

@@ -1,5 +1,3 @@
-"""Weights are read one type at a time: which types count, Gram matrices, and memory."""
-
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -59,14 +57,14 @@ LAYER = sum(map(math.prod, SHAPES.values()))
 
 
 @pytest.mark.parametrize("rows", [delta_rows, predictability_rows, norm_rows])
-def test_weight_measures_read_two_layers_at_most(rows: Callable[[StackTensors], Iterator[Score]]) -> None:
+def test_weight_measures_load_at_most_two_layers(rows: Callable[[StackTensors], Iterator[Score]]) -> None:
     tensors = CountedTensors()
     assert len(list(rows(tensors))) >= 2 * DEPTH
     assert tensors.most <= 2 * LAYER
 
 
 @pytest.mark.parametrize("rows", [delta_rows, norm_rows])
-def test_working_copies_in_double_precision_are_no_larger_than_two_layers(
+def test_float64_copies_are_at_most_two_layers(
     rows: Callable[[StackTensors], Iterator[Score]],
 ) -> None:
     with LiveBytes() as memory:
@@ -74,14 +72,14 @@ def test_working_copies_in_double_precision_are_no_larger_than_two_layers(
     assert 0 < memory.most <= 2 * LAYER * 8
 
 
-def test_only_matrices_of_one_shape_are_compared() -> None:
+def test_only_matrices_of_equal_shape_are_compared() -> None:
     layers = [{"even": torch.ones(4, 4), "grows": torch.ones(4 + n, 4), "gain": torch.ones(4)} for n in range(5)]
     layers[2]["extra"] = torch.ones(4, 4)
     types = find_tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
     assert types == (TensorType("even", (4, 4)),)
 
 
-def test_layers_without_a_common_matrix_are_refused_with_the_shapes() -> None:
+def test_layers_without_a_common_matrix_are_rejected() -> None:
     layers = [{"grows": torch.ones(4 + n, 4)} for n in range(5)]
     with pytest.raises(MeasureError, match=r"deltas needs a weight matrix.*layer 0: {'grows': \(4, 4\)}"):
         find_tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
@@ -89,7 +87,7 @@ def test_layers_without_a_common_matrix_are_refused_with_the_shapes() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 5), (40, 7), (4, 3, 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_gram_matrix_is_that_of_the_whole_tensors(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_gram_matrix_matches_full_tensors(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     weights = torch.randn(6, *shape, generator=torch.Generator().manual_seed(0)).to(dtype)
     tensors = StackTensors(planted_stack({"w": weights}, dtype))
     flat = weights.double().flatten(1)
@@ -97,7 +95,7 @@ def test_the_gram_matrix_is_that_of_the_whole_tensors(shape: tuple[int, ...], dt
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_weights_that_are_not_finite_are_named(value: float) -> None:
+def test_non_finite_weights_are_named(value: float) -> None:
     weights = noise(5, 6, 6)
     weights[3, 2, 1] = value
     tensors = StackTensors(planted_stack({"mlp": weights}))
@@ -109,12 +107,12 @@ def test_weights_that_are_not_finite_are_named(value: float) -> None:
 
 
 @given(shape=st.lists(st.integers(1, 5), min_size=2, max_size=4), width=st.integers(1, 5))
-def test_units_can_be_put_back(shape: list[int], width: int) -> None:
+def test_units_can_be_inverted(shape: list[int], width: int) -> None:
     tensor = torch.arange(math.prod(shape)).reshape(shape)
     assert torch.equal(from_units(to_units(tensor, width), shape, width), tensor)
 
 
-def test_units_have_the_residual_stream_as_columns() -> None:
+def test_columns_of_units_are_the_residual_stream() -> None:
     types = [TensorType(name, shape) for name, shape in SHAPES.items()]
     assert stream_width(types) == 12
     experts = torch.arange(2 * 3 * 4).reshape(2, 3, 4)
@@ -122,7 +120,7 @@ def test_units_have_the_residual_stream_as_columns() -> None:
     assert to_units(torch.zeros(12, 24), 12).shape == (24, 12)
 
 
-def test_wide_tensors_are_sampled_in_proportion() -> None:
+def test_large_tensors_are_sampled_proportionally() -> None:
     sample = sample_units(TensorType("w", (4096, 2048)), 2048, seed=3)
     assert len(sample.columns) == 1024
     assert len(sample.rows) == 2048

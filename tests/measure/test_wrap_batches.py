@@ -1,5 +1,3 @@
-"""A caller's own batches and metric: every number equals an own loop, in every verb that takes them."""
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,7 +57,7 @@ def batches(net: Net) -> list[dict[str, Tensor]]:
 
 
 def alone(net: Net, batches: list[dict[str, Tensor]], skipped: int | None, metric: Any) -> float:
-    """The mean over rows without a layer, by plain torch."""
+    """Compute the mean metric without a layer in plain torch."""
     values = []
     with torch.inference_mode():
         for batch in batches:
@@ -73,7 +71,7 @@ def alone(net: Net, batches: list[dict[str, Tensor]], skipped: int | None, metri
 
 
 @pytest.mark.parametrize("metric", [None, distance])
-def test_a_sweep_and_a_diagnosis_of_own_batches_equal_an_own_loop(
+def test_sweep_and_diagnosis_of_batches_match_plain_torch(
     net: Net, batches: list[dict[str, Tensor]], tmp_path: Path, metric: Any
 ) -> None:
     stack = layerwise.load(net)
@@ -92,9 +90,7 @@ def test_a_sweep_and_a_diagnosis_of_own_batches_equal_an_own_loop(
     assert ("own batches (by distance, not nats)" in page) == (metric is not None)
 
 
-def test_what_is_no_batch_is_refused_with_what_to_pass(
-    net: Net, batches: list[dict[str, Tensor]], tmp_path: Path
-) -> None:
+def test_invalid_batches_are_rejected_with_a_fix(net: Net, batches: list[dict[str, Tensor]], tmp_path: Path) -> None:
     stack: Stack = layerwise.load(net)
     for given, message in (
         ([], "at least one batch, got none"),
