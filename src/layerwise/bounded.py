@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 MAX_TEXT_SIZE = 2**30
-"""Bytes of the largest file of text that is read, unpacked: it is held in memory whole."""
+"""Maximum size in bytes of an unpacked text file, which is held in memory."""
 
 MAX_SETTINGS_SIZE = 2**25
 
 MAX_UNPACK_RATIO = 100
-"""Text packs to a tenth or a twentieth of its size, and a bomb to a thousandth: what unpacks to more is refused."""
+"""Maximum compression ratio: text reaches 10 or 20, a zip bomb 1,000."""
 
 MAX_UNPACKED_SIZE = 2**26
-"""Bytes to which any file may unpack, however small it is."""
+"""Size in bytes to which any file may unpack."""
 
 MAX_DIGITS = 4_300
-"""Digits of the longest number: Python's own limit, beyond which reading a number takes quadratic time."""
+"""Maximum digits of a number: Python's own limit, beyond which parsing takes quadratic time."""
 
 _NAMED = 200  # characters of a path in an error
 _SHOWN = 80  # characters of a value in an error
@@ -43,11 +43,11 @@ _KINDS = (
 
 
 class UnreadableError(ValueError):
-    """Why a file cannot be read, as a clause whose subject is the file."""
+    """Reason that a file cannot be read, as a clause whose subject is the file."""
 
 
 def kind_of(path: Path | str) -> str:
-    """What lies at `path`: `file`, `folder`, `pipe`, `device`, `socket`, or `nothing`, also where no file can lie.
+    """Return `file`, `folder`, `pipe`, `device`, `socket`, or `nothing`, for any path.
 
     >>> kind_of("/"), kind_of("a" * 5_000)
     ('folder', 'nothing')
@@ -68,16 +68,16 @@ def shortened(text: str, most: int = _SHOWN) -> str:
 
 
 def describe_error(error: BaseException, lines: int = 1) -> str:
-    """The class of an error, and the first lines of what it says.
+    r"""Return the class of an error and the first lines of its message.
 
-    >>> describe_error(ValueError("one\\n  two\\nthree"), lines=2), describe_error(ValueError())
+    >>> describe_error(ValueError("one\n  two\nthree"), lines=2), describe_error(ValueError())
     ('ValueError: one two', 'ValueError: ')
     """
     return f"{type(error).__name__}: {' '.join(map(str.strip, str(error).strip().splitlines()[:lines]))}"
 
 
 def shown(value: object) -> str:
-    """A wrong value as an error shows it, never more of it than fits a line.
+    """Return a short representation of an invalid value for a message.
 
     >>> shown("yes"), shown([0] * 5_000)[:16], shown(10**5_000)
     ("'yes'", '[0, 0, 0, 0, 0, ', 'a number without end')
@@ -89,7 +89,7 @@ def shown(value: object) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """A number of bytes in the unit that suits it.
+    """Format a size with a suitable unit.
 
     >>> format_bytes(2**18), format_bytes(3 * 2**30)
     ('262 kB', '3.2 GB')
@@ -113,7 +113,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raise `UnreadableError` for what is no file, or has more than `most` bytes; nothing is opened."""
+    """Raise `UnreadableError` unless `path` is a file of at most `most` bytes; nothing is opened."""
     try:
         result = path.stat()
     except (OSError, ValueError) as error:
@@ -131,9 +131,9 @@ def check_size(size: int, most: int) -> None:
 
 
 def check_archive(path: Path) -> None:
-    """Raise `UnreadableError` for a zip archive that is damaged, and for one whose members say that they are a bomb.
+    """Raise `UnreadableError` for a zip archive that is damaged or would unpack to too many bytes.
 
-    `zipfile`, and so numpy, reads no more of a member than it says.
+    `zipfile`, and so numpy, reads no more of a member than its header states.
     """
     import zipfile
 
@@ -149,7 +149,7 @@ def check_archive(path: Path) -> None:
 
 
 def decoded(content: bytes) -> str:
-    """The text in `content`. Raises `UnreadableError` with the first byte that is not UTF-8."""
+    """Decode UTF-8; the `UnreadableError` names the first invalid byte."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -157,12 +157,11 @@ def decoded(content: bytes) -> str:
 
 
 def read_json(path: Path, most: int = MAX_SETTINGS_SIZE) -> Any:
-    """The value in a JSON file. Raises `UnreadableError`."""
     return parse_json(decoded(read_bytes(path, most)))
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text. Raises `UnreadableError` for another text, deep nesting, and numbers without end."""
+    """Parse JSON; raise `UnreadableError` for invalid JSON, deep nesting, and too long numbers."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -39,9 +39,9 @@ PAGES: Mapping[str, str] = {
         for name, path in getattr(import_module(study), "PAGES", {}).items()
     },
 }
-"""Every kind of page, with its module and definition."""
+"""Module and definition of every kind of page."""
 
 FINDINGS: Sequence[str] = [
     f"{study}.{path}" for study in STUDIES for path in getattr(import_module(study), "FINDINGS", ())
 ]
-"""The functions that judge published statements, a tuple of each study."""
+"""Functions that judge published statements: a tuple per study."""

@@ -25,13 +25,13 @@ from difflib import get_close_matches
 
 
 class LayerwiseError(Exception):
-    """The root: catch this to catch everything layerwise refuses."""
+    """Base class of all errors that layerwise raises on purpose."""
 
 
 class PlanError(LayerwiseError):
-    """A plan that cannot be read or cannot be run.
+    """A plan that is invalid or cannot run.
 
-    `text` and `position` say where: the message then ends with the text and a caret under the character.
+    With `text` and `position`, the message ends with the text and a caret under the character.
     """
 
     def __init__(self, message: str, *, text: str | None = None, position: int | None = None) -> None:
@@ -46,7 +46,7 @@ class PlanError(LayerwiseError):
 
 
 class ModelError(LayerwiseError):
-    """A model that cannot be loaded, or cannot be studied."""
+    """A model that cannot be loaded or analyzed."""
 
 
 class CheckpointError(ModelError):
@@ -54,31 +54,31 @@ class CheckpointError(ModelError):
 
 
 class UnsupportedModelError(ModelError):
-    """A model whose layers cannot be re-planned; the message names the reason."""
+    """A model whose layers cannot be rearranged; the message gives the reason."""
 
 
 class DataError(LayerwiseError):
-    """Text that is missing, empty, binary, or shorter than what is needed."""
+    """Text that is missing, empty, binary or too short."""
 
 
 class RunError(LayerwiseError):
-    """A run folder that is locked, read-only, full, or belongs to another run."""
+    """A run directory that is locked, read-only, full, or holds another run."""
 
 
 class MeasureError(LayerwiseError):
-    """A measurement that has no honest answer: non-finite values, unknown tasks, too little data."""
+    """A measurement without a valid result: non-finite values, unknown tasks, too little data."""
 
 
 class SwarmError(LayerwiseError):
-    """A swarm that cannot be gathered, or a request that it cannot answer."""
+    """A swarm that cannot start, or cannot answer a request."""
 
 
 class BelowQuorumError(SwarmError):
-    """Fewer layers are left than the quorum asks for, so that a request is refused rather than answered badly."""
+    """Fewer layers than the quorum are left, so the request is refused."""
 
 
 class OverloadedError(SwarmError):
-    """More requests than the swarm may hold at a time; a client tries again after `retry_after` seconds."""
+    """Too many concurrent requests; retry after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: float = 1.0) -> None:
         self.retry_after = retry_after
@@ -86,18 +86,18 @@ class OverloadedError(SwarmError):
 
 
 class OptionError(LayerwiseError):
-    """An option of the command line that nothing reads, or whose value no command takes."""
+    """An invalid option or value."""
 
 
 class TrainError(LayerwiseError):
-    """A training that cannot begin as configured, or that must not continue, such as one whose loss is not finite."""
+    """A training that cannot start, or has to stop, such as one with a non-finite loss."""
 
 
 _LISTED = 60
 
 
 def near_matches(word: str, known: Iterable[str], unsuggested: Collection[str] = ()) -> str:
-    """The tail of an "unknown name" message: the close spellings first, but for those `unsuggested`; else all there is.
+    """Return the end of an "unknown name" message: close matches (never `unsuggested` ones) and all names.
 
     >>> near_matches("painter", ["painters", "leave_one_out"])
     'did you mean painters? Known: leave_one_out, painters'

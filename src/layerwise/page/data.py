@@ -25,11 +25,10 @@ _DIGITS = re.compile(r"\d{300}")
 
 @dataclass(frozen=True)
 class ReportData:
-    """The rows of one run; every number in the report comes from them.
+    """The rows of one run, from which every number in the report is computed.
 
-    `manifest` is printed in full in the provenance. With `losses` two plans are compared document by document,
-    otherwise by their intervals. `notes` say what a measure left out, `level` is the significance level of every
-    verdict, and `runs` are the runs of a comparison by model name.
+    `manifest` is printed in the provenance. With `losses`, two plans are compared document by document, otherwise
+    by their intervals. `level` is the significance level, `runs` are the runs of a comparison by model name.
     """
 
     manifest: Mapping[str, object]
@@ -43,16 +42,13 @@ class ReportData:
 
     @property
     def title(self) -> str:
-        """What the page calls what was measured: the model, or the models that stand side by side; empty if unnamed."""
+        """Return the title: the name of the model, or the names of compared models."""
         names = (str(self.manifest.get(key) or "") for key in ("model", "structure"))
         return join_words(list(self.runs)) or model_title(*names)
 
     @cached_property
     def rows(self) -> Rows:
-        """Return the scores, indexed by column, without non-finite values and intervals.
-
-        Raises `RunError` for a name that contains a number with too many digits.
-        """
+        """Return the scores by column, without non-finite values and intervals."""
         for name in {name for score in self.scores for name in (score.claim, score.task, score.metric) if name}:
             if _DIGITS.search(name):
                 raise RunError(
@@ -63,10 +59,7 @@ class ReportData:
 
     @cached_property
     def depth(self) -> int:
-        """Return the depth from the manifest, a robustness row, or the deepest layer seen; 0 if there are none.
-
-        Raises `RunError` for more layers than a model has.
-        """
+        """Return the depth from the manifest, a robustness row, or the deepest layer in the rows; 0 if unknown."""
         depth = self._depth()
         if depth > LAYER_LIMIT:
             raise RunError(
@@ -88,7 +81,7 @@ class ReportData:
 
     @cached_property
     def schedules(self) -> dict[str, Plan]:
-        """The plan of every record whose text is one, by its text."""
+        """Return the parsed plans by their text."""
         parsed: dict[str, Plan] = {}
         for text in dict.fromkeys(record.plan for record in self.plans):
             try:
@@ -99,7 +92,7 @@ class ReportData:
 
     @cached_property
     def swept(self) -> tuple[PlanRecord, ...]:
-        """Return the plans of a sweep, a record for each family that lists one, without those used for fine-tuning."""
+        """Return the plans of the sweep, one record per family, without those used for fine-tuning."""
         if not self.rows.where(measure=vocab.FINE_TUNED, plan=PRESENT):
             return self.plans
         measured = {plan for plan, _, _ in self._effects}
@@ -107,7 +100,7 @@ class ReportData:
 
     @cached_property
     def records(self) -> dict[str, PlanRecord]:
-        """The plans of a sweep by their texts, each as the first family that listed it has it."""
+        """Return the first record of each plan."""
         records: dict[str, PlanRecord] = {}
         for record in self.swept:
             records.setdefault(record.plan, record)
@@ -115,22 +108,20 @@ class ReportData:
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """The strategies of a sweep, in the order in which the run lists them."""
         return tuple(dict.fromkeys(record.strategy for record in self.swept))
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks on which plans were measured, the whole text first."""
+        """Return the tasks on which plans were measured, the whole text first."""
         return tuple(sorted({task for _, task, _ in self._effects}, key=lambda task: (task != vocab.ALL, task)))
 
     @property
     def named_tasks(self) -> tuple[str, ...]:
-        """The tasks themselves, without the whole text."""
         return tuple(task for task in self.tasks if task != vocab.ALL)
 
     @property
     def units(self) -> str:
-        """What the intervals over the text are over: "documents", or "windows" where the text has few documents."""
+        """Return the resampling unit: "documents", or "windows" if the text has few documents."""
         documents = self.manifest.get("documents")
         return f"{vocab.resampling_unit(documents)}s" if isinstance(documents, int) else "documents"
 
@@ -139,14 +130,14 @@ class ReportData:
         return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
 
     def verdict(self, plan: str) -> str:
-        """Return the verdict on a plan on the whole text, in words; the original model is the baseline and has none."""
+        """Return the verdict on a plan on the whole text; the original model is the baseline."""
         score = self.effect(plan, self.tasks[0]) if self.tasks else None
         if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
             return "the baseline"
         return describe_verdict(score, self.level)
 
     def effect(self, plan: str, task: str, metric: str = vocab.DELTA) -> Score | None:
-        """The effect of one plan on one task, which may not be finite; `None` where it was not measured."""
+        """Return the effect of a plan on a task, which may not be finite, or None."""
         return self._effects.get((plan, task, metric))
 
 

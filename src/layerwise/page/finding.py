@@ -19,7 +19,7 @@ from layerwise.results.vocabulary import CONTRAST, EQUAL_NATS, TRAINING, VALIDAT
 
 
 class Verdict(StrEnum):
-    """What the intervals of a run say about an answer, or about a published statement."""
+    """Verdict on an answer or a published statement."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 
 Effect = Literal["better", "worse", "open", "bare"]
-"""What an interval says of a difference; `open` is inconclusive, `bare` has neither an interval nor a p."""
+"""Direction of a difference; `open` is inconclusive, `bare` has neither an interval nor a p-value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a paper says, where (`section`), and the number it gives, if any."""
+    """A published statement, its section, and its number, if any."""
 
     paper: Paper
     statement: str
@@ -56,8 +56,8 @@ class Published:
 class Finding:
     """A question, its answer of at most two sentences, and the verdict; None if no interval decides.
 
-    `estimate` is the number that decides, in `unit`, `margin` the smallest one that counts, `rule` how the verdict
-    follows from them, and `published` what a paper says.
+    `estimate` is the number that decides, in `unit`, `margin` the smallest effect that counts, `rule` how the
+    verdict follows, and `published` the statement of a paper.
     """
 
     question: str
@@ -71,7 +71,7 @@ class Finding:
 
     @property
     def number(self) -> str:
-        """Return the number that decides, with its interval and unit; empty if there is none."""
+        """Return the number with its interval and unit, or an empty string."""
         if self.estimate is None:
             return ""
         return f"{format_estimate(self.estimate)} {self.unit}".rstrip()
@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of every run, with the rule that decides it; `answer` makes the finding of one run."""
+    """A question asked of every run, with the rule that decides it."""
 
     text: str
     rule: str
@@ -97,7 +97,7 @@ class Question:
 
 
 def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:
-    """Return a number with its interval, if it has one.
+    """Format a number with its interval, if it has one.
 
     >>> format_estimate(Estimate(0.2, 0.1, 0.3), signed=True), format_estimate(Estimate(0.2))
     ('+0.200 [+0.100, +0.300]', '0.200')
@@ -108,7 +108,7 @@ def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:
 
 
 def to_verdict(known: bool | None) -> Verdict | None:
-    """Return how firm an answer is, by whether its intervals decide it; None if there are none.
+    """Return the verdict on a plain answer, or None if there are no intervals.
 
     >>> to_verdict(True), to_verdict(False), to_verdict(None)
     (<Verdict.SUPPORTED: 'supported'>, <Verdict.INCONCLUSIVE: 'inconclusive'>, None)
@@ -117,7 +117,7 @@ def to_verdict(known: bool | None) -> Verdict | None:
 
 
 def judge_effect(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
-    """What the interval of a difference says: by default less is better, as of a loss.
+    """Return the direction of a difference; by default less is better, as for a loss.
 
     >>> row = Score("healing_contrast", "difference", -0.2, -0.3, -0.1)
     >>> judge_effect(row, 0.05), judge_effect(row, 0.05, more_is_better=True)
@@ -131,7 +131,7 @@ def judge_effect(row: Score, level: float, *, more_is_better: bool = False) -> E
 
 
 def describe_loss_change(row: Score) -> str:
-    """Say what a plan does to the loss; only an interval that excludes zero shows that it costs or gains.
+    """Describe a loss change; only an interval that excludes zero is a cost or gain.
 
     >>> rows = (Score("search", "delta_nll", value, value - 0.1, value + 0.1) for value in (0.2, -0.2, 0.0))
     >>> list(map(describe_loss_change, rows))
@@ -144,7 +144,7 @@ def describe_loss_change(row: Score) -> str:
 
 
 def is_equal(row: Score) -> bool:
-    """Whether the interval of a difference of losses lies within the margin of equality.
+    """Check whether the interval of a loss difference lies inside the margin of equality.
 
     >>> is_equal(Score("search", "above_chosen", 0.001, -0.002, 0.004)), is_equal(Score("search", "above_chosen", 0.0))
     (True, False)
@@ -157,29 +157,29 @@ def effect_to_verdict(effect: Effect) -> Verdict | None:
 
 
 EQUIVALENCE = 1.16
-"""(z[.975] + z[.9]) / (z[.975] + z[.8]): how much finer an interval must be to lie inside the margin (80 % power)."""
+"""(z[.975] + z[.9]) / (z[.975] + z[.8]): factor by which an interval must be narrower to lie inside the margin."""
 
 MAX_TEXT, MAX_SEEDS = 1_000, 100
-"""From how many times the present text, or seeds, on the amount needed is no useful answer."""
+"""Largest multiples of the text, and of the seeds, that are proposed."""
 
 NULLS = {"baseline": "the baseline", "sequential": "the variant trained as long in order"}
-"""The training variants in order that are nulls, and their names in a sentence."""
+"""Training variants in order that are nulls, and their names in a sentence."""
 
 MAX_LATE_FALL = 0.02
-"""A training is finished if at most this share of the fall of its validation loss came in its last quarter."""
+"""Maximum share of the fall of the validation loss in the last quarter of a finished training."""
 
 NO_INTERVALS = "The contrasts have no intervals: there are fewer than 8 documents."
 
 
 def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
-    """Return the contrasts of a whole model by metric; `columns` choose those of a layer, a change or a null."""
+    """Return the contrasts of a model by metric; `columns` select those of a layer, a change or a null."""
     of_whole_model = dict.fromkeys(("layer", "condition", "strategy", "affected", "strength", "against"))
     rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, **{**of_whole_model, **columns})
     return {row.metric: row for row in rows}
 
 
 def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimate, ...] | None:
-    """Return the contrasts of a whole model in the order of `metrics`; None if one was not measured."""
+    """Return the contrasts of a model in the order of `metrics`; None if one is missing."""
     rows = read_contrasts(data, claim)
     if not set(metrics) <= set(rows):
         return None
@@ -187,13 +187,13 @@ def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimat
 
 
 def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
-    """Return the same metric of the variants trained in order, by name, where it has an interval."""
+    """Return a metric of the variants trained in order, by name, where it has an interval."""
     read = {name: Estimate.read_bounded(rows.get(f"{metric}@{arm}")) for arm, name in NULLS.items()}
     return {name: estimate for name, estimate in read.items() if estimate is not None}
 
 
 def find_unfinished(data: ReportData, *arms: str) -> list[str]:
-    """Return the training variants whose validation loss was still falling in some seed; none if it was not noted."""
+    """Return the training variants whose validation loss was still falling in some seed."""
     return [arm for arm in arms if _is_falling(data, arm)]
 
 
@@ -209,14 +209,14 @@ def _is_falling(data: ReportData, arm: str) -> bool:
 
 
 def describe_undecided(estimate: Estimate, margin: float) -> str:
-    """Say why an interval decides nothing, and how much text would."""
+    """Say why an interval is inconclusive, and how much text would decide."""
     if not estimate.has_interval:
         return NO_INTERVALS
     return f"Its interval allows both answers{describe_text_needed(estimate, margin)}."
 
 
 def describe_text_needed(estimate: Estimate, margin: float) -> str:
-    """Return the amount of text that would decide, as the end of a sentence; empty if it is unknown.
+    """Describe the text that would decide, as the end of a sentence; empty if unknown.
 
     >>> describe_text_needed(Estimate(0.0, mde=0.1, tokens=1000), 0.05)
     '; about 5,400 tokens would decide'
@@ -232,7 +232,7 @@ def describe_text_needed(estimate: Estimate, margin: float) -> str:
 
 
 def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
-    """Return how many times the seeds, images or questions would decide, as a sentence; empty if more would not.
+    """Describe how many times the data would decide, as a sentence; empty if more would not.
 
     >>> describe_data_needed(Estimate(0.0, mde=0.2), 0.1, "the questions")
     ' About 5 times the questions would decide.'

@@ -18,7 +18,7 @@ TINY, MOST_DECIMALS = 1e-4, 9
 
 
 def count_decimals(*values: float) -> int:
-    """Decimals that show the largest of `values` with three significant digits.
+    """Return the decimals for three significant digits of the largest value.
 
     >>> count_decimals(0.0123), count_decimals(1.5, 0.2), count_decimals(250.0)
     (4, 2, 0)
@@ -30,7 +30,7 @@ def count_decimals(*values: float) -> int:
 
 
 def format_fixed(value: float, decimals: int, *, signed: bool = False) -> str:
-    """`value` with so many decimals, thousands set apart, and `−` for minus.
+    """Format a number with fixed decimals, thousands separators and a true minus sign.
 
     >>> format_fixed(-1234.5678, 1), format_fixed(0.5, 2, signed=True), format_fixed(float("nan"), 2)
     ('−1,234.6', '+0.50', 'not finite')
@@ -44,7 +44,7 @@ def format_fixed(value: float, decimals: int, *, signed: bool = False) -> str:
 
 
 def format_number(value: float, *, signed: bool = False) -> str:
-    """`value` with three significant digits; whole numbers stay whole.
+    """Format a number with three significant digits; integers stay integers.
 
     >>> format_number(0.012345), format_number(12345), format_number(-0.5), format_number(1e-7)
     ('0.0123', '12,345', '−0.500', '1.00×10^−7')
@@ -60,7 +60,7 @@ def format_number(value: float, *, signed: bool = False) -> str:
 
 
 def format_large(value: float) -> str:
-    """A number that may be astronomical: from a thousand million on with a power of ten.
+    """Format a number, with a power of ten from 1e9 on.
 
     >>> format_large(2764800.0), format_large(3.21e13), format_large(0.125)
     ('2,764,800', '3.21×10^13', '0.125')
@@ -72,9 +72,9 @@ def format_large(value: float) -> str:
 
 
 def format_interval(value: float, low: float | None, high: float | None, *, signed: bool = False) -> str:
-    """The value and its interval: `0.412 [0.380, 0.451]`; the value alone when there is no interval.
+    """Format a value with its interval, if any.
 
-    More digits are shown where the two bounds would not differ otherwise, or a bound would look like zero.
+    Digits are added until the bounds differ and do not look like zero.
 
     >>> format_interval(0.4123, 0.38, 0.4512, signed=True), format_interval(3e-6, 1e-6, 5e-6)
     ('+0.412 [+0.380, +0.451]', '3.00×10^−6 [1.00×10^−6, 5.00×10^−6]')
@@ -102,7 +102,7 @@ def _hides_interval(low: float, high: float, count: int) -> bool:
 
 
 def format_p_value(p: float | None) -> str:
-    """A p-value as it is read aloud.
+    """Format a p-value.
 
     >>> format_p_value(0.00002), format_p_value(0.0321), format_p_value(None)
     ('<0.001', '0.032', '–')
@@ -113,7 +113,7 @@ def format_p_value(p: float | None) -> str:
 
 
 def format_percent(value: float) -> str:
-    """A share of one as a percentage.
+    """Format a fraction as a percentage.
 
     >>> format_percent(0.9234)
     '92.3 %'
@@ -122,7 +122,7 @@ def format_percent(value: float) -> str:
 
 
 def format_perplexity(nats: float) -> str:
-    """A difference in nats as the change of perplexity that it means: 100 (e^x - 1) percent.
+    """Format a difference in nats as the change of perplexity, 100 (e^x - 1) percent.
 
     >>> format_perplexity(0.1), format_perplexity(-0.006), format_perplexity(6.45)
     ('+10.5 %', '−0.6 %', '×633')
@@ -144,7 +144,7 @@ def is_resolved(score: Score, level: float) -> bool:
 
 
 def describe_verdict(score: Score | None, level: float) -> str:
-    """Describe a loss difference in words that its interval allows: `worse`, `better`, or the effect it excludes.
+    """Describe a loss difference: `worse`, `better`, or the effect that its interval excludes.
 
     >>> describe_verdict(Score("effect", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
     'no effect detectable above 0.0200 nats'
@@ -166,11 +166,11 @@ def describe_verdict(score: Score | None, level: float) -> str:
 NAMES = {"random": "random order"}
 
 NATS_EXPLAINED = "Losses are in nats per token: 0.69 nats more, and the right token is half as likely."
-"""What the unit of a loss means, for the paragraph that a page opens with."""
+"""Explanation of nats/token for the first paragraph of a page."""
 
 
 def label(name: str) -> str:
-    """A strategy, family or metric as words; a type of GGUF is a name.
+    """Write a strategy, family or metric as words; GGUF types are unchanged.
 
     >>> label("leave_one_out"), label("Q4_0")
     ('leave one out', 'Q4_0')
@@ -179,7 +179,7 @@ def label(name: str) -> str:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Words as a list in a sentence.
+    """Join words to a list in a sentence.
 
     >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')
@@ -188,7 +188,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number with its noun, in the plural where it must be.
+    """Format a count with its noun, pluralized if needed.
 
     >>> format_count(1, "plan"), format_count(1200, "plan")
     ('1 plan', '1,200 plans')
@@ -197,7 +197,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def to_sentence(text: str) -> str:
-    """A clause as a sentence of its own.
+    """Write a clause as a sentence.
 
     >>> to_sentence("ramp is left out"), to_sentence("Already one.")
     ('Ramp is left out.', 'Already one.')
@@ -220,7 +220,7 @@ NULL_NAMES = {
 
 
 def format_null(null: str) -> str:
-    """A null as it is read.
+    """Write a null as words.
 
     >>> format_null("random_twin"), format_null("something_else")
     ('random twin', 'something else')
@@ -237,7 +237,7 @@ def make_variant_tiles(arms: Collection[str], seeds: Mapping[str, Collection[int
 
 
 def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:
-    """The banner that names what is not complete, each kind with its noun; `None` where nothing is missing."""
+    """Return the banner that names what is incomplete, or None."""
     named = [(names, noun) for names, noun in parts if names]
     if not named:
         return None
@@ -251,11 +251,11 @@ ABSENT = "–"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """The format of a quantity with the axis title `axis`.
+    """The format of a quantity in tables, sentences and figures.
 
-    A value is multiplied by `scale` and written with `decimals` (default: three significant digits), a sign if it is
-    `signed`, its `unit`, and with `bounds` its interval. `span` is the axis range, `reference` the value of a dotted
-    line.
+    A value is multiplied by `scale` and written with `decimals` (default: three significant digits), a sign if
+    `signed`, its `unit`, and with `bounds` its interval. `axis` is the axis title, `span` the axis range,
+    `reference` the value of a dotted line.
     """
 
     axis: str = ""
@@ -275,7 +275,7 @@ class Format:
         return replace(score, value=self.scale * score.value, low=low, high=high)
 
     def text(self, score: Score | None) -> str:
-        """The value with its unit and its interval; a dash where there is none.
+        """Format a score with its unit and interval; a dash if there is none.
 
         >>> row = Score("healing", "share", 0.412, 0.38, 0.451)
         >>> Format().text(row), PERCENT.text(row), Format(decimals=1, bounds=False).text(row), Format().text(None)
@@ -297,7 +297,7 @@ class Format:
         return f"{written}{self.unit} {interval}"
 
     def interval(self, score: Score) -> str:
-        """The interval alone; nothing where there is none.
+        """Format the interval alone.
 
         >>> Format().interval(Score("healing", "share", 0.412, 0.38, 0.451))
         '[0.380, 0.451]'
@@ -316,7 +316,7 @@ class Format:
         return f"{format_fixed(value, self.decimals, signed=self.signed)}{self.unit}"
 
     def replace(self, **changes: object) -> Format:
-        """The same with some of its fields changed: `NATS.replace(signed=True)`."""
+        """Return a copy with other fields: `NATS.replace(signed=True)`."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
@@ -333,7 +333,7 @@ def format_mde(row: Score) -> str:
 
 
 def format_value(value: object) -> str:
-    """A value of a column as a table has it.
+    """Format a value of a column.
 
     >>> format_value(0.001), format_value("lora")
     ('0.001', 'lora')
@@ -342,7 +342,7 @@ def format_value(value: object) -> str:
 
 
 def lookup_format(names: Mapping[Any, str]) -> Callable[[Any], str]:
-    """How the values of columns are written that have names; others as they are.
+    """Return a function that replaces values by their names, if they have one.
 
     >>> [lookup_format({"mlp": "MLP"})(value) for value in ("mlp", "attention", 0.5)]
     ['MLP', 'attention', '0.5']

@@ -62,10 +62,10 @@ Derive = Callable[[ReportData], Iterable[Score]]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Findings, or plain sentences, that a function reads from the rows.
+    """Findings or sentences that a function computes from the rows.
 
-    `terminal` also prints the findings, `folded` hides them behind their title on the page, `note` is small print under
-    them, and `small` makes sentences small print.
+    `terminal` also prints them, `folded` hides them behind their title on the page, `note` is small print, and
+    `small` makes sentences small print.
     """
 
     facts: Facts
@@ -79,9 +79,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the row of the first `metric` that exists, formatted by `show` (a quantity or a function).
+    """A column of a table: the row of the first `metric` that exists, formatted by `show`.
 
-    Without metrics it is the first row of the line. `where` filters by any column; `text` formats all rows of the line.
+    Without metrics it is the first row of the line. `where` filters by any column; `text` formats all rows of the
+    line.
     """
 
     head: str
@@ -168,7 +169,7 @@ class Pivot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomTable:
-    """A table that a function makes of the run, where lines and cells are not those of single rows."""
+    """A table that a function computes, if lines and cells are not single rows."""
 
     name: str = ""
     title: str = ""
@@ -185,14 +186,14 @@ class CustomTable:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Marks side by side; where they share choices, the first has the controls and the others follow it."""
+    """Marks side by side; if they share choices, the first has the controls."""
 
     marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CustomHtml:
-    """HTML that a function makes of the run, for the page alone."""
+    """HTML that a function makes, only for the page."""
 
     draw: Callable[[ReportData], Markup]
     name: str = ""
@@ -262,7 +263,7 @@ def format_statement(statement: Finding | str) -> str:
 
 
 def join_statements(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:
-    """The first of the findings or sentences, as the answer of a kind; with `None` all of them."""
+    """Return the first `count` findings or sentences as the answer of a kind (None: all)."""
     return lambda data: " ".join(map(format_statement, islice(facts(data), count)))
 
 

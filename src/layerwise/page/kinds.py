@@ -21,13 +21,13 @@ def load_kinds() -> tuple[Kind, ...]:
 
 
 def present_kinds(data: ReportData) -> tuple[Kind, ...]:
-    """The kinds of run that this one is; a run without any rows is shown as the sweep it may become."""
+    """Return the kinds of a run; an empty run is shown as a sweep."""
     kinds = load_kinds()
     return tuple(kind for kind in kinds if kind.is_of(data)) or kinds[:1]
 
 
 Judge = Callable[[ReportData], Finding | None]
-"""Answer one question from the rows of a run; None if they were not measured."""
+"""Returns the answer to one question from the rows of a run, or None."""
 
 
 @cache
@@ -40,7 +40,7 @@ def load_judges() -> tuple[Judge, ...]:
 
 @cached_per_run
 def judge_published(data: ReportData) -> tuple[Finding, ...]:
-    """Return the findings on published statements that the rows of a run allow."""
+    """Return the findings on published statements for a run."""
     return tuple(finding for judge in load_judges() if (finding := judge(data)) is not None)
 
 

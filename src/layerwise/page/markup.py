@@ -30,7 +30,7 @@ def html_page(**values: object) -> str:
 
 
 def html_part(name: str, **values: object) -> Markup:
-    """Write a part of a page by the macro `name` of `templates/parts.html`.
+    """Render the macro `name` of `templates/parts.html`.
 
     >>> html_part("measured", text="0.41 [0.38, 0.45]")
     Markup('<span class="measured"><b>0.41</b> <small>[0.38, 0.45]</small></span>')
@@ -41,7 +41,7 @@ def html_part(name: str, **values: object) -> Markup:
 
 
 def embedded_json(value: object) -> Markup:
-    """Return JSON that cannot end the script element around it."""
+    """Return JSON that cannot end its script element."""
     try:
         text = _strict(value)
     except ValueError:  # a number that is not finite; most pages have none, and need no copy without them
@@ -76,10 +76,10 @@ _INERT = tuple(
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text for a Markdown line or cell; entities undo tags, since backslashes do not work everywhere.
+    r"""Escape text for a line or cell in Markdown; entities escape tags, because backslashes do not work everywhere.
 
     >>> print(escape_markdown("0 (1|2)*3 <b> [a](b)"))
-    0 (1\\|2)\\*3 &lt;b> [a\\](b)
+    0 (1\|2)\*3 &lt;b> [a\](b)
     """
     plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(text.split()))
     for pattern, instead in _INERT:

@@ -35,15 +35,15 @@ from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import MIN_UNITS
 
 COUNTED = {"window": "tokens per window, at most"}
-"""The heading of a number of the manifest, if it is not its name."""
+"""Names of numbers in the manifest."""
 
 EMBLEM = "The model as trained: row by row what each step reads, coloured by the layer that wrote it"
 PLOTLY = "plotlyjs/plotly-cartesian.min.js"
-"""The part of plotly.js that the figures need, as its makers publish it; beside it, which version, and its licence."""
+"""The build of plotly.js for the figures; version and license are in the same folder."""
 
 
 def render(data: ReportData) -> str:
-    """The report of a run as one self-contained HTML page."""
+    """Render the report of a run as a self-contained HTML page."""
     manifest, kinds, chapters = data.manifest, present_kinds(data), build_chapters(data)
     pictures = [picture for chapter in chapters for picture in chapter.pictures]
     figures = {picture.name: picture.payload() for picture in pictures}
@@ -65,7 +65,7 @@ def render(data: ReportData) -> str:
 
 
 def write(path: Path, html: str) -> None:
-    """Write a page, whole or not at all: a reader never meets half a report."""
+    """Write a page atomically."""
     try:
         write_whole(path, html.encode(errors="backslashreplace"))
     except OSError as error:
@@ -102,7 +102,7 @@ def _asset(name: str) -> str:
 
 
 def build_chapters(data: ReportData) -> list[Chapter]:
-    """Return all chapters with content, each anchor once, then the provenance; an empty run keeps its first chapter."""
+    """Return all chapters with content, each anchor once, and the provenance; an empty run keeps its first chapter."""
     by_anchor: dict[str, Chapter] = {}
     for kind in present_kinds(data):
         for chapter in _chapters(kind, data):
@@ -123,7 +123,7 @@ def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
 
 
 PRETRAINED = {"pretraining", "evaluation", "wiring"}
-"""The kinds of run that are about models pre-trained in several wirings."""
+"""Kinds of run about pretrained variants."""
 
 
 @cache

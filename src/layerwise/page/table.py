@@ -15,7 +15,7 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Tone:
-    """The colour of a cell on the page: its class, how strong it is (0 to 1), and what the pointer shows."""
+    """The color of a cell: its class, strength (0 to 1), and tooltip."""
 
     name: str
     strength: float
@@ -24,11 +24,11 @@ class Tone:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The headings and the cells; the columns from `numeric_from` on hold numbers.
+    """Headings and cells; the columns from `numeric_from` on are numbers.
 
-    Columns in `code` are selected as a whole by a click. `tones` colors cells by (row, column), which makes the table a
-    picture; `badges` maps a word at the start of a cell to its kind of badge. On the page, `picture` draws what stands
-    before the first cell of a row, and a table that `is_sortable` can be sorted by its headings, and searched.
+    Columns in `code` are selected completely by a click. `tones` colors cells by (row, column), `badges` maps a
+    word at the start of a cell to a badge. On the page, `picture` draws before the first cell of a row, and an
+    `is_sortable` table can be sorted and searched.
     """
 
     head: tuple[str, ...]
@@ -44,12 +44,12 @@ class Table:
         return html_part("table", it=self)
 
     def markdown(self) -> str:
-        """The table with a line under its head; every cell is escaped.
+        r"""Return the table in Markdown; every cell is escaped.
 
         >>> print(Table(("a", "b"), (("1", "x|y"),)).markdown())
         | a | b |
         | --- | --- |
-        | 1 | x\\|y |
+        | 1 | x\|y |
         """
         head, *body = [[escape_markdown(cell) for cell in row] for row in (self.head, *self.body)]
         return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
@@ -61,7 +61,7 @@ class Table:
         return replace(self, head=self.head[:columns], body=tuple(row[:columns] for row in self.body))
 
     def lines(self) -> tuple[str, ...]:
-        """The table in the terminal, its columns aligned; nothing where it has no rows."""
+        """Return aligned lines for the terminal."""
         if not self.body:
             return ()
         rows = [

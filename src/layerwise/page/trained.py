@@ -17,10 +17,10 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import CHANCE, FINE_TUNED
 
 SUITES = {vocab.PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
-"""Suites of minimal pairs: the better of two sentences must be the likelier. Others are files of a user."""
+"""Names of minimal-pair suites; other suites are files of a user."""
 TASKS = {vocab.GLUE: "GLUE", vocab.MSGS: "MSGS", vocab.OUR_MSGS: "Mixed signals of our own"}
 RATIO = "ratio"
-"""What a ratio stands against in a table of costs."""
+"""Column value of a ratio in a table of costs."""
 LOSS = Format(axis="nats per masked token", decimals=3)
 THREE = Format(decimals=3, bounds=False)
 
@@ -32,7 +32,6 @@ def list_suites(data: ReportData) -> tuple[str, ...]:
 
 
 def format_suite(measure: str) -> str:
-    """A suite as it is read; a user's file goes by its own name."""
     return SUITES.get(measure) or TASKS.get(measure) or measure
 
 

@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 Row = TypeVar("Row", Loss, Score, PlanRecord, Note)
 
 MAX_DEPTH = 32
-"""Levels of the deepest nesting that is read; a recipe with its schedule has 7."""
+"""Maximum nesting depth; a recipe with its schedule has 7 levels."""
 
 _COLUMNS: Mapping[type, tuple[str, ...]] = {
     kind: tuple(item.name for item in fields(kind)) for kind in (Loss, Score, PlanRecord, Note)
@@ -47,10 +47,7 @@ _BOUND = re.compile(r"Expected `(\w+)(?: \| null)?` (>=|<=) (\S+)")
 
 
 def read_json_file(path: Path) -> Any:
-    """Read the JSON file at `path`; `FileNotFoundError` and `NotADirectoryError` are left to the caller.
-
-    Raises `RunError` for a path that is not a file, cannot be read, is too large, or is not JSON.
-    """
+    """Read a JSON file; `FileNotFoundError` and `NotADirectoryError` pass through."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -64,7 +61,7 @@ def read_json_file(path: Path) -> Any:
 
 
 def parse_json_text(text: str, what: str) -> Any:
-    """The JSON `text`; `what` is what a refusal calls it. Raises `RunError` for what is not JSON."""
+    """Parse JSON; `what` names it in messages."""
     try:
         return parse_json(text)
     except UnreadableError as error:
@@ -72,10 +69,9 @@ def parse_json_text(text: str, what: str) -> Any:
 
 
 def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool = False) -> Value:
-    """Return the frozen dataclass `kind` with the fields of `content`, called `what` in errors.
+    """Convert `content` to the frozen dataclass `kind`; `what` names it in messages.
 
-    Lists become tuples and objects the annotated classes. Fields with a default are optional unless `whole`. Raises
-    `RunError` for missing or unknown fields, wrong types, and anything but an object.
+    Lists become tuples and objects the annotated classes. Fields with a default are optional unless `whole`.
     """
     if not isinstance(content, dict):
         raise RunError(f"{what} is {_shown(content)} and not an object of fields. {_RESTORE}")
@@ -97,7 +93,7 @@ def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool =
 
 
 def to_row(kind: type[Row], cells: Sequence[object]) -> Row:
-    """The row of `cells`, as a table holds them. Raises `ValueError` that says which cell cannot be what it is."""
+    """Convert the cells of a table to a row; the `ValueError` names the invalid cell."""
     content = dict(zip(_COLUMNS[kind], cells, strict=True))
     try:
         row = msgspec.convert(content, kind)

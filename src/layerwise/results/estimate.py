@@ -9,7 +9,7 @@ from typing import Literal
 from layerwise.results.rows import Score
 
 Position = Literal["above", "below", "within", "open"]
-"""Where an interval lies: inside the margin (`within`), above zero, below zero, or on both sides (`open`)."""
+"""Position of an interval: inside the margin (`within`), above zero, below zero, or on both sides (`open`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Estimate:
 
     @classmethod
     def read_bounded(cls, score: Score | None) -> Estimate | None:
-        """Return the number of a row that exists and has an interval."""
+        """Return the number of a row if it exists and has an interval."""
         return None if score is None or score.low is None or score.high is None else cls.read(score)
 
     @property
@@ -49,11 +49,11 @@ class Estimate:
         return self.high < bound
 
     def is_within(self, margin: float) -> bool:
-        """Check whether the interval lies inside (-margin, +margin), so that the effect is shown to be negligible."""
+        """Check whether the interval lies inside (-margin, +margin): the effect is shown to be negligible."""
         return -margin < self.low and self.high < margin
 
     def locate(self, margin: float = 0.0) -> Position:
-        """Return where the interval lies, given the smallest effect that counts.
+        """Return the position of the interval, given the smallest effect that counts.
 
         >>> Estimate(0.2, 0.1, 0.3).locate(), Estimate(0.2, 0.1, 0.3).locate(0.5), Estimate(0.2).locate(0.4)
         ('above', 'within', 'open')
@@ -73,7 +73,7 @@ class Estimate:
         return replace(self, value=factor * self.value, low=low, high=high, error=error, mde=mde)
 
     def widen(self, factor: float) -> Estimate:
-        """Return the same number with an interval `factor` times as wide, to hold for several numbers together.
+        """Make the interval `factor` times as wide, for several numbers together.
 
         >>> Estimate(0.2, 0.1, 0.4).widen(2.0).low
         0.0
@@ -82,7 +82,7 @@ class Estimate:
         return replace(self, low=low, high=high)
 
     def clip(self, least: float, most: float) -> Estimate:
-        """Return the estimate with its interval limited to the possible values.
+        """Limit the interval to possible values.
 
         >>> Estimate(0.5, -1.5, 2.5).clip(-1.0, 1.0).low
         -1.0
@@ -90,7 +90,7 @@ class Estimate:
         return replace(self, low=max(least, self.low), high=min(most, self.high)) if self.has_interval else self
 
     def exponentiate(self) -> Estimate:
-        """Return the ratio of which this is the logarithm.
+        """Return the ratio whose logarithm this is.
 
         >>> Estimate(0.0, -1.0, math.log(2.0)).exponentiate().high
         2.0
@@ -100,7 +100,7 @@ class Estimate:
         return replace(self, value=value, low=low, high=high if self.has_interval else math.inf, mde=mde)
 
     def minus(self, other: Estimate | float) -> Estimate:
-        """Return the difference; the intervals of two numbers are joined as if they were independent.
+        """Subtract a number; intervals are joined as if independent.
 
         >>> Estimate(1.0, 0.7, 1.3).minus(Estimate(0.0, -0.4, 0.4)).low, Estimate(0.75, 0.5, 1.0).minus(0.25).low
         (0.5, 0.25)

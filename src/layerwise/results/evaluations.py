@@ -38,9 +38,9 @@ from layerwise.results.rows import BENCHMARK_TASK
 from layerwise.results.run import Run, is_run
 
 Metric = tuple[str, str]
-"""A metric, and the filter of the answers that it judges."""
+"""A metric, and the filter of the answers that it scores."""
 Values = tuple[tuple[float, ...] | None, ...]
-"""What a metric says of each document: one number, or two, such as a log-likelihood and its bytes; else `None`."""
+"""Values of a metric per document: one number, two (a log-likelihood and its bytes), or None."""
 Answers = tuple[tuple["LoggedDocument", ...], dict[Metric, Values]]
 
 PLANS = "lm_eval"
@@ -67,7 +67,7 @@ class _Results(msgspec.Struct, rename={"shots": "n-shot", "counts": "n-samples"}
 
 
 class LoggedDocument(msgspec.Struct):
-    """A document by its hashes; `arguments` is that of all requests about it, and `doc` its beginning."""
+    """A document by its hashes; `arguments` is that of all its requests, `doc` its beginning."""
 
     doc_id: int
     doc_hash: str
@@ -81,7 +81,7 @@ class LoggedDocument(msgspec.Struct):
 
 @dataclass(frozen=True)
 class TaskLog:
-    """One task of an evaluation: values by metric, and the `stated` scores; `all_hash` is of all documents together."""
+    """One task of an evaluation; `stated` are the scores in the file, `all_hash` covers all documents."""
 
     settings: Mapping[str, object]
     documents: tuple[LoggedDocument, ...] = field(repr=False)
@@ -93,7 +93,7 @@ class TaskLog:
 
 @dataclass(frozen=True)
 class EvaluationLog:
-    """The evaluation in a folder: of each task the newest log and those of older files, and lm-eval's `model_args`."""
+    """The evaluation in a folder: logs by task, the newest first, and lm-eval's `model_args`."""
 
     location: str
     title: str
@@ -102,7 +102,7 @@ class EvaluationLog:
 
     @classmethod
     def read(cls, location: str) -> EvaluationLog:
-        """The evaluation at `location`. Raises `RunError` for what is none, and for files that are not whole."""
+        """Read the evaluation at `location`."""
         paths = _result_files(Path(location).expanduser())
         files = {path: _results(path) for path in paths}
         logs = [(task, _task(*file, task)) for file in files.items() for task in sorted(file[1].configs)]
@@ -238,7 +238,11 @@ def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, floa
 
 
 def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Values, Values]]:
-    """The values of each metric in both, documents in one order; `RunError`, which names `what`, for what differs."""
+    """Return the values of each metric in both logs, in the same order of documents.
+
+    Raises:
+        RunError: If task, prompts, documents or scoring differ; `what` names the task.
+    """
     hashed = all(document.doc_hash for log in (first, second) for document in log.documents)
     for name, left in first.settings.items():
         right = second.settings[name]
@@ -276,7 +280,7 @@ def _rank(document: LoggedDocument) -> tuple[str, str, int]:
 
 
 def disagreements(first: TaskLog, second: TaskLog) -> int:
-    """On how many documents two evaluations of one model differ; 0 where they were not asked the same."""
+    """Count the documents on which two evaluations of one model differ; 0 if they cannot be matched."""
     try:
         pairs = [zip(*values, strict=True) for values in match("the task", first, second).values()]
     except RunError:

@@ -25,7 +25,7 @@ Format = Literal["parquet", "csv"]
 Row = Loss | Score | PlanRecord
 
 PERPLEXITIES = ("perplexity", "perplexity_change")
-"""The columns of scores that are not in the store."""
+"""Columns of scores that are not in the store."""
 
 DIFFERENCES = frozenset(
     {
@@ -34,7 +34,7 @@ DIFFERENCES = frozenset(
         ("predictability", "predicted_weight_loss"),
     }
 )
-"""The measures and metrics that are differences of losses, in nats per token."""
+"""Measures and metrics that are loss differences in nats/token."""
 
 MAX_EXPONENT = 700.0
 
@@ -46,7 +46,8 @@ _DTYPES = {str: "string", int: "Int64", float: "float64"}
 def export(run: Run, folder: Path | str | None = None, format: Format = "parquet") -> tuple[Path, ...]:
     """Write the losses, scores and plans of `run` to `folder` (default: its `exports`); return the files.
 
-    Raises `RunError` for an unknown format and if the folder cannot be written.
+    Raises:
+        RunError: If the format is unknown or the folder cannot be written.
     """
     writers = {"parquet": _write_parquet, "csv": _write_csv}
     if format not in writers:
@@ -111,7 +112,7 @@ def _escape_formula(text: str) -> str:
 
 
 def compute_perplexity(score: Score) -> tuple[float | None, float | None]:
-    """Return the perplexity of a loss, or the percentage by which a loss difference changes it.
+    """Return the perplexity of a loss, or the change of perplexity in percent of a loss difference.
 
     >>> compute_perplexity(Score("effect", "nll", 0.0, plan="0-3"))
     (1.0, None)

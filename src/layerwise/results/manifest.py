@@ -35,7 +35,7 @@ MEASURED = (
     "seed",
     "layers",
 )
-"""Fields that say what is measured, by hashes instead of names; a hash comes after the fields that it depends on."""
+"""Fields of the identity, in hashes; a hash comes after the fields it depends on."""
 
 _TEXT = "Give the text, the tokenizer, the --max-length, --tokens and --limit that it was begun with"
 _WRITE: Mapping[str, str] = {
@@ -84,17 +84,17 @@ _OTHER_PROCESSES = (
 _LONGEST = 60
 
 PROCESSES = "processes"
-"""The numeric setting for the number of training processes, which may change when a run resumes."""
+"""Setting for the number of training processes, which may change when a run resumes."""
 
 UNNAMED = frozenset({"model", "checkpoint", "hf", "weights", "output", "final", "."})
-"""Names of folders that say nothing about the model in them."""
+"""Folder names that say nothing about the model."""
 
 HARDWARE = ("machine", "processor", "kernels", "accelerator")
-"""What of the hardware decides which kernels compute, and so the last bits of a number."""
+"""Hardware that determines the kernels, and so the last bits of a number."""
 
 
 def check_same_run(recorded: Manifest, requested: Manifest) -> None:
-    """Raise `RunError` unless both manifests have one identity; the message names the first difference and the fix."""
+    """Raise `RunError` with the first difference and the fix unless both manifests have the same identity."""
     for name, before, now in _differences(recorded, requested):
         advice = _WRITE.get(name, "To go on, repeat the settings that it was begun with").format(before)
         raise RunError(
@@ -155,7 +155,7 @@ def list_changes(recorded: Manifest, current: Manifest) -> tuple[str, ...]:
 
 
 def list_version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:
-    """One sentence for each name whose value is not what it was when the run began.
+    """List the names whose value changed since the run began.
 
     >>> list_version_changes({"torch": "2.11.0"}, {"torch": "2.13.0"})
     ('torch was 2.11.0 when this run began and is 2.13.0 now',)
@@ -169,7 +169,7 @@ def list_version_changes(recorded: Mapping[str, str], current: Mapping[str, str]
 
 
 def model_name(location: str) -> str:
-    """The last part of a path or of a hub id; of a model that a training left, its arm and its seed.
+    """Return the last part of a path or hub id; for a trained model, its variant and seed.
 
     >>> model_name("HuggingFaceTB/SmolLM2-135M"), model_name("/data/models/tiny/"), model_name("demo")
     ('SmolLM2-135M', 'tiny', 'demo')
@@ -182,7 +182,7 @@ def model_name(location: str) -> str:
 
 
 def model_title(location: str, structure: str) -> str:
-    """What a page calls a model: its name, or its structure where the name is that of any folder.
+    """Return the title of a model: its name, or its structure if the name says nothing.
 
     >>> model_title("org/SmolLM2-135M", "Llama, 30 layers, 135 M"), model_title("/tmp/model", "Llama, 30 layers, 135 M")
     ('SmolLM2-135M', 'Llama, 30 layers, 135 M')
@@ -192,13 +192,13 @@ def model_title(location: str, structure: str) -> str:
 
 
 def utc_now() -> str:
-    """The time as ISO 8601 in UTC, to the second: `2026-01-31T12:00:00+00:00`."""
+    """Return the time as ISO 8601 in UTC, such as `2026-01-31T12:00:00+00:00`."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @cache
 def installed_versions() -> dict[str, str]:
-    """Versions of what computes the rows, looked up without importing any of it.
+    """Return the versions of relevant packages, without importing them.
 
     >>> sorted(installed_versions())[:2]
     ['layerwise', 'numpy']
@@ -274,7 +274,7 @@ class Manifest:
             object.__setattr__(self, name, dict(getattr(self, name)))
 
     def measured(self) -> dict[str, object]:
-        """The fields, by name, that say what is measured, however it is computed."""
+        """Return the fields that say what is measured, regardless of the numerics."""
         return {name: getattr(self, name) for name in MEASURED}
 
     def to_json(self) -> str:
@@ -289,12 +289,12 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote; anything else raises `RunError`."""
+        """Read what `to_json` wrote; raise `RunError` otherwise."""
         return cls.of(parse_json_text(text, "the manifest"))
 
     @classmethod
     def of(cls, content: object, what: str = "the manifest") -> Manifest:
-        """The manifest that `to_json` made this JSON of; `what` is what a refusal calls it. Raises `RunError`."""
+        """Convert parsed JSON to a manifest; `what` names it in messages."""
         return to_dataclass(cls, content, what, whole=True)
 
 

@@ -24,13 +24,13 @@ BENCHMARK_TASK = "benchmark/"
 (`hits` of 1 token if it was answered right, `nll` 0)."""
 
 CONTINUATION = "continuation"
-"""The measure of the notes that hold continuations, each one line of JSON."""
+"""Measure of the notes that hold continuations as JSON."""
 
 UNIFORM = "uniform_nll"
-"""The metric, of measure `run`, that says what guessing every token of the vocabulary alike loses: nats per token."""
+"""Metric of measure `run`: the loss of a uniform guess over the vocabulary, in nats/token."""
 
 MAIN = ("acc_norm", "acc", "exact_match")
-"""Metrics by which a benchmark is judged, the first that it has; public leaderboards use `acc_norm`."""
+"""Main metric of a benchmark: the first that exists. Public leaderboards use `acc_norm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +169,12 @@ class Score:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What no two rows of a measure share: everything but the numbers."""
+        """Return everything but the numbers; unique within a measure."""
         return tuple(getattr(self, name) for name in KEY)
 
 
 KEY = ("metric", *(item.name for item in fields(Score) if item.kw_only))
-"""The columns that tell one number of a measure from another."""
+"""Columns that identify a number within a measure."""
 
 
 def list_columns(kind: type) -> dict[str, tuple[type, bool]]:
@@ -193,7 +193,7 @@ def list_columns(kind: type) -> dict[str, tuple[type, bool]]:
 
 
 def describe_row(kind: type, cells: Mapping[str, object]) -> str:
-    """What an error calls the row of a kind with these cells: by the columns that are not empty.
+    """Describe a row in a message by its non-empty columns.
 
     >>> describe_row(Score, {"metric": "nll", "arm": "lora", "seed": 1, "task": "all"})
     "the score 'nll' of arm 'lora', seed 1 (task 'all')"
@@ -210,7 +210,7 @@ def describe_row(kind: type, cells: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What `measure` had to leave out, and why, in a sentence a reader of the report understands."""
+    """A remark of a measurement, such as what it skipped and why."""
 
     measure: str
     text: str
@@ -218,7 +218,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """Text generated greedily after `prompt` under `plan`: `same` of the `tokens` equal the original model's."""
+    """Text generated greedily after `prompt` under `plan`; `same` of its `tokens` equal the original model's."""
 
     plan: str
     prompt: str
@@ -227,7 +227,7 @@ class Continuation:
     same: int
 
     def note(self) -> Note:
-        """The continuation as a note of its run.
+        """Return the continuation as a note of its run.
 
         >>> Continuation("0-3", "a b", " c", 1, 1).note().text
         '{"plan":"0-3","prompt":"a b","text":" c","tokens":1,"same":1}'
@@ -236,7 +236,7 @@ class Continuation:
 
 
 def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
-    """The continuations among the notes of a run; a note of another form is passed over."""
+    """Return the continuations among the notes of a run; invalid notes are ignored."""
     kept = []
     for note in notes:
         if note.measure == CONTINUATION:
@@ -266,7 +266,7 @@ class PlanRecord:
 
 
 def select_main_metric(metrics: Iterable[str]) -> str | None:
-    """Return the one of `metrics`, in lm-eval's order, that the benchmark is judged by; `None` without any accuracy.
+    """Return the metric that a benchmark is judged by, or None if there is no accuracy.
 
     >>> select_main_metric(["acc", "acc_norm"]), select_main_metric(["perplexity"])
     ('acc_norm', None)

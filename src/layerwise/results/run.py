@@ -28,13 +28,13 @@ MANIFEST = "manifest.json"
 DATABASE = "run.sqlite"
 LOCK = "run.lock"
 PROVENANCE = "provenance"
-"""The names of notes about another version or machine; they stand under the report's provenance."""
+"""Measure of notes about another version or machine, shown under the report's provenance."""
 
 
 class Run:
     """An open run directory; a context manager that releases the lock and closes the database.
 
-    `list_changes` lists, in sentences, the versions and hardware that changed since a resumed run began.
+    `changes` lists the versions and hardware that changed since a resumed run began.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Run:
     def create(cls, folder: Path | str, manifest: Manifest, *, overwrite: bool = False) -> Run:
         """Start a run in `folder`; `overwrite` discards the rows of an existing run.
 
-        Raises `RunError` if the folder holds a run and `overwrite` is not set, cannot be written, or is in use.
+        Raises:
+            RunError: If the folder holds a run and `overwrite` is not set, cannot be written, or is in use.
         """
         folder = Path(folder)
         lock = _lock(folder)
@@ -69,10 +70,13 @@ class Run:
 
     @classmethod
     def resume_or_create(cls, folder: Path | str, manifest: Manifest) -> Run:
-        """Resume the run in `folder`, or start it if there is none.
+        """Resume the run in `folder`, or start one.
 
-        The manifest on disk is kept; raises `RunError` naming the first difference if `manifest` has another identity.
-        Each call begins a new session in the store, with the command and versions of `manifest`.
+        The stored manifest is kept. Each call begins a session in the store, with the command and versions of
+        `manifest`.
+
+        Raises:
+            RunError: If `manifest` has another identity; the message names the first difference.
         """
         folder = Path(folder)
         lock = _lock(folder)
@@ -94,7 +98,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """Read the run in `folder`, changing nothing; its writer may be at work."""
+        """Open the run in `folder` read-only, even while it is being written."""
         folder = Path(folder)
         return cls(folder, _read_manifest(folder), Store.reading(folder / DATABASE), None)
 
@@ -108,16 +112,16 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """Where the HTML report of this run belongs."""
+        """Return the default path of the HTML report."""
         return self.folder / "report.html"
 
     @property
     def exports(self) -> Path:
-        """The folder that `export` writes to by default."""
+        """Return the default folder of `export`."""
         return self.folder / "exports"
 
     def close(self) -> None:
-        """Let the database and the lock go. Closing twice does nothing."""
+        """Close the database and release the lock; may be called twice."""
         try:
             self.store.close()
         finally:
@@ -139,7 +143,7 @@ def is_run(location: Path | str) -> bool:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically; raise `OSError`, also if the path is a folder, a device or a pipe."""
+    """Write a file atomically; raise `OSError` also for a folder, a device or a pipe."""
     if not path.name or path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():

@@ -26,11 +26,11 @@ class _Present:
 
 
 PRESENT = _Present()
-"""Asks for rows whose column is not empty: `rows.where(seed=PRESENT)` are those of single seeds."""
+"""Selects rows whose column is not empty: `rows.where(seed=PRESENT)` are those of single seeds."""
 
 
 class Rows(Sequence[Score]):
-    """Scores in the order in which they were written, looked up by their columns through an index."""
+    """Scores in the order they were written, indexed by their columns."""
 
     __slots__ = ("_indexes", "_rows")
 
@@ -55,9 +55,10 @@ class Rows(Sequence[Score]):
         return Rows((*self._rows, *more))
 
     def where(self, **columns: Any) -> Rows:
-        """The rows whose columns hold what is wanted: a value, `None`, `PRESENT`, or one of several in a collection.
+        """Return the rows that match: a value, None (empty), `PRESENT`, or any value of a collection.
 
-        Raises `TypeError` for a column that there is not.
+        Raises:
+            TypeError: If there is no such column.
 
         >>> rows = Rows([Score("m", "nll", 1.0, arm="a"), Score("m", "nll", 2.0, arm="a", seed=0)])
         >>> [row.value for row in rows.where(arm="a", seed=None)], len(rows.where(seed=PRESENT))
@@ -76,7 +77,7 @@ class Rows(Sequence[Score]):
         return Rows(row for row in matching if all(_holds(getattr(row, name), wanted) for name, wanted in several))
 
     def axis(self, column: str) -> tuple[Any, ...]:
-        """The values of a column, each once, in the order of the rows; empty ones left out. Of tasks "all" comes first.
+        """Return the distinct non-empty values of a column in the order of the rows; the task "all" comes first.
 
         >>> Rows([Score("m", "nll", 1.0, task="qa"), Score("m", "nll", 1.0)]).axis("task")
         ('all', 'qa')
@@ -85,7 +86,11 @@ class Rows(Sequence[Score]):
         return tuple(sorted(values, key="all".__ne__)) if column == "task" else tuple(values)
 
     def one(self, **columns: Any) -> Score | None:
-        """The row that the columns name, or `None` where there is none. Raises `RunError` where they name several."""
+        """Return the matching row, or None.
+
+        Raises:
+            RunError: If several rows match.
+        """
         matching = self.where(**columns)
         if len(matching) > 1:
             columns_named = ", ".join(f"{name}={wanted!r}" for name, wanted in columns.items())
@@ -95,16 +100,16 @@ class Rows(Sequence[Score]):
         return matching[0] if matching else None
 
     def value(self, **columns: Any) -> float | None:
-        """The value of the row that the columns name, or `None`."""
+        """Return the value of the matching row, or None."""
         row = self.one(**columns)
         return None if row is None else row.value
 
     def by(self, column: str) -> dict[Any, Rows]:
-        """The rows of each value of a column, in the order of `axis`."""
+        """Return the rows of each value of a column, in the order of `axis`."""
         return {value: self.where(**{column: value}) for value in self.axis(column)}
 
     def along(self, column: str) -> dict[Any, Score]:
-        """The one row of each value of a column, in the order of `axis`; `RunError` where a value has several."""
+        """Return the single row of each value of a column, in the order of `axis`."""
         return {value: row for value in self.axis(column) if (row := self.one(**{column: value})) is not None}
 
     def _indexed(self, single: dict[str, object]) -> Sequence[Score]:

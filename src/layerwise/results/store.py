@@ -74,10 +74,9 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
-    """Open the database at `path` without changing it, possibly while it is being written.
+    """Open the database read-only, even while it is being written.
 
-    On a read-only medium it is opened as immutable, which is sound only with an empty log; otherwise the error advises
-    copying the directory.
+    On a read-only medium it is opened as immutable, which is sound only with an empty log.
     """
     _check_library()
     if not path.is_file():
@@ -197,7 +196,7 @@ _REAL = {name for kind in (Loss, Score) for name, (base, _) in list_columns(kind
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One process that wrote to the run. `ended` is `None` while it is at work, or when it was killed."""
+    """A process that wrote to the run; `ended` is None while it runs and if it was killed."""
 
     started: str
     ended: str | None
@@ -207,9 +206,9 @@ class Session:
 
 
 class Store:
-    """The tables of one run; made by `Store.writing` or `Store.reading`, usually through a `Run`.
+    """The tables of a run; opened by `Store.writing` or `Store.reading`, usually through a `Run`.
 
-    Every method raises `RunError` if the disk is full or read-only, or the file damaged.
+    Every method raises `RunError` if the disk is full or read-only, or the file is damaged.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, session: int | None) -> None:
@@ -219,7 +218,7 @@ class Store:
 
     @classmethod
     def writing(cls, path: Path, *, command: Sequence[str] = (), versions: Mapping[str, str] | None = None) -> Store:
-        """Open `path` to add rows, creating it if need be, and begin a session. Hold the folder's lock."""
+        """Open or create `path` for writing and begin a session; the caller holds the folder's lock."""
         connection = connect_for_writing(path)
         used = installed_versions() if versions is None else dict(versions)
         values = (utc_now(), os.getpid(), json.dumps(list(command)), json.dumps(used))
@@ -235,11 +234,11 @@ class Store:
 
     @classmethod
     def reading(cls, path: Path) -> Store:
-        """Open `path` to read rows; a writer may be at work, and the folder may be read-only."""
+        """Open `path` for reading, even while it is being written or on a read-only medium."""
         return cls(path, connect_for_reading(path), None)
 
     def close(self) -> None:
-        """Note the end of the session and let the file go. Closing twice does nothing."""
+        """End the session and close the file; may be called twice."""
         try:
             if self._session is not None:
                 with explain_errors(self.path), self._connection:
@@ -249,10 +248,11 @@ class Store:
             self._connection.close()
 
     def add_losses(self, rows: Iterable[Loss]) -> None:
-        """Add rows in one transaction: all of them, or, on any error, none.
+        """Add rows in one transaction.
 
-        Raises `MeasureError` for a non-finite `nll` or impossible counts, and `RunError` for a cell (plan, task,
-        document, window) that exists.
+        Raises:
+            MeasureError: If a loss is not finite or a count is impossible.
+            RunError: If a cell (plan, task, document, window) exists already.
         """
         rows = [_checked_loss(row) for row in rows]
         session = self._writable()
@@ -270,20 +270,19 @@ class Store:
             ) from error
 
     def finished(self, task: str, document: str, window: int) -> frozenset[str]:
-        """The plans whose loss on this window is already there: what a resumed run leaves out."""
+        """Return the plans whose loss on this window is stored."""
         query = 'SELECT plan FROM losses WHERE task = ? AND document = ? AND "window" = ?'
         with explain_errors(self.path):
             rows = self._connection.execute(query, (task, document, int(window)))
             return frozenset(text for (text,) in rows)
 
     def count_losses(self) -> int:
-        """How many losses the run holds."""
         with explain_errors(self.path):
             (count,) = self._connection.execute("SELECT count(*) FROM losses").fetchone()
             return int(count)
 
     def losses(self, task: str | None = None) -> Iterator[Loss]:
-        """Iterate over all losses, or those of one task, ordered by task, document, window and plan."""
+        """Iterate over the losses of one task or all, ordered by task, document, window and plan."""
         chosen, values = ("", ()) if task is None else ("WHERE task = ?", (task,))
         query = f'SELECT {_columns(Loss)} FROM losses {chosen} ORDER BY task, document, "window", plan'
         with explain_errors(self.path):
@@ -291,14 +290,17 @@ class Store:
                 yield self._row(Loss, row)
 
     def text_losses(self) -> Iterator[Loss]:
-        """All losses but those of benchmarks, in the order of `losses`: what effects are computed from."""
+        """Iterate over the losses that effects are computed from: all but those of benchmarks."""
         return (row for row in self.losses() if not row.task.startswith(BENCHMARK_TASK))
 
     def replace_scores(self, measures: str | Iterable[str], rows: Iterable[Score]) -> None:
-        """Replace everything that `measures`, one name or several, had written by `rows`, in one transaction.
+        """Replace all scores of `measures` by `rows`, in one transaction.
 
-        Rows whose value is NaN are dropped; a NaN bound or p-value becomes `None`. Raises `MeasureError` for an
-        infinite number, a row of another measure, and two rows that differ only in their numbers.
+        Rows with a NaN value are dropped; a NaN bound or p-value becomes None.
+
+        Raises:
+            MeasureError: If a number is infinite, a row has another measure, or two rows differ only in their
+        numbers.
         """
         names = (measures,) if isinstance(measures, str) else tuple(measures)
         seen: set[tuple[object, ...]] = set()
@@ -310,7 +312,7 @@ class Store:
             connection.executemany(_insert("scores", Score, "session"), rows_of_session)
 
     def scores(self, measure: str | None = None, *, task: str | None = None, metric: str | None = None) -> list[Score]:
-        """The scores that match what is given: measures alphabetically, each in the order it was written."""
+        """Return the matching scores, by measure in alphabetical order, then as written."""
         wanted = {"measure": measure, "task": task, "metric": metric}
         given = {name: value for name, value in wanted.items() if value is not None}
         condition = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
@@ -319,7 +321,7 @@ class Store:
             return [self._row(Score, row) for row in self._connection.execute(query, given)]
 
     def replace_notes(self, measure: str, texts: Iterable[str]) -> None:
-        """Put `texts`, without repetition, in the place of what `measure` had noted before."""
+        """Replace the notes of a measure by `texts`, without duplicates."""
         self._writable()
         with explain_errors(self.path), self._connection as connection:
             connection.execute("DELETE FROM notes WHERE measure = ?", (measure,))
@@ -328,14 +330,14 @@ class Store:
             )
 
     def notes(self, measure: str | None = None) -> list[Note]:
-        """What was left out and why: measures alphabetically, each in the order it was noted."""
+        """Return the notes, by measure in alphabetical order, then as written."""
         condition = "TRUE" if measure is None else "measure = :measure"
         query = f"SELECT measure, text FROM notes WHERE {condition} ORDER BY measure, id"
         with explain_errors(self.path):
             return [self._row(Note, row) for row in self._connection.execute(query, {"measure": measure})]
 
     def add_plans(self, records: Iterable[PlanRecord]) -> None:
-        """Add records in the order given; those that are there already stay where they are."""
+        """Add records that are not stored yet, in the given order."""
         known = set(self.plans())
         new = [record for record in dict.fromkeys(records) if record not in known]
         self._writable()
@@ -343,13 +345,13 @@ class Store:
             connection.executemany(_insert("plans", PlanRecord), map(astuple, new))
 
     def plans(self) -> list[PlanRecord]:
-        """Why each plan is in the run, in the order the records were added."""
+        """Return the plan records in the order they were added."""
         with explain_errors(self.path):
             rows = self._connection.execute(f"SELECT {_columns(PlanRecord)} FROM plans ORDER BY id")
             return [self._row(PlanRecord, row) for row in rows]
 
     def sessions(self) -> list[Session]:
-        """Every process that wrote to the run, the first one first."""
+        """Return every process that wrote to the run, the first one first."""
         query = "SELECT started, ended, pid, command, versions FROM sessions ORDER BY id"
         with explain_errors(self.path):
             return [self._session_of(row) for row in self._connection.execute(query)]

@@ -18,15 +18,15 @@ from layerwise.results.run import write_whole
 FILE = "training.json"
 
 RETRAINED = "retrained"
-"""The arm of models that were refined for fewer layers than they have; `retrained-6` for those with six."""
+"""Variant of models trained for fewer layers; `retrained-6` for six."""
 
 MODEL = "model"
-"""The folder of the finished model inside that of its training."""
+"""Folder of the finished model in the folder of its training."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A loss noted after `step` optimiser steps, in nats: of training since the note before, or of validation."""
+    """A logged loss after `step` optimizer steps, in nats: training loss since the last entry, or validation loss."""
 
     step: int
     kind: str
@@ -35,11 +35,11 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRecord:
-    """Where a trained model comes from.
+    """Provenance of a trained model.
 
-    `base` is the weight hash of the initial model, `data` the digest of the splits, `recipe` everything that decided
-    the training, `examples` the number of examples read, `best_step` the step of the kept checkpoint. `seconds` covers
-    all sessions and validation. `figures` are further numbers by name, such as the tokens of a pretraining.
+    `base` is the weight hash of the initial model, `data` the digest of the splits, `recipe` all settings of the
+    training, `examples` the number of examples read, `best_step` the step of the saved checkpoint. `seconds` covers
+    all sessions and validation. `figures` are further numbers by name, such as pretraining tokens.
     """
 
     arm: str
@@ -65,7 +65,7 @@ class TrainingRecord:
 
     @classmethod
     def read(cls, folder: Path) -> TrainingRecord | None:
-        """Return the record in `folder`, or None for a model that has none. Raises `RunError` if it cannot be read."""
+        """Return the record in `folder`, or None if there is none."""
         path = folder / FILE
         if not path.exists():
             return None
@@ -73,7 +73,7 @@ class TrainingRecord:
 
 
 def parse_refined_depth(arm: str) -> int | None:
-    """The number of layers that the models of an arm were refined for, or `None` for those that have all.
+    """Return the number of layers that a variant was retrained for, or None.
 
     >>> parse_refined_depth("retrained-6"), parse_refined_depth("layershuffle")
     (6, None)

@@ -10,11 +10,11 @@ from typing import Literal
 # Units of resampling: what an interval is over
 
 MIN_UNITS = 8
-"""Below this an interval over units is not honest: no p-value from sign flips could be below 1 / 64."""
+"""Minimum number of units for an interval: with fewer, no sign-flip p-value could be below 1/64."""
 
 
 def resampling_unit(documents: int) -> Literal["document", "window"]:
-    """What is resampled for a task of so many documents: windows if there are fewer than 8 documents.
+    """Return the resampling unit of a task: windows if there are fewer than 8 documents.
 
     >>> resampling_unit(8), resampling_unit(1)
     ('document', 'window')
@@ -26,7 +26,7 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
 
 ALL = "all"
 EQUAL_NATS = 0.005
-"""Margin in nats/token within which two losses are equal: half a percent of perplexity."""
+"""Loss difference in nats/token below which losses count as equal: 0.5 % of perplexity."""
 
 # Nulls: what a value is compared with, in the column `against`
 
@@ -44,11 +44,11 @@ SAME_NORM_RANDOM, P_OVER_N, TWIN = "same_norm_random", "p_over_n", "twin"
 
 CONTRAST = "contrast"
 STRATEGIES, BENCHMARK_STRATEGIES = "strategies", "benchmark_strategies"
-"""The claims of the contrasts that compare strategies: means over draws, steps of the ranking, tasks."""
+"""Contrasts between strategies: means over draws, steps of the ranking, tasks."""
 STEP = "step"
 RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 BITS, STANDS_OUT = "bits", "stands_out"
-"""The contrasts of layers at a type (`layerwise.measure.contrasts.layers`)."""
+"""Contrasts of quantized layers (`layerwise.measure.contrasts.layers`)."""
 
 # A diagnosis
 
@@ -63,11 +63,11 @@ ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, PROXI
     "proxies",
     "agreement",
 )
-"""The measures of a diagnosis, in the order of the report."""
+"""Measures of a diagnosis, in the order of the report."""
 DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
-"""The metrics of verdicts and of a race: what was concluded about a layer."""
+"""Verdicts on a layer."""
 MARGIN = "margin"
-"""The metric of the row of verdicts that holds the smallest effect that counts."""
+"""Metric with the smallest effect that counts."""
 SKIPPING, DELTA_NLL, GATE = "skip", "delta_nll", "gate"
 
 # Trainings, by `arm` and `seed`
@@ -84,7 +84,7 @@ SEQUENTIAL, RANDOM_ORDER = "sequential", "random"
 BLOCKS, ROUND_ROBIN = "blocks", "round-robin"
 BASELINE, UNIFORM_ATTENTION = "baseline", "uniform"
 SINGLE, SCATTERED = "single", "scattered"
-"""Against what the loss of nodes is set: the same layers one by one, and as many anywhere."""
+"""References for the loss of nodes: the same layers one by one, and as many layers anywhere."""
 
 # Merging models of one `arm`: the order of merged models says whether their layers are anywhere (`RANDOM_ORDER`) or at
 # their own depth (`SEQUENTIAL`)
@@ -110,7 +110,7 @@ HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_C
 )
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
 BEFORE, HEALED = "before", "healed"
-"""Conditions: a model before it is trained, and after."""
+"""Conditions: before and after training."""
 
 # A sweep
 
@@ -119,7 +119,7 @@ PROBING = "probing"
 
 DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 LOOPED, GAINED, LOOP_COUNT = "looped", "gain_sweep", "loop_count"
-"""The families of parallel layers whose strategies are numbers: of loops, and of gains in one pass."""
+"""Families of parallel layers whose strategies are numbers: loop counts and gains."""
 
 # A search: `task` is a part of the text, `arm` what is compared with the chosen plan
 
@@ -139,10 +139,10 @@ MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "stability",
 )
 EDGES, ORIGINAL = "edges", "original"
-"""Minimal pairs without edges, by the edges removed (`condition`), and the original model."""
+"""Minimal pairs without the edges in `condition`, and the original model."""
 
 OUTPUT = "output"
-"""The part that reads, of an edge to the output of the model; it has no layer."""
+"""Part that reads the output of the model; it has no layer."""
 
 STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
 CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
@@ -152,32 +152,32 @@ CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
     "babylm",
 )
 STEPS, SECONDS, TOKENS = "steps", "seconds", "tokens"
-"""Units: which cost was counted, and what two variants had alike."""
+"""Units: costs that were counted, or that two variants had alike."""
 
 PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
-"""Suites, each a measure: minimal pairs (also others, and files), and fine-tuned tasks."""
+"""Suites of minimal pairs and fine-tuned tasks, each a measure."""
 
 FINE_TUNED = (GLUE, MSGS, OUR_MSGS)
 _LINGUISTIC = ("main_verb", "control_raising", "syntactic_category")
 _SURFACE = ("lexical_content_the", "relative_position", "length")
 CONTROLS = tuple(f"control {feature}" for feature in (*_LINGUISTIC, *_SURFACE))
 AMBIGUOUS = tuple(f"ambiguous {linguistic}_{surface}" for linguistic in _LINGUISTIC for surface in _SURFACE)
-"""The tasks of `OUR_MSGS`: of one feature, and of two that agree in training; a test compares them with the suite."""
+"""Tasks of `OUR_MSGS`: one feature, or two that agree in training."""
 
 PHENOMENON, PARADIGM = "phenomenon", "paradigm"
-"""Kinds of tasks of minimal pairs; over all of them there is none."""
+"""Kinds of minimal-pair tasks."""
 
 NORMALISED = "normalised"
-"""The condition of a score of a fine-tuned task on the scale from chance, 0, to the model as trained, 1."""
+"""Condition of a fine-tuned score on the scale from chance (0) to the original model (1)."""
 
 CHANCE, SHUFFLED = "chance", "shuffled"
-"""What values are against: guessing, and permuted sources or labels."""
+"""References: guessing, and permuted sources or labels."""
 
 BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
-"""Conditions of the agreement of seeds: the start that they share, or being neighbours, was taken off."""
+"""Conditions of the agreement of seeds: without the shared initialization, or without the distance of layers."""
 
 BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
-"""The arm without layer weights, and that with the paper's."""
+"""Variants without layer weights and with those of the paper."""
 
 # Trainings in phases: `arm` is a schedule
 
@@ -193,14 +193,14 @@ SCHEDULE, ACCOUNTING, HELD_OUT, RATES, NULL, GROWTH, IMPORTANCE = (
 SHARE, PREDICTED, MEASURED = "share", "predicted", "measured"
 EMBEDDING_PART, HEAD_PART = "embedding", "head"
 TOKEN_PAIRS, SINGLE_TOKENS = "token pairs", "single tokens"
-"""Arms of the null: tables that were counted on the text to train on."""
+"""Null variants: token statistics of the training text."""
 
 UNIFORM_TRAINING = "uniform"
 LEARNING_RATE, WARMUP = "learning_rate", "warmup"
-"""Settings that were tuned, each a column."""
+"""Settings that were tuned."""
 
 FLOPS, BUDGET = "flops", "budget"
-"""Units of comparisons, with `TOKENS` and `SECONDS`; the budget is uniform's whole one."""
+"""Units of comparisons, with `TOKENS` and `SECONDS`; the budget is that of the complete uniform training."""
 
 DIFFERENCE, AT = "difference", "at"
 SAVING, SAVING_AT_MOST, SAVING_AT_LEAST = "saving", "saving_at_most", "saving_at_least"
@@ -211,11 +211,9 @@ NEVER, SOONER = "never", "sooner"
 
 MODEL, CURVE, SCORE_CURVE, LAYER = "model", "curve", "score_curve", "layer"
 COINCIDENCE = "coincidence"
-"""The greatest difference of the curves of `arm` and `against`, and whether they coincide; the task is the whole text,
-or the mean or median of the benchmarks."""
+"""Maximum difference of the curves of `arm` and `against`, and whether they coincide."""
 CLAIM, EVERY, ANY = "claim", "every model", "any model"
-"""The verdict on a claim in a model is the metric; the value is 1 if it holds after correction over models, -1 if it
-does not, and otherwise 0. Rows `against` every or any model are about the `value` models that were measured."""
+"""Verdicts on a claim: the value is 1 if it holds after correction over models, -1 if it does not, otherwise 0."""
 
 # Evaluations of lm-eval, document by document: scores of `arm`, differences to the baseline (`against`), and verdicts
 

@@ -17,17 +17,17 @@ from layerwise.bounded import named
 from layerwise.errors import OptionError
 
 MAX_NUMBER = 2**53
-"""The largest number that an option takes: floats count no further."""
+"""Largest number of an option; above it, floats skip integers."""
 
 REQUIRED: Any = inspect.Parameter.empty
-"""The default of an argument that must be given although others before it may be left out."""
+"""Default of an argument that is required although an earlier one is optional."""
 
 _WORDS = {int: "a whole number", float: "a number", str: "a string", Path: "a path", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Range of a number; `least` and `most` are allowed values, `above` and `below` are not."""
+    """Bounds of a number: `least` and `most` are inclusive, `above` and `below` exclusive."""
 
     least: float | None = None
     most: float | None = None
@@ -37,29 +37,29 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Metavar:
-    """The placeholder of a value in help texts."""
+    """Placeholder of a value in help texts."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """The flag on the command line, where the name does not give it."""
+    """Flag of an argument, if its name does not give it."""
 
     text: str
 
 
 class Trait(Enum):
-    """What is special about an argument.
+    """Special treatment of an argument.
 
-    RARE: Listed by `--help-all` alone.
-    REPEATED: Given once for each value; other sequences are separated by commas.
-    OPENED: Takes an opened object in Python.
+    RARE: Listed only by `--help-all`.
+    REPEATED: Given once per value; other sequences are separated by commas.
+    OPENED: Accepts an open object in Python.
     LOCATION: A string that may be a path.
     EMPTY: May be an empty string.
-    KEYWORD: A flag on the command line, although Python takes it by position.
-    POSITIONAL: Given by position on the command line, although Python takes it by name.
-    PYTHON: An object that only Python can pass; the command line and YAML do not have it.
+    KEYWORD: A flag on the command line, positional in Python.
+    POSITIONAL: Positional on the command line, keyword-only in Python.
+    PYTHON: An object that only Python can pass.
     """
 
     RARE = "rare"
@@ -74,7 +74,7 @@ class Trait(Enum):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a verb; `kinds` are the types of a single value, `element` those of each of several values."""
+    """An argument of a verb; `kinds` are the types of a single value, `element` those of the items of a list."""
 
     name: str
     hint: Any
@@ -96,14 +96,13 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """Return how the command line names it: its flag, or its placeholder if it has none."""
+        """Return the name on the command line: the flag, or the placeholder of a positional argument."""
         if self.is_positional:
             return self.placeholder
         return self.given_flag or "--" + self.name.replace("_", "-")
 
     @property
     def placeholder(self) -> str:
-        """Return the placeholder of its value in help texts."""
         if self.metavar is not None:
             return self.metavar
         names = ((int, "N"), (float, "X"), (Path, "PATH"))
@@ -116,7 +115,7 @@ class Argument:
         return self.default is inspect.Parameter.empty
 
     def convert(self, value: Any) -> Any:
-        """Convert a value of Python, YAML or JSON: strings to paths, lists to tuples, whole numbers to floats."""
+        """Convert a value from Python, YAML or JSON: strings to paths, lists to tuples, integers to floats."""
         is_opened = Trait.OPENED in self.marks and not isinstance(value, str | Path)
         if value is None or is_opened or Trait.PYTHON in self.marks:
             return value
@@ -127,7 +126,7 @@ class Argument:
         return _convert(value, self.kinds)
 
     def check(self, value: Any, spelled: str) -> None:
-        """Check the type and the bounds of a converted value; `spelled` names the argument in messages.
+        """Check the type and bounds of a converted value; `spelled` names the argument in messages.
 
         Raises:
             OptionError: If the value is not one that the argument takes.
@@ -151,7 +150,7 @@ class Argument:
                 check_location(spelled, part)
 
     def parse(self, words: Sequence[str], spelled: str) -> Any:
-        """Parse the words that the command line gives.
+        """Parse words of the command line.
 
         Raises:
             OptionError: If a word is not one that the argument takes.
@@ -179,7 +178,7 @@ class Argument:
 
 
 def split_annotation(hint: Any) -> tuple[Any, list[Any]]:
-    """Return a hint without its annotations, and the annotations, the outermost first."""
+    """Return a hint without its annotations, and the annotations from the outermost to the innermost."""
     if get_origin(hint) is Annotated:
         inner, *marks = get_args(hint)
         plain, further = split_annotation(inner)
@@ -192,7 +191,6 @@ def split_annotation(hint: Any) -> tuple[Any, list[Any]]:
 
 
 def list_alternatives(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
@@ -229,7 +227,6 @@ def _has_type(value: Any, kind: Any) -> bool:
 
 
 def describe_type(hint: Any) -> str:
-    """Describe the values that a hint takes, such as `one of cpu, cuda`."""
     choices = list_choices(hint)
     texts = [f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]] if choices else []
     for kind in list_alternatives(hint):
@@ -258,7 +255,7 @@ def _check_bounds(spelled: str, value: float, bounds: Range) -> None:
 
 
 def check_location(spelled: str, location: str | Path) -> None:
-    """Check that a path can be looked up.
+    """Check that a path is usable.
 
     Raises:
         OptionError: If it cannot be.
@@ -275,7 +272,7 @@ def check_location(spelled: str, location: str | Path) -> None:
 
 
 def split_commas(*texts: str) -> tuple[str, ...]:
-    """Split names that are separated by commas.
+    """Split names at commas.
 
     Example:
         >>> split_commas("painters, leave_one_out")

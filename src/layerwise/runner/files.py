@@ -28,7 +28,7 @@ VERB = "experiment"
 STAGES, TAKES = "stages", "takes"
 
 RECIPES = tuple(sorted(path.stem for path in (Path(__file__).parent / "recipes").glob("*.yaml")))
-"""The recipes that ship with layerwise, by name."""
+"""Names of the recipes that come with layerwise."""
 
 ALTERNATIVES = (
     ("minutes", "tokens"),
@@ -36,14 +36,14 @@ ALTERNATIVES = (
     ("learning_rate", "learning_rates"),
     ("batch_size", "batch_sizes"),
 )
-"""Options that replace each other: one that is given displaces the others of a file."""
+"""Options that exclude each other: passing one removes the others from a file."""
 
 _RUNS = "{runs}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileStage:
-    """One call of a file: its name, the call, the stages whose runs it reads, and the folder of the runs."""
+    """A call in a file, the stages whose runs it requires, and the directory of the runs."""
 
     name: str
     call: VerbCall
@@ -56,7 +56,7 @@ class FileStage:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFile:
-    """The calls of a file by stage, as plain values, and its requirements; a single one has no stage name."""
+    """The calls of a file by stage, as plain values; a single call has an empty stage name."""
 
     name: str
     stages: Mapping[str, Mapping[str, Any]]
@@ -92,7 +92,7 @@ class ExperimentFile:
         return cls(str(source), {"": content})
 
     def select(self, names: Sequence[str] = ()) -> ExperimentFile:
-        """Return the file with the named stages, in its order, or all of them.
+        """Return the file with only the named stages (default: all).
 
         Raises:
             OptionError: If there is no stage of a name.
@@ -106,9 +106,9 @@ class ExperimentFile:
         return {name: load_verb(str(each.get(VERB))) for name, each in self.stages.items()}
 
     def list_calls(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:
-        """Return every stage with its call; `given` options, by stage, replace those of the file.
+        """Return every stage with its call; `given` options by stage override those in the file.
 
-        Runs of stages are in `runs/NAME` or in the given `run`.
+        Runs are stored in `runs/NAME`, or below the given `run`.
 
         Raises:
             OptionError: If an option does not fit; the message names the stage.
@@ -163,9 +163,9 @@ class ExperimentFile:
     def parse_options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Parse command-line words by stage.
 
-        `--OPTION` applies to every stage that has the option, except those whose value in the file differs from that of
-        the first stage that sets it: `run painters --model X` leaves BERT to the stages of BERT. `--STAGE.OPTION`
-        applies to one stage.
+        `--STAGE.OPTION` applies to one stage. `--OPTION` applies to all stages that have the option, except
+        those where the file has a different value than in the first stage that sets it: `run painters --model
+        X` does not change the stages of BERT.
 
         Raises:
             OptionError: If no stage has an option.
@@ -211,7 +211,7 @@ class ExperimentFile:
 
 
 def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Any]:
-    """Carry out a recipe, a YAML file, or a run directory, and return the results by stage.
+    """Run a recipe, a YAML file, or a run directory, and return the results by stage.
 
     Args:
         source: Name of a recipe, path of a YAML file, or a run directory to resume.
@@ -241,7 +241,7 @@ def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **op
 
 
 def read_call(path: str | Path) -> VerbCall:
-    """Read the single call of a YAML file or a run directory, which is then resumed.
+    """Read the single call of a YAML file, or of a run directory to resume.
 
     Raises:
         OptionError: If the file cannot be read or has stages.
@@ -254,7 +254,7 @@ def read_call(path: str | Path) -> VerbCall:
 
 
 def write_yaml(call: VerbCall) -> str:
-    """Return a call as YAML: its verb, and the options that differ from their defaults."""
+    """Write a call as YAML."""
     import yaml
 
     content: dict[str, Any] = {VERB: call.verb.name, **call.verb.given(call.options)}

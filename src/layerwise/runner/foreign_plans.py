@@ -16,7 +16,7 @@ from layerwise.plan.dialects.located import SIZE
 
 
 def read_recipe(given: str) -> MergeRecipe:
-    """Return the plan and models in `given`, a file or text, as mergekit YAML or a plan. Raises `PlanError`."""
+    """Read a plan and its models from a file or text in mergekit or plan syntax."""
     with _of_file(given):
         return read(_content(given))
 
@@ -43,10 +43,7 @@ def _of_file(given: str) -> Iterator[None]:
 
 
 def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
-    """Return the recipe over `models`, if any: one, or several called a, b, c, ...
-
-    Raises `OptionError` if the recipe names its models itself.
-    """
+    """Add the models to a recipe, named a, b, c, ... if there are several."""
     if not models:
         return recipe
     models = [location_of(model) for model in models]
@@ -59,7 +56,7 @@ def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
 
 
 def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) -> str:
-    """The recipe in one of `DIALECTS`. Raises `PlanError` that names the stage which the form cannot say."""
+    """Write a recipe in one of `DIALECTS`."""
     if dialect not in DIALECTS:
         raise OptionError(f"--to takes one of {', '.join(DIALECTS)}, not {dialect!r}")
     if dialect == "text":
@@ -74,10 +71,7 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
 
 
 def read_depth(model: str) -> int:
-    """Return the number of layers by a model's configuration or GGUF header, without reading weights.
-
-    Raises `ModelError` for an unknown model, and for one with several stacks of layers.
-    """
+    """Read the number of layers from a configuration or GGUF header, without loading weights."""
     if is_gguf(model):
         return gguf.depth_of(gguf.GGUFFile.open(location_of(model)))
     import layerwise.models  # noqa: F401  (its architectures become known to transformers)

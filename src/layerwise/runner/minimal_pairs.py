@@ -33,7 +33,7 @@ _LAST = "temperature"
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """How sentences are scored: softmax temperature, handling of long ones, and `how` the numbers are computed."""
+    """Softmax temperature, handling of long sentences, and a description of the numerics (`how`)."""
 
     temperature: float = 1.0
     too_long: TooLong = "refuse"
@@ -42,7 +42,7 @@ class ScoringOptions:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedModel:
-    """A model to evaluate: its arm and its seed, and what opens it with its tokenizer when it is its turn."""
+    """A model to evaluate; `open` loads it and its tokenizer."""
 
     arm: str
     seed: int
@@ -60,9 +60,9 @@ def evaluate_models(
     *,
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
-    """Evaluate every model on every suite, and store the rows of models and arms in `run`.
+    """Evaluate every model on every suite and store the rows of models and variants in `run`.
 
-    `progress` receives model, suite, paradigm and the finished share. Raises `DataError` for two suites of one name.
+    `progress` receives a label and the finished share.
     """
     names = [each.suite for each in suites]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -84,7 +84,7 @@ def evaluate_models(
 
 
 def describe_setting(pairs: PairSet, options: ScoringOptions) -> str:
-    """In a sentence what the rows of a suite were measured on, and how; it is the suite's note in the run."""
+    """Describe how a suite was scored; stored as its note in the run."""
     text = (
         f"{pairs.origin}: {len(pairs.pairs):,} pairs (digest {pairs.digest[:8]}), temperature {options.temperature:g}"
     )

@@ -60,7 +60,7 @@ def open_stack(
     resident_layers: int | None = None,
     device_map: str | None = None,
 ) -> Stack:
-    """Open a model by name, make a stack of a torch module, or return an opened stack.
+    """Load a model by name, wrap a torch module in a stack, or return a stack unchanged.
 
     Raises:
         ModelError: If the model is something else or cannot be opened.
@@ -102,7 +102,7 @@ def _tokenizer_of(module: nn.Module, tokenizer: str | None) -> Any:
 
 
 def open_corpus(text: TextLike, model: ModelLike) -> Corpus:
-    """Open a corpus by path, make one of a list of strings, or return an opened one; `demo` has its own.
+    """Read a corpus by path, make one from strings, or return it unchanged; `demo` has its own.
 
     Raises:
         DataError: If `text` is missing or is something else.
@@ -131,7 +131,7 @@ def describe_parts(parts: Mapping[str, EvalData]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """The initial model of trainings, opened once.
+    """The initial model of trainings.
 
     `location` is what transformers would load, None for a model opened in Python; `again` opens another copy.
     """
@@ -143,10 +143,7 @@ class BaseModel:
     revision: str | None
 
     def base(self, classes: tuple[str, ...] | None = None) -> Base:
-        """Return the initial model, with a new head if there are `classes`.
-
-        Raises `TrainError` for a new head of a model that was opened in Python.
-        """
+        """Return the initial model, with a new head for `classes` if given."""
         weights = weight_hash(self.stack.model)
         if classes is None:
             return Base(self.again, weights, self.location)
@@ -164,7 +161,7 @@ def open_base(
     layers: str | None = None,
     revision: str | None = None,
 ) -> BaseModel:
-    """Open the initial model of trainings with weights in float32, or take copies of an opened one.
+    """Load the initial model of trainings with float32 weights, or copy an open one.
 
     Raises:
         ModelError: If the model cannot be opened.
@@ -191,7 +188,7 @@ def open_base(
 
 
 def open_given_text(text: TextLike) -> tuple[Path | None, Corpus | None]:
-    """Return the path of a text, or the corpus if one was opened already."""
+    """Return the path of a text, or the corpus if it is open already."""
     if text is None or isinstance(text, str | Path):
         return None if text is None else Path(text), None
     return None, open_corpus(text, "")
@@ -219,8 +216,6 @@ def make_text_manifest(
     seed: int,
     settings: Mapping[str, object] | None = None,
 ) -> Manifest:
-    """The manifest of a measurement of `stack` on `reading`; `families` and `tasks` decide what a row means, `settings`
-    its last bits."""
     return make_manifest(
         stack,
         weight_hash(stack.model),
@@ -245,10 +240,7 @@ def make_uniform_row(stack: Stack) -> Score:
 
 
 def make_manifest(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
-    """Return the manifest of results from `stack`, whose weights have the hash `weights`.
-
-    `settings` change the last bits of a number, by option; `more` are other fields of the manifest.
-    """
+    """Make the manifest of results from `stack`; `settings` change the last bits, `more` are other fields."""
     return Manifest(
         model=stack.source.name,
         revision=stack.source.revision,
@@ -264,7 +256,7 @@ def make_manifest(stack: Stack, weights: str, *, settings: Mapping[str, object] 
 
 
 def describe_structure(stack: Stack) -> str:
-    """The architecture, the layers and the parameters in words: `Llama, 30 layers, 135 M`."""
+    """Describe the architecture, such as `Llama, 30 layers, 135 M`."""
     architecture = re.sub(r"(For[A-Z]|LMHead|Model$).*", "", type(stack.model).__name__)
     numbers = numbers_of(stack.model)
     unit, scale = next(((unit, scale) for unit, scale in UNITS.items() if numbers >= scale), ("", 1))
@@ -274,7 +266,7 @@ def describe_structure(stack: Stack) -> str:
 
 
 def read_numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:
-    """Return what decides the bits of a number: `settings` and torch's environment (threads on a CPU only).
+    """Return what determines the bits of a number: `settings` and torch's environment.
 
     >>> read_numerics("meta", batch_tokens=100)["batch_tokens"]
     '100'
@@ -291,7 +283,7 @@ def read_numerics(device: torch.device | str, model: nn.Module | None = None, **
 
 
 def describe_numerics(device: torch.device | str, dtype: str) -> str:
-    """How a model is asked, as far as that decides the bits of the answer; `dtype` as it was asked for.
+    """Describe dtype, device and threads of an evaluation.
 
     >>> describe_numerics("meta", "auto")
     'auto on meta'
@@ -315,7 +307,7 @@ def read_hardware(device: torch.device | str) -> dict[str, str]:
 
 
 def hash_tasks(folder: Path) -> str:
-    """Return a short SHA-256 of a folder's task files, data and paths, without hidden files, runs and caches."""
+    """Return a short SHA-256 of the task files in a folder, without hidden files, runs and caches."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
@@ -331,9 +323,9 @@ def hash_tasks(folder: Path) -> str:
 
 
 def default_folder(manifest: Manifest, recipe: object = None) -> Path:
-    """Return the default folder of a run, named by what it measures and the trainings' `recipe` (plain values).
+    """Return the default directory of a run, named by what it measures and the `recipe` of trainings.
 
-    The name leaves out how it is computed: another way of computing finds the run and is refused.
+    The name does not depend on the numerics, so that a run with other numerics is found and refused.
     """
     content = {**manifest.measured(), **({} if recipe is None else {"recipe": recipe})}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

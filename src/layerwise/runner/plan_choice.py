@@ -18,14 +18,14 @@ from layerwise.results.vocabulary import CHOSEN, SEARCH
 from layerwise.runner.verb import spell
 
 MAX_NUMBER = 10_000
-"""The largest number of a range, `1-28`, `2,3` or `1-4,8`: one digit too many would otherwise fill the memory."""
+"""Largest number of a range; a typo must not fill the memory."""
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """Checked families, plans and windows; `loops` and `times` are numbers as text, None and "2" by default."""
+    """Checked families, plans and windows; `loops` and `times` are number lists as text."""
 
     families: tuple[str, ...] = ()
     plans: tuple[Plan, ...] = ()
@@ -42,7 +42,7 @@ class PlanChoice:
         loops: str | None,
         times: str,
     ) -> PlanChoice:
-        """Parse what was given.
+        """Parse and check the options.
 
         Raises:
             PlanError: For an unknown family and an invalid plan.
@@ -58,15 +58,14 @@ class PlanChoice:
         return choice
 
     def count_loops(self) -> tuple[int, ...] | None:
-        """Return the loop counts, or None if each family has its own."""
+        """Return the loop counts, or None for the defaults of each family."""
         return None if self.loops is None else parse_numbers(spell("loops"), self.loops)
 
     def count_repeats(self) -> tuple[int, ...]:
-        """Return how often `repeat_blocks` runs a block."""
         return parse_numbers(spell("times"), self.times, least=TWICE)
 
     def list_members(self, depth: int) -> tuple[Member, ...]:
-        """Return the plans for a model of `depth` layers, the identity plan first, each with its family.
+        """Return the plans for a model of `depth` layers, the identity plan first.
 
         Raises:
             PlanError: For a plan that runs layers the model does not have, and for a family that needs more layers.
@@ -90,7 +89,7 @@ class PlanChoice:
         return tuple(members)
 
     def describe(self) -> tuple[str, ...]:
-        """Return what decides which plans are measured, for the manifest; defaults are not named.
+        """Return what identifies the choice in a manifest; defaults are omitted.
 
         Example:
             >>> PlanChoice(("looped",), (Plan.parse("0-3"),), ((2, 3),), loops="1-4").describe()
@@ -118,9 +117,7 @@ def _has_plans(name: str, depth: int) -> bool:
 
 
 def parse_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
-    """The numbers that `text` names, ascending and without repetition; `flag` is named in refusals.
-
-    Raises `OptionError` for a text of another form, and for a number below `least` or above `MAX_NUMBER`.
+    """Parse a list of numbers and ranges; `flag` names the option in messages.
 
     >>> parse_numbers("--loops", "1-4,8"), parse_numbers("--times", "3,2")
     ((1, 2, 3, 4, 8), (2, 3))
@@ -133,7 +130,7 @@ def parse_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
 
 
 def parse_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
-    """The first and the last number of one range, or a single number twice; raises as `parse_numbers` does.
+    """Parse a range, or a single number as a range.
 
     >>> parse_range("--window", "4-8"), parse_range("--window", "5")
     ((4, 8), (5, 5))
@@ -153,7 +150,7 @@ def parse_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan whose text is `text`. Raises `PlanError`, which tells the name of a run from a plan with a mistake."""
+    """Parse a plan; the error tells a misspelled run from an invalid plan."""
     try:
         return Plan.parse(text)
     except PlanError as error:
@@ -167,9 +164,7 @@ def parse_plan(text: str) -> Plan:
 
 
 def resolve_plan(text: str) -> Plan:
-    """Return the plan of `text`, or the plan that the `layerwise search` run in that folder chose.
-
-    Raises `PlanError` for an invalid plan, and for a run that has not chosen one.
+    """Parse a plan, or read the plan that the search in that run directory chose.
 
     >>> resolve_plan("0-3 6-11")
     Plan('0-3 6-11')

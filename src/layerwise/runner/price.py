@@ -30,14 +30,14 @@ from layerwise.stack.inputs import evaluating
 SLOW_OPERATIONS = 5e9
 
 TIMED_TOKENS, LONG = 1024, 0.5
-"""Tokens of a batch that is timed, and the seconds from which it is not too short to time."""
+"""Tokens in a timed batch; batches shorter than this many seconds are timed again at full size."""
 
 SLOW_CALL = 0.01
-"""Seconds that a pass of any model takes a slow processor at least."""
+"""Assumed seconds of a forward pass on a slow CPU."""
 
 
 def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
-    """Say how much is left; if `timed`, also how long it takes, from one piece of a kind, and the memory it needs."""
+    """Describe the remaining work; if `timed`, also its time and memory, by timing one piece of each kind."""
     clauses, seconds = [], 0.0
     for piece, group in groupby(sorted(remaining, key=lambda each: each.piece), key=lambda each: each.piece):
         alike = list(group)
@@ -65,7 +65,7 @@ def time_passes(stack: Stack, data: EvalData) -> float:
 
 
 def time_second_call(run: Callable[[], object]) -> float:
-    """Return the seconds of the second call of `run`; the first one warms up."""
+    """Return the seconds of a second call of `run`, after warm-up."""
     run()
     begun = time.perf_counter()
     run()
@@ -80,9 +80,9 @@ def count_tokens(stack: Stack, due: CostEstimate) -> float:
 def remaining_passes(
     stack: Stack, data: EvalData, due: CostEstimate, plans: Sequence[Plan] = (), pace: float | None = None
 ) -> Remaining:
-    """Count what is `due` in passes over a batch of `data`; `plans` are those whose states are held at once.
+    """Count the remaining forward passes over a typical batch of `data`.
 
-    `pace` is the number of seconds per token, if it has been timed.
+    `plans` are those whose states are in memory at once, `pace` the seconds per token, if timed already.
     """
     batch = select_typical_batch(data)
     beyond = most_live(build(plans)) - 1 if plans else 0

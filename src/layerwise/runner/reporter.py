@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """Receives what an experiment says while it runs."""
+    """Interface for progress messages."""
 
     def log(self, text: str) -> None:
-        """A sentence about what is done: the model, the cost, a note."""
+        """Report a message."""
 
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
-        """`share` of the work called `label` is done, between 0 and 1."""
+        """Report that `share` of the work called `label` is done, between 0 and 1."""
 
     def result(self, text: str) -> None:
-        """A result: what was measured, in sentences or as a table."""
+        """Report a result, as sentences or a table."""
 
 
 class Silent:
-    """The reporter that drops everything."""
+    """A reporter that ignores everything."""
 
     def log(self, text: str) -> None:
-        """Drop a sentence."""
+        """Do nothing."""
 
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
-        """Drop a share."""
+        """Do nothing."""
 
     def result(self, text: str) -> None:
-        """Drop a result."""
+        """Do nothing."""
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def describe_readings(cost: ReadingCost) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A span of time in the unit a person would use.
+    """Format seconds with a suitable unit.
 
     >>> format_duration(75)
     '1 min 15 s'
@@ -102,7 +102,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_size(count: float) -> str:
-    """A number of bytes in the unit a person would use.
+    """Format bytes with a suitable unit.
 
     >>> format_size(340_000_000), format_size(2_100_000_000)
     ('340 MB', '2.1 GB')

@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 
 
 def _all_first(rows: list[Score]) -> list[Score]:
-    """The rows in their order, but of the tasks of one number that of all comes first.
-
-    >>> rows = [Score("effect", "delta_nll", 0.1, task=task, plan="0-2") for task in ("copy", "all", "sort")]
-    >>> [row.task for row in _all_first(rows)]
-    ['all', 'copy', 'sort']
-    """
     first: dict[tuple[object, ...], int] = {}
     numbers = [first.setdefault((row.measure, *replace(row, task="").key), len(first)) for row in rows]
     pairs = sorted(zip(numbers, rows, strict=True), key=lambda pair: (pair[0], pair[1].task != "all"))
@@ -43,7 +37,7 @@ def _all_first(rows: list[Score]) -> list[Score]:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure of a report: its name, what it shows in words, and what plotly draws (`data` and `layout`)."""
+    """A figure of the report, with a text alternative."""
 
     name: str
     alternative: str
@@ -76,7 +70,7 @@ def _drawn(value: Any) -> Any:
 
 
 ANSWERS = ((vocab.EFFECT, vocab.DELTA), (vocab.VERDICT, None), (vocab.SEARCH, vocab.DELTA))
-"""The measure and the metric of a run's answer: the first that it has rows of."""
+"""Measures and metrics that answer a run's question; the first present one is used."""
 
 
 def _answer(rows: list[Score], measure: str, metric: str | None) -> list[Score]:
@@ -93,27 +87,24 @@ def _layer_of(row: Score, single: Mapping[str, int]) -> int | None:
 
 
 class Reported(ABC):
-    """What is read from rows: themselves, a table, the summary, the figures and the page.
-
-    In a notebook it shows its summary.
-    """
+    """Results computed from rows: a table, a summary, figures and a page. A notebook shows the summary."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def data(self) -> ReportData:
-        """The rows as the report reads them."""
+        """Return the rows as the report uses them."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What was read."""
+        """Return the name of the source."""
 
     @property
     @abstractmethod
     def page(self) -> Path:
-        """Where the page is written unless it is named."""
+        """Return the default path of the page."""
 
     @property
     def rows(self) -> list[Score]:
@@ -127,13 +118,14 @@ class Reported(ABC):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What was found, a sentence each, the answer first."""
+        """Return the findings as sentences, the answer first."""
         return tuple(line.removeprefix("- ") for line in self.summary.splitlines() if line.strip())
 
     def plot(self, name: str | None = None) -> Plot:
-        """A figure of the report by its name, by default the first one, which a notebook draws.
+        """Return a figure of the report (default: the first one).
 
-        Raises `MeasureError`, which names the figures there are, for one that there is not.
+        Raises:
+            MeasureError: If there is no figure of that name.
         """
         from layerwise.page.render import build_chapters
 
@@ -175,7 +167,7 @@ class Reported(ABC):
         return frame.astype({"layer": "Int64"}) if "layer" in frame else frame
 
     def report(self, path: Path | str | None = None) -> Path:
-        """Write the report as one HTML page; returns where it is."""
+        """Write the report as an HTML page and return its path."""
         from layerwise import page as pages
 
         page = Path(path) if path is not None else self.page
@@ -189,16 +181,12 @@ class Reported(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Result(Reported):
-    """What an experiment computed, in the run folder `folder`.
-
-    The rows are read from the run's store each time. In a notebook a result shows its summary.
-    """
+    """The result of a verb, read from the run directory `folder`."""
 
     folder: Path
 
     @property
     def data(self) -> ReportData:
-        """The rows as the report reads them."""
         from layerwise.runner.summary import report_data
 
         with Run.open(self.folder) as run:
@@ -206,31 +194,29 @@ class Result(Reported):
 
     @property
     def name(self) -> str:
-        """The folder."""
         return str(self.folder)
 
     @property
     def page(self) -> Path:
-        """`report.html` in the run folder."""
         with Run.open(self.folder) as run:
             return run.report
 
     @property
     def rows(self) -> list[Score]:
-        """Every score of the run, one row for each number, with its interval where it has one."""
+        """Return all scores of the run, with their intervals."""
         with Run.open(self.folder) as run:
             return list(run.store.scores())
 
     @property
     def losses(self) -> list[Loss]:
-        """The summed loss of every plan on every window of the text, in nats, for experiments that measure plans."""
+        """Return the summed loss in nats of every plan on every window."""
         with Run.open(self.folder) as run:
             return list(run.store.text_losses())
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Result):
-    """What a search computed, in the run folder `folder`."""
+    """The result of `layerwise search`."""
 
     @property
     def best(self) -> Plan:
@@ -238,9 +224,9 @@ class SearchResult(Result):
 
     @property
     def front(self) -> list[FrontPoint]:
-        """The front in the unit of the budget, the cheapest plan first; losses are those on the report text.
+        """Return the front in the unit of the budget, cheapest plan first.
 
-        A loss is a difference to the model as trained, in nats per token, which itself has 0.
+        Losses are differences from the original model on the report text, in nats/token.
         """
         rows = Rows(self.rows).where(measure=vocab.SEARCH)
         of_unit = rows.where(unit=rows.where(metric=vocab.CHOSEN).axis("unit"))

@@ -18,16 +18,16 @@ from layerwise.runner.training_runs import (
 from layerwise.train.methods import added_by
 
 Variants = Mapping[str, Mapping[str, "SourceModel"]]
-"""From the name of an arm to its models, by their names in plans."""
+"""Variant to models by their names in plans."""
 
 
 UNTRAINED = "models"
-"""The arm of models that have no training record."""
+"""Variant of models without a training record."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceModel:
-    """A model that layers are taken from: the arm it was trained in, its folder or hub id, and its training record."""
+    """A model to take layers from."""
 
     arm: str
     location: str
@@ -35,15 +35,12 @@ class SourceModel:
 
     @property
     def added(self) -> str | None:
-        """What its layers were trained with and no other model has; `None` for plain layers."""
+        """Return what its layers were trained with that no other model has; None for plain layers."""
         return None if self.record is None else added_by(self.record.recipe.get("variant"))
 
 
 def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
-    """Return the models at `locations` in order: each a model, or a run with all its finished models.
-
-    Raises `RunError` for a run without a finished model, `ModelError` for a repeated model.
-    """
+    """Return the models at `locations`; a run stands for all its finished models."""
     models = tuple(source for location in locations for source in _at(location))
     for number, source in enumerate(models):
         if source.location in {earlier.location for earlier in models[:number]}:
@@ -59,7 +56,7 @@ def group_by_variant(models: Sequence[SourceModel]) -> dict[str, dict[str, Sourc
 
 
 def name_models(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
-    """The models by the names a to z, then a1 to z1, and so on.
+    """Name models a to z, then a1 to z1, and so on.
 
     >>> list(name_models([SourceModel("arm", str(number), None) for number in range(28)]))[24:]
     ['y', 'z', 'a1', 'b1']
@@ -68,7 +65,7 @@ def name_models(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
 
 
 def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
-    """Return notes on the bases and data of models to merge; raises `ModelError` for several bases."""
+    """Check that models to merge were trained from one base, and return notes on their data."""
     bases: dict[str, str] = {}
     for name, source in models.items():
         if source.record is not None:
@@ -113,10 +110,7 @@ def _source(location: str, record: TrainingRecord | None) -> SourceModel:
 
 
 def read_variants(locations: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
-    """Return the models at `locations`, of one `arm` or all, by arm and name.
-
-    Raises `ModelError` for an unknown arm, and for different bases in an arm.
-    """
+    """Return the models at `locations` by variant and name (default: all variants)."""
     arms = group_by_variant(read_source_models(locations))
     if arm is not None and arm not in arms:
         raise ModelError(f"no model was trained as {arm!r}; {near_matches(arm, arms)}")

@@ -27,10 +27,10 @@ from layerwise.runner.verb import Invocation, StudyFinishedError, current_call
 from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
 
 COMPLETE = "complete"
-"""The file in a run directory that holds the digest of the options of which it is complete."""
+"""File with the digest of the options for which the run is complete."""
 
 UNMEASURED_OPTIONS = ("run", "overwrite", "ray", "workers")
-"""Options that do not decide what is computed."""
+"""Options that do not affect the results."""
 
 
 def has_no_rows(run: Run) -> bool:

@@ -16,7 +16,7 @@ from layerwise.results.vocabulary import EFFECT
 
 
 def report_data(run: Run) -> pages.ReportData:
-    """The rows of `run` as the report reads them; effects are computed here when the run was stopped before its own."""
+    """Read the rows for the report; effects of an interrupted run are computed here."""
     scores, plans = run.store.scores(), run.store.plans()
     swept = {record.plan for record in plans}
     losses = tuple(row for row in run.store.text_losses() if row.plan in swept)

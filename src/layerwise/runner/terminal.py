@@ -18,27 +18,22 @@ output = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 EVERY = 10.0
-"""Seconds between two lines of progress, where no bar can be drawn."""
+"""Seconds between progress lines if no bar can be drawn."""
 
 
 def write(console: Console, text: str, style: str = "") -> None:
-    """Print `text` without markup and with control characters escaped; a terminal wraps lines, a file does not."""
+    """Print `text` without markup and with control characters escaped; only a terminal wraps lines."""
     for line in text.splitlines():
         console.print(Text(_printable(line), style), soft_wrap=not console.is_terminal or line.startswith(" "))
 
 
 def _printable(line: str) -> str:
-    """A line whose control characters, and what is no Unicode, are written as escapes: names come from anywhere.
-
-    >>> _printable("demo\x1b[2J")
-    'demo\\\\x1b[2J'
-    """
     shown = (sign if sign == "\t" or category(sign) not in ("Cc", "Cs") else ascii(sign)[1:-1] for sign in line)
     return "".join(shown)
 
 
 class Terminal:
-    """A `Reporter` on the terminal, and a context manager that removes its bar; `quiet` prints only results."""
+    """A reporter on the terminal; `quiet` prints only results."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet

@@ -36,29 +36,30 @@ from layerwise.stack import Stack, weight_hash
 from layerwise.stack.max_length import longest_input
 
 MINUTES = 10.0
-"""Minutes that a measurement takes at most, about, unless `--minutes` or `--tokens` says otherwise."""
+"""Default time budget in minutes."""
 
 USED = 0.75
-"""Of the minutes, what passes of the model may take: intervals, the page and the start of Python take the rest."""
+"""Share of the time budget for forward passes; the rest is for intervals, the page and starting Python."""
 
 ROUNDS = 5
-"""How often the amount of text is corrected: what is computed need not grow with it in proportion."""
+"""Maximum number of corrections of the amount of text, because the cost is not proportional to it."""
 
 SMALL_TEXT = 4_000_000
 
 SAMPLED_TOKENS = 1024
-"""Tokens on which the effect of one layer is measured beforehand."""
+"""Tokens for the preliminary effect of one layer."""
 
 CHOSEN = ("tokens", "max_length", "parts", "families", "method", "width")
-"""The options that are chosen where they are not given."""
+"""Options that are chosen if not given."""
 
 
 @dataclass(frozen=True)
 class TimedText:
-    """A verb's text as it can be cut, and the cost of reading it.
+    """The text of a verb, and the cost of reading it.
 
-    `cut(tokens, length)` returns the text, all of it without a number; `cost(data)` counts layers and heads. `compared`
-    plans are corrected together, on a `share` of the text; `fewest` documents or windows are needed.
+    `cut(tokens, length)` returns the text (None: all of it), `cost(data)` counts layers and heads. The results of
+    `compared` plans are corrected together, on a `share` of the text; at least `fewest` documents or windows are
+    needed.
     """
 
     stack: Stack
@@ -70,9 +71,9 @@ class TimedText:
 
     @property
     def least_units(self) -> int:
-        """Return the least documents or windows for which `flips_can_decide`.
+        """Return the minimum number of documents or windows for a sign-flip test to be significant.
 
-        With n units p >= 2^(1 - n): 8 show nothing among 30 comparisons, and 11 any effect of one sign in all units.
+        With n units, p >= 2^(1 - n): 8 units show nothing among 30 comparisons, 11 can.
         """
         least = 1 + math.log2(max(1, self.compared) / ALPHA)
         return max(self.fewest, math.ceil(least / self.share))
@@ -80,10 +81,7 @@ class TimedText:
 
 @dataclass(frozen=True, slots=True)
 class ChosenText:
-    """The text that is read, the options that were chosen with it, what is said of it, and the timed seconds per token.
-
-    `options` is empty, and `seconds` None, where the command says it all.
-    """
+    """A chosen text, the options that reproduce it, notes, and the timed seconds per token."""
 
     data: EvalData
     options: Mapping[str, Any]
@@ -97,7 +95,7 @@ class ChosenText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRequest:
-    """How much text a caller asks for, and what identifies an earlier run of the same call.
+    """Amount of text that a caller asks for, and the identity of an earlier run of the same call.
 
     Args:
         minutes: Time budget, if any.
@@ -123,7 +121,7 @@ class TextRequest:
 
     @classmethod
     def of_call(cls, text: object) -> TextRequest:
-        """Return the request of the verb that is running, on a `text` that may be an opened one."""
+        """Return the request of the running verb."""
         call = current_call()
         defaults = {name: argument.default for name, argument in call.verb.arguments.items()}
         options = {**defaults, **call.options}
@@ -139,20 +137,20 @@ class TextRequest:
         )
 
     def identify(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of `options` that an earlier run of the same call has too; an opened model has no name."""
+        """Return the options that identify an earlier run of the same call; an open model has no name."""
         chosen = [name for name in (*CHOSEN, "model") if name not in self.given]
         return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}
 
 
 Candidate = tuple[Mapping[str, Any], TimedText]
-"""The options that differ from the request, and the text and its cost under them."""
+"""Options that differ from the request, and the text under them."""
 
 
 def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus) -> ChosenText:
-    """Return the text of the first candidate that the minutes of the request allow, or that of an earlier run.
+    """Return the text of the first candidate that fits the time budget, or that of an earlier run.
 
-    Candidates are the request and smaller ones in its place, the costliest first. Text without a name is read whole
-    unless minutes are given; several processes read all of the text.
+    The first candidate is the request, the others are cheaper. An unnamed text is read completely unless minutes
+    are given; several processes read all of the text.
 
     Raises:
         OptionError: If minutes are given that are too few for the last candidate.
@@ -217,8 +215,7 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A text that is cut into `units` windows or more, at `least` tokens in all; `dense` tokens of a window are scored
-    as one."""
+    """A text cut into at least `units` windows and `least` tokens; a share `dense` of the tokens is scored."""
 
     timed: TimedText
     request: TextRequest
@@ -265,9 +262,9 @@ class _Cut:
 
 
 def measure_spread(stack: Stack, data: EvalData) -> float | None:
-    """Return the standard deviation, for one token, of the loss change when the middle layer is skipped.
+    """Return the standard deviation per token of the loss change when the middle layer is skipped.
 
-    It is measured over the windows of a sample; None for a model that cannot run without that layer.
+    It is computed over the windows of a sample; None if the model cannot run without that layer.
     """
     if stack.depth < 2:
         return None
@@ -310,7 +307,7 @@ def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes:
 
 
 def fit_tokens(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
-    """Return the tokens, `least` to `most`, that fit so many seconds, or None; `read(tokens)` returns text and time."""
+    """Return the tokens, from `least` to `most`, that fit `seconds`, or None; `read` returns text and time."""
     tokens = min(least, most)
     data, taken = read(tokens)
     if taken > seconds:

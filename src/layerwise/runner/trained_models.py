@@ -25,14 +25,14 @@ from layerwise.runner.reporter import Reporter
 
 TEMPLATE = Path(__file__).with_name("trained_card.md")
 MAX_LOSSES = 10
-"""Validation losses in a card: the last ones."""
+"""Maximum number of validation losses in a card."""
 
 _PUSHED = "pushed.txt"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedModels:
-    """Models by the repository that each goes to; `base` is what they were trained from."""
+    """Models by hub repo id; `base` is the model they were trained from."""
 
     folders: Mapping[str, Path]
     base: str | None
@@ -41,7 +41,7 @@ class TrainedModels:
 
     @classmethod
     def to_push(cls, options: Mapping[str, Any], models: Mapping[str, Path]) -> TrainedModels:
-        """Return the models that the options push to the hub.
+        """Return the models to push.
 
         Raises:
             CheckpointError: If the hub would refuse one of the models.
@@ -57,7 +57,7 @@ class TrainedModels:
         return tuple(name for name, folder in self.folders.items() if self.overwrite or _pushed_to(folder) != name)
 
     def publish(self, reporter: Reporter) -> None:
-        """Write and push the card and model of all not pushed yet; raises `CheckpointError` with the hub's reply."""
+        """Push all models that are not pushed yet, each with its card."""
         for name in self.due():
             folder, title = self.folders[name], name.partition("/")[2]
             if not folder.is_dir():
@@ -72,7 +72,7 @@ class TrainedModels:
 
 
 def name_repository(name: str, label: str, count: int) -> str:
-    """The repository of one of `count` models: `name` for one alone, else with what tells the models apart.
+    """Return the repo id of one of `count` models.
 
     >>> name_repository("org/shuffled", "layershuffle/0", 1), name_repository("org/shuffled", "stacking@2/1", 2)
     ('org/shuffled', 'org/shuffled-stacking-2-1')
@@ -81,7 +81,6 @@ def name_repository(name: str, label: str, count: int) -> str:
 
 
 def push_folder(folder: Path, name: str, private: bool, overwrite: bool, reporter: Reporter) -> None:
-    """Push a folder to the repository `name`, and report its address."""
     reporter.log(f"pushing {folder} to {name}")
     address = hub.push(folder, name, private=private, overwrite=overwrite)
     reporter.result(f"{address}: pushed{', private' if private else ''}")
@@ -93,11 +92,7 @@ def _pushed_to(folder: Path) -> str | None:
 
 
 def write_trained_card(folder: Path, *, name: str, base: str | None) -> str:
-    """Write the card of the trained model in `folder`, headed `name`, and return its text.
-
-    `base` is the model that it was trained from, None for random weights. Raises `CheckpointError` for a folder without
-    a training record.
-    """
+    """Write the card of a trained model and return its text; `base` is None for random weights."""
     from huggingface_hub import ModelCard, ModelCardData
 
     record = TrainingRecord.read(folder)
@@ -121,6 +116,6 @@ def write_trained_card(folder: Path, *, name: str, base: str | None) -> str:
 
 
 def format_command() -> str:
-    """Return the command of this process, as it could be typed; in a notebook or a script it is what runs that."""
+    """Return the command of this process as it could be typed."""
     program, *arguments = sys.argv or ["python"]
     return shlex.join([Path(program).name.replace("__main__.py", "layerwise"), *arguments])

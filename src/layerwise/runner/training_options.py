@@ -18,7 +18,7 @@ BadImages = Literal["refuse", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """The text or the images of a training, and what is held out of them.
+    """The text or images of a training.
 
     Args:
         text: Text to train on.
@@ -41,7 +41,7 @@ class TrainingData:
     select_on: HeldOut = "held-out"
 
     def as_trained(self, manifest: Manifest) -> TrainingData:
-        """Fill in what the training of a manifest used; a given text or given images replace its own."""
+        """Fill in the settings of an earlier training; given texts or images replace its own."""
         sources = {"text", "validation", "test", "images"}
         given = {name for name in (each.name for each in fields(self)) if getattr(self, name) != _DEFAULTS[name]}
         left = _DEFAULTS.keys() - given - (sources if given & sources else set())
@@ -55,7 +55,7 @@ _DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(Train
 
 
 def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]:
-    """Return the TrainingArguments by name; values of `settings` that are JSON are read as it.
+    """Return the TrainingArguments by name; values in JSON are parsed.
 
     Raises:
         TrainError: If a setting is not NAME=VALUE.
@@ -79,9 +79,9 @@ def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]
 def resolve_precision(
     precision: Precision | None, arguments: Mapping[str, Any], *, device: str, run: Path | None
 ) -> Precision:
-    """Return the given precision, otherwise that of a started run, otherwise the device's default.
+    """Return the given precision, that of a started run, or the device's default.
 
-    Half precision among the Trainer's arguments applies on top of float32.
+    Half precision in the TrainingArguments applies on top of float32.
     """
     if precision is not None:
         return precision
@@ -91,7 +91,7 @@ def resolve_precision(
 
 
 def drop_none(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None, by name: those that replace a recipe's.
+    """Return the arguments that are not None.
 
     Example:
         >>> drop_none(batch_size=8, learning_rate=None)

@@ -51,7 +51,7 @@ from layerwise.train.cost.convergence import fine_tuning_convergence, pretrainin
 DIGITS = "digits"
 PILOT = "pilot"
 TEXT_LENGTH = 256
-"""Tokens in a window of training text, unless `--max-length` says otherwise."""
+"""Default tokens per window of training text."""
 
 
 def read_splits(
@@ -66,11 +66,10 @@ def read_splits(
     check: bool = True,
     pack: bool = False,
 ) -> Splits:
-    """Return the named splits or the model's own: demo-vit reads digits, demo its text and skills.
+    """Return the data splits (default: digits for demo-vit, text and skills for demo).
 
-    `location` has the model's image settings; `seed` draws the splits; `corpus` replaces `--text`; `pack` packs
-    training texts into rows. Raises `DataError` for both kinds of data or none, for data that the model does not take
-    or keep apart, and, with `check`, for labels that do not fit its head.
+    `location` has the image settings of the model, `seed` draws the splits, `corpus` replaces `--text`, `pack`
+    packs training texts into full rows. With `check`, the labels must fit the head.
     """
     takes_images = _takes_images(stack)
     _check_kind(options, stack, corpus)
@@ -151,10 +150,9 @@ def _wanted(images: bool) -> str:
 
 
 def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> Division:
-    """Return the documents, in three parts, of the text (default: the standard library's).
+    """Split the text into train, validation and test documents (default: the standard library).
 
-    `seed` draws held-out text if none was given; `corpus` replaces `--text`. Raises `DataError` for held-out text
-    without a text, and for BabyLM files of several splits that are all to be trained on.
+    `seed` draws held-out text if none was given; `corpus` replaces `--text`.
     """
     if corpus is None and options.text is not None:
         corpus = read_corpus(options.text)
@@ -169,7 +167,7 @@ def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = No
 
 
 def make_text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
-    """Return what `split_documents` reads and, for the token cache, its files; other text is read at every start."""
+    """Return the source of `split_documents` for the token cache."""
     paths = (options.text, options.validation, options.test)
     settings = {
         "paths": [None if path is None else str(path.absolute()) for path in paths],
@@ -205,7 +203,7 @@ def _standard_library(seed: int) -> Division:
 
 
 FAMILY = "robustness"
-"""What the manifest of a run of `layerwise train robust` calls itself."""
+"""Family in the manifests of `layerwise train robust`."""
 
 UNFINISHED = "holds no finished model yet: run its `layerwise train robust` again to resume"
 
@@ -278,7 +276,7 @@ def describe_split_limits(splits: Splits) -> tuple[str, ...]:
 
 
 def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequence[str]) -> RunError:
-    """The refusal of splits that a model may have learned from; `what` is the model or the run, `options` are flags."""
+    """Return the error for splits that a model may have been trained on."""
     return RunError(
         f"{what} was trained on {data_name} with other splits than these ({splits.name}), so its test examples may "
         f"have been learned from. Give the {', '.join(options[:-1])} and {options[-1]} of its training"
@@ -286,9 +284,9 @@ def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequ
 
 
 def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
-    """Return rows of measure `training` by arm and seed: noted losses by step, and costs.
+    """Return rows of measure `training` by variant and seed: logged losses by step, and costs.
 
-    Models refined for fewer layers are one arm, `RETRAINED`, with their number of layers as `kept`.
+    Models retrained for fewer layers are one variant, `RETRAINED`, with their number of layers as `kept`.
     """
     rows = []
     for (arm, seed), record in records.items():
@@ -311,7 +309,7 @@ def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> lis
 
 
 def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
-    """Return the mean of every arm, and share of a budget, with its interval over seeds and over documents."""
+    """Average every variant and share of a budget, with intervals over seeds and documents."""
 
     def group_of(row: Score) -> tuple[str, float]:
         return str(row.arm), row.share or 0.0
@@ -322,7 +320,7 @@ def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """A model of an experiment: its arm and seed, the folder that it is opened from, and that of its stored surveys."""
+    """A trained model of a run."""
 
     arm: str
     seed: int
@@ -331,11 +329,6 @@ class TrainedModel:
 
     @property
     def label(self) -> str:
-        """The subject of its rows.
-
-        >>> TrainedModel("elc", 1, Path("run/elc/seed-1/model"), Path("run/elc/seed-1")).label
-        'elc/1'
-        """
         return f"{self.arm}/{self.seed}"
 
 
@@ -347,7 +340,7 @@ def finished_models(run: Path) -> tuple[TrainedModel, ...]:
 
 
 def store_comparisons(run: Run) -> None:
-    """Store the comparisons of the variants of a run; a run without the backbone has none."""
+    """Store comparisons of the variants of a run with its backbone."""
     records = [TrainingRecord.read(each.folder) for each in finished_models(run.folder)]
     is_timed = any(record and record.recipe.get("pretraining", {}).get("seconds") for record in records)
     terms = SECONDS if is_timed else TOKENS

@@ -34,7 +34,7 @@ R = TypeVar("R", bound="Recipe | PretrainingRecipe")
 
 @dataclass(frozen=True, slots=True)
 class FolderTraining(Generic[R]):
-    """A training of a recipe with a seed: what it is called, and its folder in that of the run."""
+    """A training of a recipe with a seed, and its folder in the run."""
 
     recipe: R
     seed: int
@@ -50,7 +50,7 @@ RecipeTraining: TypeAlias = FolderTraining[Recipe]
 
 
 class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
-    """The records of `trainings` in order; finished ones are not repeated. `arguments` are `TrainingArguments`."""
+    """Trainings that are stored in folders and resumed; `arguments` are TrainingArguments."""
 
     trainings: Sequence[FolderTraining[R]]
     arguments: Mapping[str, Any]
@@ -58,24 +58,24 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
 
     @abstractmethod
     def training_config(self, training: FolderTraining[R]) -> dict[str, Any]:
-        """What a training is, as its folder records it."""
+        """Return the settings that identify a training."""
 
     @abstractmethod
     def train(self, training: FolderTraining[R], folder: Path, progress: Progress) -> TrainingRecord:
-        """Carry a training out in its own `folder`, or read what it left there."""
+        """Run or resume a training in its own `folder`, or read its record."""
 
     @abstractmethod
     def trial(self, recipe: R, folder: Path, quiet: Mapping[str, Any]) -> Any:
-        """The Trainer of a recipe, to be timed in a `folder` that is removed; the arguments `quiet` win."""
+        """Return the Trainer of a recipe, to be timed in a temporary `folder`; `quiet` overrides its arguments."""
 
     @abstractmethod
     def length(self, recipe: R) -> int:
-        """The steps of a training."""
+        """Return the number of steps of a training."""
 
     @staticmethod
     @abstractmethod
     def outcome(record: TrainingRecord) -> str:
-        """How a training ended, behind how long it took."""
+        """Describe the result of a training, as the end of a sentence."""
 
     def refuse(self, folder: Path) -> None:
         for each in self.trainings:
@@ -142,7 +142,7 @@ class TrainingsTask(FolderTrainings[Recipe]):
 
 @dataclass(frozen=True, slots=True)
 class StoredEvaluation:
-    """What a model does, by name: kept in the file `path` of the run folder, made by `make(folder)`."""
+    """An evaluation of a model, stored in the file `path` of the run and computed by `make(folder)`."""
 
     name: str
     path: str
@@ -170,18 +170,18 @@ class EvaluationsTask(Task[dict[str, Survey]]):
 
 
 FIRST_SWEEP_SEED = 1_000
-"""The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""
+"""First seed of the trials; seeds of the variants are smaller."""
 MAX_EXTRA_RATES = 4
-"""Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
+"""Maximum number of rates that a sweep adds while the best one is at an end."""
 
 
 def select_rate(losses: Mapping[float, float]) -> float:
-    """Return the rate with the least validation loss; of two the lower."""
+    """Return the rate with the smallest validation loss; the smaller one of equals."""
     return min(sorted(losses), key=losses.__getitem__)
 
 
 def find_next_rate(losses: Mapping[float, float]) -> float | None:
-    """Return the rate to try next if the best is at an end, by its neighbor's ratio; otherwise None.
+    """Return the next rate to try if the best is at an end, by the ratio to its neighbor; otherwise None.
 
     >>> find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5})
     (0.008, None)
@@ -195,7 +195,7 @@ def find_next_rate(losses: Mapping[float, float]) -> float | None:
 
 
 def sweep_rates(first: Sequence[float], loss_at: Callable[[float], float]) -> dict[float, float]:
-    """Return the validation loss at the rates of `first`, and further ones while the best is at an end.
+    """Return the validation loss of each rate; the grid is extended while the best rate is at an end.
 
     A single rate is not extended.
     """

@@ -40,12 +40,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
-"""Options that discard results, run code of others, or publish: no near match of a misspelt name suggests them."""
+"""Options that discard results, run foreign code or publish; never suggested for a misspelled name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """What the command line, YAML files and the manifest know of a verb.
+    """A verb for the command line, YAML files and manifests.
 
     Args:
         name: Name on the command line, such as `train elc`.
@@ -84,7 +84,7 @@ class Verb:
         return values
 
     def given(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that differ from their defaults, as YAML stores them; opened objects are left out."""
+        """Return the options that differ from their defaults, as YAML stores them, without open objects."""
         plain = {name: _to_plain(value) for name, value in options.items() if name in self.listed}
         return {
             name: value
@@ -93,19 +93,19 @@ class Verb:
         }
 
     def name_of(self, key: str) -> str:
-        """Return the name of the argument that YAML may name by its flag, such as `plan` for `plans`."""
+        """Return the argument that YAML may name by its flag, such as `plan` for `plans`."""
         flags = {each.flag.removeprefix("--").replace("-", "_"): name for name, each in self.arguments.items()}
         return key if key in self.arguments else flags.get(key, key)
 
     @cached_property
     def variadic(self) -> str:
-        """Return the name of the argument that takes all values by position, or an empty string."""
+        """Return the name of the variadic argument, or an empty string."""
         parameters = inspect.signature(self.function).parameters.values()
         return next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
 
     @cached_property
     def listed(self) -> dict[str, Argument]:
-        """Return the arguments that the command line and YAML have."""
+        """Return the arguments of the command line and YAML."""
         return {name: each for name, each in self.arguments.items() if Trait.PYTHON not in each.marks}
 
     def __call__(self, **options: Any) -> VerbCall:
@@ -128,7 +128,7 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {}
-"""The verbs, with a group, of all studies that were imported, by name; `load_verb` imports every study."""
+"""Registered verbs by name; `load_verb` imports every study."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class VerbCall:
 
 @dataclass
 class Invocation:
-    """One call of a verb: who called it, with which options, and when on `time.monotonic`."""
+    """A running call of a verb; `began` is on `time.monotonic`."""
 
     verb: Verb
     options: Mapping[str, Any]
@@ -163,7 +163,7 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Caller:
-    """How a verb was called: options are spelled as on the command line, or as in Python."""
+    """Origin of a call: `in_flags` if messages name options as on the command line."""
 
     in_flags: bool = False
     dry_run: bool = False
@@ -188,13 +188,13 @@ def current_call() -> Invocation:
 
 
 def current_command() -> str:
-    """Return the command of the call that is running, as a person would type it."""
+    """Return the running command as a user would type it."""
     call = current_call()
     return write_command(call.verb, call.options)
 
 
 def write_command(described: Verb, options: Mapping[str, Any]) -> str:
-    """Write the command of a verb with its options.
+    """Write the command of a verb; options with default values are omitted.
 
     Args:
         described: The verb.
@@ -227,7 +227,7 @@ def load_verb(name: str) -> Verb:
 
 
 def verb(name: str, *, group: str = "", examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a verb: check its arguments, report to the terminal by default, and keep its signature.
+    """Make a function a verb: check its arguments and report to the terminal by default.
 
     Args:
         name: Name on the command line.
@@ -276,7 +276,7 @@ def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, An
 
 
 def check_run_folder(folder: Path | None) -> None:
-    """Check that a run directory is not a file.
+    """Check that a run directory is not a file or below one.
 
     Raises:
         RunError: If it is, or if it is below a file.
@@ -302,7 +302,7 @@ def _spelled(arguments: Mapping[str, Argument]) -> Iterator[None]:
 
 @contextmanager
 def from_command_line(dry_run: bool = False) -> Iterator[None]:
-    """Invocation verbs as the command line does: messages name flags, and with `dry_run` nothing is computed."""
+    """Run verbs as from the command line: messages name flags, and with `dry_run` nothing is computed."""
     token = _CALLER.set(Caller(in_flags=True, dry_run=dry_run))
     try:
         yield
@@ -311,7 +311,7 @@ def from_command_line(dry_run: bool = False) -> Iterator[None]:
 
 
 def spell(name: str) -> str:
-    """Return the name of an option as the caller writes it: `--max-length`, or `max_length` in Python."""
+    """Return an option as the caller spells it: `--max-length`, or `max_length` in Python."""
     caller = _CALLER.get()
     if not caller.in_flags:
         return name
@@ -320,7 +320,7 @@ def spell(name: str) -> str:
 
 
 def check_push(push: str | None, *, private: bool) -> None:
-    """Check the repository that a verb pushes to. Raises `CheckpointError` for a name that is not ORG/NAME."""
+    """Check the options `push` and `private`."""
     if private and push is None:
         raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
     if push is not None:
@@ -330,7 +330,7 @@ def check_push(push: str | None, *, private: bool) -> None:
 
 
 def write_in_python(text: str) -> str:
-    """Write the flags of a message as Python names; commands between backticks stay.
+    """Write flags in a message as Python names; commands in backticks are unchanged.
 
     Example:
         >>> write_in_python("Pass --max-length 9 or --no-similarity, or run `layerwise sweep demo --tokens 9`.")

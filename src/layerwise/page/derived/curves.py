@@ -25,11 +25,11 @@ DROPPED, SWAPPED = "dropped", "swapped"
 REPEATED = {2: "repeated", 3: "repeated three times"}
 
 Change = tuple[str, int, int]
-"""What is done, and the first and the last layer that it is done to."""
+"""The kind of change, and the first and last layer that it affects."""
 
 
 def classify_change(order: Sequence[int], depth: int) -> Change | None:
-    """What an order of layers does to one window, all else running as trained; `None` where it is something else.
+    """Return how an order of layers changes one window, or None for anything else.
 
     >>> classify_change([0, 1, 4, 5], 6), classify_change([0, 2, 1, 3], 4)
     (('dropped', 2, 3), ('swapped', 1, 2))
@@ -80,15 +80,15 @@ def read_single_changes(data: ReportData, done: str = DROPPED) -> Rows:
 
 
 MeanOf = Callable[[str, str, int], Score | None]
-"""The measured mean over the draws of a strategy: from its family, its name and the number of affected layers."""
+"""Returns the mean over draws, given the family, the strategy and the number of affected layers."""
 
 
 def average_draws(
     records: Iterable[PlanRecord], score_of: Callable[[str], Score | None], mean_of: MeanOf = lambda *_: None
 ) -> Iterator[Score]:
-    """The curves of plans, whatever score each has: of every strategy the mean at every size, and its draws.
+    """Yield the mean of every strategy at every size, and its draws.
 
-    The interval of a mean over draws is that of its row (`mean_of`); without one it has no interval.
+    The interval of a mean over draws is that of its row (`mean_of`), if there is one.
     """
     grouped: dict[tuple[str, str], dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
@@ -143,7 +143,7 @@ def make_level_rows(rows: Rows, named: Mapping[str, float | tuple[float, float]]
 
 
 def read_half_depth(data: ReportData) -> Rows:
-    """What every strategy does at the window of half the depth, task by task; none where there is no such window."""
+    """Return the effects of every strategy on the window of half the depth."""
     window = half_window(data.swept, data.depth)
     if window is None:
         return Rows()

@@ -19,28 +19,28 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 MEASURES = (vocab.SCHEDULE, vocab.GROWTH, vocab.ACCOUNTING, vocab.RATES, vocab.HELD_OUT)
-"""Measures that no other kind of run has; the training of a growth run is told with them."""
+"""Measures that only growth runs have."""
 
 COMPARED_COSTS: dict[str, str] = {
     vocab.FLOPS: "at equal FLOPs",
     vocab.SECONDS: "at equal seconds",
 }
-"""The costs at which an arm is compared with uniform, the one that decides first."""
+"""Costs at which a variant is compared with uniform training; the first one decides."""
 
 CONTROLS: dict[str, str] = {
     "permuted": "its layer roles permuted",
     "reversed": "its layer roles reversed",
     "random": "its layers drawn at random",
 }
-"""The arms that are the planned schedule with its roles given to other layers, the one that decides first."""
+"""Variants that permute the layer roles of the planned schedule; the first one decides."""
 
 PUBLISHED, PLANNED = "published", ("importance", "published")
-"""Which schedule the study is about, where no control tells."""
+"""Schedules that the study is about if there is no control."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A schedule, trained for the whole budget, or for a `share` of it."""
+    """A schedule, trained for the whole budget or for a `share` of it."""
 
     arm: str
     share: float | None = None
@@ -55,7 +55,7 @@ UNIFORM = Training(vocab.UNIFORM_TRAINING)
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The sweep of one arm: rate (or warm-up) to validation loss, in ascending order, and the one that was chosen."""
+    """The tuning of a variant: validation loss by learning rate or warm-up, and the chosen value."""
 
     arm: str
     losses: Mapping[float, Score]
@@ -71,7 +71,7 @@ def is_growth(data: ReportData) -> bool:
 
 
 def arms(data: ReportData) -> tuple[str, ...]:
-    """Return the schedules that were trained for the whole budget, in reading order; none in a run of another kind."""
+    """Return the schedules that were trained for the whole budget, in reading order."""
     if not is_growth(data):
         return ()
     trained = data.rows.where(measure=vocab.TRAINING, share=None) + data.rows.where(measure=vocab.HELD_OUT, share=None)
@@ -144,7 +144,7 @@ def headline_arm(data: ReportData) -> str | None:
 
 
 def saving_text(rows: Rows) -> str:
-    """Return the saving as it is printed, in hundredths; if seeds are censored, how many and what that leaves."""
+    """Format the saving; with censored seeds, as a bound and their number."""
     exact, most, least = _savings(rows)
     if exact is not None:
         return f"{percents(exact)} %"

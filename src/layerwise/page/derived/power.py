@@ -12,20 +12,20 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 
 DEFAULT_EFFECT = 0.01
-"""Nats a token: the smallest effect that counts, unless a run says otherwise."""
+"""Default smallest effect that counts, in nats/token."""
 
 BEYOND_REASON = 1_000
-"""From how many times the present text on the amount needed is no useful answer."""
+"""Larger multiples of the text are not proposed."""
 
 ON_TEXT = (vocab.EFFECT, vocab.SEARCH, *vocab.DIAGNOSED)
-"""The measures of the text that the manifest counts."""
+"""Measures on the text that the manifest counts."""
 
 MOST = 100
-"""How many times the present text is proposed at most."""
+"""Maximum multiple of the text that is proposed."""
 
 
 def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | None:
-    """Return the tokens that show `wanted` nats (default: the effect seen); `None` if already enough or unknown.
+    """Return the tokens that resolve `wanted` nats (default: the observed effect); None if unknown or enough.
 
     >>> estimate_tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
     4000
@@ -38,7 +38,7 @@ def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | N
 
 
 def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -> str:
-    """What shows each of `rows`, as the end of a sentence; empty where more text would not help or nobody knows.
+    """Describe the text needed to resolve each of `rows`, as the end of a sentence; empty if unknown.
 
     >>> describe_tokens_needed([Score("effect", "delta_nll", 0.0, mde=0.04, tokens=1000)], wanted=0.01)
     '; about 16,000 tokens of such text would show 0.0100 nats'
@@ -55,7 +55,7 @@ def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -
 
 
 def describe_text(data: ReportData) -> Iterator[str]:
-    """Say how much text was read; if minutes chose it, also what reads it again and what more text would show."""
+    """Describe the amount of text; if a time budget chose it, also how to repeat it and what more text would show."""
     manifest = data.manifest
     documents, read, window = (manifest.get(key) for key in ("documents", "tokens", "window"))
     if not isinstance(read, int) or not isinstance(documents, int) or not data.rows.where(measure=ON_TEXT):

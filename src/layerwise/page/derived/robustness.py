@@ -38,20 +38,20 @@ MEASURES = (
     vocab.ATTENTION,
     vocab.OUTPUT_LAYOUT,
 )
-"""The measures of a robustness run, but for its trainings."""
+"""Measures of a robustness run, without its trainings."""
 
 CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
 RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": "the last", "random": "at random"}
-"""Which layers are kept when some are left out, and how it is said."""
+"""Which layers remain if some are skipped."""
 
 EVERY_LAYER: Mapping[str, Any] = {"strategy": None, "kept": None, "layer": None, "nodes": None}
 
 OWN_ORDER, ANY_ORDER = "its own order", "random order"
 SURVIVES, FADES = 0.75, 0.25
-"""Shares of the way from chance to the best arm in order."""
+"""Bounds of survival, as shares of the way from chance to the best variant in order."""
 
 ALIKE = {True: 0.05, False: 0.02}
-"""What does not count of a loss of nodes: nats per token of a language model, else a share of the examples."""
+"""Loss of nodes that counts as equal: nats/token for a language model, otherwise a share of the examples."""
 
 Fate = Literal["survives", "in part", "lost", "inconclusive"]
 VERBS: dict[Fate, str] = {
@@ -70,9 +70,9 @@ BY_WHOM: dict[Fate, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LeadQuantity:
-    """The lead quantity of a run: accuracy, or loss in nats/token.
+    """The main quantity of a run: accuracy, or loss in nats/token.
 
-    `added` shows the loss caused by missing layers.
+    `added` formats the loss caused by missing layers.
     """
 
     metric: str
@@ -83,7 +83,7 @@ class LeadQuantity:
     is_loss: bool
 
     def credit(self, value: float) -> float:
-        """Return an accuracy as it is, a loss as exp(-loss), the geometric mean probability of the right tokens.
+        """Return an accuracy unchanged, a loss as exp(-loss), the geometric mean probability of the right tokens.
 
         >>> ACCURACY.credit(0.9), round(LOSS.credit(math.log(4)), 2)
         (0.9, 0.25)
@@ -112,12 +112,12 @@ LOSS = LeadQuantity(
 
 
 def quantity(data: ReportData) -> LeadQuantity:
-    """What the run leads with: nats per token for a model that writes text."""
+    """Return the main quantity: nats/token for a language model."""
     return LOSS if data.rows.value(measure=vocab.ROBUSTNESS, metric="leads") == 0.0 else ACCURACY
 
 
 def above(data: ReportData) -> tuple[str, Format]:
-    """The paired difference to the baseline: in nats where a language model has it, else in points of accuracy."""
+    """Return the metric and format of the paired difference from the baseline."""
     nats = quantity(data).is_loss and data.rows.where(
         measure=vocab.ROBUSTNESS, metric="nll_above", against=vocab.BASELINE
     )
@@ -150,7 +150,7 @@ def lead_rows(data: ReportData) -> Rows:
 
 
 def kept(data: ReportData, condition: str) -> Iterator[Score]:
-    """Yield the quality of every arm by the number of layers kept, under each rule of removal."""
+    """Yield the quality of every variant by the number of layers kept, for each rule."""
     rows = of_arms(
         data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, order=condition, layer=None, nodes=None
     )
@@ -168,7 +168,7 @@ def kept(data: ReportData, condition: str) -> Iterator[Score]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalCondition:
-    """Something to survive: its heading in the matrix, its words in a sentence, and the columns of its rows."""
+    """A condition to survive: its heading in the matrix, its words in a sentence, and its columns."""
 
     name: str
     words: str
@@ -177,7 +177,7 @@ class SurvivalCondition:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An arm under a condition: the share that is left of the best arm in order, and what became of it."""
+    """A variant under a condition: its share of the best variant in order, and its fate."""
 
     share: float
     fate: Fate
@@ -186,7 +186,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The survival `cells[arm][condition]` where measured; `ends` are the credits of chance and of the best arm."""
+    """The cells by variant and condition; `ends` are the credits of chance and of the best variant."""
 
     conditions: tuple[SurvivalCondition, ...]
     cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
@@ -218,7 +218,6 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
 
 
 def survival(data: ReportData) -> Survival:
-    """The matrix of a run; without cells where nothing but the training was measured."""
     lead, tested = quantity(data), conditions(data)
     rows: dict[str, dict[SurvivalCondition, Score]] = {}
     for condition in tested:
@@ -257,7 +256,7 @@ def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
 
 
 def summary(data: ReportData) -> str:
-    """Say which arms survive random order, and for which it is inconclusive; of merged models alone, what they have."""
+    """Say which variants survive random order; if models were only merged, their scores."""
     groups: dict[Fate, list[str]] = {fate: [] for fate in BY_WHOM}
     at_chance: dict[str, list[bool]] = {OWN_ORDER: [], ANY_ORDER: []}
     for arm, cells in survival(data).cells.items():
@@ -359,7 +358,7 @@ NODE_COSTS: dict[str, Mapping[str, Any]] = {
     ANYWHERE: {"layout": vocab.BLOCKS, "against": vocab.SCATTERED},
     ALONE: {"layout": vocab.BLOCKS, "against": vocab.SINGLE},
 }
-"""What is set side by side, and the columns of its rows."""
+"""Conditions of node losses, and their columns."""
 
 
 def node_costs(data: ReportData) -> Iterator[Score]:
@@ -378,10 +377,10 @@ def worst_nodes(data: ReportData) -> Iterator[Score]:
 
 
 def node_sentences(data: ReportData) -> Iterator[str]:
-    """Describe what losing one of the most nodes costs each variant in random order, and what decides about it.
+    """Describe the cost of losing one node for each variant in random order, and the verdicts.
 
-    Costs are equal if the interval of their difference lies within two points of accuracy (0.05 nats), different if it
-    excludes zero, and otherwise inconclusive.
+    Costs are equal if the interval of their difference lies within two points of accuracy (0.05 nats), different if
+    it excludes zero, and otherwise inconclusive.
     """
     lead = quantity(data)
     rows = by_arm(data.rows.where(measure=vocab.NODES, lost=1, order=vocab.RANDOM_ORDER))

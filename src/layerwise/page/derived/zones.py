@@ -29,18 +29,18 @@ SIMILARITIES = {
     "cka": "CKA, unbiased",
     "cosine_flattened": "Cosine of flattened states, as published",
 }
-"""The similarities of hidden states, and their names."""
+"""Names of the similarities of hidden states."""
 
 LEVEL, MARGIN = 0.01, 0.02
-"""What one zone more takes: the share of walks that separate as much, and the cosine that its borders are worth."""
+"""Conditions for another zone: p-value of the random-walk null, and minimum contrast of its borders in cosine."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanZones:
-    """The zones of the states 1 to `states` under one plan.
+    """The zones of the states 1 to `states` under a plan.
 
-    `borders` are the first states of the zones after the first (None if there are too few states), `contrasts` those of
-    the borders, and `p` tests for more zones.
+    `borders` are the first states of all zones but the first (None if there are too few states), `contrasts` their
+    contrasts, and `p` tests for more zones.
     """
 
     plan: str
@@ -51,7 +51,7 @@ class PlanZones:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The first and the last state of every zone; none where there are no zones."""
+        """Return the first and last state of every zone."""
         if self.borders is None:
             return ()
         edges = (1, *self.borders, self.states + 1)
@@ -59,7 +59,7 @@ class PlanZones:
 
     @property
     def by_margin(self) -> str:
-        """That only what their borders are worth refused more zones, which are clearer than walks give; else empty."""
+        """Describe more zones that beat the null but fail the margin, or return an empty string."""
         if self.p is None or self.p > LEVEL:
             return ""
         return (
@@ -69,13 +69,12 @@ class PlanZones:
 
     @property
     def shown_p(self) -> str:
-        """The p-value of more zones; where it is not what refused them, that the margin is."""
         by_margin = f" (below the {MARGIN:g} cosine threshold)" if self.by_margin else ""
         return f"{format_p_value(self.p)}{by_margin}"
 
     @property
     def longest(self) -> tuple[int, int]:
-        """Return the first and last state of the longest zone, the middle of the depth; the first of equal ones."""
+        """Return the longest zone, the middle of the depth; the first of equals."""
         return max(self.ranges, key=lambda zone: (zone[1] - zone[0], -zone[0]))
 
     @property
@@ -92,12 +91,12 @@ class PlanZones:
 
     @property
     def in_words(self) -> str:
-        """The zones as ranges of states; of too few states a dash."""
+        """Return the zones as ranges, or a dash."""
         return " | ".join(f"{first}–{last}" if last > first else str(first) for first, last in self.ranges) or "–"
 
     @property
     def borders_in_words(self) -> str:
-        """What the borders are worth, in units of cosine; without any a dash."""
+        """Return the contrasts of the borders in units of cosine, or a dash."""
         return join_words([SIGNED.text(score) for score in self.contrasts]) or "–"
 
 
@@ -107,7 +106,7 @@ def read_zones(data: ReportData) -> tuple[PlanZones, ...]:
 
 
 def find_original_zones(data: ReportData) -> PlanZones | None:
-    """The zones of the model as trained; `None` where its states were not compared, or are too few to be cut."""
+    """Return the zones of the original model, or None."""
     trained = str(Plan.identity(data.depth)) if data.depth else ""
     return next((each for each in read_zones(data) if each.plan == trained and each.ranges), None)
 
@@ -127,7 +126,7 @@ SMALLEST_ZONE = 3
 
 
 def mirror_pairs(rows: Iterable[Score]) -> Iterator[Score]:
-    """The similarities of pairs of states in both orders; a pair that is listed in both stays as it is."""
+    """Yield the similarities of pairs of states in both orders."""
     listed = {(row.metric, row.state, row.to_state): row for row in rows}
     yield from listed.values()
     for (metric, state, other), row in listed.items():
@@ -137,9 +136,9 @@ def mirror_pairs(rows: Iterable[Score]) -> Iterator[Score]:
 
 @cached_per_run
 def read_similarities(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
-    """Return the similarity of every pair of states, or a bound of it, or None if most pairs are missing.
+    """Return the similarity of every pair of states, or a bound of it; None if most pairs are missing.
 
-    A pair without a row, or without the interval for a bound, is NaN; the diagonal is 1.
+    Pairs without a row or interval are NaN; the diagonal is 1.
     """
     rows = data.rows.where(measure=SIMILARITY, metric=metric, state=PRESENT, to_state=PRESENT)
     values = {
@@ -169,13 +168,13 @@ def mean_similarities(values: Matrix, first: int, last: int) -> tuple[float, flo
 
 
 def compute_contrast(values: Matrix, first: int, last: int) -> float:
-    """Return how much more alike the states of a run are than the run and the others; 0 if that is unknown."""
+    """Return the similarity inside a run of states minus that with the others; 0 if unknown."""
     inside, outside = mean_similarities(values, first, last)
     return 0.0 if math.isnan(inside - outside) else inside - outside
 
 
 def find_clearest_zone(values: Matrix) -> tuple[int, int] | None:
-    """Return the first and last state of the run with the greatest contrast, of three states or more and not of all."""
+    """Return the run of at least three states with the greatest contrast, but not of all states."""
     size = len(values)
     ends = [
         (first, last)
@@ -187,10 +186,7 @@ def find_clearest_zone(values: Matrix) -> tuple[int, int] | None:
 
 
 def bound_contrast(data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
-    """Return bounds of the contrast of a run: least similarity inside minus greatest outside, and the reverse.
-
-    They hold for any correlation of errors. `None` if pairs have no intervals.
-    """
+    """Return bounds of the contrast of a run, for any correlation of errors; None without intervals."""
     lows, highs = read_similarities(data, metric, "low"), read_similarities(data, metric, "high")
     if lows is None or highs is None:
         return None

@@ -18,19 +18,19 @@ from layerwise.results.rows import Score
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 CLEAR = "rgba(0,0,0,0)"
 REFERENCE = {"line": {"color": light_color("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
-"""How a line that values are compared with is drawn."""
+"""Style of a reference line."""
 LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
 
 
 Trace = Mapping[str, Any]
-"""What is drawn from data: a `type` and the properties that it has."""
+"""Data with a `type` and properties in Plotly's schema."""
 Shape = Mapping[str, Any]
-"""What is drawn across the whole figure: a line or a band."""
+"""A line or band across the figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Traces and a layout; `plotly.graph_objects.Figure(figure.payload())` validates and shows it."""
+    """Traces and a layout in Plotly's schema."""
 
     traces: tuple[Trace, ...]
     layout: Mapping[str, Any]
@@ -40,7 +40,6 @@ class Figure:
 
 
 def scatter(**properties: Any) -> Trace:
-    """Points, lines between them, or the area that a line encloses; the pointer shows `text`, or else nothing."""
     return {"type": "scatter", **_hover(properties)}
 
 
@@ -49,7 +48,6 @@ def bar(**properties: Any) -> Trace:
 
 
 def heatmap(**properties: Any) -> Trace:
-    """A grid of cells whose colours are numbers; the pointer shows `text`, over an empty cell nothing."""
     return {"type": "heatmap", "hoverongaps": False, **_hover(properties)}
 
 
@@ -82,7 +80,7 @@ def make_figure(
     shapes: Sequence[Shape] = (),
     **layout: Any,
 ) -> Figure:
-    """Return a figure in the common style; `x` and `y` extend its axes (None removes a property), `layout` the rest."""
+    """Return a figure in the common style; `x` and `y` extend its axes (None removes a property)."""
     return Figure(
         tuple(traces),
         {
@@ -129,7 +127,7 @@ def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compute_limits(values: Iterable[float | None]) -> tuple[float, float] | None:
-    """The range of an axis that several figures share: all the values and zero, with a little air.
+    """Return the range of a shared axis: all values and zero, with a margin.
 
     >>> compute_limits([1.0, None, 2.0])
     (-0.1, 2.1)
@@ -159,7 +157,6 @@ def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
 
 
 def error_bars(scores: Iterable[Score], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
-    """Error bars from the low end of each interval to the high end; none where there is no interval."""
     ends = [(s.value, s.value if s.low is None else s.low, s.value if s.high is None else s.high) for s in scores]
     return {
         "type": "data",

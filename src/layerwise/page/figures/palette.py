@@ -63,16 +63,11 @@ PUBLISHED = ("skip", "reverse", "looped_parallel", "random", "parallel", "middle
 
 
 def light_color(role: str) -> str:
-    """The light colour of a role.
-
-    >>> light_color("ink")
-    '#1b1d22'
-    """
     return ROLES[role][0]
 
 
 def fade(colour: str, opacity: float) -> str:
-    """A `#rrggbb` colour made transparent, in the one spelling the page's script can swap.
+    """Return a `#rrggbb` color with an opacity, in the format that the page's script replaces.
 
     >>> fade("#0072b2", 0.2)
     'rgba(0,114,178,0.2)'
@@ -86,7 +81,7 @@ def list_dark_colors() -> dict[str, str]:
 
 
 def depth_color(layer: int, depth: int) -> str:
-    """The colour of a layer: violet for the first, yellow for the last, as a `#rrggbb` text.
+    """Return the color of a layer, from violet (first) to yellow (last).
 
     >>> depth_color(0, 12), depth_color(11, 12)
     ('#6a3fa3', '#dfd03c')
@@ -104,7 +99,7 @@ def depth_color(layer: int, depth: int) -> str:
 
 
 def series_slots(strategies: Sequence[str]) -> dict[str, int]:
-    """Which series colour each strategy takes: fixed for the published ones, then by order of appearance.
+    """Return the color of each strategy: fixed for published ones, then by order of appearance.
 
     >>> series_slots(["gain_2", "skip"])
     {'gain_2': 6, 'skip': 0}
@@ -152,12 +147,12 @@ VARIANT_COLORS: dict[str, int] = {
     "lisa": 3,
     "retrained": 4,
 }
-"""Each arm with its colour among the series; what it is, the glossary says (`page/provenance.md`)."""
+"""Color of each training variant; `page/provenance.md` describes them."""
 SPARE = (10, 9, 11)  # colours that no known arm has
 
 
 def sort_variants(arms: Iterable[str]) -> tuple[str, ...]:
-    """Each arm once: the known ones as listed here, then the others as first met.
+    """Return the distinct variants: known ones in the order of `VARIANT_COLORS`, then the others.
 
     >>> sort_variants(["mine", "layerdrop", "baseline", "mine"])
     ('baseline', 'layerdrop', 'mine')
@@ -167,7 +162,7 @@ def sort_variants(arms: Iterable[str]) -> tuple[str, ...]:
 
 
 def assign_colors(arms: Iterable[str]) -> dict[str, int]:
-    """The colour of each arm among the series.
+    """Return the color of each variant.
 
     >>> assign_colors(["baseline", "mine"])
     {'baseline': 5, 'mine': 10}

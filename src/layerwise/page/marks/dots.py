@@ -25,8 +25,6 @@ SEED_SIZE, SIZE = 5, 9
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One series: a score for every row of the figure that it has, and those of its seeds."""
-
     name: str
     slot: int
     rows: Mapping[str, Score]

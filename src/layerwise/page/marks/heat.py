@@ -20,7 +20,7 @@ CELL, HEAD = 22, 90
 MOST_ROWS = 40
 TICKS = {"color": light_color("muted"), "size": 11}
 SIGNS = 5
-"""Values that the key of a diverging scale names."""
+"""Number of labels on a diverging scale."""
 
 
 @dataclass(frozen=True, kw_only=True)

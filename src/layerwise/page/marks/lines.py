@@ -17,7 +17,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 Points = Mapping[Any, Score]
-"""Position to score. Positions are numbers, whole for layers and counts, real for sizes: a mapping of either does."""
+"""Score by position."""
 Describe = Callable[[str, float, Score], str]
 
 MOST_TICKS = 24
@@ -31,7 +31,7 @@ QUARTERS = {
     "tickvals": [0, 25, 50, 75, 100],
     "ticktext": ["0 %", "25 %", "50 %", "75 %", "100 %"],
 }
-"""An axis of shares from nothing to all, with air for the markers at either end."""
+"""Axis from 0 to 100 %, with a margin for markers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ def _null(name: str, points: Points, index: int) -> list[Trace]:
 
 
 def area(points: Points, colour: str, group: str) -> list[Trace]:
-    """The intervals of a line as one filled area; nothing where fewer than two positions have an interval."""
+    """Return the intervals of a line as a filled area, if at least two positions have one."""
     bounded = [
         (x, row.low, row.high) for x, row in sorted(points.items()) if row.low is not None and row.high is not None
     ]

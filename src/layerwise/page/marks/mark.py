@@ -26,7 +26,7 @@ PILLS = 7  # more options than this become a menu
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A question beside a figure and its options, the first one shown at the start."""
+    """A control beside a figure and its options; the first is the default."""
 
     question: str
     options: tuple[str, ...]
@@ -57,7 +57,7 @@ class Picture:
         return self.leader is None and (self.sqrt_scale or any(len(choice.options) > 1 for choice in self.choices))
 
     def html(self) -> Markup:
-        """The place of the figure under its choices, as pills or menus; a follower has none."""
+        """Return the HTML of the figure and its controls."""
         return html_part("figure", picture=self, most_pills=PILLS)
 
     def payload(self) -> dict[str, Any]:
@@ -69,11 +69,11 @@ class Picture:
 
 
 Slots = Callable[[Sequence[str]], Mapping[str, int]]
-"""Which colour each series takes, by its slot in the palette."""
+"""Returns the palette index of each series."""
 
 
 def number_series(names: Sequence[str]) -> dict[str, int]:
-    """Colours in the order of appearance.
+    """Assign colors by order of appearance.
 
     >>> number_series(["lora", "whole"])
     {'lora': 0, 'whole': 1}
@@ -113,9 +113,9 @@ class Mark(ABC):
 
     @abstractmethod
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """Return the figure of rows that belong together; `None` if there is nothing to draw.
+        """Return the figure of rows that belong together, or None.
 
-        `all_rows` are those of every neighboring figure (of one metric, if that is a choice), for a common axis.
+        `all_rows` are those of all neighboring figures (of one metric, if that is a choice), for a common axis.
         """
 
     def rows(self, data: ReportData) -> Rows:
@@ -123,7 +123,7 @@ class Mark(ABC):
         return rows.where(**self.where) if self.where else rows
 
     def colours(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
-        """The colour of every series; an arm has the same one in every figure of a run."""
+        """Return the color of each series; a variant has the same one in every figure of a run."""
         if self.series is None:
             return {}
         names = [str(value) for value in rows.axis(self.series)]
@@ -135,7 +135,7 @@ class Mark(ABC):
         return {name: known[name] for name in names}
 
     def pictures(self, data: ReportData) -> Iterator[Picture]:
-        """The picture, or one for every value of the column `each`; none where there is nothing to draw."""
+        """Yield the picture, or one for each value of the column `each`."""
         rows = self.rows(data)
         if self.each is None:
             yield from self._picture(self.name, self.title, rows, data, rows)

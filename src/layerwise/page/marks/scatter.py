@@ -22,7 +22,7 @@ CROWDED = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """The style of a series; `line` joins points from left to right, `faint` ones are small, without intervals."""
+    """The style of a series; `line` joins points from left to right, `faint` points are small and without intervals."""
 
     line: bool = False
     faint: bool = False

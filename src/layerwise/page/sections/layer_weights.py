@@ -20,7 +20,7 @@ from layerwise.results.selection import PRESENT
 CHANCE_OF_PAIRS = 50.0
 """Percent of minimal pairs that guessing gets right."""
 EMBEDDING = 0
-"""The source of an edge that reads the embedding."""
+"""Source of an edge that reads the embedding."""
 
 RIGHT = ACCURACY.replace(span=None, reference=CHANCE_OF_PAIRS)
 
@@ -53,9 +53,9 @@ def weight_parts(data: ReportData) -> Iterator[Part]:
 
 
 def weight_table(data: ReportData, arm: str) -> Table:
-    """Return mean weights over seeds, readers by sources, with their standard deviation if there are several seeds.
+    """Return mean weights over seeds, readers by sources, with their standard deviation over several seeds.
 
-    Cells are tinted by weight, up to the greatest of a reader that has a choice.
+    Cells are tinted by weight, up to the greatest of a reader with more than one source.
     """
     cells: dict[tuple[int | None, int], list[Score]] = {}
     for row in data.rows.where(measure=vocab.ALPHA, arm=arm, source=PRESENT):
@@ -84,11 +84,6 @@ def weight_table(data: ReportData, arm: str) -> Table:
 
 
 def source_name(source: int) -> str:
-    """A source as it is read.
-
-    >>> source_name(EMBEDDING), source_name(3)
-    ('the embedding', 'layer 2')
-    """
     return "the embedding" if source == EMBEDDING else f"layer {source - 1}"
 
 

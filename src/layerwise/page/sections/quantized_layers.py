@@ -14,7 +14,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 QUANTITIES = {vocab.DELTA: "quantized alone", vocab.EXCESS: "beyond noise of the same norm"}
-"""Metrics of a layer that the figure shows, with their labels."""
+"""Metrics in the figure of quantized layers."""
 
 
 def bits_by_layer(data: ReportData) -> Iterator[Score]:

@@ -31,7 +31,7 @@ HEIGHT = 420
 LOSSES = {VALIDATION_LOSS: "validation loss", TRAIN_LOSS: "training loss"}
 FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
 OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
-"""Measures of runs whose trainings are told with them."""
+"""Other measures of runs with trainings."""
 
 
 def model_name(row: Score) -> str:
@@ -43,7 +43,7 @@ def model_name(row: Score) -> str:
 @dataclass(frozen=True, kw_only=True)
 class LossByStep(Mark):
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
+        """Plot the losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
         seeds, means = [], []
         for arm, own in rows.by("arm").items():
             named: dict[str, dict[int, float]] = {}
@@ -160,10 +160,10 @@ SELECTED = Text(
     lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
 )
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
-"""The trainings of a run, for every kind that has any."""
+"""Trainings of a run."""
 
 TESTED_SECTION = replace(TRAINING_SECTION, parts=(*PARTS, SELECTED))
-"""The same, where checkpoints are selected by their validation loss."""
+"""Trainings whose checkpoints are selected by their validation loss."""
 
 TRAINED = Kind(
     name="training",
@@ -176,11 +176,11 @@ TRAINED = Kind(
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
     sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, CustomTable(table=arm_losses))),),
 )
-"""A run whose models were trained, and nothing else was measured."""
+"""Page of a run with trainings only."""
 
 
 def average_curves(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
-    """The mean over seeds at each step.
+    """Return the mean over seeds at each step.
 
     >>> average_curves({"a/0": {10: 1.0, 20: 0.5}, "a/1": {10: 3.0}})
     {10: 2.0, 20: 0.5}

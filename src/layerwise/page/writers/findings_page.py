@@ -22,7 +22,7 @@ HEAD = ("question", "verdict", "answer", "this run", "the paper")
 
 
 def published_chapter(data: ReportData) -> Chapter:
-    """Return a table per paper, the paper with most findings first; statements and rules are folded."""
+    """Return the findings by paper, the paper with most findings first."""
     chapter = Chapter("published", "Do published findings hold here?", "Published findings")
     findings = judge_published(data)
     if not findings:
@@ -92,7 +92,7 @@ RUN_OPTION = "--run"
 
 
 def findings_page(runs: Sequence[ReportData]) -> str:
-    """Return the findings of `runs` as Markdown; runs are numbered in the order given."""
+    """Return the findings of `runs` as Markdown, with runs numbered in the given order."""
     described = tuple(_describe(str(number), data) for number, data in enumerate(runs, start=1))
     by_run = [{finding.question: finding for finding in judge_published(data)} for data in runs]
     every = [finding for own in by_run for finding in own.values()]
@@ -128,7 +128,7 @@ def _describe(number: str, data: ReportData) -> tuple[str, ...]:
 
 
 def command_line(words: object) -> str:
-    """Return the command as it is typed, without the folder of its run.
+    """Return the command as typed, without the run directory.
 
     >>> command_line(["/usr/bin/layerwise", "sweep", "demo", "--run", "runs/demo"])
     'layerwise sweep demo'

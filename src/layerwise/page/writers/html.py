@@ -20,11 +20,7 @@ from layerwise.results.rows import Note
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A section of the page.
-
-    `anchor` is the measure it is about, where there is one, `short` its name in the menu, and `absence` the line shown
-    where the run has nothing for it.
-    """
+    """A section of the page; `absence` is the line shown if the run has no content for it."""
 
     anchor: str
     title: str
@@ -39,10 +35,10 @@ class Chapter:
 
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
-"""A number, its unit, and its interval behind it."""
+"""A number, its unit and its interval."""
 
 STRATEGIES = "Strategies"
-"""The legend of strategies, whose names in the rows are not those on the page."""
+"""Legend of strategies, whose names on the page differ from those in the rows."""
 
 Piece = Markup | Picture
 """HTML or a picture, in reading order."""
@@ -118,7 +114,7 @@ def _write_marks(
 
 
 def _write_cards(pictures: Sequence[Picture], *, is_wide: bool) -> Iterator[Piece]:
-    """Write cards side by side; with shared choices or scale the first leads, above if it alone has choices."""
+    """Write cards side by side; with shared choices or scale the first one leads, above if only it has choices."""
     first, *others = pictures
     if others and first.choices and not any(picture.choices for picture in others):
         yield from _write_cards([first], is_wide=is_wide)

@@ -17,12 +17,12 @@ FAINTEST = 0.3  # a weight near zero still has to be seen
 
 
 def draw_wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
-    """Return the wiring of a plan as an SVG: the matrix A of x_j = sum_i A[j,i] d_i, one column for every update d_i.
+    """Return the wiring of a plan as an SVG: the matrix A of x_j = sum_i A[j,i] d_i.
 
-    Rows are steps from top to bottom, the last one the output; a filled cell means step j reads update i, fainter for
-    smaller weights. The embedding column is gray, the others have the color of their layer (violet to yellow).
-    Neighboring equal cells are merged into rectangles, and one color into one path: about 2 kB for 30 layers.
-    A plan of more than `MAX_DRAWN_STEPS` steps has no picture.
+    Rows are steps from top to bottom, the last one the output; a filled cell means that step j reads update i,
+    fainter for smaller weights. The embedding is gray, layers range from violet to yellow. Equal neighboring cells
+    are merged into rectangles, and each color into one path. Plans of more than `MAX_DRAWN_STEPS` steps have no
+    picture.
     """
     if plan.cost().evaluations > MAX_DRAWN_STEPS:
         return Markup()
@@ -37,11 +37,6 @@ def draw_wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
 
 
 def _runs(column: Sequence[float]) -> list[tuple[int, int, float]]:
-    """First row, row after the last, and weight of every run of equal weights that are not zero.
-
-    >>> _runs([0.0, 1.0, 1.0, 0.5])
-    [(1, 3, 1.0), (3, 4, 0.5)]
-    """
     runs: list[tuple[int, int, float]] = []
     start = 0
     for row in range(1, len(column) + 1):

@@ -13,7 +13,7 @@ from layerwise.page.markup import escape_markdown, format_bullets
 
 
 def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
-    """The findings as lists and the tables under their titles, a list or a table at a time."""
+    """Yield the findings and tables of a kind as Markdown."""
     for section in (each.of(kind) for each in kind.sections):
         for part in section.parts_of(data):
             if isinstance(part, Text):
@@ -25,7 +25,7 @@ def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
 
 
 def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
-    """The tables and sentences that a terminal shows, then the answer, then what to do next."""
+    """Yield the tables and sentences for the terminal, the answer, and next steps."""
     written: list[str] = []
     for section in kind.sections:
         written += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
@@ -56,7 +56,7 @@ def _listed(part: Text, data: ReportData) -> str:
 
 
 def markdown(data: ReportData) -> str:
-    """The published findings, and then what each kind of run that this one is has to say, in the order of the page."""
+    """Return the published findings and the sections of each kind of run as Markdown."""
     kinds = present_kinds(data)
     written = [text for kind in kinds for text in markdown_parts(kind, data)]
     sections = (_title(data), _published(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
