@@ -1,18 +1,16 @@
-"""layerwise: the layers of a transformer, first-class. Any order, any subset, any mixture, any machine.
+"""Run, measure, train and serve transformers with their layers in any order.
 
     import layerwise
     from layerwise import Plan
 
-    stack = layerwise.load("demo")                              # or a hub id, a folder, any torch module
-    with stack.under(Plan.parse("0-3 6-11")):                   # the model itself runs the plan
+    stack = layerwise.load("demo")                              # or a hub id, a folder, a torch module
+    with stack.under(Plan.parse("0-3 6-11")):                   # the model runs the plan
         stack.model.generate(...)
     result = layerwise.sweep(stack, layerwise.demo_corpus(), families=("leave_one_out",))
-    result.table()                                              # every effect with its interval
+    result.table()                                              # effects with intervals
 
-A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; an experiment turns the two into
-tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line, and
-so are their kinds (`train.elc`, ...); `layerwise.catalogue` lists them. Names are resolved when they are first used:
-`import layerwise` is light.
+The verbs (`sweep`, `diagnose`, ...) are those of the command line; `layerwise.catalogue` lists them. Names are imported
+when they are first used.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib import metadata  # takes as long to import as all else that help needs of layerwise
+        from importlib import metadata  # slow to import
 
         return metadata.version("layerwise")
     if name in _MODULES:

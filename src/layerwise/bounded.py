@@ -1,10 +1,8 @@
-"""Bounded reading: files that somebody hands in, never more of them than a machine can take.
+"""Reading of untrusted files within bounds of memory and time.
 
-A few kilobytes can ask for gigabytes (what a gzip file unpacks to), for a stack without end (brackets in brackets), or
-for hours (a number of a million digits). Whatever reads a file that layerwise has not written itself reads it through
-these functions; `layerwise.data.plain_yaml` adds YAML. They know no more of a file than its form, so their error,
-`UnreadableError`, is a clause without a subject (`is a pipe, not a file`), which the reader puts behind the name of the
-file, in an error of its own.
+A few kilobytes can unpack to gigabytes, overflow the stack (nested brackets) or take hours (a number with a million
+digits). `layerwise.data.plain_yaml` adds YAML. `UnreadableError` is a clause without a subject (`is a pipe, not a
+file`), to which the caller adds the name of the file.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def kind_of(path: Path | str) -> str:
     """
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # not there, a loop of links, a name too long, a null byte
+    except (OSError, ValueError):  # missing, a loop of links, a name too long, a null byte
         return "nothing"
     return next((name for name, is_kind in _KINDS if is_kind(mode)), "nothing")
 
@@ -80,12 +78,12 @@ def shown(value: object) -> str:
     """Return a short representation of an invalid value for a message.
 
     >>> shown("yes"), shown([0] * 5_000)[:16], shown(10**5_000)
-    ("'yes'", '[0, 0, 0, 0, 0, ', 'a number without end')
+    ("'yes'", '[0, 0, 0, 0, 0, ', 'a too long number')
     """
     try:
         return shortened(repr(value))
-    except (ValueError, RecursionError):  # Python prints no number that it would not read
-        return "a number without end"
+    except (ValueError, RecursionError):  # Python does not print numbers that it would not parse
+        return "a too long number"
 
 
 def format_bytes(size: int) -> str:
@@ -108,7 +106,7 @@ def read_bytes(path: Path, most: int) -> bytes:
             content = file.read(most + 1)
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror or type(error).__name__}") from error
-    check_size(len(content), most)  # some files are longer than the disk says, and some grow
+    check_size(len(content), most)  # the file may have grown
     return content
 
 
@@ -118,7 +116,7 @@ def check_file(path: Path, most: int | None = None) -> None:
         result = path.stat()
     except (OSError, ValueError) as error:
         raise UnreadableError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    kind = next((name for name, is_kind in _KINDS if is_kind(result.st_mode)), "thing without a name")
+    kind = next((name for name, is_kind in _KINDS if is_kind(result.st_mode)), "special file")
     if kind != "file":
         raise UnreadableError(f"is a {kind}, not a file")
     if most is not None:
@@ -127,7 +125,7 @@ def check_file(path: Path, most: int | None = None) -> None:
 
 def check_size(size: int, most: int) -> None:
     if size > most:
-        raise UnreadableError(f"has {format_bytes(size)}, and at most {format_bytes(most)} are read")
+        raise UnreadableError(f"must have at most {format_bytes(most)}, got {format_bytes(size)}")
 
 
 def check_archive(path: Path) -> None:
@@ -141,10 +139,10 @@ def check_archive(path: Path) -> None:
     size = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive:
-            whole = sum(member.file_size for member in archive.infolist())
+            unpacked = sum(member.file_size for member in archive.infolist())
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise UnreadableError(f"is not a whole archive ({error})") from error
-    if whole > (most := max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * size)):
+        raise UnreadableError(f"is not a complete archive ({error})") from error
+    if unpacked > (most := max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * size)):
         raise UnreadableError(f"has {format_bytes(size)} and unpacks to more than {format_bytes(most)}")
 
 
@@ -168,6 +166,6 @@ def parse_json(text: str) -> Any:
         line = f"line {error.lineno}, " if "\n" in text.strip() else ""
         raise UnreadableError(f"is not JSON ({error.msg} at {line}column {error.colno})") from error
     except RecursionError as error:
-        raise UnreadableError("is nested too deeply: write it flatter") from error
+        raise UnreadableError("is nested too deeply") from error
     except ValueError as error:
-        raise UnreadableError(f"holds a number of more than {MAX_DIGITS:,} digits") from error
+        raise UnreadableError(f"contains a number of more than {MAX_DIGITS:,} digits") from error

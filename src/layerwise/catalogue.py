@@ -1,8 +1,7 @@
-"""Every study on one line: its verbs, in the order in which `layerwise --help` lists them.
+"""All studies, one per line: importing a verb registers it for the command line, YAML files and Python.
 
-A line makes the verbs known to the command line, to YAML files, to Python and its type checkers. Functions become
-attributes of `layerwise`; `layerwise.save` is that of `layerwise.checkpoint`, which takes models in memory too. The
-package of a study names its pages and its findings on published statements.
+The package of a study names its pages and its findings on published statements. `layerwise.save` is the function of
+`layerwise.checkpoint`, which also takes models in memory.
 """
 
 from __future__ import annotations

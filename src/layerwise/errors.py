@@ -1,22 +1,4 @@
-"""Every error that layerwise raises on purpose, as one tree.
-
-    LayerwiseError
-    ├── PlanError              a plan's text or an edit of it; points at the character
-    ├── ModelError             a model that cannot be loaded, or cannot be studied
-    │   ├── CheckpointError    files that are missing, truncated, or pickled
-    │   └── UnsupportedModelError  a model whose layers cannot be re-planned, with the reason
-    ├── DataError              texts that are missing, empty, binary, or too short
-    ├── RunError               a run folder that is locked, read-only, full, or of another run
-    ├── MeasureError           a measurement that has no honest answer: non-finite values, unknown tasks
-    ├── SwarmError             a swarm that cannot be gathered, or cannot answer
-    │   ├── BelowQuorum        too few layers are left to answer
-    │   └── Overloaded         more requests than the swarm may hold
-    ├── OptionError            an option of the command line that nothing reads, or whose value no command takes
-    └── TrainError             a training that cannot begin, or that must not go on: a loss that is not finite
-
-Each message answers three questions: what was requested, what was found, what to write instead. The command line
-prints the message alone; in Python a caller distinguishes them by their classes.
-"""
+"""The errors that layerwise raises on purpose; catch `LayerwiseError` for all of them."""
 
 from __future__ import annotations
 
@@ -93,7 +75,7 @@ class TrainError(LayerwiseError):
     """A training that cannot start, or has to stop, such as one with a non-finite loss."""
 
 
-_LISTED = 60
+_MAX_LISTED = 60
 
 
 def near_matches(word: str, known: Iterable[str], unsuggested: Collection[str] = ()) -> str:
@@ -104,6 +86,6 @@ def near_matches(word: str, known: Iterable[str], unsuggested: Collection[str] =
     """
     names = sorted(known)
     close = get_close_matches(word, [name for name in names if name not in unsuggested], n=3, cutoff=0.6)
-    more = f", ... ({len(names):,} in all)" if len(names) > _LISTED else ""
-    listing = f"Known: {', '.join(names[:_LISTED])}{more}"
+    more = f", ... ({len(names):,} in total)" if len(names) > _MAX_LISTED else ""
+    listing = f"Known: {', '.join(names[:_MAX_LISTED])}{more}"
     return f"did you mean {' or '.join(close)}? {listing}" if close else listing

@@ -1,4 +1,4 @@
-"""Turn the rows of a run into a report: figures, a self-contained HTML page, Markdown, and terminal output.
+"""Reports of a run: a self-contained HTML page, Markdown and terminal output.
 
 Example:
     html = render(ReportData(manifest, plans, scores))

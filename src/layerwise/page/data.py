@@ -1,4 +1,4 @@
-"""What a report is made of: the manifest of a run, its plans and its scores."""
+"""The data of a report: the manifest of a run, its plans and its scores."""
 
 from __future__ import annotations
 
@@ -51,10 +51,7 @@ class ReportData:
         """Return the scores by column, without non-finite values and intervals."""
         for name in {name for score in self.scores for name in (score.claim, score.task, score.metric) if name}:
             if _DIGITS.search(name):
-                raise RunError(
-                    f"a row of this run is of {name[:40]!r}..., which is beyond any layer, step or seed; restore the "
-                    "run from a copy"
-                )
+                raise RunError(f"Row {name[:40]!r}... contains a number that is too long. Restore the run from a copy.")
         return Rows(_bounded(score) for score in self.scores if math.isfinite(score.value))
 
     @cached_property
@@ -62,10 +59,7 @@ class ReportData:
         """Return the depth from the manifest, a robustness row, or the deepest layer in the rows; 0 if unknown."""
         depth = self._depth()
         if depth > LAYER_LIMIT:
-            raise RunError(
-                f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
-                "the run from a copy"
-            )
+            raise RunError(f"The depth must be at most {LAYER_LIMIT:,}, got {depth:,}. Restore the run from a copy.")
         return depth
 
     def _depth(self) -> int:
@@ -86,7 +80,7 @@ class ReportData:
         for text in dict.fromkeys(record.plan for record in self.plans):
             try:
                 parsed[text] = Plan.parse(text)
-            except PlanError:  # a row of a foreign store: it stays in the table and has no picture
+            except PlanError:  # shown in the table without a picture
                 continue
         return parsed
 
@@ -157,7 +151,7 @@ def _by_layer(rows: Iterable[Score]) -> dict[int, Score]:
 
 
 def _bounded(score: Score) -> Score:
-    if score.low is None and score.high is None:  # most rows of a run: nothing to leave out
+    if score.low is None and score.high is None:
         return score
     if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):
         return score

@@ -165,7 +165,7 @@ def describe_verdict(score: Score | None, level: float) -> str:
 
 NAMES = {"random": "random order"}
 
-NATS_EXPLAINED = "Losses are in nats per token: 0.69 nats more, and the right token is half as likely."
+NATS_EXPLAINED = "Losses are in nats/token: with 0.69 nats more, the right token is half as likely."
 """Explanation of nats/token for the first paragraph of a page."""
 
 
@@ -199,22 +199,22 @@ def format_count(number: int, noun: str) -> str:
 def to_sentence(text: str) -> str:
     """Write a clause as a sentence.
 
-    >>> to_sentence("ramp is left out"), to_sentence("Already one.")
-    ('Ramp is left out.', 'Already one.')
+    >>> to_sentence("ramp is skipped"), to_sentence("Already one.")
+    ('Ramp is skipped.', 'Already one.')
     """
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 NULL_NAMES = {
     "no_effect": "no effect",
-    "random_twin": "random twin",
+    "random_twin": "randomly initialized model",
     "shuffled": "shuffled layers",
     "shuffled_layers": "shuffled layers",
     "permuted_units": "permuted units",
     "independent": "independent layers",
     "same_norm_random": "random error of the same norm",
-    "p_over_n": "p/n, what a fit to noise gives",
-    "twin": "undamaged twin",
+    "p_over_n": "p/n, expected for a fit to noise",
+    "twin": "undamaged model",
     "uniform": "uniform",
 }
 
@@ -223,17 +223,17 @@ def format_null(null: str) -> str:
     """Write a null as words.
 
     >>> format_null("random_twin"), format_null("something_else")
-    ('random twin', 'something else')
+    ('randomly initialized model', 'something else')
     """
     return NULL_NAMES.get(null, label(null))
 
 
-STOPPED = "the run was interrupted, or is still going. Resume it and write the report again."
+STOPPED = "the run was interrupted or is still running. Resume it and write the report again."
 
 
 def make_variant_tiles(arms: Collection[str], seeds: Mapping[str, Collection[int]]) -> tuple[tuple[str, str], ...]:
     most = max((len(seeds.get(arm, ())) for arm in arms), default=0)
-    return ((f"{len(arms):,}", "arms"), *(((f"{most:,}", "seeds"),) if most else ()))
+    return ((f"{len(arms):,}", "variants"), *(((f"{most:,}", "seeds"),) if most else ()))
 
 
 def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:
@@ -243,7 +243,7 @@ def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:
         return None
     what = join_words([f"{format_count(len(names), noun)} ({join_words(list(names))})" for names, noun in named])
     verb = "is" if sum(len(names) for names, _ in named) == 1 else "are"
-    return f"{what} {verb} not complete: {STOPPED}"
+    return f"{what} {verb} incomplete: {STOPPED}"
 
 
 ABSENT = "–"
@@ -354,7 +354,7 @@ NUMBER = Format()
 SIGNED = Format(signed=True)
 BARE = Format(bounds=False)
 COUNT = Format(whole=True, bounds=False)
-NATS = Format(axis="nats per token")
-DIFFERENCE = Format(axis="Δ NLL (nats per token)", signed=True, reference=0.0)
+NATS = Format(axis="nats/token")
+DIFFERENCE = Format(axis="Δ NLL (nats/token)", signed=True, reference=0.0)
 PERCENT = Format(axis="percent", scale=100.0, unit=" %")
 ACCURACY = Format(axis="accuracy (%)", scale=100.0, decimals=1, unit=" %", span=(-2.0, 102.0))

@@ -1,10 +1,10 @@
-"""A kind of run as data: its sections, each with marks, tables and findings, for all `layerwise.page.writers`.
+"""The page of a kind of run: sections with figures, tables and findings, for all `layerwise.page.writers`.
 
-Titles, leads and notes are in the Markdown file that has the name of the module, which contains only paragraphs:
+Titles and notes are in a Markdown file with the name of the module:
 
-    # healing | What healing brings back | Healing    the anchor of a section, its title, its name in the menu, its lead
-    ## missing                                        the line that is shown where nothing was healed
-    ## nats | Nats per token above the whole model    the name of a part, its title, the note under it
+    # healing | How much does healing recover? | Healing     anchor of a section, title, menu entry; then its lead
+    ## missing                                               line shown if nothing was healed
+    ## nats | Nats/token above the original model            name of a part, title; then its note
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load_titles(kind: str) -> dict[str, tuple[str, ...]]:
 
 
 def _read(kind: str) -> dict[str, tuple[tuple[str, ...], list[str]]]:
-    from layerwise.catalogue import PAGES  # which imports the verbs
+    from layerwise.catalogue import PAGES  # imports the verbs
 
     package, _, module = PAGES[kind].partition(":")[0].rpartition(".")
     text = files(package).joinpath(f"{module}.md").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ class Pivot:
     Cells are `columns`, and with `across` one for each value of that column. `where` and `derive` choose rows as in a
     mark. `split` makes a table for each value of a column, `folded` hides it behind its title, `terminal` prints it (or
     that many of its columns), `words` formats the values of `rows` and `across`, and `order` sorts the lines. `badges`
-    are words shown as badges. Columns without cells are left out.
+    are words shown as badges. Empty columns are omitted.
     """
 
     name: str = ""

@@ -13,7 +13,7 @@ from layerwise.page.kind import Kind
 
 @cache
 def load_kinds() -> tuple[Kind, ...]:
-    from layerwise.catalogue import PAGES  # which imports the verbs
+    from layerwise.catalogue import PAGES  # imports the verbs
 
     parts = (path.partition(":") for path in PAGES.values())
     kinds: list[Kind] = [getattr(import_module(module), name) for module, _, name in parts]
@@ -32,7 +32,7 @@ Judge = Callable[[ReportData], Finding | None]
 
 @cache
 def load_judges() -> tuple[Judge, ...]:
-    from layerwise.catalogue import FINDINGS  # which imports the verbs
+    from layerwise.catalogue import FINDINGS  # imports the verbs
 
     parts = (path.partition(":") for path in FINDINGS)
     return tuple(judge for module, _, name in parts for judge in getattr(import_module(module), name))

@@ -1,4 +1,4 @@
-"""HTML from the templates of this package, which escape every name in them, and text that is safe in Markdown."""
+"""HTML from templates that escape all values, and escaping for Markdown."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def embedded_json(value: object) -> Markup:
     """Return JSON that cannot end its script element."""
     try:
         text = _strict(value)
-    except ValueError:  # a number that is not finite; most pages have none, and need no copy without them
+    except ValueError:  # a non-finite number, which is rare
         text = _strict(_finite(value))
     return Markup(text.replace("<", "\\u003c"))
 

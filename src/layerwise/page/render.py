@@ -1,7 +1,7 @@
-"""The page: chapters, figures, style and script as one HTML file that makes no requests.
+"""The page: chapters, figures, style and script in one HTML file that makes no requests.
 
-A content security policy in the file forbids them. `render` is pure: the same rows give the same bytes. A run may be of
-several kinds: the page has the sections of each, then the provenance, which lists what was not measured.
+`render` is pure: the same rows give the same bytes. If a run is of several kinds, the page has the sections of each.
+The provenance comes last and lists what was not measured.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from layerwise.plan import Plan
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import MIN_UNITS
 
-COUNTED = {"window": "tokens per window, at most"}
+COUNTED = {"window": "maximum tokens per window"}
 """Names of numbers in the manifest."""
 
-EMBLEM = "The model as trained: row by row what each step reads, coloured by the layer that wrote it"
+EMBLEM = "The original model: each row shows what a step reads, colored by the layer that wrote it"
 PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 """The build of plotly.js for the figures; version and license are in the same folder."""
 
@@ -49,7 +49,7 @@ def render(data: ReportData) -> str:
     figures = {picture.name: picture.payload() for picture in pictures}
     return html_page(
         title=data.title,
-        colours=dict(zip(("light", "dark"), _colours(), strict=True)),
+        colors=dict(zip(("light", "dark"), _colors(), strict=True)),
         style=Markup(_asset("style.css")),
         chapters=chapters,
         emblem=draw_wiring(Plan.identity(data.depth), data.depth, title=EMBLEM) if data.depth else "",
@@ -70,8 +70,7 @@ def write(path: Path, html: str) -> None:
         write_whole(path, html.encode(errors="backslashreplace"))
     except OSError as error:
         raise RunError(
-            f"the report could not be written to {path}: {error.strerror or error}; name a folder that exists"
-            " and can be written to"
+            f"Cannot write the report to {path}: {error.strerror or error}. Choose a path in a writable folder."
         ) from error
 
 
@@ -89,7 +88,7 @@ def _facts(data: ReportData) -> dict[str, str]:
     }
 
 
-def _colours() -> list[Markup]:
+def _colors() -> list[Markup]:
     names = [*ROLES, *(f"series-{slot}" for slot in range(len(SERIES)))]
     pairs = [*ROLES.values(), *SERIES]
     return [
@@ -163,11 +162,12 @@ def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
     method = list(_words(f"{about}, method"))
     if about == "sweep":
         method[1:1] = (line.format(fewest=MIN_UNITS) for line in _words(f"intervals over {data.units}"))
-    of_arms = dict(_meanings("arms"))
-    return method, [*((arm, of_arms[arm]) for arm in named if arm in of_arms), *_meanings(f"{about}, glossary")]
+    variants = dict(_list_terms("variants"))
+    described = ((name, variants[name]) for name in named if name in variants)
+    return method, [*described, *_list_terms(f"{about}, glossary")]
 
 
-def _meanings(about: str) -> Iterator[tuple[str, str]]:
+def _list_terms(about: str) -> Iterator[tuple[str, str]]:
     return ((word, text) for word, _, text in (line.partition(": ") for line in _words(about)))
 
 

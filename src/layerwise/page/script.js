@@ -1,5 +1,5 @@
 "use strict";
-// Draws the figures, and makes the page answer: theme, choices, legends, table, print. No dependencies but Plotly.
+// Draws the figures and handles theme, controls, legends, tables and print. The only dependency is Plotly.
 (() => {
   const root = document.documentElement;
   const report = JSON.parse(document.getElementById("report-data").textContent);
@@ -23,13 +23,13 @@
     return value;
   }
 
-  function swapped(colour, swaps) {
-    if (swaps[colour]) return swaps[colour];
-    const parts = /^rgba\((\d+),(\d+),(\d+),([\d.]+)\)$/.exec(colour);
-    if (!parts) return colour;
+  function swapped(color, swaps) {
+    if (swaps[color]) return swaps[color];
+    const parts = /^rgba\((\d+),(\d+),(\d+),([\d.]+)\)$/.exec(color);
+    if (!parts) return color;
     const hex = "#" + parts.slice(1, 4).map((part) => Number(part).toString(16).padStart(2, "0")).join("");
     const other = swaps[hex];
-    if (!other) return colour;
+    if (!other) return color;
     const channels = [1, 3, 5].map((at) => parseInt(other.slice(at, at + 2), 16));
     return `rgba(${channels.join(",")},${parts[4]})`;
   }
@@ -97,7 +97,7 @@
     plot.hidden = !original;
     absent.hidden = Boolean(original);
     if (!original) {
-      absent.textContent = "This measure is not defined, or was not taken, for this choice.";
+      absent.textContent = "Not measured or not defined for this choice.";
       return;
     }
     let figure = themed(original, isDark() ? report.swaps : {});
@@ -218,7 +218,7 @@
     });
   }
 
-  // ---- tables, and the menu, that are wider than their column show it until they are scrolled to their end
+  // ---- tables and menus that overflow are marked until they are scrolled to the end
   function wireScrolling() {
     const tell = (box) => box.toggleAttribute("data-more", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
     const sized = new ResizeObserver((entries) => entries.forEach((entry) => tell(entry.target)));

@@ -1,4 +1,4 @@
-"""A table as text, and the same as HTML, as Markdown and as lines of the terminal."""
+"""Tables as HTML, Markdown and terminal text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from layerwise.page.markup import escape_markdown, html_part
 
-WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
+MAX_HEAD_WIDTH, MAX_CELL_WIDTH = 32, 100  # in the terminal
 GAP = "  "
 
 
@@ -65,7 +65,7 @@ class Table:
         if not self.body:
             return ()
         rows = [
-            [_shortened(row[0], WIDEST), *(_shortened(cell, LONGEST) for cell in row[1:])]
+            [_shorten(row[0], MAX_HEAD_WIDTH), *(_shorten(cell, MAX_CELL_WIDTH) for cell in row[1:])]
             for row in (self.head, *self.body)
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(len(self.head))]
@@ -74,6 +74,6 @@ class Table:
         )
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     shown = " ".join(text.split("\n"))
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"

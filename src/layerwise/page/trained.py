@@ -16,9 +16,9 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import CHANCE, FINE_TUNED
 
-SUITES = {vocab.PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
+SUITES = {vocab.PAIRS: "layerwise's minimal pairs", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
 """Names of minimal-pair suites; other suites are files of a user."""
-TASKS = {vocab.GLUE: "GLUE", vocab.MSGS: "MSGS", vocab.OUR_MSGS: "Mixed signals of our own"}
+TASKS = {vocab.GLUE: "GLUE", vocab.MSGS: "MSGS", vocab.OUR_MSGS: "layerwise's mixed signals"}
 RATIO = "ratio"
 """Column value of a ratio in a table of costs."""
 LOSS = Format(axis="nats per masked token", decimals=3)
@@ -81,10 +81,10 @@ def add_ratios(rows: Iterable[Score], base: Mapping[str, Score]) -> Iterator[Sco
 def make_cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[float], str]) -> tuple[Column, ...]:
     def text(metric: str, scale: float) -> Callable[[Rows], str]:
         def cell(rows: Rows) -> str:
-            own, beside = (rows.value(metric=metric, against=against) for against in (None, RATIO))
-            return (
-                ABSENT if own is None else format_large(scale * own) + ("" if beside is None else f" [{ratio(beside)}]")
-            )
+            value, quotient = (rows.value(metric=metric, against=against) for against in (None, RATIO))
+            if value is None:
+                return ABSENT
+            return format_large(scale * value) + ("" if quotient is None else f" [{ratio(quotient)}]")
 
         return cell
 

@@ -1,10 +1,4 @@
-"""Rows of measurements with their provenance, and the run directory that keeps them. Loads no torch.
-
-rows       Loss, Score, PlanRecord, Note: the kinds of row; Rows: several of them
-manifest   which model, texts, settings and machine a run is
-store      the rows in SQLite: added once, never recomputed; exports in Parquet and CSV
-run        the directory: created, resumed, locked, read
-"""
+"""Rows of measurements, their provenance, and the run directory that stores them. Loads no torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Read JSON and tables as frozen dataclasses, with errors that say what is wrong in a sentence.
+"""Conversion of JSON and tables to frozen dataclasses, with readable errors.
 
-Files of a run may have been edited or truncated. Types and bounds are the annotations of the classes, checked by
-`msgspec`; numbers must be finite, integers fit 64 bits, and text is Unicode.
+Files of a run may have been edited or truncated. Types and bounds are annotations that `msgspec` checks; numbers must
+be finite, integers must fit 64 bits, and text must be Unicode.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_DEPTH = 32
 _COLUMNS: Mapping[type, tuple[str, ...]] = {
     kind: tuple(item.name for item in fields(kind)) for kind in (Loss, Score, PlanRecord, Note)
 }
-_LONGEST = 40  # characters of a value in a refusal
+_MAX_SHOWN = 40  # characters of a value in a message
 _RESTORE = "Restore it, or choose another folder."
 _WORDS = {
     "str": "a text",
@@ -53,7 +53,7 @@ def read_json_file(path: Path) -> Any:
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError:
-        pass  # what else is wrong with it is said below
+        pass  # explained below
     try:
         return read_json(path)
     except UnreadableError as error:
@@ -74,10 +74,10 @@ def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool =
     Lists become tuples and objects the annotated classes. Fields with a default are optional unless `whole`.
     """
     if not isinstance(content, dict):
-        raise RunError(f"{what} is {_shown(content)} and not an object of fields. {_RESTORE}")
+        raise RunError(f"{what} must be an object, got {_shown(content)}. {_RESTORE}")
     known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
     needed = {name for name, item in known.items() if whole or item.default is item.default_factory is MISSING}
-    missing, surplus = sorted(needed - set(content)), sorted(name[:_LONGEST] for name in set(content) - set(known))
+    missing, surplus = sorted(needed - set(content)), sorted(name[:_MAX_SHOWN] for name in set(content) - set(known))
     if missing or surplus:
         raise RunError(
             f"{what} does not have the expected fields: missing {missing}, unknown {surplus[:5]}. {_RESTORE}"
@@ -106,7 +106,7 @@ def to_row(kind: type[Row], cells: Sequence[object]) -> Row:
 
 def _check_usable(value: object, where: str, depth: int = 1) -> None:
     if depth > MAX_DEPTH:
-        raise UnreadableError(f"{where} is nested too deeply: write it flatter")
+        raise UnreadableError(f"{where} is nested too deeply")
     match value:
         case dict():
             for name, each in value.items():
@@ -119,11 +119,11 @@ def _check_usable(value: object, where: str, depth: int = 1) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                raise UnreadableError(f"{where} is a text that is not Unicode") from error
+                raise UnreadableError(f"{where} must be Unicode text") from error
         case int() if not -(2**63) <= value < 2**63:
-            raise UnreadableError(f"{where} is a number of more than 64 bits")
+            raise UnreadableError(f"{where} must fit 64 bits")
         case float() if not math.isfinite(value):
-            raise UnreadableError(f"{where} is not a finite number")
+            raise UnreadableError(f"{where} must be finite")
 
 
 def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, object], of: str) -> str:
@@ -135,15 +135,15 @@ def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, 
     where = f"{f'a name in {path}' if is_key else path} {of}"
     if type_wrong:
         empty = " or nothing" if type_wrong[2] else ""
-        return f"{where} is {_shown(value)} where {_WORDS.get(type_wrong[1], type_wrong[1])}{empty} belongs"
+        return f"{where} must be {_WORDS.get(type_wrong[1], type_wrong[1])}{empty}, got {_shown(value)}"
     if bound_wrong:
         if isinstance(value, float) and not math.isfinite(value):
-            return f"{where} is {value}, which is not a finite number"
+            return f"{where} must be finite, got {value}"
         bound = f"{_BOUNDS[bound_wrong[2]]} {bound_wrong[3]}"
-        return f"{where} is {_shown(value)} where {_WORDS[bound_wrong[1]]} of {bound} belongs"
+        return f"{where} must be {_WORDS[bound_wrong[1]]} of {bound}, got {_shown(value)}"
     if why.startswith("Invalid enum value"):
         options = ", ".join(map(str, get_args(get_type_hints(kind).get(path, None))))
-        return f"{where} is {_shown(value)}, which is none of {options or 'its values'}"
+        return f"{where} must be one of {options or 'its values'}, got {_shown(value)}"
     if missing := re.fullmatch("Object missing required field `(.*)`", why):
         return f"{where} does not have the expected fields: missing {[missing[1]]}"
     return f"{where} cannot be used: {why[:1].lower()}{why[1:]}"
@@ -154,7 +154,7 @@ def _at(content: Any, path: str, kind: str | None) -> tuple[str, object]:
     names = []
     for name, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
         step = name or (int(index) if index != "..." else next(n for n, each in content.items() if _type(each) == kind))
-        names.append(f".{name}" if name else f"[{step if isinstance(step, int) else repr(step[:_LONGEST])}]")
+        names.append(f".{name}" if name else f"[{step if isinstance(step, int) else repr(step[:_MAX_SHOWN])}]")
         content = content[step]
     return "".join(names).removeprefix("."), content
 
@@ -169,4 +169,4 @@ def _shown(value: object) -> str:
     if isinstance(value, list | dict | bytes):
         return words
     shown = json.dumps(value)
-    return shown if len(shown) <= _LONGEST else f"{words} ({shown[: _LONGEST - 3]}...)"
+    return shown if len(shown) <= _MAX_SHOWN else f"{words} ({shown[: _MAX_SHOWN - 3]}...)"

@@ -48,7 +48,7 @@ _TRUTH = {"True": 1.0, "False": 0.0}  # numpy's truth values, as lm-eval writes 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that has no source
 _SCORING = ("output_type", "filter_list", "metric_list", "process_results", "repeats")
 _OF_FILES = ("filters", "metrics")  # of which a sweep keeps one alone
-_AGAIN = "copy it again, or evaluate again"
+_AGAIN = "Copy it again or repeat the evaluation."
 _FILE = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.json")
 
 
@@ -115,7 +115,7 @@ def _result_files(path: Path) -> list[Path]:
     if kind_of(path) == "file" and _FILE.fullmatch(path.name):
         return [path]
     if kind_of(path) != "folder":
-        raise RunError(f"{named(path)} is no folder; name a run, or what --output_path of lm-eval was")
+        raise RunError(f"{named(path)} is not a folder. Pass a run or the --output_path of lm-eval.")
     inside = path / PLANS if is_run(path) else path
     evaluations: dict[str, list[Path]] = {}
     for each in sorted(chain(path.glob("*.json"), inside.glob("*/*.json")), key=lambda each: each.name, reverse=True):
@@ -128,13 +128,13 @@ def _result_files(path: Path) -> list[Path]:
     if evaluations:
         names = sorted(own or evaluations)
         names = [evaluations[name][0].name if name in own else name for name in names]
-        raise RunError(f"{named(path)} holds {len(names)} evaluations; name one of them: {', '.join(names[:5])}")
+        raise RunError(f"{named(path)} contains {len(names)} evaluations. Pass one of them: {', '.join(names[:5])}.")
     if (path / "results.json").is_file():
         raise RunError(
-            f"{named(path)} is of an lm-eval before 0.4.3, whose samples have no hashes to match documents by; "
-            "evaluate again with a newer one"
+            f"{named(path)} was written by lm-eval before 0.4.3, whose samples have no document hashes. Evaluate again "
+            "with a newer version."
         )
-    raise RunError(f"{named(path)} has no results_DATE.json; name a run, or what --output_path of lm-eval was")
+    raise RunError(f"{named(path)} has no results_DATE.json. Pass a run or the --output_path of lm-eval.")
 
 
 def _name(path: Path) -> str:
@@ -150,8 +150,8 @@ def _results(path: Path) -> _Results:
 
 
 def _refusal(where: str, error: Exception) -> RunError:
-    why = error if isinstance(error, UnreadableError) else f"is not what lm-eval writes ({error})"
-    return RunError(f"{where} {why}; {_AGAIN}")
+    reason = error if isinstance(error, UnreadableError) else f"is not an lm-eval log ({error})"
+    return RunError(f"{where} {reason}. {_AGAIN}")
 
 
 def _task(path: Path, content: _Results, task: str) -> TaskLog:
@@ -163,7 +163,7 @@ def _task(path: Path, content: _Results, task: str) -> TaskLog:
     documents, values = _kept(path, content, task, stated) if own else _logged(samples, task, stated)
     whole = content.counts.get(task, {}).get("effective", len(documents))
     if whole != len(documents):
-        raise RunError(f"{named(samples)} has {len(documents)} of {shown(whole)} documents; {_AGAIN}")
+        raise RunError(f"{named(samples)} has {len(documents)} of {shown(whole)} documents. {_AGAIN}")
     template = content.chat_template_sha
     settings = {
         "version": content.versions.get(task),
@@ -183,7 +183,7 @@ def _task(path: Path, content: _Results, task: str) -> TaskLog:
 
 def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
     if kind_of(path) == "nothing":
-        raise RunError(f"{named(path.parent)} has no {path.name}: evaluate {task} again with --log_samples")
+        raise RunError(f"{named(path.parent)} has no {path.name}. Evaluate {task} again with --log_samples.")
     filters: dict[str, dict[int, tuple[LoggedDocument, dict[str, tuple[float, ...] | None]]]] = {}
     where, order, lines = named(path), list(dict.fromkeys(filtered for _, filtered in stated)), Counter[int]()
     try:
@@ -211,7 +211,7 @@ def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
         raise _refusal(where, error) from error
     first = next(iter(filters.values()))
     if short := [name for name, own in filters.items() if own.keys() != first.keys()]:
-        raise RunError(f"{named(path)} has other documents for the filter {short[0]}; {_AGAIN}")
+        raise RunError(f"{named(path)} has other documents for the filter {short[0]}. {_AGAIN}")
     metrics = {(name, each): own for each, own in filters.items() for _, values in own.values() for name in values}
     by_metric = {key: tuple(own[at][1].get(key[0]) for at in first) for key, own in metrics.items()}
     return tuple(document for document, _ in first.values()), by_metric
@@ -234,7 +234,7 @@ def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, floa
             if rows:
                 documents = tuple(LoggedDocument(at, "", "", "") for at in sorted(rows))
                 return documents, {(metric, filtered): tuple(rows[at] for at in sorted(rows))}
-    raise RunError(f"{named(path.parents[2])} keeps no right and wrong answers to {task} under {plan}; sweep it again")
+    raise RunError(f"{named(path.parents[2])} has no answers to {task} under {plan}. Repeat the sweep.")
 
 
 def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Values, Values]]:
@@ -247,27 +247,27 @@ def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Valu
     for name, left in first.settings.items():
         right = second.settings[name]
         if left != right and (hashed or name not in _OF_FILES):
-            raise RunError(f"{name} of {what} differs: {shown(left)} and {shown(right)}; evaluate both with one")
+            raise RunError(f"{name} of {what} differs: {shown(left)} and {shown(right)}. Use the same for both.")
     if not hashed and first.all_hash != second.all_hash:
-        raise RunError(f"documents or prompts of {what} differ, of which a run keeps one hash; evaluate both with one")
+        raise RunError(f"Documents or prompts of {what} differ. Evaluate both models on the same ones.")
     left_at, right_at = (_order(log, hashed) for log in (first, second))
     for log, own, others, absent in ((first, left_at, right_at, "second"), (second, right_at, left_at, "first")):
         for document in (log.documents[at] for key, at in own.items() if key not in others):
             text = f"the {absent} has no document {document.doc_id}, {document.doc}"
-            raise RunError(f"documents of {what} differ: {text}; evaluate both with one version of the data")
+            raise RunError(f"Documents of {what} differ: {text}. Evaluate both models on the same version of the data.")
     order = [right_at[key] for key in left_at]
     for document, at in zip(first.documents, order, strict=True):
-        for name, of in (("right answer", "target_hash"), ("prompt", "arguments")):
-            if hashed and getattr(document, of) != getattr(second.documents[at], of):
+        for name, field_name in (("Right answer", "target_hash"), ("Prompt", "arguments")):
+            if hashed and getattr(document, field_name) != getattr(second.documents[at], field_name):
                 text = f"on document {document.doc_id}, {document.doc}"
-                raise RunError(f"{name} of {what} differs {text}; evaluate both with one version, prompt and --seed")
+                raise RunError(f"{name} of {what} differs {text}. Use the same version, prompt and --seed for both.")
     shared = [metric for metric in first.values if metric in second.values]
     return {metric: (first.values[metric], tuple(second.values[metric][at] for at in order)) for metric in shared}
 
 
 def _order(log: TaskLog, hashed: bool) -> dict[tuple[str | int, int], int]:
     documents = log.documents
-    # Documents that repeat are told apart by what was asked about them, and then by their numbers.
+    # Equal documents are distinguished by their requests, then by their numbers.
     ranked = sorted(range(len(documents)), key=lambda at: _rank(documents[at]))
     keys = [documents[at].doc_hash if hashed else documents[at].doc_id for at in ranked]
     seen: defaultdict[str | int, Iterator[int]] = defaultdict(count)

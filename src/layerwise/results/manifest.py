@@ -37,48 +37,49 @@ MEASURED = (
 )
 """Fields of the identity, in hashes; a hash comes after the fields it depends on."""
 
-_TEXT = "Give the text, the tokenizer, the --max-length, --tokens and --limit that it was begun with"
+_TEXT = "Pass the original text, tokenizer, --max-length, --tokens and --limit"
 _WRITE: Mapping[str, str] = {
-    "weight_hash": "Give the model that it was begun with",
-    "dtype": "Write --dtype {}",
-    "device": "Write --device {}",
+    "weight_hash": "Pass the original model",
+    "dtype": "Pass --dtype {}",
+    "device": "Pass --device {}",
     "corpus_hash": _TEXT,
     "documents": _TEXT,
     "tokens": _TEXT,
-    "window": "Write --max-length {}",
-    "families": "To go on, ask for the same plans or parts",
-    "tasks": "To go on, ask for the same tasks",
-    "seed": "Write --seed {}",
-    "layers": "Write --layers {}",
-    "batch_tokens": "Write --batch-tokens {}",
-    "task_folder": "Give the --task-folder that it was begun with, its files unchanged",
-    "train": "Write --train {}",
-    "learning_rates": "Give the --learning-rate that it was begun with",
-    "epochs": "Give the --epochs that it was begun with",
-    "patience": "Give the --patience that it was begun with",
-    "batch_size": "Give the --batch-size that it was begun with",
-    "length": "Give the --max-length that it was begun with",
-    "machine": "Time on the machine that it was begun on",
-    "threads": "Write OMP_NUM_THREADS={} before the command",
-    "set": "Give the same --set",
-    "attention": "Open the model with the attention {}",
+    "window": "Pass --max-length {}",
+    "families": "To resume it, pass the same plans or parts",
+    "tasks": "To resume it, pass the same tasks",
+    "seed": "Pass --seed {}",
+    "layers": "Pass --layers {}",
+    "batch_tokens": "Pass --batch-tokens {}",
+    "task_folder": "Pass the original --task-folder with unchanged files",
+    "train": "Pass --train {}",
+    "learning_rates": "Pass the original --learning-rate",
+    "epochs": "Pass the original --epochs",
+    "patience": "Pass the original --patience",
+    "batch_size": "Pass the original --batch-size",
+    "length": "Pass the original --max-length",
+    "machine": "Resume it on the original machine",
+    "threads": "Set OMP_NUM_THREADS={}",
+    "set": "Pass the same --set",
+    "attention": "Load the model with the attention implementation {}",
     "matmul_precision": "Call torch.set_float32_matmul_precision('{}')",
     "deterministic": "Call torch.use_deterministic_algorithms({})",
 }
 
 _CALLED: Mapping[str, str] = {
-    "dtype": "number format",
+    "dtype": "dtype",
     "documents": "number of documents",
     "tokens": "number of tokens",
-    "window": "longest window, in tokens,",
+    "window": "maximum window length",
     "families": "choice of plans or parts",
     "tasks": "choice of tasks",
     "layers": "path of the layers",
 }
 
 _OTHER_PROCESSES = (
-    "trainings go on with the same plans and examples, and with losses that agree to rounding; where a model has "
-    "dropout, or each process draws its own plans, other ones are drawn"
+    "trainings resume with the same plans and examples, and losses agree up to rounding, unless the model has dropout "
+    "or "
+    "each process draws its own plans"
 )
 
 _LONGEST = 60
@@ -96,19 +97,19 @@ HARDWARE = ("machine", "processor", "kernels", "accelerator")
 def check_same_run(recorded: Manifest, requested: Manifest) -> None:
     """Raise `RunError` with the first difference and the fix unless both manifests have the same identity."""
     for name, before, now in _differences(recorded, requested):
-        advice = _WRITE.get(name, "To go on, repeat the settings that it was begun with").format(before)
+        advice = _WRITE.get(name, "To resume it, pass the original settings").format(before)
         raise RunError(
-            f"This folder holds another run: {_difference(recorded, requested, name, before, now)}. "
-            f"{advice}, or choose another folder with --run, or use --overwrite to discard its rows and start again."
+            f"This directory contains another run: {_difference(recorded, requested, name, before, now)}. "
+            f"{advice}, choose another directory with --run, or pass --overwrite to discard the run."
         )
 
 
 def _difference(recorded: Manifest, requested: Manifest, name: str, before: object, now: object) -> str:
     if name == "weight_hash":
-        return f"it was made {_other('from ', recorded.model, requested.model, before, now)}"
+        return f"it uses {_other('', recorded.model, requested.model, before, now)}"
     if name == "corpus_hash":
         return f"it was measured {_other('on ', recorded.corpus, requested.corpus, before, now)}"
-    return f"its {_CALLED.get(name, name)} is {_shown(before)}, and {_shown(now)} was asked for"
+    return f"its {_CALLED.get(name, name)} is {_shown(before)}, not {_shown(now)}"
 
 
 def _other(preposition: str, then: str, now: str, hash_then: object, hash_now: object) -> str:
@@ -149,7 +150,7 @@ def list_changes(recorded: Manifest, current: Manifest) -> tuple[str, ...]:
     processes = list_version_changes(*({PROCESSES: each.numerics.get(PROCESSES, "1")} for each in (recorded, current)))
     return (
         *versions,
-        *(f"{change}, so rows from here on may differ in their last bits" for change in moved),
+        *(f"{change}, so further rows may differ in their last bits" for change in moved),
         *(f"the number of {change}: {_OTHER_PROCESSES}" for change in processes),
     )
 
@@ -158,13 +159,13 @@ def list_version_changes(recorded: Mapping[str, str], current: Mapping[str, str]
     """List the names whose value changed since the run began.
 
     >>> list_version_changes({"torch": "2.11.0"}, {"torch": "2.13.0"})
-    ('torch was 2.11.0 when this run began and is 2.13.0 now',)
+    ('torch was 2.11.0 when this run began and is now 2.13.0',)
     """
     sentences = []
     for name in sorted({*recorded, *current}):
         before, now = recorded.get(name, "absent"), current.get(name, "absent")
         if before != now:
-            sentences.append(f"{name} was {before} when this run began and is {now} now")
+            sentences.append(f"{name} was {before} when this run began and is now {now}")
     return tuple(sentences)
 
 

@@ -1,7 +1,6 @@
-"""The tidy rows that every measurement returns and the run store keeps: one row, one observation.
+"""Rows of measurements, one observation per row.
 
-`Loss` is raw: one plan on one window of one document. `Score` is derived: one number with its interval. `PlanRecord`
-says why a plan is in a sweep, a `Note` what was left out, and a `Continuation` is a text that a model wrote.
+A `Loss` is raw: one plan on one window of one document. A `Score` is derived: one number with its interval.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Score:
-    """One number with its evidence, and what it is about; `None` where a column does not apply.
+    """One number with its interval and the columns that identify it; None if a column does not apply.
 
     `measure` is the measurement (`effect`, `similarity`, `benchmark`), `metric` the quantity. `low` and `high` bound
     the interval, `p` is two-sided, `p_adjusted` corrected over its family, `mde` the minimum detectable effect.
@@ -92,8 +91,8 @@ class Score:
         warmup: Warm-up that was tried, as a share of the training.
         batch_size: Examples in a step.
         nodes: Number of nodes.
-        lost: Number of nodes that are lost.
-        node: Lost node, by the first layer on it.
+        lost: Number of failed nodes.
+        node: Failed node, by its first layer.
         layout: How layers are placed on nodes.
         example: Number of the example.
         kind: Kind of the task: phenomenon or paradigm, surface or linguistic.
@@ -247,9 +246,9 @@ def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """Why a plan is in a sweep, and what it costs: one row per (family, plan) in the store.
+    """A plan of a sweep and its cost, unique per (family, plan).
 
-    `strategy` is its curve (`skip`, `reverse`, ...), `affected` the number of layers that it touches, `draw` the seed
+    `strategy` is its curve (`skip`, `reverse`, ...), `affected` the number of layers that it changes, `draw` the seed
     of a random order. `evaluations` counts layer evaluations, `stages` sequential ones, `weights` distinct layers,
     `slots` KV slots.
     """

@@ -1,6 +1,6 @@
-"""A run directory: its manifest, its rows, and what is made of them.
+"""A run directory.
 
-    manifest.json     which model, texts, settings and machine
+    manifest.json     model, text, settings and machine
     run.sqlite        every row (see `layerwise.results.store`)
     run.lock          locked by the writer
     report.html, exports/
@@ -60,8 +60,8 @@ class Run:
                 _discard_rows(folder)
             elif (folder / MANIFEST).exists() or (folder / DATABASE).exists():
                 raise RunError(
-                    f"{folder} holds a run already. Resume it, choose another folder, "
-                    "or use --overwrite to discard its rows and start again."
+                    f"{folder} already contains a run. Resume it, choose another directory, or pass --overwrite to "
+                    "discard it."
                 )
             return cls._begin(folder, manifest, lock)
         except BaseException:
@@ -84,8 +84,8 @@ class Run:
             if not (folder / MANIFEST).exists():
                 if (folder / DATABASE).exists():
                     raise RunError(
-                        f"{folder} holds rows but its {MANIFEST} is gone, so nothing says what they are. "
-                        "Restore it, choose another folder, or use --overwrite to discard the rows."
+                        f"{folder} contains rows without a {MANIFEST}. Restore it, choose another directory, or pass "
+                        "--overwrite to discard the rows."
                     )
                 return cls._begin(folder, manifest, lock)
             recorded = _read_manifest(folder)
@@ -104,7 +104,7 @@ class Run:
 
     @classmethod
     def _begin(cls, folder: Path, manifest: Manifest, lock: FileLock) -> Run:
-        # The manifest comes first: killed in between, the folder is a run without rows, which can be resumed.
+        # The manifest comes first: if killed in between, the run can be resumed.
         with explain_errors(folder / MANIFEST):
             write_whole(folder / MANIFEST, manifest.to_json().encode())
         store = Store.writing(folder / DATABASE, command=manifest.command, versions=manifest.versions)
@@ -147,7 +147,7 @@ def write_whole(path: Path, content: bytes) -> None:
     if not path.name or path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is a device or a pipe and not a file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         with draft.open("wb") as file:
@@ -156,7 +156,7 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(draft, path)
     finally:
-        with suppress(OSError):  # where nothing could be written, nothing can be removed
+        with suppress(OSError):
             draft.unlink(missing_ok=True)
 
 
@@ -174,13 +174,14 @@ def _lock(folder: Path) -> FileLock:
         lock.acquire()
     except Timeout as error:
         raise RunError(
-            f"The run folder {folder} is in use: {_name_writer(folder)} is writing to it. "
-            "Wait for it to end, stop it (the run can be resumed), or choose another folder."
+            f"The run directory {folder} is in use: {_name_writer(folder)} is writing to it. "
+            "Wait for it to finish, stop it (the run can be resumed), or choose another directory."
         ) from error
     except OSError as error:
         raise RunError(
-            f"Cannot lock the run folder {folder} ({error.strerror or error}), so two processes could mix their rows. "
-            "Choose a folder on a local disk that can be written."
+            f"Cannot lock the run directory {folder} ({error.strerror or error}). Choose a directory on a writable "
+            "local "
+            "disk."
         ) from error
     return lock
 
@@ -192,7 +193,7 @@ def _name_writer(folder: Path) -> str:
 
 
 def _discard_rows(folder: Path) -> None:
-    # The old manifest goes last: killed before it is replaced, the folder is the old run without rows.
+    # The manifest stays until it is replaced: if killed in between, the folder is the old run without rows.
     with explain_errors(folder / DATABASE):
         for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"):
             (folder / name).unlink(missing_ok=True)
@@ -212,4 +213,4 @@ def _runs_nearby(folder: Path) -> str:
         nearby = sorted(path.parent.as_posix() for path in parent.glob(f"*/{MANIFEST}"))
         if nearby:
             return f"Runs nearby: {', '.join(nearby[-5:])}."
-    return "Name a folder that `layerwise sweep`, `layerwise diagnose` or another experiment has written."
+    return "Pass the run directory of a verb such as `layerwise sweep`."

@@ -1,10 +1,10 @@
-"""Rows by their columns: `where` filters, `axis` lists the values of a column, `one` finds a single row.
+"""Rows by column: `where` filters, `axis` lists the values of a column, `one` finds a single row.
 
     rows = Rows(run.store.scores())
     for arm in rows.where(measure="healing").axis("arm"):
         loss = rows.one(measure="healing", metric="nll", arm=arm, seed=None, task="all")
 
-A value of `None` asks for rows whose column is empty; a column that is not named may hold anything.
+None selects rows whose column is empty; columns that are not named can have any value.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Rows(Sequence[Score]):
         if len(matching) > 1:
             columns_named = ", ".join(f"{name}={wanted!r}" for name, wanted in columns.items())
             raise RunError(
-                f"{len(matching)} rows have {columns_named}: name more columns, or restore the run from a copy"
+                f"{len(matching)} rows have {columns_named}. Name more columns, or restore the run from a copy."
             )
         return matching[0] if matching else None
 

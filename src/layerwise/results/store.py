@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, {_declare(Note)}, UNIQ
 
 STRICT_SINCE = (3, 37, 0)
 
-_ANOTHER = "Check that it is a layerwise run, or choose another folder."
+_ANOTHER = "Check that it is a layerwise run or choose another directory."
 
 _PATIENCE_SECONDS = 30.0
 
@@ -56,7 +56,7 @@ _PATIENCE_SECONDS = 30.0
 def connect_for_writing(path: Path) -> sqlite3.Connection:
     _check_library()
     if path.exists() and not path.is_file():
-        raise RunError(f"{path} is not a file, so it can hold no rows. Choose another run folder.")
+        raise RunError(f"{path} is not a file. Choose another run directory.")
     with explain_errors(path):
         connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS)
         try:
@@ -80,7 +80,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     """
     _check_library()
     if not path.is_file():
-        raise RunError(f"There is no database at {path}: this run holds no rows. Resume it, or name another folder.")
+        raise RunError(f"{path} does not exist: the run has no rows. Resume it or choose another directory.")
     log = path.with_name(f"{path.name}-wal")
     with explain_errors(path):
         try:
@@ -90,9 +90,8 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
                 raise
             if log.exists() and log.stat().st_size:
                 raise RunError(
-                    f"{path} was not closed, and its last rows in {log.name} cannot be read from a "
-                    "read-only folder. "
-                    "Copy the run folder to a disk that can be written and read it there."
+                    f"{path} was not closed, and its last rows in {log.name} cannot be read from a read-only folder. "
+                    "Copy the run directory to a writable disk."
                 ) from error
             return _probed(path, "immutable=1")
 
@@ -113,8 +112,8 @@ def _probed(path: Path, mode: str) -> sqlite3.Connection:
 def _check_library() -> None:
     if sqlite3.sqlite_version_info < STRICT_SINCE:
         raise RunError(
-            f"This Python has SQLite {sqlite3.sqlite_version}, and runs are kept by {'.'.join(map(str, STRICT_SINCE))} "
-            "or later. Use a newer Python, such as one from python.org or conda."
+            f"SQLite must be at least {'.'.join(map(str, STRICT_SINCE))}, got {sqlite3.sqlite_version}. Use a newer "
+            "Python, such as one from python.org or conda."
         )
 
 
@@ -127,17 +126,17 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     kinds = dict(connection.execute("SELECT name, type FROM sqlite_schema"))
     for name, columns in _expected_columns().items():
         if kinds.get(name) != "table":
-            raise RunError(f"{path} is not the database of a run: it has no table {name}. {_ANOTHER}")
+            raise RunError(f"{path} is not a run database: it has no table {name}. {_ANOTHER}")
         present = {column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")}
         missing = [column for column in columns if column not in present]
         if missing:
             raise RunError(
                 f"{path} was written by another version of layerwise: its table {name} has no column {missing[0]}. "
-                "Read it with that version, or repeat the run in another folder."
+                "Use that version or repeat the run in another directory."
             )
     active = sorted(name for name, kind in kinds.items() if kind in ("trigger", "view"))
     if active:
-        raise RunError(f"{path} holds the {kinds[active[0]]} {active[0]!r}, which layerwise does not write. {_ANOTHER}")
+        raise RunError(f"{path} has an unexpected {kinds[active[0]]} {active[0]!r}. {_ANOTHER}")
 
 
 @cache
@@ -156,7 +155,7 @@ def explain_errors(path: Path) -> Iterator[None]:
         raise RunError(_explanation(path, error)) from error
     except OSError as error:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise RunError(_full(path) if full else f"Cannot use {path}: {error}. Choose another run folder.") from error
+        raise RunError(_full(path) if full else f"Cannot use {path}: {error}. Choose another run directory.") from error
     except UnicodeEncodeError as error:
         raise RunError(
             f"{error.object!r} cannot be stored as Unicode text. Rename the document or the task."
@@ -169,9 +168,8 @@ def _kind(error: sqlite3.Error) -> int:
 
 def _full(path: Path) -> str:
     return (
-        f"The disk that holds {path.parent} is full. All rows up to the last finished batch are safe. "
-        "Free some space, or move the folder to a larger disk, then run the same command again: it resumes "
-        "there."
+        f"The disk of {path.parent} is full. All rows up to the last finished batch are safe. "
+        "Free some space or move the directory to a larger disk, then run the same command again to resume."
     )
 
 
@@ -180,11 +178,11 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
     if kind == sqlite3.SQLITE_FULL:
         return _full(path)
     if kind in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
-        return f"Cannot write {path} ({error}). Choose a run folder on a disk that can be written."
+        return f"Cannot write {path} ({error}). Choose a run directory on a writable disk."
     if kind in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return (
-            f"{path} is damaged ({error}). Restore the folder from a copy, or start again in another folder; "
-            "the damaged file has been left as it is."
+            f"{path} is damaged ({error}). Restore the directory from a copy or start again in another one. "
+            "The file has not been changed."
         )
     if kind == sqlite3.SQLITE_BUSY:
         return f"{path} is locked by another program ({error}). Close it there and run the command again."
@@ -265,8 +263,9 @@ class Store:
             connection.execute(_insert("losses", Loss, "session"), (*astuple(row), session))
         except sqlite3.IntegrityError as error:
             raise RunError(
-                f"Plan {row.plan!r} was computed again on window {row.window} of document {row.document!r} "
-                f"(task {row.task!r}), which this run already holds. Ask finished() first and leave it out."
+                f"The loss of plan {row.plan!r} on window {row.window} of document {row.document!r} (task "
+                f"{row.task!r}) "
+                "is stored already. Skip plans in finished()."
             ) from error
 
     def finished(self, task: str, document: str, window: int) -> frozenset[str]:
@@ -368,7 +367,7 @@ class Store:
             return to_row(kind, cells)
         except ValueError as error:
             raise RunError(
-                f"{self.path} is damaged: {error}. Restore the folder from a copy, or start again in another folder."
+                f"{self.path} is damaged: {error}. Restore the directory from a copy or start again in another one."
             ) from error
 
     def _writable(self) -> int:
@@ -393,9 +392,9 @@ def _checked_loss(row: Loss) -> Loss:
         return to_row(Loss, _plain(row))
     except ValueError as error:
         advice = (
-            "A window scores at least one token, and hits lie between 0 and the tokens."
+            "A window has at least one token, and hits are between 0 and the number of tokens."
             if math.isfinite(row.nll)
-            else "The model's output is not finite there: leave the plan out, or run it with --dtype float32."
+            else "The model's output is not finite. Omit the plan or use --dtype float32."
         )
         raise MeasureError(f"{_begun(str(error))}. {advice}") from error
 
@@ -409,14 +408,12 @@ def _checked_score(row: Score, measures: tuple[str, ...], seen: set[tuple[object
         )
     key = (row.measure, *row.key)
     if key in seen:
-        raise MeasureError(
-            f"{named} is there twice. Tell the two apart by a column, such as the arm, the seed or the layer."
-        )
+        raise MeasureError(f"{named} is not unique. Distinguish the rows by a column, such as the seed or the layer.")
     seen.add(key)
     try:
         return to_row(Score, [None if cell != cell else cell for cell in _plain(row)])
     except ValueError as error:
-        raise MeasureError(f"{_begun(str(error))}. Leave the row out, or write None if it does not apply.") from error
+        raise MeasureError(f"{_begun(str(error))}. Omit the row, or use None if it does not apply.") from error
 
 
 def _begun(clause: str) -> str:

@@ -1,6 +1,6 @@
-"""The training record of a model, `training.json` next to the weights: base model, recipe and data.
+"""The training record of a model, `training.json` next to the weights.
 
-It is written last, so a model folder without one is an unfinished training.
+It is written last: a model folder without one is an unfinished training.
 """
 
 from __future__ import annotations

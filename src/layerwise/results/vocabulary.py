@@ -1,7 +1,4 @@
-"""The names with which rows are written and read: measures, metrics, arms and conditions, each declared once.
-
-Names that only one file uses stay in that file.
-"""
+"""Names of measures, metrics, variants and conditions in rows that several files use."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Carry out studies: runs, tasks, progress, resuming, and YAML recipes."""
+"""Runs, tasks, progress, resuming and YAML recipes."""

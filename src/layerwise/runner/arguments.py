@@ -134,7 +134,7 @@ class Argument:
         if Trait.PYTHON in self.marks or (Trait.OPENED in self.marks and not isinstance(value, str)):
             return
         if value == "" and Trait.EMPTY not in self.marks:
-            raise OptionError(f"{spelled} must not be empty. Leave it out, or pass a value.")
+            raise OptionError(f"{spelled} must not be empty. Omit it or pass a value.")
         is_several = bool(self.element) and isinstance(value, tuple)
         kinds = self.element if is_several else self.kinds
         if not all(any(_has_type(part, kind) for kind in kinds) for part in (value if is_several else (value,))):
@@ -266,9 +266,7 @@ def check_location(spelled: str, location: str | Path) -> None:
         Path(location).expanduser().exists()
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise OptionError(
-            f"{spelled} was given {named(str(location))}, which cannot be looked up ({reason})."
-        ) from error
+        raise OptionError(f"{spelled} must be a valid path, got {named(str(location))} ({reason}).") from error
 
 
 def split_commas(*texts: str) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
-"""Read calls of verbs from YAML files (packaged ones are recipes): a single one, or several as stages.
+"""Calls of verbs in YAML files, single or as stages; packaged files are recipes.
 
     takes: what the recipe needs, and how long it takes
     stages:
       train:  {experiment: train robust, model: google/vit-base-patch16-224, methods: [layershuffle]}
       survey: {experiment: robustness, model: "{runs}/train", run: null}
 
-The rows of a stage go into `{runs}/STAGE`; with `run: null` the verb names its folder.
+The results of a stage are stored in `{runs}/STAGE`; with `run: null`, the verb chooses the directory.
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ class ExperimentFile:
             with Run.open(path) as run:
                 content = {**run.manifest.experiment, "run": str(path)} if run.manifest.experiment else None
             if content and "tokens" in content:
-                content.pop("minutes", None)  # as much as it has read, whatever that takes
+                content.pop("minutes", None)  # the same text, regardless of the time
             if content is None:
-                raise OptionError(f"{path} was not made by an experiment that can be run again")
+                raise OptionError(f"{path} cannot be resumed: it does not record its options.")
         elif not path.exists() and not path.suffix and path.name == str(source):
-            known = near_matches(str(source), RECIPES)
-            raise OptionError(f"there is no recipe, file or run {str(source)[:60]!r}; {known}")
+            suggestion = near_matches(str(source), RECIPES)
+            raise OptionError(f"Unknown recipe, file or run: {str(source)[:60]!r}; {suggestion}")
         else:
             content = _read_yaml(path)
         stages = content.get(STAGES) if isinstance(content, Mapping) else None
         if isinstance(stages, Mapping) and all(isinstance(each, Mapping) for each in stages.values()):
             return cls(str(source), stages, str(content.get(TAKES, "")).strip())
         if not isinstance(content, Mapping) or not isinstance(content.get(VERB), str):
-            raise OptionError(f"{source} names no experiment: write `{VERB}: sweep` (or another verb) and its options")
+            raise OptionError(f"{source} must name a verb. Add `{VERB}: sweep` (or another verb) and its options.")
         return cls(str(source), {"": content})
 
     def select(self, names: Sequence[str] = ()) -> ExperimentFile:
@@ -126,7 +126,7 @@ class ExperimentFile:
             for other in options
             if other in content
         }
-        # A model that another stage makes stays if that stage is carried out as well.
+        # A model that a selected stage makes is not replaced.
         given = {key: value for key, value in given.items() if not self._reads(content.get(key)) & self.stages.keys()}
         self._check_plan(name, content, given)
         content = {key: value for key, value in content.items() if key not in displaced} | given
@@ -141,16 +141,16 @@ class ExperimentFile:
             if not name:
                 raise OptionError(f"{self.name}: {refusal}") from refusal
             others = " ".join(other for other in self.stages if other != name)
-            hint = f"; without this stage: layerwise run {self.name} {others}" if others else ""
-            raise OptionError(f"the stage {name}: {refusal}{hint}") from refusal
+            hint = f"\nTo skip this stage: layerwise run {self.name} {others}" if others else ""
+            raise OptionError(f"stage {name}: {refusal}{hint}") from refusal
         return FileStage(name, call, after, runs)
 
     def _check_plan(self, name: str, content: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         model = content.get("model")
         if "plan" in content.keys() - given.keys() and given.get("model", model) != model:
             raise OptionError(
-                f"the stage {name}: its plan, {content['plan']}, is of {model}; give a plan of "
-                f"{given['model']} with --{name}.plan PLAN"
+                f"stage {name}: the plan {content['plan']} belongs to {model}. Pass a plan for {given['model']} with "
+                f"--{name}.plan PLAN."
             )
 
     def _content(self, stage: str) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class ExperimentFile:
                     results[name][named[name]] = not flag.startswith("--no-")
                 continue
             if not equals and not rest:
-                raise OptionError(f"{flag} needs a value behind it")
+                raise OptionError(f"{flag} must be followed by a value.")
             text = value if equals else rest.pop(0)
             for name, key in named.items():
                 given[name].setdefault(key, []).append(text)
@@ -215,7 +215,7 @@ def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **op
 
     Args:
         source: Name of a recipe, path of a YAML file, or a run directory to resume.
-        stages: Stages to carry out (default: all).
+        stages: Stages to run (default: all).
         reporter: Where progress goes (default: the terminal or the notebook).
         options: Options that replace those of the file in every stage that has them.
 
@@ -232,7 +232,7 @@ def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **op
     verbs = file.load_verbs()
     for name in options:
         if not any(name in verb.arguments for verb in verbs.values()):
-            raise OptionError(f"no stage of {file.name} has an option {name!r}")
+            raise OptionError(f"{file.name} has no option {name!r}.")
     given = {
         stage: {name: value for name, value in options.items() if name in verb.arguments}
         for stage, verb in verbs.items()
@@ -249,7 +249,7 @@ def read_call(path: str | Path) -> VerbCall:
     file = ExperimentFile.read(path)
     stages = file.list_calls()
     if len(stages) > 1:
-        raise OptionError(f"{file.name} has several stages; write layerwise run {file.name}")
+        raise OptionError(f"{file.name} has several stages. Run `layerwise run {file.name}`.")
     return stages[0].call
 
 
@@ -286,7 +286,7 @@ def _in_folder(value: Any, runs: str) -> Any:
 
 
 def _read_yaml(path: Path) -> Any:
-    from layerwise.data.plain_yaml import SIZE, parse_yaml  # help does not wait for it
+    from layerwise.data.plain_yaml import SIZE, parse_yaml  # slow to import
 
     try:
         return parse_yaml(decoded(read_bytes(path, SIZE)))

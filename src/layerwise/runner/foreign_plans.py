@@ -1,4 +1,4 @@
-"""Plans in the forms of other tools, for the commands that read and write them: from a file, or from a text."""
+"""Plans in the formats of other tools, read from files or text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _content(given: str) -> str:
     if kind_of(path) == "file":
         return decoded(read_bytes(path, SIZE))
     if path.suffix in (".yml", ".yaml") or kind_of(path) != "nothing":
-        raise PlanError(f"{named(given)} is no file: give mergekit's YAML, or write a plan")
+        raise PlanError(f"{named(given)} is not a file. Pass a mergekit YAML file or a plan.")
     return given
 
 
@@ -35,7 +35,7 @@ def _of_file(given: str) -> Iterator[None]:
     try:
         yield
     except UnreadableError as fault:
-        raise PlanError(f"{named(given)} {fault}; give mergekit's YAML or a plan") from None
+        raise PlanError(f"{named(given)} {fault}. Pass a mergekit YAML file or a plan.") from None
     except PlanError as refused:
         if kind_of(given) != "file":
             raise
@@ -48,7 +48,7 @@ def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
         return recipe
     models = [location_of(model) for model in models]
     if recipe.models:
-        raise OptionError(f"the file names its models, {', '.join(recipe.models.values())}: leave --model out")
+        raise OptionError(f"The file names its models: {', '.join(recipe.models.values())}. Omit --model.")
     if not recipe.plan.sources() and len(models) == 1:
         return MergeRecipe(recipe.plan, {None: models[0]}, notes=recipe.notes)
     by_name: dict[str | None, str] = {source_name(number): model for number, model in enumerate(models)}
@@ -58,14 +58,14 @@ def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
 def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) -> str:
     """Write a recipe in one of `DIALECTS`."""
     if dialect not in DIALECTS:
-        raise OptionError(f"--to takes one of {', '.join(DIALECTS)}, not {dialect!r}")
+        raise OptionError(f"--to must be one of {', '.join(DIALECTS)}, got {dialect!r}.")
     if dialect == "text":
         return str(recipe.plan)
     if dialect == "tensor-types":
         return write_tensor_types(recipe.plan, depth)
     if not recipe.models:
         raise OptionError(
-            "mergekit's YAML names a model in every slice: name it with --model, several in the order a, b"
+            "--to mergekit requires --model, because every slice names its model. Repeat it for models a, b, ..."
         )
     return write_mergekit(recipe.plan, recipe.models, recipe.dtype, recipe.head).rstrip("\n")
 
@@ -74,13 +74,13 @@ def read_depth(model: str) -> int:
     """Read the number of layers from a configuration or GGUF header, without loading weights."""
     if is_gguf(model):
         return gguf.depth_of(gguf.GGUFFile.open(location_of(model)))
-    import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+    import layerwise.models  # noqa: F401  (registers its architectures)
     from layerwise.stack.checks.checkpoint_files import open_config
 
     config = open_config(location_of(model))
-    with suppress(ValueError):  # of several parts of text
+    with suppress(ValueError):  # several text configurations
         config = config.get_text_config()
         depth = getattr(config, "num_hidden_layers", None)
         if type(depth) is int and depth > 0 and not getattr(config, "is_encoder_decoder", False):
             return depth
-    raise ModelError(f"the configuration of {named(model)} does not say one number of layers: give it with --depth")
+    raise ModelError(f"Cannot read the number of layers of {named(model)}. Pass it with --depth.")

@@ -1,6 +1,6 @@
-"""Evaluate a run's models on minimal pairs; each paradigm's rows are stored at once, so an evaluation resumes.
+"""Evaluation of models on minimal pairs, stored paradigm by paradigm so that it resumes.
 
-A suite's note names its pairs and temperature; if they differ, the suite starts again. Models are opened one at a time.
+The note of a suite names its pairs and settings; if they change, the suite starts again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def evaluate_models(
     names = [each.suite for each in suites]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise DataError(f"two sets of pairs are called {repeated[0]!r}; give one of them another file name")
+        raise DataError(f"Suite names must be unique, got {repeated[0]!r} twice. Rename one of the files.")
     for pairs in suites:
         _begin(pairs, options, run)
     for model in models:
@@ -89,10 +89,10 @@ def describe_setting(pairs: PairSet, options: ScoringOptions) -> str:
         f"{pairs.origin}: {len(pairs.pairs):,} pairs (digest {pairs.digest[:8]}), temperature {options.temperature:g}"
     )
     if pairs.equal:
-        text += f"; {pairs.equal} of them have one text twice, which counts as half right"
+        text += f"; {pairs.equal} of them have two equal texts, which count as half right"
     if options.how:
         text += f"; {options.how}"
-    return f"{text}. Sentences too long for a model are {'left out' if options.too_long == 'skip' else 'refused'}."
+    return f"{text}. Sentences too long for a model are {'skipped' if options.too_long == 'skip' else 'refused'}."
 
 
 def discard_rows(suites: Sequence[PairSet], run: Run) -> None:

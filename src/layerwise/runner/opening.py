@@ -1,4 +1,4 @@
-"""Open the model and text that options name and the initial model of trainings, with their provenance."""
+"""The model and text of a verb, and their provenance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+import layerwise.models  # noqa: F401  (registers its architectures)
 from layerwise.data.demo.corpus import demo_corpus
 from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus, read_corpus
@@ -72,7 +72,7 @@ def open_stack(
         return load(model, tokenizer=_tokenizer_of(model, tokenizer))
     if not isinstance(model, str | Path):
         raise ModelError(
-            f"model must be a name, a folder, a torch module or a stack (layerwise.load), got {type(model).__name__}."
+            f"model must be a name, a folder, a torch module or a layerwise.Stack, got {type(model).__name__}."
         )
     quiet_transformers()
     with report_waiting(reporter, f"loading {model}"):
@@ -124,9 +124,9 @@ def open_corpus(text: TextLike, model: ModelLike) -> Corpus:
 
 
 def describe_parts(parts: Mapping[str, EvalData]) -> str:
-    what = "document" if share_no_document(parts.values()) else "window"
-    counted = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
-    return f"texts, disjoint by {what}, in scored tokens: {counted}"
+    unit = "documents" if share_no_document(parts.values()) else "windows"
+    counts = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
+    return f"text parts (disjoint {unit}) in scored tokens: {counts}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class BaseModel:
         if classes is None:
             return Base(self.again, weights, self.location)
         if self.location is None:
-            raise TrainError("a new head needs a model that can be loaded again: give its name or its folder")
+            raise TrainError("A new head requires a model that can be loaded again. Pass its name or folder.")
         with_head = partial(with_new_head, self.location, classes, device=self.device, revision=self.revision)
         return Base(with_head, weights, self.location)
 

@@ -1,4 +1,4 @@
-"""The plans that a call names: families, windows, and plans of the caller's own."""
+"""The plans of a call: families, windows and single plans."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PlanChoice:
         """
         for name in families:
             if name not in FAMILIES:
-                raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")
+                raise PlanError(f"Unknown family {name!r}; {near_matches(name, FAMILIES)}")
         windows = tuple(parse_range(spell("window"), text) for text in window)
         choice = cls(tuple(families), tuple(parse_plan(str(plan)) for plan in plans), windows, loops, times)
         choice.count_loops()
@@ -104,8 +104,8 @@ class PlanChoice:
 def _explain_refusal(name: str, depth: int, error: PlanError) -> PlanError:
     possible = [other for other in FAMILIES if _has_plans(other, depth)]
     return PlanError(
-        f"the family {name!r} does not exist for a model of {depth} layer{'s' * (depth != 1)} ({error}). Choose other "
-        f"{spell('families')}, or only {spell('plans')} of your own. Known here: {', '.join(possible)}"
+        f"The family {name!r} does not exist for a model of {depth} layer{'s' * (depth != 1)} ({error}). Choose other "
+        f"{spell('families')}, or pass {spell('plans')}. Possible families: {', '.join(possible)}"
     )
 
 
@@ -137,14 +137,12 @@ def parse_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
     """
     match = _PART.fullmatch(text.strip())
     if match is None:
-        raise OptionError(f"{flag} takes whole numbers such as 4 or 1-28; found {named(repr(text))}")
+        raise OptionError(f"{flag} must be integers or ranges such as 1-28, got {named(repr(text))}.")
     first = int(match[1])
     last = int(match[2] or first)
     if not least <= first <= last <= MAX_NUMBER:
         raise OptionError(
-            f"{flag} takes ascending numbers from {least} to {MAX_NUMBER:,}, and {named(repr(text.strip()))} was "
-            "given; "
-            f"write a range such as {least}-{least + 4}"
+            f"{flag} must be ascending and between {least} and {MAX_NUMBER:,}, got {named(repr(text.strip()))}."
         )
     return first, last
 
@@ -156,10 +154,10 @@ def parse_plan(text: str) -> Plan:
     except PlanError as error:
         if error.position != 0 or not text[:1].isalpha() or " " in text.strip():
             raise
-        what = "a run, not a plan" if is_run(Path(text)) else "not a plan, and no run has that name here"
+        what = "a run, not a plan" if is_run(Path(text)) else "not a plan or the directory of a run"
         raise PlanError(
-            f'{named(text)} is {what}; a plan is written as the numbers of layers, as in "0-13 18-31", and only '
-            "`layerwise heal` and `layerwise save` take a run: of `layerwise search`, for the plan that it chose"
+            f'{named(text)} is {what}. Write a plan as layer numbers, such as "0-13 18-31". Only `layerwise heal` '
+            "and `layerwise save` accept the run of a search."
         ) from error
 
 
@@ -176,7 +174,8 @@ def resolve_plan(text: str) -> Plan:
         chosen = run.store.scores(SEARCH, metric=CHOSEN)
     if not chosen:
         raise PlanError(
-            f"the run {folder} has chosen no plan: it is none of `layerwise search`, or was stopped before its end; "
-            "run that search again to resume it, or write the plan itself"
+            f"{folder} does not contain a chosen plan: it is not a run of `layerwise search`, or was interrupted. "
+            "Resume "
+            "the search or pass a plan."
         )
     return Plan.parse(str(chosen[0].plan))

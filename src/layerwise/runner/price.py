@@ -1,8 +1,8 @@
-"""Remaining work of an experiment and its cost from one timed piece, for `--dry-run` and `--minutes`.
+"""Cost of the remaining work, from one timed piece, for `--dry-run` and `--minutes`.
 
-    seconds = seconds of a token in one pass of the model * tokens of all passes
+    seconds = seconds per token of a forward pass * tokens of all forward passes
 
-A head counts as so many layers as its weights say (`head_cost_in_layers`).
+The head counts as a number of layers with as many weights (`head_cost_in_layers`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
     if not seconds:
         return left
     memory = peak_bytes() + max(each.memory_bytes for each in remaining)
-    return f"{left}; about {format_duration(seconds)} in all, at most {format_size(memory)} of memory"
+    return f"{left}; about {format_duration(seconds)} in total, at most {format_size(memory)} of memory"
 
 
 def time_passes(stack: Stack, data: EvalData) -> float:
@@ -90,7 +90,7 @@ def remaining_passes(
     largest = max(each.size for each in data.batches)
     return Remaining(
         count_tokens(stack, due) / batch.size,
-        "passes over a batch",
+        "forward passes of a batch",
         lambda: (pace or time_passes(stack, data)) * batch.size,
         max(0, beyond * largest * width * stack.dtype.itemsize),
     )

@@ -1,4 +1,4 @@
-"""Who is informed while an experiment runs, a terminal, a notebook or nobody; and what every experiment says."""
+"""Progress reporting to a terminal, a notebook or nowhere, and common messages."""
 
 from __future__ import annotations
 
@@ -62,17 +62,16 @@ def describe_data(text: EvalData) -> str:
     longest = max(len(window.ids) for window in text.windows)
     count = f"{text.documents:,} document{'s' * (text.documents != 1)}"
     if text.repeated:
-        count += f" ({text.repeated:,} that repeat another one are left out)"
+        count += f" ({text.repeated:,} duplicates skipped)"
     return f"{text.name}: {count}, {text.tokens:,} scored tokens in windows of at most {longest:,}"
 
 
 def describe_streaming(estimate: StreamingEstimate) -> str:
     return (
-        f"layers on the disk: {estimate.readings:,} readings ({estimate.bound:,} at least), "
+        f"layers on disk: {estimate.readings:,} reads (minimum {estimate.bound:,}), "
         f"{format_size(estimate.bytes_read)} in {len(estimate.rounds):,} round{'s' * (len(estimate.rounds) != 1)} of "
         f"batches; at most {format_size(estimate.resident_bytes)} of layers and {format_size(estimate.state_bytes)} "
-        "of hidden "
-        "states in memory at once"
+        "of hidden states in memory"
     )
 
 
@@ -80,9 +79,8 @@ def describe_readings(cost: ReadingCost) -> str:
     from layerwise.measure.cost.memory import peak_bytes  # with torch
 
     return (
-        f"layers on the disk: {cost.readings:,} readings, {format_size(cost.bytes)}; at most {cost.most_layers} "
-        "layers, "
-        f"{format_size(cost.most_bytes)}, in memory at once; the process took {format_size(peak_bytes())} at most"
+        f"layers on disk: {cost.readings:,} reads, {format_size(cost.bytes)}; at most {cost.most_layers} layers "
+        f"({format_size(cost.most_bytes)}) in memory; peak memory of the process: {format_size(peak_bytes())}"
     )
 
 

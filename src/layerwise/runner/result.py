@@ -1,7 +1,4 @@
-"""The result of an experiment: a run folder, read when it is first used.
-
-A search and a comparison have results of their own.
-"""
+"""The result of a verb: a run directory, read when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models that layers are taken from: their arms, locations and training records."""
+"""Models to take layers from: their variants, locations and training records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
     models = tuple(source for location in locations for source in _at(location))
     for number, source in enumerate(models):
         if source.location in {earlier.location for earlier in models[:number]}:
-            raise ModelError(f"{source.location} is named twice; name each model once")
+            raise ModelError(f"Models must be distinct, got {source.location} twice.")
     return models
 
 
@@ -73,21 +73,21 @@ def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
     if len(bases) > 1:
         (first, one), (second, other), *_ = bases.items()
         raise ModelError(
-            f"{one} ({models[one].location}) and {other} ({models[other].location}) are of different base: they were "
-            f"refined from models with weights {first[:12]} and {second[:12]}, whose layers do not fit together; merge "
-            "models of one base"
+            f"{one} ({models[one].location}) and {other} ({models[other].location}) were trained from different base "
+            f"models (weights {first[:12]} and {second[:12]}). Merge models with the same base."
         )
     notes = []
     data = {source.record.data: source.record.data_name for source in models.values() if source.record is not None}
     if len(data) > 1:
         notes.append(
-            f"the models were refined on different examples ({', '.join(dict.fromkeys(data.values()))}): the "
-            "LayerShuffle paper merges models that were refined on the same"
+            f"the models were trained on different examples ({', '.join(dict.fromkeys(data.values()))}); the "
+            "LayerShuffle paper merges models trained on the same ones"
         )
     unknown = [name for name, source in models.items() if source.record is None]
     if unknown and len(models) > 1:
-        text = f"nothing says what {', '.join(unknown)} {'was' if len(unknown) == 1 else 'were'} refined from"
-        notes.append(f"{text}: models of different bases do not fit together")
+        notes.append(
+            f"the base of {', '.join(unknown)} is unknown; layers of different base models do not fit together"
+        )
     return tuple(notes)
 
 
@@ -113,7 +113,7 @@ def read_variants(locations: Sequence[str], arm: str | None, reporter: Reporter)
     """Return the models at `locations` by variant and name (default: all variants)."""
     arms = group_by_variant(read_source_models(locations))
     if arm is not None and arm not in arms:
-        raise ModelError(f"no model was trained as {arm!r}; {near_matches(arm, arms)}")
+        raise ModelError(f"Unknown variant {arm!r}; {near_matches(arm, arms)}")
     chosen = {name: models for name, models in arms.items() if arm in (None, name)}
     for name, models in chosen.items():
         notes = check_one_base(models)
@@ -129,6 +129,6 @@ def refuse_added(sources: Iterable[SourceModel]) -> None:
     added = next((source.added for source in sources if source.added), None)
     if added:
         raise ModelError(
-            f"these layers were trained with {added}, which no ordinary checkpoint holds; write out models of another "
-            "arm"
+            f"The layers were trained with {added}, which ordinary checkpoints cannot store. Save models of another "
+            "variant."
         )

@@ -1,4 +1,4 @@
-"""A run under way: started, resumed, stopped and reported in one place for every verb."""
+"""Start, resume, stop and report the run of a verb."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def has_no_rows(run: Run) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDescription:
-    """What is known of a run before anything is computed.
+    """A run before anything is computed.
 
     Args:
         manifest: Provenance.
@@ -48,7 +48,7 @@ class RunDescription:
         recipe: Plain values that name the run directory together with the manifest.
         folder: An existing run that the rows belong to.
         refuse: Raises for conflicting content of a folder.
-        discard: Removes what `overwrite` does besides rows.
+        discard: Removes further files if `overwrite` is set.
         models: Models in the run, by variant and seed.
         results: Tables for the terminal.
         is_empty: Tells whether nothing is left to report after an error.
@@ -88,7 +88,7 @@ def start_run(described: RunDescription) -> Iterator[Study]:
     call = current_call()
     if not is_alone():
         if not described.on_several_processes:
-            raise TrainError(f"{call.verb.name} runs on one process. Start it without torchrun.")
+            raise TrainError(f"{call.verb.name} runs in one process. Start it without torchrun.")
         use_own_accelerator()
     given: Path | None = call.options.get("run")
     folder = described.folder or given or default_folder(described.manifest, described.recipe)
@@ -176,7 +176,7 @@ def _announce(described: RunDescription, run: Run, reporter: Reporter) -> None:
     reporter.log(f"run folder: {run.folder}")
     stored = run.store.count_losses()
     if stored:
-        reporter.log(f"resumed: {stored:,} rows are stored already; the rest is computed now")
+        reporter.log(f"resumed: {stored:,} rows are stored already")
     for change in run.changes:
         reporter.log(f"note: {change}")
 
@@ -215,11 +215,12 @@ def _closed_after(run: Run, reporter: Reporter) -> Iterator[Run]:
             try:
                 yield run
             except KeyboardInterrupt:
-                # Only the run is left to close; a second Ctrl-C would hinder that.
+                # A second Ctrl-C must not interrupt closing the run.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 reporter.log(
-                    f"stopped: {run.store.count_losses():,} rows, finished models and checkpoints are kept; run the "
-                    "same command again to resume"
+                    f"stopped: {run.store.count_losses():,} rows, finished models and checkpoints are stored; to "
+                    "resume, "
+                    "run the same command again"
                 )
                 raise
     finally:

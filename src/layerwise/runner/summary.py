@@ -1,4 +1,4 @@
-"""The rows of a run as the report reads them, and its results, one sentence a line."""
+"""The data of a report, and the summary of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def report_data(run: Run) -> pages.ReportData:
     swept = {record.plan for record in plans}
     losses = tuple(row for row in run.store.text_losses() if row.plan in swept)
     if not losses and not scores:
-        raise RunError(f"{run.folder} has no rows yet: it was stopped before its first. Run it again to resume it")
+        raise RunError(f"{run.folder} has no rows yet. Run the same command again to resume it.")
     if not any(score.measure == EFFECT for score in scores):
         scores += _provisional_effects(plans, losses, run.manifest.seed)
     return pages.ReportData(asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes()))

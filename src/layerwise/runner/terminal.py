@@ -1,4 +1,4 @@
-"""The terminal as a reporter: results on stdout, messages and a progress bar (or lines) on stderr."""
+"""Reporting to the terminal: results on stdout, messages and progress on stderr."""
 
 from __future__ import annotations
 

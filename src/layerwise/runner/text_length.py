@@ -1,9 +1,9 @@
-"""How much text a measurement reads: as much as N minutes allow, by one timed batch of the model.
+"""The amount of text that fits a time budget, from one timed batch.
 
-    tokens = seconds / (seconds of a token in one pass * passes of the whole model)
+    tokens = seconds / (seconds per token of a forward pass * number of forward passes)
 
-What such a text can show is said before it is read, by the spread of one layer's effect on a sample of it.
-The number is stored in the run, so that the same command reads the same text; `--tokens` reproduces it elsewhere.
+The effect of one layer on a sample predicts the minimum detectable effect. The amount is stored in the run, so that the
+same command reads the same text; `--tokens` reproduces it elsewhere.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: C
     """
     _, timed = candidates[0]
     if request.is_shared and request.minutes is not None:
-        raise OptionError("--minutes is for one process, which knows its pace; of several give --tokens")
-    # Text without a name is the demo's, which is short, or one that a caller in Python has cut.
+        raise OptionError("--minutes requires a single process. Pass --tokens instead.")
+    # Unnamed text is that of the demo, or cut by a caller in Python.
     is_whole = request.is_shared or (not request.is_named and request.minutes is None)
     if is_whole or request.tokens is not None:
         return ChosenText(
@@ -197,15 +197,14 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
     if tokens is None and request.minutes is not None:
         least = _minutes(taken, request)
         raise OptionError(
-            f"--minutes {minutes:g} is too little: {cut.units} documents or windows of {cut.least // cut.units} "
-            f"tokens, the least that anything is concluded from, take about {least:,}; give --minutes {least}, "
-            "or measure less (fewer plans or parts)"
+            f"--minutes must be at least {least:,}, got {minutes:g}: conclusions need {cut.units} documents or windows "
+            f"of {cut.least // cut.units} tokens. Raise it, or measure fewer plans or parts."
         )
     own = cut.chosen(tokens or cut.least, most)
     says = [_sentence(request, own), *_describe_resolution(cut.timed, own.data, spread)]
     if tokens is None:
         says.append(
-            f"this takes about {format_duration(taken)}: less text could not decide; fewer plans or parts take less "
+            f"this takes about {format_duration(taken)}: the minimum for a conclusion; fewer plans or parts take less "
             "time"
         )
     if changed:
@@ -231,7 +230,7 @@ class _Cut:
         length = request.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
         first = timed.cut(units * length, request.max_length)
         spans = [each.scored_until - each.scored_from for each in first.windows]
-        dense = first.tokens / sum(spans)  # a masked model is scored on few of the tokens of a window
+        dense = first.tokens / sum(spans)  # a masked model is scored on few tokens of a window
         shortens = request.max_length is None and not any(each.answer_start is not None for each in corpus.documents)
         of_window = min(CONTEXT, mean(spans)) if shortens else mean(spans)
         least = min(first.tokens, math.ceil(units * of_window * dense))
@@ -243,7 +242,7 @@ class _Cut:
     def length(self, tokens: int) -> int | None:
         longest = max(each.scored_until - each.scored_from for each in self.first.windows)
         if self.shortens and tokens / self.dense < self.units * longest:
-            return min(CONTEXT, self.first.length)  # more documents say more than longer windows
+            return min(CONTEXT, self.first.length)  # more documents are better than longer windows
         return self.request.max_length
 
     def read(self, pace: float, tokens: int) -> tuple[EvalData, float]:
@@ -286,8 +285,8 @@ def _describe_resolution(timed: TimedText, data: EvalData, spread: float | None)
         error = spread / math.sqrt(timed.share * data.tokens)
         effect = float(minimum_detectable_effect(error, units, comparisons=timed.compared))
         yield (
-            f"this text can resolve an effect of about {format_number(effect)} nats/token (80 % power, "
-            f"{format_count(timed.compared, 'comparison')}; from layer {timed.stack.depth // 2} on a sample)"
+            f"minimum detectable effect: about {format_number(effect)} nats/token (80 % power, "
+            f"{format_count(timed.compared, 'comparison')}; estimated with layer {timed.stack.depth // 2} on a sample)"
         )
 
 
@@ -303,7 +302,7 @@ def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes:
             clauses.append(f"without the {name} {', '.join(each for each in value_before if each not in value)}")
         else:
             clauses.append(f"with --{name} {value}")
-    return f"{' and '.join(clauses)}, to save time: all of it takes --minutes {minutes}"
+    return f"{' and '.join(clauses)}, to save time; everything requires --minutes {minutes}"
 
 
 def fit_tokens(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
@@ -322,10 +321,10 @@ def fit_tokens(seconds: float, read: Callable[[int], tuple[EvalData, float]], le
 
 
 def _sentence(request: TextRequest, own: ChosenText) -> str:
-    why = "by default 10 minutes" if request.minutes is None else f"--minutes {request.minutes:g}"
+    budget = "10 minutes by default" if request.minutes is None else f"--minutes {request.minutes:g}"
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in own.options.items() if name != "minutes")
     units = f"{own.data.units:,} documents or windows"
-    return f"text: as much as the time allows ({why}), {units}; {flags} reads the same again"
+    return f"text within the time budget ({budget}): {units}; to reproduce it, pass {flags}"
 
 
 def _find_recorded(request: TextRequest, timed: TimedText) -> Iterator[ChosenText]:
@@ -348,5 +347,5 @@ def _find_recorded(request: TextRequest, timed: TimedText) -> Iterator[ChosenTex
             limit = kept["tokens"] if isinstance(kept["tokens"], int) else None
             data = timed.cut(limit, options.get("max_length", request.max_length))
             if manifest.weight_hash == weights and (run or manifest.corpus_hash == data.digest):
-                says = f"text: as much as {folder} has read, {data.tokens:,} tokens"
+                says = f"text: the {data.tokens:,} tokens of {folder}"
                 yield ChosenText(data, options, (says,))

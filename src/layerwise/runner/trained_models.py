@@ -1,7 +1,6 @@
-"""Push trained models to the hub, each with a card made of its training record.
+"""Push trained models to the hub, each with a card from its training record.
 
-What the hub would refuse is refused before training. Pushed models are noted, so that a repeated command pushes the
-rest.
+Repositories are checked before training. Pushed models are recorded, so that a repeated command pushes the rest.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class TrainedModels:
         for name in self.due():
             folder, title = self.folders[name], name.partition("/")[2]
             if not folder.is_dir():
-                reporter.log(f"note: there is no {folder}, so nothing is pushed to {name}")
+                reporter.log(f"note: {folder} does not exist, so {name} is not pushed")
                 continue
             if (folder / ORIGIN).is_file():
                 write_card(folder, name=title, command=format_command())
@@ -97,7 +96,7 @@ def write_trained_card(folder: Path, *, name: str, base: str | None) -> str:
 
     record = TrainingRecord.read(folder)
     if record is None:
-        raise CheckpointError(f"{folder} has no {FILE}; push the model of a finished training")
+        raise CheckpointError(f"{folder} has no {FILE}. Push the model of a finished training.")
     losses = [(f"{entry.step:,}", f"{entry.loss:.4f}") for entry in record.history if entry.kind == "validation"]
     on_hub = [base] if base is not None and is_hub_id(base) else None
     card = ModelCard.from_template(

@@ -1,4 +1,4 @@
-"""Values that several trainings share: the data to train on, and the arguments of the Trainer."""
+"""Options of several trainings: the data, and the arguments of the Trainer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class TrainingData:
 
     Args:
         text: Text to train on.
-        validation: Text that selects checkpoints.
-        test: Text that is reported.
+        validation: Text for selecting checkpoints.
+        test: Text for the reported results.
         images: Images to train on.
-        on_bad_image: What to do with images that cannot be read.
+        on_bad_image: Handling of unreadable images.
         max_length: Maximum length of a text in tokens.
-        limit: Maximum number of images of a split.
-        select_on: The examples that select checkpoints.
+        limit: Maximum number of images per split.
+        select_on: Examples for selecting checkpoints.
     """
 
     text: Path | None = None
@@ -68,7 +68,7 @@ def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
+            raise TrainError(f"--set must be NAME=VALUE, such as report_to=tensorboard, got {text!r}.")
         try:
             arguments[name] = json.loads(value)
         except (ValueError, RecursionError):

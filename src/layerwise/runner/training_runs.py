@@ -1,4 +1,4 @@
-"""Shared parts of runs of trained models: examples, manifest, models (`RUN/ARM/seed-N/model`) and data limits."""
+"""Data, manifests, models (`RUN/VARIANT/seed-N/model`) and rows of runs with trainings."""
 
 from __future__ import annotations
 
@@ -74,16 +74,14 @@ def read_splits(
     takes_images = _takes_images(stack)
     _check_kind(options, stack, corpus)
     if pack and (takes_images or not keeps_texts_apart(stack.model)):
-        raise DataError(
-            f"--pack puts several texts into a row, and {stack.source.name} "
-            f"{'takes images' if takes_images else 'does not keep them apart there'}: leave it out"
-        )
+        reason = "takes images" if takes_images else "does not separate the texts of a row"
+        raise DataError(f"--pack cannot be used: {stack.source.name} {reason}.")
     if not takes_images:
         texts = _texts(options, stack, reporter, seed, corpus, pack)
         return selecting_on_reported(texts) if options.select_on == "reported" else texts
     images = options.images or (DIGITS if stack.source.name == "demo-vit" else None)
     if images is None:
-        raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
+        raise DataError("--images is required: pass a folder or dataset (only demo-vit has its own images).")
     splits = read_images(
         images,
         seed=seed,
@@ -102,12 +100,13 @@ def read_splits(
 def _check_kind(options: TrainingData, stack: Stack, corpus: Corpus | None) -> None:
     takes_images, name = _takes_images(stack), stack.source.name
     if options.images is not None and options.text is not None:
-        raise DataError("--images and --text were both given; a model reads one of them")
+        raise DataError("--images and --text cannot be combined.")
     texts = any(each is not None for each in (options.text, options.validation, options.test, corpus))
     if texts if takes_images else options.images is not None:
-        raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
+        needed = "images. Pass --images FOLDER_OR_DATASET" if takes_images else "text. Pass --text FILE_OR_FOLDER"
+        raise DataError(f"{name} takes {needed}.")
     if options.limit is not None and not takes_images:
-        raise DataError(f"--limit counts images, and {name} takes text: give less of it, or leave --limit out")
+        raise DataError(f"--limit requires images, and {name} takes text. Omit it or pass less text.")
 
 
 def _takes_images(stack: Stack) -> bool:
@@ -121,7 +120,7 @@ def _texts(
     if not pack or stack.tokenizer is None:
         return splits
     rows = with_packed_training(splits, length, seed=seed, start=stack.tokenizer.bos_token_id)
-    reporter.log(f"{len(splits.train):,} windows of text are packed into {len(rows.train):,} rows of {length} tokens")
+    reporter.log(f"{len(splits.train):,} windows of text packed into {len(rows.train):,} rows of {length} tokens")
     return rows
 
 
@@ -130,10 +129,10 @@ def _windows(
 ) -> tuple[Splits, int]:
     length = options.max_length
     if stack.tokenizer is None:
-        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+        raise DataError(f"{stack.source.name} has no tokenizer. Pass one with --tokenizer PATH.")
     if all(each is None for each in (options.text, options.validation, options.test, corpus)):
         if stack.source.name not in EMBEDDED:
-            raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
+            raise DataError("--text is required: pass a file or a folder (only demo has its own text).")
         length = length or TEXT_LENGTH
         return demo_text_splits(stack.tokenizer, seed=seed, length=length), length
     positions = longest_input(stack.model)
@@ -145,10 +144,6 @@ def _windows(
     return splits, length
 
 
-def _wanted(images: bool) -> str:
-    return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"
-
-
 def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> Division:
     """Split the text into train, validation and test documents (default: the standard library).
 
@@ -158,7 +153,7 @@ def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = No
         corpus = read_corpus(options.text)
     if corpus is None:
         if options.validation is not None or options.test is not None:
-            raise DataError("--validation and --test are held out of the training of a text: give it, --text PATH")
+            raise DataError("--validation and --test require --text.")
         return _standard_library(seed)
     held_out = (None if path is None else read_corpus(path) for path in (options.validation, options.test))
     parts = division(corpus, *held_out, seed=seed)
@@ -188,8 +183,8 @@ def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None
     if counts[".train"] and counts[".dev"] + counts[".test"]:
         listed = ", ".join(f"{count} {ending}" for ending, count in counts.items() if count)
         raise DataError(
-            f"{text or 'the text'} holds files to train on and files to hold out ({listed}), and all would be trained "
-            "on: give the folder of the .train files as --text, and the others as --validation and --test"
+            f"{text or 'The text'} contains both training and held-out files ({listed}). Pass the folder of the .train "
+            "files as --text and the others as --validation and --test."
         )
 
 
@@ -205,7 +200,7 @@ def _standard_library(seed: int) -> Division:
 FAMILY = "robustness"
 """Family in the manifests of `layerwise train robust`."""
 
-UNFINISHED = "holds no finished model yet: run its `layerwise train robust` again to resume"
+UNFINISHED = "has no finished model yet. Run its `layerwise train robust` again to resume."
 
 
 def make_training_manifest(
@@ -238,8 +233,8 @@ def read_training_manifest(folder: Path) -> Manifest:
         manifest = run.manifest
     if FAMILY not in manifest.families:
         raise RunError(
-            f"{folder} is a run of another kind ({', '.join(manifest.families[:3])}); give a folder that "
-            "`layerwise train robust` has written, or a model"
+            f"{folder} is not a run of `layerwise train robust` ({', '.join(manifest.families[:3])}). Pass such a run "
+            "or a model."
         )
     return manifest
 
@@ -248,29 +243,26 @@ def check_test_size(splits: Splits) -> None:
     count = len(splits.test)
     if count < MIN_UNITS:
         raise DataError(
-            f"{splits.name} leaves {count} example{'s' * (count != 1)} to report on, and an interval, and so any "
-            f"conclusion, needs at least {MIN_UNITS}: give more documents, shorter windows of them (--max-length), "
-            "or more images (--limit)"
+            f"The test split of {splits.name} must have at least {MIN_UNITS} examples, got {count}. Pass more "
+            "documents, shorter windows (--max-length) or more images (--limit)."
         )
 
 
 def describe_splits(splits: Splits) -> str:
-    sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to select, {len(splits.test):,} to report"
+    sizes = f"{len(splits.train):,} training, {len(splits.validation):,} validation, {len(splits.test):,} test examples"
     origin = f" ({splits.origin})" if splits.origin else ""
-    return f"{splits.name}: {sizes}{origin}" + (
-        f"; {len(splits.skipped):,} could not be read" if splits.skipped else ""
-    )
+    return f"{splits.name}: {sizes}{origin}" + (f"; {len(splits.skipped):,} unreadable" if splits.skipped else "")
 
 
 def describe_split_limits(splits: Splits) -> tuple[str, ...]:
     notes = []
     if splits.origin:
         reported = len(splits.test)
-        notes.append(f"{splits.name} is {splits.origin}: {reported:,} images, none of which any model was trained on.")
+        notes.append(f"{splits.name} is {splits.origin}: {reported:,} images that no model was trained on.")
     if splits.selects_on_reported:
         notes.append(
-            "Checkpoints were selected on the examples that are reported (--select-on reported), as papers do: the "
-            "best of several checkpoints on those examples does better on them than on others."
+            "Checkpoints were selected on the reported examples (--select-on reported), as in the papers: scores are "
+            "optimistic, because the best of several checkpoints is chosen on the same examples."
         )
     return tuple(notes)
 
@@ -278,8 +270,8 @@ def describe_split_limits(splits: Splits) -> tuple[str, ...]:
 def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequence[str]) -> RunError:
     """Return the error for splits that a model may have been trained on."""
     return RunError(
-        f"{what} was trained on {data_name} with other splits than these ({splits.name}), so its test examples may "
-        f"have been learned from. Give the {', '.join(options[:-1])} and {options[-1]} of its training"
+        f"{what} was trained on {data_name} with other splits than {splits.name}, so it may have seen the test "
+        f"examples. Pass the {', '.join(options[:-1])} and {options[-1]} of its training."
     )
 
 

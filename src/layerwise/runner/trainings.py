@@ -1,7 +1,7 @@
-"""Trainings in folders, each of which resumes, and settings chosen by the least validation loss of each arm.
+"""Trainings in folders that resume, and settings selected by the validation loss of each variant.
 
-RUN/pilot/ARM@RATE/seed-1000 is a trial; with several batch sizes it is RUN/pilot/ARM@RATE,BATCH/seed-1000. Trials have
-their own seed and read no reported examples. Rates are extended while the best is at an end; batch sizes are not.
+RUN/pilot/VARIANT@RATE/seed-1000 is a trial, or RUN/pilot/VARIANT@RATE,BATCH/seed-1000 with several batch sizes. Trials
+have their own seed and no test examples. Learning rates are extended while the best one is at an end of the grid.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class TrainingsTask(FolderTrainings[Recipe]):
             return ""
         if record.recipe["variant"] == GrowthVariant.NAME:
             return f", validation loss {losses[-1]:.3f}"
-        return f", least validation loss {min(losses):.3f} at step {record.best_step:,}"
+        return f", best validation loss {min(losses):.3f} at step {record.best_step:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,8 @@ def find_next_rate(losses: Mapping[float, float]) -> float | None:
     best = min(rates, key=losses.__getitem__)
     if len(rates) < 2 or rates[0] < best < rates[-1]:
         return None
-    neighbour = rates[1] if best == rates[0] else rates[-2]
-    return float(f"{best * best / neighbour:.6g}")
+    neighbor = rates[1] if best == rates[0] else rates[-2]
+    return float(f"{best * best / neighbor:.6g}")
 
 
 def sweep_rates(first: Sequence[float], loss_at: Callable[[float], float]) -> dict[float, float]:

@@ -1,4 +1,4 @@
-"""A verb: one typed function that Python, the command line and YAML files call.
+"""Verbs: typed functions that Python, the command line and YAML files call.
 
     @verb("time", examples=('demo --plan "0-11" --plan "0-3 6-11"',))
     def time(model: ModelLike, plan: Plans = (), *, rounds: Annotated[int, Range(least=6)] = 20) -> Result:
@@ -76,9 +76,8 @@ class Verb:
         values = {}
         for name, value in options.items():
             if name not in self.arguments:
-                raise OptionError(
-                    f"there is no option {named(name)!r}; {near_matches(name, self.arguments, CONSEQUENTIAL)}"
-                )
+                suggestion = near_matches(name, self.arguments, CONSEQUENTIAL)
+                raise OptionError(f"{self.name} has no option {named(name)!r}; {suggestion}")
             values[name] = self.arguments[name].convert(value)
             self.arguments[name].check(values[name], spell(name))
         return values
@@ -118,7 +117,7 @@ class Verb:
             converted = self.convert(options)
             for name, argument in self.arguments.items():
                 if argument.is_required and name not in converted:
-                    raise OptionError(f"{argument.flag} must be given")
+                    raise OptionError(f"{argument.flag} is required.")
         changed = {
             name: converted[name]
             for name, argument in self.arguments.items()
@@ -220,9 +219,9 @@ def load_verb(name: str) -> Verb:
     Raises:
         OptionError: If there is no verb of that name.
     """
-    import_module("layerwise.catalogue")  # every study, each of which may import this module
+    import_module("layerwise.catalogue")  # imports every study
     if name not in VERBS:
-        raise OptionError(f"there is no experiment called {name[:60]!r}; {near_matches(name, VERBS)}")
+        raise OptionError(f"Unknown verb {name[:60]!r}; {near_matches(name, VERBS)}")
     return VERBS[name]
 
 
@@ -284,7 +283,7 @@ def check_run_folder(folder: Path | None) -> None:
     candidates = () if folder is None else (folder, *folder.parents)
     first = next((path for path in candidates if path.exists()), None)
     if first is not None and not first.is_dir():
-        raise RunError(f"--run must be a folder, got {folder} ({first} is not a folder). Choose another one.")
+        raise RunError(f"--run must be a directory, got {folder} ({first} is a file). Choose another one.")
 
 
 @contextmanager

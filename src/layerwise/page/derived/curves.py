@@ -1,8 +1,6 @@
-"""Curves of plans: the effect of a strategy at every number of layers that it affects, and the size for comparisons.
+"""Curves of plans: the effect of a strategy by the number of layers that it affects.
 
-The interval of a mean over draws is a row of the run (`layerwise.studies.sweep.contrasts`). Rows: strategy
-`condition`, family `part`, affected layers `amount`, draw `seed`. Plans that change one window are recognized by their
-schedule.
+Plans that change one window of layers are recognized by their schedule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A growth run read from its rows: variants and lengths, tuning, and its headline result.
+"""The rows of a growth run: variants, lengths, tuning, and the headline result.
 
-A variant is a training schedule: `uniform`, or one in phases. A `Training` with a share of the whole budget is a point
-on the frontier of its variant.
+A variant is a training schedule: `uniform`, or one in phases. A `Training` with a share of the budget is a point on the
+frontier of its variant.
 """
 
 from __future__ import annotations
@@ -149,11 +149,10 @@ def saving_text(rows: Rows) -> str:
     if exact is not None:
         return f"{percents(exact)} %"
     if most is not None:
-        return f"{hundredths(most.value)} % at most (not reached with {_censored(rows, vocab.NEVER)})"
+        return f"at most {hundredths(most.value)} % (not reached with {_censored(rows, vocab.NEVER)})"
     if least is not None:
-        return (
-            f"{hundredths(least.value)} % at least (reached before the first look with {_censored(rows, vocab.SOONER)})"
-        )
+        seeds = _censored(rows, vocab.SOONER)
+        return f"at least {hundredths(least.value)} % (reached before the first evaluation with {seeds})"
     return ABSENT
 
 

@@ -1,4 +1,4 @@
-"""How much text a given resolution needs: tokens = tokens read * (mde / effect)^2, and minutes at this run's pace."""
+"""The text that a resolution requires: tokens = tokens read * (mde / effect)^2."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -
     """Describe the text needed to resolve each of `rows`, as the end of a sentence; empty if unknown.
 
     >>> describe_tokens_needed([Score("effect", "delta_nll", 0.0, mde=0.04, tokens=1000)], wanted=0.01)
-    '; about 16,000 tokens of such text would show 0.0100 nats'
+    '; about 16,000 tokens would resolve 0.0100 nats'
     >>> describe_tokens_needed([Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000)])
-    '; about 4,000 tokens of such text would show a difference as large as this'
+    '; about 4,000 tokens would resolve this difference'
     """
     numbers = {number: row for row in rows if (number := estimate_tokens_needed(row, wanted)) is not None}
     if not numbers:
         return ""
-    what = "a difference as large as this" if wanted is None else f"{format_number(wanted)} nats"
+    what = "this difference" if wanted is None else f"{format_number(wanted)} nats"
     if max(numbers) > BEYOND_REASON * (numbers[max(numbers)].tokens or 0):
-        return f"; no text of {BEYOND_REASON:,} times this length would show {what}"
-    return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens of such text would show {what}"
+        return f"; not even {BEYOND_REASON:,} times the text would resolve {what}"
+    return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens would resolve {what}"
 
 
 def describe_text(data: ReportData) -> Iterator[str]:
@@ -62,14 +62,14 @@ def describe_text(data: ReportData) -> Iterator[str]:
         return
     windows = f" in windows of at most {window} tokens" if isinstance(window, int) and window > 1 else ""
     yield f"Text: {format_count(documents, 'document')}, {read:,} scored tokens{windows}."
-    kept = manifest.get("experiment")
-    options = kept if isinstance(kept, Mapping) else {}
+    experiment = manifest.get("experiment")
+    options = experiment if isinstance(experiment, Mapping) else {}
     if "minutes" not in options or "tokens" not in options:
         return
     chosen = {name: options[name] for name in ("tokens", "max_length") if name in options}
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.items())
     minutes = float(options["minutes"])
-    yield f"This is what {minutes:g} minutes allow; {flags} reads the same text again."
+    yield f"The text fits a time budget of {minutes:g} minutes; to reproduce it, pass {flags}."
     skipped = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None)
     measured = skipped or (*data.rows.where(measure=vocab.EFFECT), *data.rows.where(measure=vocab.VERDICT))
     rows = [row for row in measured if row.mde is not None and row.tokens == read]
@@ -77,13 +77,13 @@ def describe_text(data: ReportData) -> Iterator[str]:
         return
     margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or DEFAULT_EFFECT
     seen = median(row.mde for row in rows if row.mde is not None)
-    resolved = f"Half of the effects would be seen from {format_number(seen)} nats on"
+    resolved = f"Median minimum detectable effect: {format_number(seen)} nats"
     needed = estimate_tokens_needed(Score("run", "mde", 0.0, mde=seen, tokens=rows[0].tokens), margin)
     if needed is None:
         yield f"{resolved}."
         return
     if needed > MOST * int(rows[0].tokens or 0):
-        yield f"{resolved}; half of that takes four times the text."
+        yield f"{resolved}; half of it requires four times the text."
         return
     needed_minutes = math.ceil(minutes * needed / int(rows[0].tokens or 1))
     yield (

@@ -1,9 +1,9 @@
-"""What the rows of a robustness run say: the lead quantity, what survives, and what decides it.
+"""Survival of the variants of a robustness run.
 
 Scores are scaled by credit (see `LeadQuantity`): 0 is chance, 1 is the best variant in order. A variant *survives* a
-condition if the low end of its interval is at least 0.75, is *lost* if the high end is below 0.25, survives *in part*
-if both ends are between these, and is *inconclusive* otherwise. A variant at chance in order and in random order has
-not learned, and is inconclusive everywhere. Numbers without intervals are left out.
+condition if the lower bound of its interval is at least 0.75, is *lost* if the upper bound is below 0.25, survives *in
+part* if both are in between, and is *inconclusive* otherwise. A variant at chance both in order and in random order has
+not learned and is inconclusive everywhere. Numbers without intervals are ignored.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ MEASURES = (
 """Measures of a robustness run, without its trainings."""
 
 CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
-RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": "the last", "random": "at random"}
+RULES: dict[str, str] = {"even": "evenly spaced", "first": "first", "last": "last", "random": "random"}
 """Which layers remain if some are skipped."""
 
 EVERY_LAYER: Mapping[str, Any] = {"strategy": None, "kept": None, "layer": None, "nodes": None}
 
-OWN_ORDER, ANY_ORDER = "its own order", "random order"
+ORIGINAL_ORDER, SHUFFLED_ORDER = "the original order", "random order"
 SURVIVES, FADES = 0.75, 0.25
 """Bounds of survival, as shares of the way from chance to the best variant in order."""
 
@@ -92,7 +92,7 @@ class LeadQuantity:
 
 
 POINTS = Format(axis="points of accuracy", scale=100.0, decimals=1, signed=True)
-NATS_ABOVE = Format(axis="nats per token", decimals=2, signed=True)
+NATS_ABOVE = Format(axis="nats/token", decimals=2, signed=True)
 ACCURACY = LeadQuantity(
     "accuracy",
     "accuracy",
@@ -103,10 +103,10 @@ ACCURACY = LeadQuantity(
 )
 LOSS = LeadQuantity(
     "nll",
-    "nats per token",
-    Format(axis="nats per token, lower is better", decimals=2),
+    "nats/token",
+    Format(axis="nats/token, lower is better", decimals=2),
     "nll_added",
-    NATS_ABOVE.replace(axis="nats per token added", signed=False, reference=0.0),
+    NATS_ABOVE.replace(axis="nats/token added", signed=False, reference=0.0),
     is_loss=True,
 )
 
@@ -205,8 +205,8 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     )
     several = {"measure": vocab.MERGING, "order": vocab.RANDOM_ORDER}
     possible = (
-        SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "order": vocab.SEQUENTIAL}),
-        SurvivalCondition("all layers, random order", ANY_ORDER, {**every, "order": vocab.RANDOM_ORDER}),
+        SurvivalCondition("all layers, in order", ORIGINAL_ORDER, {**every, "order": vocab.SEQUENTIAL}),
+        SurvivalCondition("all layers, random order", SHUFFLED_ORDER, {**every, "order": vocab.RANDOM_ORDER}),
         SurvivalCondition(f"{fewer}, in order", lost, {**few, "order": vocab.SEQUENTIAL}),
         SurvivalCondition(f"{fewer}, random order", f"{lost} in random order", {**few, "order": vocab.RANDOM_ORDER}),
         SurvivalCondition("several models, merged", "merging", {**several, "strategy": vocab.MERGED}),
@@ -225,7 +225,7 @@ def survival(data: ReportData) -> Survival:
             if row.low is not None and row.high is not None:
                 rows.setdefault(str(row.arm), {})[condition] = row
     scores = [(condition, row) for own in rows.values() for condition, row in own.items()]
-    in_order = [row for condition, row in scores if condition.words == OWN_ORDER] or [row for _, row in scores]
+    in_order = [row for condition, row in scores if condition.words == ORIGINAL_ORDER] or [row for _, row in scores]
     best = max((lead.credit(row.value) for row in in_order), default=1.0)
     null = chance(data)
     ends = (0.0 if null is None else lead.credit(null), best)
@@ -238,7 +238,7 @@ def survival(data: ReportData) -> Survival:
 
 def _learned(cells: dict[SurvivalCondition, Cell]) -> dict[SurvivalCondition, Cell]:
     at_chance = {each.words: cell.at_chance for each, cell in cells.items()}
-    if at_chance.get(OWN_ORDER, False) and at_chance.get(ANY_ORDER, True):
+    if at_chance.get(ORIGINAL_ORDER, False) and at_chance.get(SHUFFLED_ORDER, True):
         return {each: replace(cell, fate="inconclusive") for each, cell in cells.items()}
     return cells
 
@@ -258,21 +258,21 @@ def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
 def summary(data: ReportData) -> str:
     """Say which variants survive random order; if models were only merged, their scores."""
     groups: dict[Fate, list[str]] = {fate: [] for fate in BY_WHOM}
-    at_chance: dict[str, list[bool]] = {OWN_ORDER: [], ANY_ORDER: []}
+    at_chance: dict[str, list[bool]] = {ORIGINAL_ORDER: [], SHUFFLED_ORDER: []}
     for arm, cells in survival(data).cells.items():
         for condition, cell in cells.items():
             if condition.words in at_chance:
                 at_chance[condition.words].append(cell.at_chance)
-            if condition.words == ANY_ORDER:
+            if condition.words == SHUFFLED_ORDER:
                 groups[cell.fate].append(arm)
     ordered, shuffled = at_chance.values()
     if ordered and all(ordered + shuffled):
-        return "No method can be told from chance even in order, so nothing can be said of random order."
+        return "No variant is distinguishable from chance even in order, so random order cannot be judged."
     if groups["inconclusive"] and not any(groups[fate] for fate in groups if fate != "inconclusive"):
         return (
-            "No method can be told from chance in random order: inconclusive."
+            "Inconclusive: no variant is distinguishable from chance in random order."
             if all(shuffled)
-            else "It is inconclusive which methods survive random order: the intervals allow both answers."
+            else "Inconclusive which variants survive random order: the intervals allow both answers."
         )
     parts = [f"{words} {join_words(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
     return f"Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
@@ -285,7 +285,7 @@ def _merged(data: ReportData) -> Iterator[str]:
         merged, members = (rows.one(arm=arm, strategy=way) for way in (vocab.MERGED, "members"))
         if merged is not None and members is not None:
             yield (
-                f"Merged from any layers {arm} has {lead.show.text(merged)}, its members in random order "
+                f"{arm} merged from random layers scores {lead.show.text(merged)}, its members in random order "
                 f"{lead.show.text(members)}."
             )
 
@@ -302,7 +302,7 @@ def fates(data: ReportData) -> Iterator[str]:
             pieces.append(f"{lead.show.number(ordered)}{unit} in order, {lead.show.number(shuffled)} in random order.")
         by_fate: dict[Fate, list[str]] = {fate: [] for fate in VERBS}
         for condition, cell in cells.items():
-            if condition.words != OWN_ORDER:
+            if condition.words != ORIGINAL_ORDER:
                 by_fate[cell.fate].append(condition.words)
         clauses = [f"{verb} {join_words(by_fate[fate])}" for fate, verb in VERBS.items() if by_fate[fate]]
         if clauses:
@@ -317,7 +317,7 @@ def fates(data: ReportData) -> Iterator[str]:
             **EVERY_LAYER,
         )
         if gap is not None:
-            pieces.append(f"Against the baseline in random order: {difference.text(gap)} {difference.axis}.")
+            pieces.append(f"Compared with the baseline in random order: {difference.text(gap)} {difference.axis}.")
         yield f"{arm}: {' '.join(pieces)}"
 
 
@@ -326,7 +326,7 @@ def trained_for(data: ReportData) -> Iterator[str]:
     epochs = {arm: max(row.value for row in own) for arm, own in by_arm(rows).by("arm").items()}
     if len({round(each, 2) for each in epochs.values()}) > 1:
         arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]
-        yield f"The arms were not trained equally long; epochs: {join_words(arms)}."
+        yield f"The variants were not trained for the same number of epochs: {join_words(arms)}."
 
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
@@ -351,7 +351,7 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
 
 # ---- what the loss of nodes costs
 
-IN_BLOCKS, AROUND, ANYWHERE, ALONE = "in blocks", "round robin", "as many layers anywhere", "one by one"
+IN_BLOCKS, AROUND, ANYWHERE, ALONE = "in blocks", "round robin", "random layers", "one by one"
 NODE_COSTS: dict[str, Mapping[str, Any]] = {
     IN_BLOCKS: {"layout": vocab.BLOCKS, "against": None},
     AROUND: {"layout": vocab.ROUND_ROBIN, "against": None},
@@ -393,15 +393,15 @@ def node_sentences(data: ReportData) -> Iterator[str]:
         )
         if blocks is None:
             continue
-        more = "" if around is None else f" and {lead.added.text(around)} round robin"
-        cost = f"One of {most} nodes lost in random order costs {lead.added.text(blocks)} {unit} in blocks{more}."
+        more = "" if around is None else f" and {lead.added.text(around)} with round robin"
+        cost = f"Losing one of {most} nodes in random order costs {lead.added.text(blocks)} {unit} with blocks{more}."
         yield " ".join([f"{arm}: {cost}", *_node_verdicts(own, lead)])
 
 
 def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
     questions = {
         (vocab.BLOCKS, vocab.SINGLE): "The layers of a block cost {} together {} one by one",
-        (vocab.BLOCKS, vocab.SCATTERED): "The layers of a block cost {} {} as many anywhere",
+        (vocab.BLOCKS, vocab.SCATTERED): "A block costs {} {} as many random layers",
         (vocab.ROUND_ROBIN, vocab.BLOCKS): "Round robin costs {} {} blocks",
     }
     for (layout, null), words in questions.items():

@@ -1,8 +1,7 @@
-"""Zones of the depth under a plan: runs of neighboring states that are alike (Sun et al. 2024, section 3.1).
+"""Zones of similar neighboring states under a plan (Sun et al. 2024, section 3.1).
 
-State j is the output of stage j. The contrast of a run is the mean similarity inside minus that between the run and all
-other states, without the embedding, which is unlike every state. Borders and p-values come from rows
-(`layerwise.measure.activations`).
+State j is the output of stage j. The contrast of a run of states is the mean similarity inside minus that between the
+run and all other states except the embedding. Borders and p-values come from rows (`layerwise.measure.activations`).
 """
 
 from __future__ import annotations

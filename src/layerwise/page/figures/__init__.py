@@ -1,1 +1,1 @@
-"""The pictures of the report as plain data, in the light colours, with no page around them."""
+"""Figures of the report as plain data, in light colors."""

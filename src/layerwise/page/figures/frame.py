@@ -1,6 +1,6 @@
-"""A figure as plain data in Plotly's JSON schema, and the shared style of figures.
+"""Figures in Plotly's JSON schema, and their common style.
 
-Plotly's Python classes are not used because their checks take most of the time of a page; the tests run them instead.
+Plotly's Python classes would take most of the time of a page for their checks; only the tests use them.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def vertical_line(x: float, **properties: Any) -> Shape:
     return {"type": "line", "x0": x, "x1": x, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain", **properties}
 
 
-def vertical_band(low: float, high: float, colour: str) -> Shape:
+def vertical_band(low: float, high: float, color: str) -> Shape:
     edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
-    return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
+    return {"type": "rect", **edges, "fillcolor": color, "line": {"width": 0}, "layer": "below"}
 
 
 def make_figure(
@@ -156,31 +156,31 @@ def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
     }
 
 
-def error_bars(scores: Iterable[Score], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
+def error_bars(scores: Iterable[Score], color: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
     ends = [(s.value, s.value if s.low is None else s.low, s.value if s.high is None else s.high) for s in scores]
     return {
         "type": "data",
         "symmetric": False,
         "array": [max(0.0, high - value) for value, _, high in ends],
         "arrayminus": [max(0.0, value - low) for value, low, _ in ends],
-        "color": colour,
+        "color": color,
         "thickness": thickness,
         "width": width,
     }
 
 
-def fill_between(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
+def fill_between(x: Sequence[float], low: Sequence[float], high: Sequence[float], color: str, **more: Any) -> Trace:
     edges = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
-    return scatter(**edges, fill="toself", fillcolor=colour, line={"width": 0}, mode="lines", **more)
+    return scatter(**edges, fill="toself", fillcolor=color, line={"width": 0}, mode="lines", **more)
 
 
-def color_scale(colours: Sequence[str]) -> list[list[float | str]]:
-    return [[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)]
+def color_scale(colors: Sequence[str]) -> list[list[float | str]]:
+    return [[index / (len(colors) - 1), color] for index, color in enumerate(colors)]
 
 
 def series_style(slot: int) -> tuple[str, str, str]:
-    colour = SERIES[slot % len(SERIES)][0]
-    return colour, fade(colour, 0.14), SYMBOLS[slot % len(SYMBOLS)]
+    color = SERIES[slot % len(SERIES)][0]
+    return color, fade(color, 0.14), SYMBOLS[slot % len(SYMBOLS)]
 
 
 def interval(score: Score, *, signed: bool = False) -> str:

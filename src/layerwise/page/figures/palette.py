@@ -53,12 +53,12 @@ DIVERGING: tuple[tuple[str, str], ...] = (
     ("#e39a63", "#a85a1e"),
     ("#9c4300", "#ffb07a"),
 )
-# Ten even steps through viridis (public domain, BIDS), cut before its palest yellow so that it stands out on white.
+# Ten even steps through viridis (public domain, BIDS), without its palest yellow, which is invisible on white.
 VIRIDIS = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#a5d72f", "#dde318")
-# Layers by depth: the same walk through the colours, but neither end drowns in dark or in white paper.
+# Layers by depth: like viridis, but visible on dark and light paper.
 DEPTH = ("#6a3fa3", "#4c62b4", "#3280b3", "#239aa3", "#36b083", "#72c164", "#aecb4b", "#dfd03c")
 
-# The published strategies keep one colour in every run; the others take what is left, in order of appearance.
+# The published strategies have the same color in every run.
 PUBLISHED = ("skip", "reverse", "looped_parallel", "random", "parallel", "middle_repeat")
 
 
@@ -66,13 +66,13 @@ def light_color(role: str) -> str:
     return ROLES[role][0]
 
 
-def fade(colour: str, opacity: float) -> str:
+def fade(color: str, opacity: float) -> str:
     """Return a `#rrggbb` color with an opacity, in the format that the page's script replaces.
 
     >>> fade("#0072b2", 0.2)
     'rgba(0,114,178,0.2)'
     """
-    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity:g})"
 
 
@@ -148,7 +148,7 @@ VARIANT_COLORS: dict[str, int] = {
     "retrained": 4,
 }
 """Color of each training variant; `page/provenance.md` describes them."""
-SPARE = (10, 9, 11)  # colours that no known arm has
+SPARE = (10, 9, 11)  # colors that no known arm has
 
 
 def sort_variants(arms: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Marks, the data that describes a picture: lines, dots, heat, bars and scatter (see `Mark.picture`)."""
+"""Descriptions of figures: lines, dots, heat maps, bars and scatter plots."""
 
 from layerwise.page.marks.bars import Bars
 from layerwise.page.marks.dots import Dots

@@ -1,4 +1,4 @@
-"""Bars along an axis with their intervals: a bar a layer, strong where it is resolved, or coloured by its series."""
+"""Bars with intervals."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MOST_TICKS = 24
 class Bars(Mark):
     """A bar for each value of the column `x`, side by side for each series.
 
-    Without series, bars that are not distinguished from zero are pale. `of` is the number shown if it is not the value,
-    `across` the axis title, `at` the name of a position (with `{}`), `text` extra text of a bar.
+    Without series, bars that do not differ from zero are pale. `of` returns the number shown instead of the value,
+    `across` is the axis title, `at` the name of a position (with `{}`), `text` extra hover text.
     """
 
     x: str = "layer"
@@ -63,13 +63,13 @@ class Bars(Mark):
         drawn = [row for row in rows if math.isfinite(row.value)]
         shown = [self.show.scale_score(row) for row in drawn]
         pale = fade(light_color("muted"), 0.35)
-        colour: Any = [light_color("accent") if is_resolved(row, level) else pale for row in drawn]
+        color: Any = [light_color("accent") if is_resolved(row, level) else pale for row in drawn]
         if self.series:
-            colour = frame.series_style(slots.get(str(name), 0))[0]
+            color = frame.series_style(slots.get(str(name), 0))[0]
         return frame.bar(
             x=[getattr(row, self.x) for row in drawn],
             y=[row.value for row in shown] if self.of is None else [self.of(row) for row in drawn],
-            marker={"color": colour, "line": {"width": 0}},
+            marker={"color": color, "line": {"width": 0}},
             text=[self._hover(row, level) for row in drawn],
             name=escape(self.words(name)),
             **({} if self.of else {"error_y": frame.error_bars(shown, light_color("ink"), thickness=1.2, width=3)}),

@@ -1,4 +1,4 @@
-"""Dots in rows, one lane for each series: what was measured with its interval, its seeds as faint dots."""
+"""Dots with intervals in rows, one lane per series, with seeds as faint dots."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from layerwise.page.marks.mark import Mark
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
-LANE = 13  # height of one arm within a row
-AIR = 16  # between rows
+LANE = 13  # height of a lane
+GAP = 16  # between rows
 EDGES = 52  # the axis and its title
 SEED_SIZE, SIZE = 5, 9
 
@@ -57,7 +57,7 @@ class Dots(Mark):
         lanes = [self._lane(name, whole, single, slots) for name in (rows.axis(self.series) if self.series else ("",))]
         names = list(dict.fromkeys(name for lane in lanes for name in lane.rows))
         row_of = {name: at for at, name in enumerate(names)}
-        height = AIR + LANE * max((sum(name in lane.rows for lane in lanes) for name in names), default=1)
+        height = GAP + LANE * max((sum(name in lane.rows for lane in lanes) for name in names), default=1)
         traces = [trace for lane in lanes for trace in self._dots(lane, _heights(lane, lanes, row_of, LANE / height))]
         if chances:
             traces.append(_chance({row_of[name]: value for name, value in chances.items() if name in row_of}))
@@ -99,22 +99,22 @@ class Dots(Mark):
         return min(bounds) - air, max(bounds) + air
 
     def _dots(self, lane: Lane, heights: Mapping[str, float]) -> list[Trace]:
-        colour, _, symbol = frame.series_style(lane.slot)
+        color, _, symbol = frame.series_style(lane.slot)
         faint = [(name, score) for name, scores in lane.seeds.items() if name in heights for score in scores]
         drawn = [self._lifted(score) for score in lane.rows.values()]
         shared = {"mode": "markers", "legendgroup": lane.name, "name": escape(lane.name)}
         seeds = frame.scatter(
             x=[score.value for _, score in faint],
             y=[heights[name] for name, _ in faint],
-            marker={"color": fade(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
+            marker={"color": fade(color, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
             text=[self._hover(f"{self.faint} {getattr(score, self.faint)}", name, score) for name, score in faint],
             **shared,
         )
         means = frame.scatter(
             x=[score.value for score in drawn],
             y=[heights[name] for name in lane.rows],
-            marker={"color": colour, "symbol": symbol, "size": SIZE},
-            error_x=frame.error_bars(drawn, colour),
+            marker={"color": color, "symbol": symbol, "size": SIZE},
+            error_x=frame.error_bars(drawn, color),
             text=[self._hover(lane.name, name, score) for name, score in lane.rows.items()],
             **shared,
         )

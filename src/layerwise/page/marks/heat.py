@@ -1,4 +1,4 @@
-"""Numbers on a grid as colours: layers by positions, states by states, windows of layers."""
+"""Heat maps: layers by positions, states by states, windows of layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from layerwise.page.marks.mark import Mark
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
-ORANGE_IS_MORE = tuple(colour for colour, _ in DIVERGING)
+ORANGE_IS_MORE = tuple(color for color, _ in DIVERGING)
 CELL, HEAD = 22, 90
 MOST_ROWS = 40
 TICKS = {"color": light_color("muted"), "size": 11}
@@ -61,7 +61,7 @@ class Heat(Mark):
         grid = heatmap(
             x=list(range(len(x))),
             y=list(range(len(y))),
-            z=[[self._colour(cells.get((left, below))) for left in across] for below in down],
+            z=[[self._color(cells.get((left, below))) for left in across] for below in down],
             text=[[self._hover(cells.get((left, below)), left, below) for left in across] for below in down],
             colorscale=color_scale(ORANGE_IS_MORE if self.diverging else VIRIDIS),
             **self._scale(all_rows),
@@ -85,14 +85,14 @@ class Heat(Mark):
         values = rows.axis(column)
         return values if any(isinstance(value, str) for value in values) else tuple(sorted(values))
 
-    def _colour(self, row: Score | None) -> float | None:
+    def _color(self, row: Score | None) -> float | None:
         if row is None:
             return None
         value = self.show.scale_score(row).value
         return math.copysign(math.sqrt(abs(value)), value) if self.sqrt_colors else value
 
     def _scale(self, rows: Rows) -> dict[str, Any]:
-        drawn = [value for row in rows if math.isfinite(row.value) and (value := self._colour(row)) is not None]
+        drawn = [value for row in rows if math.isfinite(row.value) and (value := self._color(row)) is not None]
         least, most = self.least, self.most
         if self.diverging:
             most = most if most is not None else max(map(abs, drawn), default=1.0) or 1.0

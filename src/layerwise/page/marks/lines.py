@@ -1,4 +1,4 @@
-"""Lines along an axis with their intervals as ribbons, over the bands of their nulls."""
+"""Lines with intervals as ribbons, over the bands of their nulls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Describe = Callable[[str, float, Score], str]
 
 MOST_TICKS = 24
 MOST_SIZES = 6
-SMALL = 300  # a figure less high than this leaves its axis titles to the heading above it
+SMALL = 300  # figures below this height have no axis titles
 BAND_OPACITY = (0.22, 0.13, 0.08)
 BAND_DASH = ("dash", "dot", "dashdot")
 QUARTERS = {
@@ -39,7 +39,7 @@ class Lines(Mark):
     """Each series as a line along the numeric column `x`, its intervals as a ribbon.
 
     `across` is the axis title, `at` the hover name of a position (with `{}`). Rows `against` something are gray bands
-    with `nulls`, otherwise left out. `hollow` selects open points, `sizes` is a logarithmic axis, `percent` one from
+    with `nulls`, otherwise omitted. `hollow` selects open points, `sizes` is a logarithmic axis, `percent` one from
     nothing to all, `reach` fixes its ends. `named` labels lines above the figure. Rows with the column `faint` are
     single draws.
     """
@@ -75,7 +75,7 @@ class Lines(Mark):
         span = self.show.span or (frame.common_span(map(self.show.scale_score, all_rows)) if shared else None)
         height = self.height or 340
         small = height < SMALL
-        right = 24 if self.percent else 8 if small else 12  # room for the last of the ticks
+        right = 24 if self.percent else 8 if small else 12  # space for the last tick
         above = 34 if self.named or (bands and not small) else 8
         xs = {x for points in (*lines.values(), *(points for _, points in bands)) for x in points}
         return frame.make_figure(
@@ -101,15 +101,15 @@ class Lines(Mark):
         return QUARTERS if self.percent else {} if crowded else {"dtick": 1}
 
     def _line(self, name: Any, rows: Rows, points: Points, slot: int, describe: Describe) -> list[Trace]:
-        called, (colour, ribbon, symbol) = self.words(name) if name else self.title, frame.series_style(slot)
+        called, (color, ribbon, symbol) = self.words(name) if name else self.title, frame.series_style(slot)
         xs, hollow = sorted(points), {getattr(row, self.x) for row in rows if self.hollow(row)}
         drawn = frame.scatter(
             x=xs,
             y=[points[x].value for x in xs],
             mode="lines+markers",
-            line={"color": colour, "width": 2},
+            line={"color": color, "width": 2},
             marker={
-                "color": colour,
+                "color": color,
                 "size": 6.5,
                 "symbol": [f"{symbol}-open" if x in hollow else symbol for x in xs] if hollow else symbol,
             },
@@ -125,7 +125,7 @@ class Lines(Mark):
                     x=[getattr(row, self.x) for row in faint],
                     y=[self.show.scale_score(row).value for row in faint],
                     mode="markers",
-                    marker={"color": fade(colour, 0.4), "size": 4.5, "line": {"width": 0}},
+                    marker={"color": fade(color, 0.4), "size": 4.5, "line": {"width": 0}},
                     legendgroup=called,
                     name=escape(called),
                     showlegend=False,
@@ -153,7 +153,7 @@ def _null(name: str, points: Points, index: int) -> list[Trace]:
     return [*area(points, fade(light_color("muted"), opacity), name), middle]
 
 
-def area(points: Points, colour: str, group: str) -> list[Trace]:
+def area(points: Points, color: str, group: str) -> list[Trace]:
     """Return the intervals of a line as a filled area, if at least two positions have one."""
     bounded = [
         (x, row.low, row.high) for x, row in sorted(points.items()) if row.low is not None and row.high is not None
@@ -161,7 +161,7 @@ def area(points: Points, colour: str, group: str) -> list[Trace]:
     if len(bounded) < 2:
         return []
     xs, low, high = zip(*bounded, strict=True)
-    return [frame.fill_between(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
+    return [frame.fill_between(xs, low, high, color, legendgroup=group, name=escape(group), showlegend=False)]
 
 
 def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Des
         if nats:
             parts.append(f"perplexity {format_perplexity(score.value)}")
         if score.p_adjusted is not None:
-            verdict = "distinguished from zero" if is_resolved(score, level) else "not distinguishable from zero"
+            verdict = "differs from zero" if is_resolved(score, level) else "not distinguishable from zero"
             parts.append(f"adjusted p {format_p_value(score.p_adjusted)}: {verdict}")
         if score.mde is not None:
             parts.append(f"detectable above {format_number(score.mde)}")

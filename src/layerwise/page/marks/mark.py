@@ -1,6 +1,6 @@
-"""What all marks share: rows, series, colors, and the choices beside the figure.
+"""Common parts of figures: rows, series, colors and controls.
 
-A `Picture` is a slot on the page; each variant is a complete figure built beforehand, and the script only switches.
+A `Picture` is a place on the page. Each of its variants is a complete figure; the script only switches between them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PILLS = 7  # more options than this become a menu
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A control beside a figure and its options; the first is the default."""
+    """A control of a figure and its options; the first is the default."""
 
     question: str
     options: tuple[str, ...]
@@ -87,7 +87,7 @@ class Mark(ABC):
 
     `where` filters the rows (see `Rows.where`) after `derive` has computed them; `show` is the quantity. Each value of
     the column `series` has a color from `slots` (a mapping, or a function of all names) or `arms`; `legend` is the noun
-    of its buttons (default: no buttons). `choices` maps questions beside the figure to their columns, and `by_choice`
+    of its buttons (default: no buttons). `choices` maps the labels of controls to their columns, and `by_choice`
     holds the fields that an answer changes. Columns in `apart` have an axis for each value; `each` makes a figure for
     every value, all on one axis. `words` formats values of `series`, `each` and `choices`. `note` is small print.
     """
@@ -122,7 +122,7 @@ class Mark(ABC):
         rows = data.rows if self.derive is None else Rows(self.derive(data))
         return rows.where(**self.where) if self.where else rows
 
-    def colours(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
+    def colors(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
         """Return the color of each series; a variant has the same one in every figure of a run."""
         if self.series is None:
             return {}
@@ -147,7 +147,7 @@ class Mark(ABC):
             yield from self._picture(name, title, rows.where(**{self.each: value}), data, rows)
 
     def _picture(self, name: str, title: str, rows: Rows, data: ReportData, all_rows: Rows) -> Iterator[Picture]:
-        slots = self.colours(all_rows, data)
+        slots = self.colors(all_rows, data)
         axes = {question: all_rows.axis(column) for question, column in self.choices.items()}
         variants = {}
         for key in product(*(range(len(values)) for values in axes.values())):

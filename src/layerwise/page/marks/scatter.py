@@ -1,4 +1,4 @@
-"""Points in a plane: two scores of each layer, of each plan or of each edge."""
+"""Scatter plots: two scores of each layer, plan or edge."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ class Scatter(Mark):
         keys = [key for key, _, _ in pairs]
         across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
         depths = [ys[key].layer for key in keys]
-        colour, _, symbol = frame.series_style(slots.get(str(group), 0))
+        color, _, symbol = frame.series_style(slots.get(str(group), 0))
         pale = fade(light_color("muted"), 0.45)
-        colours: Any = pale if style.faint else colour
+        colors: Any = pale if style.faint else color
         if not self.series and any(depth is not None for depth in depths):
-            colours = [EMBEDDING if depth is None else depth_color(depth, data.depth) for depth in depths]
+            colors = [EMBEDDING if depth is None else depth_color(depth, data.depth) for depth in depths]
         symbol = style.symbol or symbol
         hollow = [self.hollow(ys[key]) for key in keys]
         mode = "markers" + ("+text" if self.numbered else "") + ("+lines" if style.line else "")
@@ -107,7 +107,7 @@ class Scatter(Mark):
             f"{self.show_across.text(xs[key])}<br>{self.show.axis}: {self.show.text(ys[key])}"
             for key in keys
         ]
-        reach = colour if self.series else pale
+        reach = color if self.series else pale
         bounds = {
             axis: frame.error_bars(scores, reach, thickness=1.2)
             for axis, scores in (("error_x", across), ("error_y", upwards))
@@ -119,11 +119,11 @@ class Scatter(Mark):
             mode=mode,
             **bounds,
             marker={
-                "color": colours,
+                "color": colors,
                 "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
                 "symbol": [f"{symbol}-open" if each else symbol for each in hollow],
             },
-            line={"color": colour, "width": 2},
+            line={"color": color, "width": 2},
             textposition="top center",
             text=[str(key) for key in keys] if self.numbered else hover,
             customdata=hover,

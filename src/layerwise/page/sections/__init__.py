@@ -1,1 +1,1 @@
-"""Sections that the pages of several studies share."""
+"""Sections that several pages share."""

@@ -40,8 +40,8 @@ def suite_findings(data: ReportData) -> Iterator[Finding]:
         whole = "all" if len(above) == len(of) and len(of) > 1 else join_words(above) or "none"
         under = f"; below it: {join_words(below)}" if below else ""
         answer = f"{list_scores(of, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {whole}{under}."
-        known = None if all(row.low is None for row in of) else True
-        yield Finding(f"What is known of {format_suite(suite)}?", answer, to_verdict(known))
+        is_decided = None if all(row.low is None for row in of) else True
+        yield Finding(f"How accurate is each variant on {format_suite(suite)}?", answer, to_verdict(is_decided))
 
 
 def weight_parts(data: ReportData) -> Iterator[Part]:

@@ -1,4 +1,4 @@
-"""The section about the cost of quantizing each layer."""
+"""The cost of quantizing each layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
     cost = Rows(bits_by_layer(data)).where(part=QUANTITIES[vocab.DELTA])
     yield Heat(
         name="bits",
-        title="Each layer alone at each type",
+        title="Each layer quantized alone",
         derive=lambda data: cost,
         y="condition",
         across="layer",

@@ -1,4 +1,4 @@
-"""How models were trained: loss by step, and what each training took. A section of several kinds, and a kind alone."""
+"""Trainings of a run: loss by step, costs and tuning; a section of several pages, and a page of its own."""
 
 from __future__ import annotations
 
@@ -99,15 +99,13 @@ def arm_losses(data: ReportData) -> Table:
         best = min((row.value for row in validated), default=None)
         shown = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else format_number(best))
         body.append((arm, str(len(models)), *shown))
-    return Table(("arm", "seeds", "last step", "best validation loss"), tuple(body))
+    return Table(("variant", "seeds", "last step", "best validation loss"), tuple(body))
 
 
 def _answer(data: ReportData) -> str:
     best = min(data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS), key=lambda row: row.value, default=None)
     return (
-        ""
-        if best is None
-        else f"The least validation loss of any seed is that of {best.arm}: {format_number(best.value)}."
+        "" if best is None else f"{best.arm} has the smallest validation loss of any seed: {format_number(best.value)}."
     )
 
 
@@ -117,13 +115,13 @@ def describe_tuning(rows: Iterable[Score]) -> Iterator[str]:
         tried = run.where(arm=row.arm, metric="validation_nll")
         rates, batches = tried.where(batch_size=row.batch_size).axis("learning_rate"), sorted(tried.axis("batch_size"))
         loss = tried.value(learning_rate=row.learning_rate, batch_size=row.batch_size)
-        text = f"{row.arm}: validation chose the learning rate {row.learning_rate:g} and batches of {row.batch_size}"
-        text += "" if loss is None else f", with a loss of {format_number(loss)}"
+        text = f"{row.arm}: validation selected learning rate {row.learning_rate:g} and batch size {row.batch_size}"
+        text += "" if loss is None else f" (loss {format_number(loss)})"
         if len(rates) > 1 and row.metric == "chosen_at_end":
-            text += "; the rate is at the end of those tried, so it is not tuned"
+            text += "; not tuned, because the rate is at the edge of the grid"
         if len(batches) > 1 and row.batch_size in (batches[0], batches[-1]):
             side = "smallest" if row.batch_size == batches[0] else "largest"
-            text += f"; of the batches that were tried ({', '.join(map(str, batches))}) it is the {side}"
+            text += f"; the batch size is the {side} of {', '.join(map(str, batches))}"
         yield f"{text}."
 
 
@@ -133,7 +131,7 @@ PARTS: tuple[Part, ...] = (
         derive=read_losses,
         series="arm",
         slots=assign_colors,
-        legend="Arms",
+        legend="Variants",
         choices={"Loss": "metric"},
         words=lookup_format(LOSSES),
     ),
@@ -144,7 +142,7 @@ PARTS: tuple[Part, ...] = (
         words=format_value,
         folded=True,
         terminal=False,
-        rows={"arm": "arm", "batch": "batch_size", "learning rate": "learning_rate"},
+        rows={"variant": "arm", "batch size": "batch_size", "learning rate": "learning_rate"},
         columns=(Column("validation loss", "validation_nll"),),
     ),
     Pivot(
@@ -156,9 +154,7 @@ PARTS: tuple[Part, ...] = (
         columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
     ),
 )
-SELECTED = Text(
-    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
-)
+SELECTED = Text(lambda data: ("The checkpoint with the best validation loss was tested.",), terminal=False)
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
 """Trainings of a run."""
 
@@ -173,7 +169,7 @@ TRAINED = Kind(
     answer=_answer,
     tiles=make_training_tiles,
     unfinished=describe_unfinished,
-    following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
+    following=lambda data: ("To measure the robustness of the variants: layerwise robustness RUN",),
     sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, CustomTable(table=arm_losses))),),
 )
 """Page of a run with trainings only."""
@@ -190,13 +186,13 @@ def average_curves(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]
 
 
 def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:
-    colour = fade(series_style(slot)[0], 0.4)
+    color = fade(series_style(slot)[0], 0.4)
     return scatter(
         x=list(losses),
         y=list(losses.values()),
         mode=_mode(losses),
-        line={"color": colour, "width": 0.9},
-        marker={"color": colour},
+        line={"color": color, "width": 0.9},
+        marker={"color": color},
         legendgroup=arm,
         name=escape(name),
     )
@@ -207,14 +203,14 @@ def _mode(losses: Mapping[int, float]) -> str:
 
 
 def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
-    (colour, _, symbol), mean = series_style(slot), average_curves(seeds)
+    (color, _, symbol), mean = series_style(slot), average_curves(seeds)
     of = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     return scatter(
         x=list(mean),
         y=list(mean.values()),
         mode=_mode(mean),
-        line={"color": colour, "width": 2.2},
-        marker={"color": colour, "symbol": symbol},
+        line={"color": color, "width": 2.2},
+        marker={"color": color, "symbol": symbol},
         legendgroup=arm,
         name=escape(arm),
         text=[f"<b>{escape(arm)}</b>, step {step}<br>{format_number(loss)}, {of}" for step, loss in mean.items()],

@@ -1,4 +1,4 @@
-"""Learned layer weights: what a model knows of minimal pairs without some edges, and what every layer reads."""
+"""Learned layer weights, and minimal pairs without some of them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def edge_findings(data: ReportData) -> Iterator[Finding]:
         edges, every = own.value(metric="edges"), own.value(metric="edges_of_model")
         left = "" if edges is None or every is None else f" ({edges:g} of {every:g} edges left)"
         words = "" if known else ", inconclusive"
-        beside = f"; equally many random edges {NATS.text(random)} (p {format_p(random)})" if random is not None else ""
-        answer = f"Margin {NATS.text(change)}{words}{left}{beside}.{_edge_phenomena(own, data.level)}"
+        control = f"; as many random edges {NATS.text(random)} (p = {format_p(random)})" if random is not None else ""
+        answer = f"Margin {NATS.text(change)}{words}{left}{control}.{_edge_phenomena(own, data.level)}"
         removed = str(change.condition)
         without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
         question = f"What does {change.arm}/{change.seed} lose on {format_suite(str(change.suite))} without {without}?"

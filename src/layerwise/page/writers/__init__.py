@@ -1,4 +1,4 @@
-"""A kind of run as HTML, as Markdown and for a terminal: one function an output, for all kinds."""
+"""Writers of all kinds of run: HTML, Markdown and terminal text."""
 
 from layerwise.page.writers.html import write_chapters
 from layerwise.page.writers.text import markdown_parts, terminal_lines

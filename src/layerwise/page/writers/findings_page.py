@@ -1,4 +1,4 @@
-"""The findings on published statements: a chapter of a run's page, and one Markdown page over several runs."""
+"""Findings on published statements: a chapter of a run's page, and a Markdown page over several runs."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _write_marks(
         return
     first = drawn[0][0]
     if first.legend:
-        slots = {first.words(name): slot for name, slot in first.colours(first.rows(data), data).items()}
+        slots = {first.words(name): slot for name, slot in first.colors(first.rows(data), data).items()}
         names = {name: (slot, label(name) if first.legend == STRATEGIES else name) for name, slot in slots.items()}
         yield html_part("legend", names=names, figures=[picture.name for picture in pictures], noun=first.legend)
     yield from _write_cards(pictures, is_wide=is_wide)

@@ -28,11 +28,11 @@ def draw_wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
         return Markup()
     rows = plan.matrix()
     size = len(rows)
-    colours = [EMBEDDING, *(depth_color(layer, depth) for layer in plan.order())]
+    colors = [EMBEDDING, *(depth_color(layer, depth) for layer in plan.order())]
     paths: dict[tuple[str, float], list[str]] = defaultdict(list)
     for column in range(size):
         for first, last, weight in _runs([row[column] for row in rows]):
-            paths[colours[column], _opacity(weight)].append(f"M{column} {first}h1v{last - first}h-1z")
+            paths[colors[column], _opacity(weight)].append(f"M{column} {first}h1v{last - first}h-1z")
     return html_part("wiring", size=size, title=title, paths=paths)
 
 

@@ -1,4 +1,4 @@
-"""A run as Markdown and as terminal output: findings and tables, with all user-supplied names escaped."""
+"""A run as Markdown and terminal text, with all user-supplied names escaped."""
 
 from __future__ import annotations
 
