@@ -66,7 +66,7 @@ def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     ended = layerwise("report", tmp_path / "run")
     if not calls:
         assert (ended.code, ended.out) == (2, "")
-        assert "was stopped before its first" in ended.err
+        assert "has no rows yet" in ended.err
         assert not tmp_path.joinpath("run", "report.html").exists()
         return
     assert ended.code == 0, ended.err
@@ -106,7 +106,7 @@ def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list
     ended = apart(interrupt_at_the_second_batch, *map(str, command))
     assert ended.code == 130, ended.err
     assert ended.out == ""
-    assert ended.err.splitlines()[-1].endswith("are kept; run the same command again to resume")
+    assert ended.err.splitlines()[-1].endswith("are stored; to resume, run the same command again")
     assert "Traceback" not in ended.err
     kept = rows(tmp_path / "run")
     assert kept

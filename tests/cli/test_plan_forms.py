@@ -94,14 +94,14 @@ def test_odd_configurations_are_refused(change: dict[str, object] | str, reason:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("0-3", "--to", "mergekit"), "mergekit's YAML names a model in every slice: name it with --model"),
+        (("0-3", "--to", "mergekit"), "--to mergekit requires --model"),
         (
             ("0 (1|2)", "--model", "org/a", "--depth", "4", "--to", "mergekit"),
             "stage 2 of the plan, (1|2), runs layers in parallel, but mergekit's YAML only",
         ),
-        (("0-3", "--to", "yaml"), "--to takes one of mergekit, tensor-types, text, not 'yaml'"),
+        (("0-3", "--to", "yaml"), "--to must be one of mergekit, tensor-types, text, got 'yaml'"),
         (("0-3", "--from", "0-2"), "PLAN and --from cannot be combined"),
-        (("--from", "nothing.yml"), "nothing.yml is no file"),
+        (("--from", "nothing.yml"), "nothing.yml is not a file"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(arguments: tuple[str, ...], reason: str) -> None:

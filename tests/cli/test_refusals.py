@@ -112,8 +112,8 @@ def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str,
 
 def test_too_few_examples_to_report_on_are_refused_before_any_is_asked(model: Path, texts: Path, folder: Path) -> None:
     message = refused("robustness", model, "--text", texts, "--max-length", "60", "--run", folder)
-    assert "leaves 3 examples to report on" in message
-    assert "needs at least 8: give more documents, shorter windows" in message
+    assert "must have at least 8 examples, got 3" in message
+    assert "Pass more documents, shorter windows" in message
     assert not folder.exists()
 
 
@@ -161,10 +161,10 @@ def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, swep
 
 
 OTHERWISE = {
-    "families": (("--plan", "0"), "ask for the same plans or parts"),
-    "dtype": (("--dtype", "float64"), "its number format is float32, and float64 was asked for. Write --dtype float32"),
-    "matmul_precision": ((), "its matmul_precision is highest, and high was asked for"),
-    "model": ((), "it was made from tiny, not from model"),
+    "families": (("--plan", "0"), "pass the same plans or parts"),
+    "dtype": (("--dtype", "float64"), "its dtype is float32, not float64. Pass --dtype float32"),
+    "matmul_precision": ((), "its matmul_precision is highest, not high"),
+    "model": ((), "it uses tiny, not model"),
     "text": ((), "it was measured on "),
 }
 
@@ -193,7 +193,7 @@ def test_the_folder_of_another_run_keeps_its_rows(
         *("sweep", own_model if change == "model" else model),
         *("--text", tmp_path / "text.txt" if change == "text" else texts, "--run", folder, *FEW, *more),
     )
-    assert "This folder holds another run" in message
+    assert "This directory contains another run" in message
     assert said in message
     assert "--overwrite" in message
     with Run.open(folder) as run:
@@ -214,7 +214,7 @@ def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refu
     for more in (("--batch-tokens", "100"), ()):
         if not more:
             monkeypatch.setattr(torch, "get_num_threads", lambda: thread_count() + 1)
-        assert "This folder holds another run" in refused(*arguments, *more)
+        assert "This directory contains another run" in refused(*arguments, *more)
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert layerwise(*arguments, "--overwrite").code == 0
 
@@ -277,7 +277,7 @@ def test_a_report_that_cannot_be_written_loses_no_rows(model: Path, texts: Path,
     (folder / "report.html").mkdir(parents=True)
     ended = layerwise("sweep", model, "--text", texts, "--run", folder, *FEW)
     assert ended.code == 2
-    assert "error: the report could not be written" in ended.err
+    assert "error: Cannot write the report" in ended.err
     assert ended.out.startswith("- ")
     with Run.open(folder) as run:
         assert run.store.scores("effect")

@@ -81,8 +81,8 @@ def test_shallow_models_have_the_families_that_exist_for_them(texts: Path, tmp_p
     ended = layerwise("sweep", folder, "--text", texts, "--run", tmp_path / "run", "--no-similarity")
     if depth == 1:
         assert ended.code == 2
-        assert "the family 'painters' does not exist for a model of 1 layer (" in ended.err
-        assert "Known here: leave_branch_out, repeat_blocks" in ended.err
+        assert "The family 'painters' does not exist for a model of 1 layer (" in ended.err
+        assert "Possible families: leave_branch_out, repeat_blocks" in ended.err
         assert not (tmp_path / "run").exists()
         ended = layerwise("sweep", folder, "--text", texts, "--run", tmp_path / "run", "--families", "")
     assert ended.code == 0, ended.err

@@ -40,7 +40,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (TRAIN, "--set", "learning_rate=NaN", "where a number belongs"),
     (TRAIN, "--set", "seed=" + "9" * 5000, "where a whole number belongs"),
     (TRAIN, "--set", "lr_scheduler_type=upwards", ARGUMENT),
-    (TRAIN, "--set", "=1", "--set takes NAME=VALUE"),
+    (TRAIN, "--set", "=1", "--set must be NAME=VALUE"),
     (ELC, "--seconds", "0", "--seconds must be above 0"),
     (ELC, "--steps", "9000000000", "steps is 9000000000"),
     (ELC, "--batch-size", "3", "write a multiple of 4"),
@@ -65,9 +65,9 @@ def _run(folder: Path) -> None:
 OTHERS: tuple[tuple[tuple[str, ...], Says], ...] = (
     (("sweep", "", *SWEEP[2:]), "MODEL must not be empty"),
     (("sweep", "~nobody-here/model", *SWEEP[2:]), "~nobody-here"),
-    (("diagnose", LONG, *SWEEP[2:]), ("MODEL was given", "cannot be looked up")),
+    (("diagnose", LONG, *SWEEP[2:]), ("MODEL was given", "must be a valid path")),
     ((*EVALUATE, "--suite", LONG), "unknown suite or file"),
-    (("sweep", "model", "--text", LONG, "--run", "run"), ("--text was given", "cannot be looked up")),
+    (("sweep", "model", "--text", LONG, "--run", "run"), ("--text was given", "must be a valid path")),
     (("robustness", "~nobody-here/run"), "~nobody-here"),
     ((*SWEEP, "--tokns", "9"), "Unknown option"),
 )

@@ -11,7 +11,7 @@ from hostile.material import Content, device, empty_folder, model_and_texts, pip
 
 SWEEP = ("sweep", "model", "--families", "leave_one_out", "--no-similarity", "--text", "texts", "--run", "run")
 REPORT = ("report", "run")
-DAMAGED = ("run.sqlite is damaged", "Restore the folder from a copy")
+DAMAGED = ("run.sqlite is damaged", "Restore the directory from a copy")
 
 
 def _no_markup(folder: Path, ended: Ended) -> None:
@@ -46,16 +46,16 @@ REPORTED: tuple[tuple[runs.Make, Says], ...] = (
     (runs.manifest(b"\xff\xfe\0\0"), "is not UTF-8 text"),
     (runs.manifest(format=99), "unknown ['format']"),
     (runs.replaced("manifest.json", empty_folder), "is a folder, not a file"),
-    (runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, 'is "abc" where a number belongs')),
+    (runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, 'must be a number, got "abc"')),
     (runs.tables("ALTER TABLE losses RENAME TO l", ENDLESS), "has no table losses"),
-    (runs.tables("DELETE FROM losses; DELETE FROM scores"), "stopped before its first"),
-    (runs.tables(f"{ABLATION}, claim = replace(hex(zeroblob(2500)), '0', '9')"), "beyond any layer"),
-    (runs.tables(f"{ABLATION}, layer = 99999999999"), "no model has more than 10,000"),
+    (runs.tables("DELETE FROM losses; DELETE FROM scores"), "has no rows yet"),
+    (runs.tables(f"{ABLATION}, claim = replace(hex(zeroblob(2500)), '0', '9')"), "contains a number that is too long"),
+    (runs.tables(f"{ABLATION}, layer = 99999999999"), "must be at most 10,000"),
     (runs.replaced("run.sqlite", b"SQLite format 3\0" + b"\xff" * 4096), "is damaged"),
-    (runs.tables(ANOTHER_PROGRAM), "is not the database of a run"),
-    (runs.replaced("run.sqlite", pipe), "holds no rows"),
-    (runs.replaced("run.sqlite", empty_folder), "holds no rows"),
-    (runs.replaced("run.sqlite", device), "holds no rows"),
+    (runs.tables(ANOTHER_PROGRAM), "is not a run database"),
+    (runs.replaced("run.sqlite", pipe), "the run has no rows"),
+    (runs.replaced("run.sqlite", empty_folder), "the run has no rows"),
+    (runs.replaced("run.sqlite", device), "the run has no rows"),
 )
 
 
@@ -82,21 +82,21 @@ _DEEP = runs.tables(*(f"UPDATE {table} SET plan = '0-9998' WHERE plan = '0-3'" f
 _NO_IDENTITY = runs.tables("DELETE FROM losses WHERE plan = '0-3'")
 
 PAGES: tuple[Case, ...] = (
-    Case((*REPORT, "--output", "run"), "could not be written", _file),
+    Case((*REPORT, "--output", "run"), "Cannot write the report", _file),
     Case((*REPORT, "--output="), "--output must not be empty", _file),
-    Case((*REPORT, "--output", "file/report.html"), "could not be written", _file),
-    Case((*REPORT, "--output", "nowhere/report.html"), "could not be written", _file),
-    Case((*REPORT, "--output", "/proc/report.html"), "could not be written", _file),
-    Case((*REPORT, "--output", "full"), "could not be written", _device),
-    Case((*REPORT, "--output", "x" * 300), "cannot be looked up", _file),
-    Case(REPORT, "could not be written", runs.replaced("report.html", pipe)),
+    Case((*REPORT, "--output", "file/report.html"), "Cannot write the report", _file),
+    Case((*REPORT, "--output", "nowhere/report.html"), "Cannot write the report", _file),
+    Case((*REPORT, "--output", "/proc/report.html"), "Cannot write the report", _file),
+    Case((*REPORT, "--output", "full"), "Cannot write the report", _device),
+    Case((*REPORT, "--output", "x" * 300), "must be a valid path", _file),
+    Case(REPORT, "Cannot write the report", runs.replaced("report.html", pipe)),
     Case(REPORT, None, _NO_IDENTITY),
     Case(REPORT, None, _DEEP),
     Case(REPORT, None, _NAMED, check=_page_is_text),
     Case((*REPORT, "--format", "markdown"), None, _NAMED, check=_no_markup),
     Case(("report", "file"), "is not a run", _file),
     Case(("report", "file/run"), "is not a run", _file),
-    Case(("report", "x" * 5000), ("RUN was given", "File name too long"), _file),
+    Case(("report", "x" * 5000), ("RUN must be a valid path", "File name too long"), _file),
     Case(("report", "run", "--format", "csv"), None, _FORMULAS, check=_no_formulas),
     Case((*REPORT, "--format", "csv", "--output", "file/x"), "Cannot use", _file),
     Case((*REPORT, "--format", "excel"), "--format must be one of", _file),
@@ -113,11 +113,11 @@ def _before(path: str, content: Content) -> Callable[[Path], None]:
 
 RESUMED: tuple[Case, ...] = (
     Case(("robustness", "run"), "is not JSON", runs.trained("")),
-    Case(("robustness", "run"), "holds no finished model", runs.trained(seed="seed-x")),
-    Case(SWEEP, "Cannot lock the run folder", _before("run/run.lock", _full)),
+    Case(("robustness", "run"), "has no finished model", runs.trained(seed="seed-x")),
+    Case(SWEEP, "Cannot lock the run directory", _before("run/run.lock", _full)),
     Case(SWEEP, None, _before("run/run.lock", pipe)),
-    Case(SWEEP, "run is not a folder", _before("run", "a letter")),
-    Case((*SWEEP[:-1], "/proc/run"), "Cannot lock the run folder", model_and_texts),
+    Case(SWEEP, "run is a file", _before("run", "a letter")),
+    Case((*SWEEP[:-1], "/proc/run"), "Cannot lock the run directory", model_and_texts),
     Case(("train", "schedule", "run", "--output", "s.yaml"), "is a run of another kind", runs.run),
     Case(("diagnose", "run", "--seed", "1"), "which is the folder of a run", runs.run),
 )

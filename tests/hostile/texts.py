@@ -103,7 +103,7 @@ _TEXTS = (
     _text("two\nlines.txt", b"", "is empty"),
     _text(NO_UTF8, ENOUGH, ("is no UTF-8", "rename it")),
     _text(f"texts/{NO_UTF8}", ENOUGH, None, text="texts"),
-    _text("a" * 5_000, nothing, ("--text was given", "cannot be looked up")),
+    _text("a" * 5_000, nothing, ("--text was given", "must be a valid path")),
     _text("a\0b", nothing, "null byte"),
     _text("", nothing, "--text must not be empty"),
     _text("text.txt", b"abc", "there is no text at", text="text.txt/inner.txt"),

@@ -10,8 +10,8 @@ NUMBERS = st.integers(0, 99)
 
 
 @given(st.lists(st.builds(Continuation, st.text(), st.text(), st.text(), NUMBERS, NUMBERS), max_size=4))
-def test_what_is_kept_is_read_back(kept: list[Continuation]) -> None:
-    assert read_continuations(each.note() for each in kept) == tuple(kept)
+def test_continuations_round_trip(continuations: list[Continuation]) -> None:
+    assert read_continuations(each.note() for each in continuations) == tuple(continuations)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,6 @@ def test_what_is_kept_is_read_back(kept: list[Continuation]) -> None:
         "\ud800",
     ],
 )
-def test_other_notes_are_passed_over(text: str) -> None:
+def test_other_notes_are_ignored(text: str) -> None:
     notes = [Note(CONTINUATION, text), Note("plans", Continuation("0", "a", "b", 1, 1).note().text)]
     assert read_continuations(notes) == ()

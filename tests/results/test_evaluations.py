@@ -1,4 +1,4 @@
-"""Reading lm-eval results, and every reason why two cannot be compared."""
+"""lm-eval logs: reading, matching, and refusing logs that cannot be compared."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from layerwise.results.evaluations import EvaluationLog, LoggedDocument, disagre
 from studies.comparison.evaluation_folders import DATE, Evaluation, hashed, samples_of
 
 RIGHT = {"task": {"acc": [1, 0, 1], "acc_norm": [1.0, 1.0, 0.0]}}
-AGAIN = "copy it again, or evaluate again"
+AGAIN = "Copy it again or repeat the evaluation."
 SAMPLES = f"samples_task_{DATE}.jsonl"
 
 
@@ -30,7 +30,7 @@ def text_of(error: pytest.ExceptionInfo[RunError], *folders: Path) -> str:
     return text
 
 
-def test_documents_metrics_and_settings_are_read(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_logs_are_read(evaluation: Evaluation, tmp_path: Path) -> None:
     evaluation.samples["task"][2]["doc"] = {"question": "the end of a line \u2028 within"}
     log = EvaluationLog.read(str(evaluation.write(tmp_path / "base")))
     (task,) = log.tasks["task"]
@@ -40,16 +40,16 @@ def test_documents_metrics_and_settings_are_read(evaluation: Evaluation, tmp_pat
     assert [document.doc_id for document in task.documents] == [0, 1, 2]
 
 
-def test_the_folder_above_is_the_same_evaluation(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_the_parent_folder_of_a_single_evaluation_is_accepted(evaluation: Evaluation, tmp_path: Path) -> None:
     evaluation.write(tmp_path / "output" / "org__base")
     assert EvaluationLog.read(str(tmp_path / "output")).title == "org__base"
     evaluation.write(tmp_path / "output" / "org__other")
     with pytest.raises(RunError) as error:
         EvaluationLog.read(str(tmp_path / "output"))
-    assert text_of(error, tmp_path) == "A/output holds 2 evaluations; name one of them: org__base, org__other"
+    assert text_of(error, tmp_path) == "A/output contains 2 evaluations. Pass one of them: org__base, org__other."
 
 
-def test_files_that_were_named_are_evaluations_of_their_own(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_named_result_files_are_separate_evaluations(evaluation: Evaluation, tmp_path: Path) -> None:
     folder = evaluation.write(tmp_path)
     for name in ("base", "new_2"):
         shutil.copyfile(folder / f"results_{DATE}.json", folder / f"{name}_{DATE}.json")
@@ -57,7 +57,7 @@ def test_files_that_were_named_are_evaluations_of_their_own(evaluation: Evaluati
     with pytest.raises(RunError) as error:
         EvaluationLog.read(str(tmp_path))
     listing = f"base_{DATE}.json, new_2_{DATE}.json"
-    assert text_of(error, tmp_path) == f"A holds 2 evaluations; name one of them: {listing}"
+    assert text_of(error, tmp_path) == f"A contains 2 evaluations. Pass one of them: {listing}."
     log = EvaluationLog.read(str(folder / f"new_2_{DATE}.json"))
     assert (log.title, log.tasks["task"][0].values["acc", "none"]) == ("new_2", ((1,), (0,), (1,)))
     (folder / f"base_{DATE}.json").unlink()
@@ -65,7 +65,7 @@ def test_files_that_were_named_are_evaluations_of_their_own(evaluation: Evaluati
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_lines_of_older_versions_name_neither_filter_nor_metrics(processes: int, tmp_path: Path) -> None:
+def test_logs_of_older_versions_are_read(processes: int, tmp_path: Path) -> None:
     evaluation = Evaluation({"task": {"acc": [1, 0, 1, 1], "f1": [0.5, 0.5, 0.25, 0.0]}})
     strict = samples_of({"acc": [0, 0, 1, 0], "f1": [0.0, 0.0, 0.25, 0.0]}, filtered="strict")
     flexible = [{**each, "filter": "flexible"} for each in evaluation.samples["task"]]
@@ -89,7 +89,7 @@ def test_lines_of_older_versions_name_neither_filter_nor_metrics(processes: int,
     assert all(old == new for old, new in both.values())
 
 
-def test_older_files_of_a_task_are_other_runs_of_it(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_older_files_of_a_task_are_repeated_runs(evaluation: Evaluation, tmp_path: Path) -> None:
     earlier = evaluation.copy()
     earlier.samples["task"][1]["acc"] = 1
     earlier.write(tmp_path, date="2026-01-30T12-00-00.000000")
@@ -102,14 +102,14 @@ def test_older_files_of_a_task_are_other_runs_of_it(evaluation: Evaluation, tmp_
     assert disagreements(newest, before) == 0, "another version of the task is no run of the same"
 
 
-def test_documents_are_matched_by_their_hash_whatever_their_order(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_documents_are_matched_by_hash_in_any_order(evaluation: Evaluation, tmp_path: Path) -> None:
     other = evaluation.copy()
     for number, sample in enumerate(reversed(other.samples["task"])):
         sample["doc_id"] = number
     other.samples["task"].reverse()
-    twin = {**evaluation.samples["task"][0], "doc_hash": "twin"}  # a document that the data has twice
+    duplicate = {**evaluation.samples["task"][0], "doc_hash": "duplicate"}
     for each in (evaluation, other):
-        each.samples["task"] += [{**twin, "doc_id": 3}, {**twin, "doc_id": 4, "acc": 0}]
+        each.samples["task"] += [{**duplicate, "doc_id": 3}, {**duplicate, "doc_id": 4, "acc": 0}]
         each.results["n-samples"]["task"]["effective"] = 5
     first, second = (
         EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0]
@@ -119,8 +119,7 @@ def test_documents_are_matched_by_their_hash_whatever_their_order(evaluation: Ev
     assert both["acc", "none"] == (((1,), (0,), (1,), (1,), (0,)),) * 2
 
 
-def test_documents_that_repeat_are_matched_by_what_was_asked(evaluation: Evaluation, tmp_path: Path) -> None:
-    """Several processes log their documents one after another, and examples in the prompt differ between documents."""
+def test_duplicate_documents_are_matched_by_their_requests(evaluation: Evaluation, tmp_path: Path) -> None:
     for sample, prompt in zip(evaluation.samples["task"], "bca", strict=True):
         sample |= {"doc_hash": "one", "prompt_hash": prompt}
     other = evaluation.copy()
@@ -132,7 +131,7 @@ def test_documents_that_repeat_are_matched_by_what_was_asked(evaluation: Evaluat
     assert match("task", first, second)["acc_norm", "none"] == (((1.0,), (1.0,), (0.0,)),) * 2
 
 
-def test_an_own_run_without_hashes_is_matched_by_numbers(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_logs_without_hashes_are_matched_by_number(evaluation: Evaluation, tmp_path: Path) -> None:
     (task,) = EvaluationLog.read(str(evaluation.write(tmp_path))).tasks["task"]
     kept = replace(task, documents=tuple(LoggedDocument(at, "", "", "") for at in (2, 0, 1)))
     assert match("task", task, kept)["acc", "none"] == (((1,), (0,), (1,)), ((0,), (1,), (1,)))
@@ -176,42 +175,40 @@ def templated(**settings: object) -> Change:
 
 
 BOTH = "of task in A and B differ"
-ONE = "evaluate both with one"
-DATA = f"{ONE} version of the data"
-SAME = f"{ONE} version, prompt and --seed"
+ONE = "Use the same for both."
+DATA = "Evaluate both models on the same version of the data."
+SAME = "Use the same version, prompt and --seed for both."
 ON_ONE = "on document 1, {'question': 'task 1?'}"
 MISMATCHES: dict[str, tuple[Change, str]] = {
-    "version": (of_task("versions", 2.0), f"version {BOTH}s: 1.0 and 2.0; {ONE}"),
-    "shots": (of_task("n-shot", 5), f"--num_fewshot {BOTH}s: 0 and 5; {ONE}"),
-    "limit": (setting("config", {"limit": 3.0}), f"--limit {BOTH}s: None and 3.0; {ONE}"),
-    "template": (templated(), f"--apply_chat_template {BOTH}s: None and '5d41402a'; {ONE}"),
-    "system": (setting("system_instruction", "Hi."), f"--system_instruction {BOTH}s: None and 'Hi.'; {ONE}"),
-    "generation": (configured("generation_kwargs", {"k": 1}), f"--gen_kwargs {BOTH}s: None and {{'k': 1}}; {ONE}"),
+    "version": (of_task("versions", 2.0), f"version {BOTH}s: 1.0 and 2.0. {ONE}"),
+    "shots": (of_task("n-shot", 5), f"--num_fewshot {BOTH}s: 0 and 5. {ONE}"),
+    "limit": (setting("config", {"limit": 3.0}), f"--limit {BOTH}s: None and 3.0. {ONE}"),
+    "template": (templated(), f"--apply_chat_template {BOTH}s: None and '5d41402a'. {ONE}"),
+    "system": (setting("system_instruction", "Hi."), f"--system_instruction {BOTH}s: None and 'Hi.'. {ONE}"),
+    "generation": (configured("generation_kwargs", {"k": 1}), f"--gen_kwargs {BOTH}s: None and {{'k': 1}}. {ONE}"),
     "type of task": (
         configured("output_type", "generate_until"),
-        f"output_type {BOTH}s: '\"multiple_choice\"' and '\"generate_until\"'; {ONE}",
+        f"output_type {BOTH}s: '\"multiple_choice\"' and '\"generate_until\"'. {ONE}",
     ),
-    "filter of answers": (configured("filter_list", ["a"]), f"filter_list {BOTH}s: 'null' and '[\"a\"]'; {ONE}"),
-    "scoring": (configured("process_results", "f"), f"process_results {BOTH}s: 'null' and '\"f\"'; {ONE}"),
-    "repeats": (configured("repeats", 4), f"repeats {BOTH}s: '1' and '4'; {ONE}"),
-    "filters": (all_samples("filter", "strict"), f"filters {BOTH}s: ['none'] and ['strict']; {ONE}"),
-    "metrics": (all_samples("metrics", ["acc"]), f"metrics {BOTH}s: ['acc', 'acc_norm'] and ['acc']; {ONE}"),
-    "missing document": (short, f"documents {BOTH}: the second has no document 2, {{'question': 'task 2?'}}; {DATA}"),
-    "further document": (longer, f"documents {BOTH}: the first has no document 3, 'new'; {DATA}"),
+    "filter of answers": (configured("filter_list", ["a"]), f"filter_list {BOTH}s: 'null' and '[\"a\"]'. {ONE}"),
+    "scoring": (configured("process_results", "f"), f"process_results {BOTH}s: 'null' and '\"f\"'. {ONE}"),
+    "repeats": (configured("repeats", 4), f"repeats {BOTH}s: '1' and '4'. {ONE}"),
+    "filters": (all_samples("filter", "strict"), f"filters {BOTH}s: ['none'] and ['strict']. {ONE}"),
+    "metrics": (all_samples("metrics", ["acc"]), f"metrics {BOTH}s: ['acc', 'acc_norm'] and ['acc']. {ONE}"),
+    "missing document": (short, f"Documents {BOTH}: the second has no document 2, {{'question': 'task 2?'}}. {DATA}"),
+    "further document": (longer, f"Documents {BOTH}: the first has no document 3, 'new'. {DATA}"),
     "other document": (
         sample("doc_hash", hashed("edited")),
-        f"documents {BOTH}: the second has no document 1, {{'question': 'task 1?'}}; {DATA}",
+        f"Documents {BOTH}: the second has no document 1, {{'question': 'task 1?'}}. {DATA}",
     ),
-    "right answer": (sample("target_hash", hashed("1")), f"right answer {BOTH}s {ON_ONE}; {SAME}"),
-    "prompt": (sample("prompt_hash", hashed("Q:")), f"prompt {BOTH}s {ON_ONE}; {SAME}"),
-    "requests": (sample("arguments", {"gen_args_0": {"arg_0": "Q"}}), f"prompt {BOTH}s {ON_ONE}; {SAME}"),
+    "right answer": (sample("target_hash", hashed("1")), f"Right answer {BOTH}s {ON_ONE}. {SAME}"),
+    "prompt": (sample("prompt_hash", hashed("Q:")), f"Prompt {BOTH}s {ON_ONE}. {SAME}"),
+    "requests": (sample("arguments", {"gen_args_0": {"arg_0": "Q"}}), f"Prompt {BOTH}s {ON_ONE}. {SAME}"),
 }
 
 
 @pytest.mark.parametrize("kind", MISMATCHES)
-def test_evaluations_that_were_not_asked_the_same_are_refused(
-    kind: str, evaluation: Evaluation, tmp_path: Path
-) -> None:
+def test_different_evaluations_are_refused(kind: str, evaluation: Evaluation, tmp_path: Path) -> None:
     change, message = MISMATCHES[kind]
     other = evaluation.copy()
     change(other)
@@ -224,7 +221,7 @@ def test_evaluations_that_were_not_asked_the_same_are_refused(
     assert str(error.value) == message
 
 
-def test_the_form_of_the_examples_counts_with_a_template_alone(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_multiturn_examples_matter_only_with_a_template(evaluation: Evaluation, tmp_path: Path) -> None:
     def task(**settings: object) -> Any:
         other = evaluation.copy()
         other.results.update(settings)
@@ -233,12 +230,12 @@ def test_the_form_of_the_examples_counts_with_a_template_alone(evaluation: Evalu
     assert match("task", task(fewshot_as_multiturn=True), task(fewshot_as_multiturn=None))
     sha = "5d41402a"
     with pytest.raises(
-        RunError, match="--fewshot_as_multiturn of task differs: True and False; evaluate both with one"
+        RunError, match="--fewshot_as_multiturn of task differs: True and False. Use the same for both."
     ):
         match("task", task(chat_template_sha=sha, fewshot_as_multiturn=True), task(chat_template_sha=sha))
 
 
-def test_functions_without_a_source_are_the_same_at_any_address(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_function_addresses_are_ignored(evaluation: Evaluation, tmp_path: Path) -> None:
     logs = []
     for address in ("0x7f01", "0x7f02"):
         evaluation.results["configs"]["task"]["process_results"] = f"<function f at {address}>"
@@ -301,52 +298,52 @@ def huge(folder: Path) -> None:
 
 GOOD = samples_of(RIGHT["task"])[1]
 LINE = f"line 2 of A/{SAMPLES}"
-NOT_FINITE = f"{LINE} has a value of acc that is not finite; {AGAIN}"
-UNLIKE = "is not what lm-eval writes"
+NOT_FINITE = f"{LINE} has a value of acc that is not finite. {AGAIN}"
+UNLIKE = "is not an lm-eval log"
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "without samples": (remove(SAMPLES), f"A has no {SAMPLES}: evaluate task again with --log_samples"),
-    "cut line": (cut, f"line 3 of A/{SAMPLES} is not JSON (*); {AGAIN}"),
-    "cut file": (whole_lines, f"A/{SAMPLES} has 2 of 3 documents; {AGAIN}"),
-    "appended": (twice, f"line 4 of A/{SAMPLES} is document 0 again; {AGAIN}"),
-    "filters of other documents": (second_filter, f"A/{SAMPLES} has other documents for the filter strict; {AGAIN}"),
+    "without samples": (remove(SAMPLES), f"A has no {SAMPLES}. Evaluate task again with --log_samples."),
+    "cut line": (cut, f"line 3 of A/{SAMPLES} is not JSON (*). {AGAIN}"),
+    "cut file": (whole_lines, f"A/{SAMPLES} has 2 of 3 documents. {AGAIN}"),
+    "appended": (twice, f"line 4 of A/{SAMPLES} is document 0 again. {AGAIN}"),
+    "filters of other documents": (second_filter, f"A/{SAMPLES} has other documents for the filter strict. {AGAIN}"),
     "not a number": (line(json.dumps({**GOOD, "acc": float("nan")})), NOT_FINITE),
     "infinite": (line(json.dumps({**GOOD, "acc": float("inf")})), NOT_FINITE),
     "beyond any number": (line(json.dumps({**GOOD, "acc": 10**400})), NOT_FINITE),
     "a name that is a path": (
         results(lambda content: content["configs"].update({"../../etc/passwd\0": {}})),
-        "A/*\0 again with --log_samples",
+        "A/*\0 again with --log_samples.",
     ),
-    "too deep": (line("[" * 100_000), f"{LINE} is nested too deeply: write it flatter; {AGAIN}"),
-    "long number": (line("1" * 5_000), f"{LINE} holds a number of more than 4,300 digits; {AGAIN}"),
-    "empty line": (line(""), f"{LINE} is not JSON (Expecting value at column 1); {AGAIN}"),
-    "a list": (line("[1]"), f"{LINE} {UNLIKE} (Expected `object`, got `array`); {AGAIN}"),
+    "too deep": (line("[" * 100_000), f"{LINE} is nested too deeply. {AGAIN}"),
+    "long number": (line("1" * 5_000), f"{LINE} contains a number of more than 4,300 digits. {AGAIN}"),
+    "empty line": (line(""), f"{LINE} is not JSON (Expecting value at column 1). {AGAIN}"),
+    "a list": (line("[1]"), f"{LINE} {UNLIKE} (Expected `object`, got `array`). {AGAIN}"),
     "without a hash": (
         line(json.dumps({key: each for key, each in GOOD.items() if key != "doc_hash"})),
-        f"{LINE} {UNLIKE} (Object missing required field `doc_hash`); {AGAIN}",
+        f"{LINE} {UNLIKE} (Object missing required field `doc_hash`). {AGAIN}",
     ),
-    "not text": (write(SAMPLES, b"\xff\n"), f"A/{SAMPLES} is not UTF-8 text: byte 0 is 0xff; {AGAIN}"),
-    "huge": (huge, f"A/{SAMPLES} has 1.1 GB, and at most 1.1 GB are read; {AGAIN}"),
-    "empty samples": (write(SAMPLES, b""), f"line 1 of A/{SAMPLES} is not JSON (*); {AGAIN}"),
-    "results cut": (write(RESULTS, b"{"), f"A/{RESULTS} is not JSON (*); {AGAIN}"),
+    "not text": (write(SAMPLES, b"\xff\n"), f"A/{SAMPLES} is not UTF-8 text: byte 0 is 0xff. {AGAIN}"),
+    "huge": (huge, f"A/{SAMPLES} must have at most 1.1 GB, got 1.1 GB. {AGAIN}"),
+    "empty samples": (write(SAMPLES, b""), f"line 1 of A/{SAMPLES} is not JSON (*). {AGAIN}"),
+    "results cut": (write(RESULTS, b"{"), f"A/{RESULTS} is not JSON (*). {AGAIN}"),
     "results of another shape": (
         results(lambda content: content.update(configs=[])),
-        f"A/{RESULTS} {UNLIKE} (Expected `object`, got `array` - at `$.configs`); {AGAIN}",
+        f"A/{RESULTS} {UNLIKE} (Expected `object`, got `array` - at `$.configs`). {AGAIN}",
     ),
     "results of nothing": (
         results(lambda content: content.clear()),
-        f"A/{RESULTS} {UNLIKE} (Object missing required field `results`); {AGAIN}",
+        f"A/{RESULTS} {UNLIKE} (Object missing required field `results`). {AGAIN}",
     ),
     "before 0.4.3": (
         lambda folder: (folder / RESULTS).rename(folder / "results.json"),
-        "A is of an lm-eval before 0.4.3, whose samples have no hashes to match documents by; evaluate again with a "
-        "newer one",
+        "A was written by lm-eval before 0.4.3, whose samples have no document hashes. Evaluate again with a newer "
+        "version.",
     ),
-    "no evaluation": (remove(RESULTS), "A has no results_DATE.json; name a run, or what --output_path of lm-eval was"),
+    "no evaluation": (remove(RESULTS), "A has no results_DATE.json. Pass a run or the --output_path of lm-eval."),
 }
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_files_that_are_not_whole_are_refused(kind: str, evaluation: Evaluation, tmp_path: Path) -> None:
+def test_damaged_logs_are_refused(kind: str, evaluation: Evaluation, tmp_path: Path) -> None:
     damage, message = DAMAGES[kind]
     folder = evaluation.write(tmp_path / "a")
     damage(folder)
@@ -358,14 +355,14 @@ def test_files_that_are_not_whole_are_refused(kind: str, evaluation: Evaluation,
 
 
 @pytest.mark.parametrize("place", ["nothing", "file"])
-def test_what_is_no_folder_is_refused(place: str, tmp_path: Path) -> None:
+def test_missing_folders_are_refused(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunError) as error:
         EvaluationLog.read(str(tmp_path / place))
-    assert text_of(error, tmp_path) == f"A/{place} is no folder; name a run, or what --output_path of lm-eval was"
+    assert text_of(error, tmp_path) == f"A/{place} is not a folder. Pass a run or the --output_path of lm-eval."
 
 
-def test_values_that_are_texts_have_no_number(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_text_values_are_not_numbers(evaluation: Evaluation, tmp_path: Path) -> None:
     for each, value in zip(
         evaluation.samples["task"], ("True", ["a reference", "an answer"], [1, "False"]), strict=True
     ):

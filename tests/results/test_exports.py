@@ -1,4 +1,4 @@
-"""Exports hold exactly the rows, and Parquet their provenance."""
+"""Exports contain all rows, and Parquet files their provenance."""
 
 import csv
 import math
@@ -52,13 +52,13 @@ def whole(row: Any) -> dict[str, Any]:
         ("similarity", "cosine", 0.5, (None, None)),
     ],
 )
-def test_a_loss_is_given_as_perplexity_and_a_difference_as_its_change(
+def test_losses_become_perplexity_and_differences_its_change(
     measure: str, metric: str, nats: float, expected: tuple[Any, Any]
 ) -> None:
     assert compute_perplexity(Score(measure, metric, nats, claim="3")) == expected
 
 
-def test_parquet_gives_the_rows_back_with_their_provenance(folder: Path) -> None:
+def test_parquet_round_trips_rows_and_manifest(folder: Path) -> None:
     with Run.open(folder) as run:
         written = export_run(run)
     assert written == tuple(folder / "exports" / f"{name}.parquet" for name in TABLES)
@@ -68,7 +68,7 @@ def test_parquet_gives_the_rows_back_with_their_provenance(folder: Path) -> None
         assert Manifest.from_json(table.schema.metadata[b"layerwise.manifest"].decode()) == MANIFEST
 
 
-def test_parquet_columns_have_types_also_without_rows(tmp_path: Path) -> None:
+def test_parquet_columns_have_types_without_rows(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", MANIFEST) as run:
         losses, scores, _ = export_run(run, tmp_path / "elsewhere")
     schema = parquet.read_schema(losses)
@@ -77,7 +77,7 @@ def test_parquet_columns_have_types_also_without_rows(tmp_path: Path) -> None:
     assert parquet.read_schema(scores).field("low").nullable
 
 
-def test_csv_gives_the_rows_back(folder: Path) -> None:
+def test_csv_round_trips_rows(folder: Path) -> None:
     with Run.open(folder) as run:
         *written, manifest = export_run(run, format="csv")
     assert Manifest.from_json(manifest.read_text()) == MANIFEST
@@ -96,7 +96,7 @@ def test_csv_gives_the_rows_back(folder: Path) -> None:
 STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＠")
 
 
-def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+def test_csv_text_is_never_a_formula(tmp_path: Path) -> None:
     losses = [Loss(f"{sign}1+1", f"{sign}t", f"{sign}cmd|' /C calc'!A0", 0, -1.5, 10, 4) for sign in STARTS]
     scores = [Score("effect", "m", -0.5, -1.0, 1e-9, claim=f"{sign}x", task="t") for sign in STARTS]
     with Run.create(tmp_path / "run", MANIFEST) as run:
@@ -117,7 +117,7 @@ def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
         ]
 
 
-def test_exporting_again_replaces_the_files(folder: Path) -> None:
+def test_exports_replace_earlier_files(folder: Path) -> None:
     with Run.resume_or_create(folder, MANIFEST) as run:
         export_run(run)
         run.store.add_losses([replace(LOSSES[0], window=9)])
@@ -130,12 +130,12 @@ def test_exporting_again_replaces_the_files(folder: Path) -> None:
     ]
 
 
-def test_an_unknown_format_is_refused_with_the_known_ones(folder: Path) -> None:
+def test_unknown_formats_are_refused(folder: Path) -> None:
     with Run.open(folder) as run, pytest.raises(RunError, match="did you mean parquet"):
         export_run(run, format="parket")  # type: ignore[arg-type]
 
 
-def test_a_folder_that_cannot_be_made_is_explained(folder: Path, tmp_path: Path) -> None:
+def test_an_unusable_folder_is_reported(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with Run.open(folder) as run, pytest.raises(RunError, match="Choose another"):
         export_run(run, tmp_path / "file" / "exports")

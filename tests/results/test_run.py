@@ -1,4 +1,4 @@
-"""The run folder: one writer, resumed after `kill -9`, never mixed with another run."""
+"""Run directories: one writer, resumable after `kill -9`, never mixed with another run."""
 
 import os
 import random
@@ -56,7 +56,7 @@ def rows_of(folder: Path) -> list[Loss]:
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_drawn_writes_then_resumed_gives_the_same_rows(tmp_path: Path) -> None:
+def test_a_run_killed_twenty_times_resumes_to_the_same_rows(tmp_path: Path) -> None:
     chance = random.Random(0)
     killed = tmp_path / "killed"
     grown = []
@@ -79,7 +79,7 @@ def test_killed_at_twenty_drawn_writes_then_resumed_gives_the_same_rows(tmp_path
     assert [end is None for end in ends] == [True] * 20 + [False]
 
 
-def test_a_second_process_is_told_who_writes(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_with_the_process_id(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "ready\n"
@@ -92,12 +92,12 @@ def test_a_second_process_is_told_who_writes(tmp_path: Path) -> None:
         assert run.store.sessions()[-1].pid == os.getpid()
 
 
-def test_one_process_cannot_write_twice_either(tmp_path: Path) -> None:
+def test_a_process_cannot_open_its_run_twice(tmp_path: Path) -> None:
     with Run.create(tmp_path, MANIFEST), pytest.raises(RunError, match=f"process {os.getpid()} "):
         Run.resume_or_create(tmp_path, MANIFEST)
 
 
-def test_create_resume_open(tmp_path: Path) -> None:
+def test_runs_can_be_created_resumed_and_opened(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
     with Run.create(folder, MANIFEST) as run:
         run.store.add_losses([LOSS])
@@ -106,7 +106,7 @@ def test_create_resume_open(tmp_path: Path) -> None:
     later = replace(MANIFEST, command=("again",), versions={**MANIFEST.versions, "torch": "0.1"}, model="renamed")
     with Run.resume_or_create(folder, later) as run:
         assert run.manifest == MANIFEST
-        assert run.changes == (f"torch was {MANIFEST.versions['torch']} when this run began and is 0.1 now",)
+        assert run.changes == (f"torch was {MANIFEST.versions['torch']} when this run began and is now 0.1",)
         assert run.store.finished("prose", "a.txt", 0) == {"0-3"}
         assert run.store.sessions()[-1].command == ("again",)
         assert run.store.sessions()[-1].versions["torch"] == "0.1"
@@ -118,9 +118,9 @@ def test_create_resume_open(tmp_path: Path) -> None:
 def test_another_run_is_not_resumed(tmp_path: Path) -> None:
     with Run.create(tmp_path, MANIFEST) as run:
         run.store.add_losses([LOSS])
-    with pytest.raises(RunError, match=r"made from another demo than this one \(hash w1, now w2\)"):
+    with pytest.raises(RunError, match=r"uses another demo than this one \(hash w1, now w2\)"):
         Run.resume_or_create(tmp_path, replace(MANIFEST, weight_hash="w2"))
-    with pytest.raises(RunError, match="holds a run already"):
+    with pytest.raises(RunError, match="already contains a run"):
         Run.create(tmp_path, MANIFEST)
     assert rows_of(tmp_path) == [LOSS]
 
@@ -135,27 +135,27 @@ def test_overwrite_discards_the_rows(tmp_path: Path) -> None:
         assert run.manifest == other
 
 
-def test_rows_without_a_manifest_are_not_taken_over(tmp_path: Path) -> None:
+def test_rows_without_a_manifest_are_refused(tmp_path: Path) -> None:
     with Run.create(tmp_path, MANIFEST) as run:
         run.store.add_losses([LOSS])
     content = (tmp_path / "manifest.json").read_bytes()
     (tmp_path / "manifest.json").unlink()
-    with pytest.raises(RunError, match=r"manifest\.json is gone"):
+    with pytest.raises(RunError, match=r"rows without a manifest\.json"):
         Run.resume_or_create(tmp_path, MANIFEST)
     (tmp_path / "manifest.json").write_bytes(content)
     assert rows_of(tmp_path) == [LOSS]
 
 
-def test_killed_before_the_first_row_is_a_run_that_can_be_resumed(tmp_path: Path) -> None:
+def test_a_run_without_rows_can_be_resumed(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(MANIFEST.to_json())
-    with pytest.raises(RunError, match="holds no rows"):
+    with pytest.raises(RunError, match="has no rows"):
         Run.open(tmp_path)
     with Run.resume_or_create(tmp_path, MANIFEST) as run:
         assert run.store.count_losses() == 0
 
 
-def test_a_folder_that_is_no_run_names_the_runs_nearby(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"Name a folder that `layerwise sweep`.* or another experiment has written"):
+def test_a_missing_run_is_reported_with_runs_nearby(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="Pass the run directory of a verb such as `layerwise sweep`"):
         Run.open(tmp_path / "nothing")
     Run.create(tmp_path / "runs" / "demo-1", MANIFEST).close()
     for wrong in (tmp_path / "runs", tmp_path / "runs" / "demo-2"):
@@ -165,10 +165,10 @@ def test_a_folder_that_is_no_run_names_the_runs_nearby(tmp_path: Path) -> None:
         Run.open(tmp_path / "runs" / "demo-1" / "run.sqlite")
 
 
-def test_the_lock_is_free_again_after_a_refusal(tmp_path: Path) -> None:
+def test_a_refusal_releases_the_lock(tmp_path: Path) -> None:
     Run.create(tmp_path, MANIFEST).close()
     for _ in range(2):
-        with pytest.raises(RunError, match="holds a run already"):
+        with pytest.raises(RunError, match="already contains a run"):
             Run.create(tmp_path, MANIFEST)
     with Run.resume_or_create(tmp_path, MANIFEST) as run:
         run.close()
@@ -179,11 +179,11 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("fcntl.flock", unsupported)
-    with pytest.raises(RunError, match=r"Cannot lock the run folder .* \(Operation not supported\)"):
+    with pytest.raises(RunError, match=r"Cannot lock the run directory .* \(Operation not supported\)"):
         Run.create(tmp_path, MANIFEST)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "manifest.json"
     write_whole(path, b"old")
 
@@ -200,7 +200,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("target", [".", "/", "pipe", "full", "file/report.html", "nowhere/report.html"])
-def test_nothing_is_replaced_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+def test_only_regular_files_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     Path("file").write_text("a letter")

@@ -32,17 +32,17 @@ ROWS = Rows(
         ({}, [3.0, 1.0, 2.0, 0.5]),
     ],
 )
-def test_where_keeps_the_rows_that_are_asked_for(asked: dict[str, object], values: list[float]) -> None:
+def test_where_selects_rows_by_column(asked: dict[str, object], values: list[float]) -> None:
     assert [row.value for row in ROWS.where(**asked)] == values
 
 
-def test_an_axis_has_each_value_once_and_the_whole_text_first() -> None:
+def test_an_axis_lists_distinct_values() -> None:
     assert ROWS.axis("arm") == ("lora", "whole")
     assert ROWS.axis("task") == ("all", "qa")
     assert ROWS.axis("layer") == ()
 
 
-def test_one_row_by_its_columns() -> None:
+def test_single_rows_are_found_by_column() -> None:
     assert ROWS.value(arm="whole", metric="nll") == 2.0
     assert ROWS.one(arm="whole", metric="share") is None
     assert {arm: row.value for arm, row in ROWS.where(metric="nll", seed=None).along("arm").items()} == {
@@ -55,16 +55,18 @@ def test_one_row_by_its_columns() -> None:
     ("ask", "error", "words"),
     [
         (lambda: ROWS.where(arms="lora"), TypeError, "no column 'arms'; did you mean arm"),
-        (lambda: ROWS.one(arm="lora"), RunError, "3 rows have arm='lora': name more columns"),
+        (lambda: ROWS.one(arm="lora"), RunError, "3 rows have arm='lora'. Name more columns"),
     ],
 )
-def test_refusals(ask: Callable[[], object], error: type[Exception], words: str) -> None:
+def test_unknown_columns_and_ambiguous_rows_are_refused(
+    ask: Callable[[], object], error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         ask()
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([None, 0, 1]), st.floats(0, 1)), max_size=12))
-def test_a_lookup_by_index_finds_what_a_search_finds(cells: list[tuple[str, int | None, float]]) -> None:
+def test_the_index_finds_the_same_rows_as_a_scan(cells: list[tuple[str, int | None, float]]) -> None:
     rows = Rows(Score("m", "nll", value, arm=arm, seed=seed) for arm, seed, value in cells)
     for arm in "ab":
         for seed in (None, 0, 1):

@@ -91,7 +91,7 @@ def test_a_run_folder_that_cannot_be_is_refused_before_anything_is_loaded(
     for words in (("run", "e.yaml"), ("sweep", "demo", "--run", place)):
         ended = layerwise(*words, "--dry-run")
         assert ended.code == 2
-        assert f"--run must be a folder, got {place} (taken is not a folder)" in ended.err
+        assert f"--run must be a directory, got {place} (taken is a file)" in ended.err
         assert "loading" not in ended.err
 
 

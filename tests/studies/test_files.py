@@ -235,7 +235,9 @@ def test_an_option_leaves_stages_alone_that_set_it_otherwise_than_the_first_and_
     assert (shuffled["train"].seeds, shuffled["twelve"].seeds) == (1, 12), "a training of one model cannot be merged"
     assert (shuffled["train"].model, shuffled["twelve"].model) == ("vit", "vit")
     words = ("--text", "texts", "--data", "glue", "--model", "demo")
-    with pytest.raises(OptionError, match="stage healed: its plan, 0-13 18-31, is of meta-llama/Llama-2-7b-hf; give"):
+    with pytest.raises(
+        OptionError, match="stage healed: the plan 0-13 18-31 belongs to meta-llama/Llama-2-7b-hf. Pass"
+    ):
         configurations("painters", *words)
     painted = configurations("painters", *words, "--healed.plan", "0-3 6-11")
     models = {name: config.model for name, config in painted.items()}
@@ -248,10 +250,10 @@ def test_an_option_leaves_stages_alone_that_set_it_otherwise_than_the_first_and_
     ("words", "said"),
     [
         (("painters", "--healed.familes", "x"), "painters has no option '--familes'"),
-        (("painter",), "there is no recipe, file or run 'painter'; did you mean painters?"),
+        (("painter",), "Unknown recipe, file or run: 'painter'; did you mean painters?"),
         (("painters", "curve"), "painters has no stage 'curve'; did you mean curves?"),
         (("painters", "curves", "--familes", "looped"), "painters has no option '--familes'; did you mean --families"),
-        (("painters", "curves", "--families"), "--families needs a value behind it"),
+        (("painters", "curves", "--families"), "--families must be followed by a value"),
     ],
 )
 def test_what_a_recipe_does_not_have_is_refused_with_what_it_has(words: tuple[str, ...], said: str) -> None:
@@ -260,6 +262,6 @@ def test_what_a_recipe_does_not_have_is_refused_with_what_it_has(words: tuple[st
 
 def test_the_stage_that_cannot_be_is_named_with_those_that_can() -> None:
     with pytest.raises(
-        OptionError, match=re.escape("without this stage: layerwise run painters curves benchmarks healed frozen")
+        OptionError, match=re.escape("To skip this stage: layerwise run painters curves benchmarks healed frozen")
     ):
         ExperimentFile.read("painters").list_calls({"tuned": {"seeds": 0}})

@@ -92,11 +92,11 @@ def test_rows_that_were_made_in_another_way_do_not_stay(run: Run) -> None:
     assert [row.value for row in run.store.scores("pairs", metric="temperature")] == [2.0, 2.0]
     assert describe_setting(PAIRS, ScoringOptions()) != describe_setting(PAIRS.first(1), ScoringOptions())
     assert "float32 on cpu, 2 threads" in describe_setting(PAIRS, ScoringOptions(how="float32 on cpu, 2 threads"))
-    assert "have one text twice" in describe_setting(
+    assert "have two equal texts" in describe_setting(
         replace(OTHER, pairs=(MinimalPair("a", "a", "u"),)), ScoringOptions()
     )
 
 
 def test_two_suites_of_one_name_are_refused(run: Run) -> None:
-    with pytest.raises(DataError, match="two sets of pairs are called 'pairs'"):
+    with pytest.raises(DataError, match="must be unique, got 'pairs' twice"):
         evaluate_models([], [PAIRS, PAIRS], ScoringOptions(), run)

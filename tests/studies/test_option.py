@@ -79,7 +79,7 @@ def test_plain_values_become_typed_ones_and_come_back() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"model": "here", "cuont": 3}, "there is no option 'cuont'; did you mean count?"),
+        ({"model": "here", "cuont": 3}, "has no option 'cuont'; did you mean count?"),
         ({"count": 3}, "MODEL must be given"),
     ],
 )

@@ -54,5 +54,5 @@ def test_surveys_after_a_training_of_two_processes_are_those_of_its_models(folde
 
 def test_a_sweep_of_several_processes_is_refused(folder: Path) -> None:
     refusals = [(folder / f"refusal-{rank}.txt").read_text() for rank in (0, 1)]
-    assert refusals == ["sweep runs on one process. Start it without torchrun."] * 2
+    assert refusals == ["sweep runs in one process. Start it without torchrun."] * 2
     assert not (folder / "sweep").exists()

@@ -101,7 +101,7 @@ def test_models_of_unknown_base_get_a_note(tmp_path: Path) -> None:
     one, two = (save_vit(tmp_path / str(seed), seed, None) for seed in (0, 1))
     ended = layerwise("save", one, two, "--output", tmp_path / "m", "--plan", "a:0 b:1")
     assert ended.code == 0
-    assert "note: nothing says what a, b were refined from" in ended.err
+    assert "note: the base of a, b is unknown" in ended.err
 
 
 def test_models_that_do_not_fit_together_are_refused(trained: tuple[Path, Path], tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_models_that_do_not_fit_together_are_refused(trained: tuple[Path, Path],
     unlike = save_vit(tmp_path / "unlike", 2, "another-arm")
     assert "--arm arm or --arm another-arm" in refused("save", trained[0], unlike, *written)
     stranger = save_vit(tmp_path / "stranger", 2, "arm", base="another")
-    assert "are of different base" in refused("save", trained[0], stranger, *written)
+    assert "were trained from different base models" in refused("save", trained[0], stranger, *written)
     assert not (tmp_path / "m").exists()
 
 
@@ -180,7 +180,7 @@ def test_what_is_missing_or_said_twice_is_refused(home: Path, file: Path, tmp_pa
     assert "by one of them" in refused("save", home / "one", "--plan", "0", "--from", "0", *output)
     assert "a model is needed: layerwise save MODEL --from 0-1" in refused("save", "--from", "0-1", *output)
     assert "a model is needed" in refused("save", "--plan", "0-1", *output)
-    assert "the file names its models" in refused("save", home / "one", "--from", file, *output)
+    assert "The file names its models" in refused("save", home / "one", "--from", file, *output)
     file.write_text(file.read_text().replace("passthrough", "slerp"))
     assert f"{file}, line 1: merge_method must be passthrough, got slerp" in refused("save", "--from", file, *output)
     assert not (tmp_path / "m").exists()

@@ -52,9 +52,9 @@ def vision() -> Stack:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (TrainingData(images="digits", text=Path("x.txt")), "--images and --text were both given"),
-        (TrainingData(images="digits"), "demo takes text: give --text"),
-        (TrainingData(limit=3), "--limit counts images, and demo takes text"),
+        (TrainingData(images="digits", text=Path("x.txt")), "--images and --text cannot be combined"),
+        (TrainingData(images="digits"), "demo takes text. Pass --text"),
+        (TrainingData(limit=3), "--limit requires images, and demo takes text"),
     ],
 )
 def test_a_language_model_refuses_images(demo: Stack, options: TrainingData, message: str) -> None:
@@ -90,7 +90,7 @@ def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path:
 
 
 def test_held_out_texts_need_a_text() -> None:
-    with pytest.raises(DataError, match="held out of the training of a text: give it, --text PATH"):
+    with pytest.raises(DataError, match="--validation and --test require --text"):
         split_documents(TrainingData(validation=Path("x.txt")), 0)
 
 
@@ -111,7 +111,7 @@ def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: S
         assert splits.validation is splits.test
         assert splits.train is not splits.test
         (note,) = describe_split_limits(splits)
-        assert note.startswith("Checkpoints were selected on the examples that are reported (--select-on reported)")
+        assert note.startswith("Checkpoints were selected on the reported examples (--select-on reported)")
     apart = read_splits(TrainingData(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
     assert describe_split_limits(apart) == ()
     assert apart.digest != text.digest
@@ -133,7 +133,7 @@ def test_packed_texts_are_full_rows_that_the_engine_keeps_apart(demo: Stack, vis
     assert rows.test is not rows.train
     with demo.under(Plan.parse("1 0 2-4")):
         assert keeps_texts_apart(demo.model)
-    with pytest.raises(DataError, match="--pack puts several texts into a row, and demo-vit takes images"):
+    with pytest.raises(DataError, match="--pack cannot be used: demo-vit takes images"):
         read_splits(TrainingData(), vision, None, Silent(), seed=0, pack=True)
 
 
@@ -156,7 +156,7 @@ def test_an_opened_model_is_copied_and_stays_as_it_is() -> None:
 
 def test_an_opened_model_takes_no_new_head() -> None:
     base = open_base(load("demo-vit", device="cpu"))
-    with pytest.raises(TrainError, match="give its name or its folder"):
+    with pytest.raises(TrainError, match="Pass its name or folder"):
         base.base(("one", "two"))
 
 

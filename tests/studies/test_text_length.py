@@ -135,7 +135,7 @@ def test_minutes_say_which_effect_the_text_can_resolve(
     units = int(share * own.data.units)
     error = 2.0 / (share * own.data.tokens) ** 0.5
     least = float(minimum_detectable_effect(error, units, comparisons=compared))
-    assert f"this text can resolve an effect of about {format_number(least)} nats/token" in own.says[-1]
+    assert f"minimum detectable effect: about {format_number(least)} nats/token" in own.says[-1]
     monkeypatch.setattr(module, "measure_spread", lambda *_: None)
     assert not any("resolve" in text for text in choose(stack, of, minutes=2.0).says)
 

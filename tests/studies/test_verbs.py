@@ -123,8 +123,8 @@ def test_an_option_that_there_is_not_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("families: [painters]", "names no experiment"),
-        ("experiment: swep\nmodel: demo", "there is no experiment called 'swep'; did you mean sweep?"),
+        ("families: [painters]", "must name a verb"),
+        ("experiment: swep\nmodel: demo", "Unknown verb 'swep'; did you mean sweep?"),
         ("experiment: sweep", "MODEL must be given"),
         ("experiment: [", "is not YAML"),
     ],

@@ -95,7 +95,7 @@ def test_repeated_text_is_read_once() -> None:
     once, often = tokenize(stack, Corpus.of(texts)), tokenize(stack, Corpus.of(texts * 3))
     assert often.cells == once.cells
     assert (once.repeated, often.repeated) == (0, 18)
-    assert "9 documents (18 that repeat another one are left out)" in describe_data(often)
+    assert "9 documents (18 duplicates skipped)" in describe_data(often)
     same = Corpus("c", tuple(Document(str(n), texts[0], task=f"t{n % 9}") for n in range(18)))
     assert tokenize(stack, same).documents == 9  # a task is scored on its own
     loop = tokenize(stack, Corpus.of([" ".join(words[:10] * 20)]), length=10)

@@ -41,7 +41,7 @@ EFFECTS = [
 def test_the_text_is_said_with_its_windows_and_what_reads_it_again_where_minutes_chose_it() -> None:
     first, again, _ = describe_text(data({"minutes": 3.0, "tokens": 1_010, "max_length": 256}, EFFECTS[0]))
     assert first == "Text: 12 documents, 1,000 scored tokens in windows of at most 256 tokens."
-    assert again == "This is what 3 minutes allow; --tokens 1010 --max-length 256 reads the same text again."
+    assert again == "The text fits a time budget of 3 minutes; to reproduce it, pass --tokens 1010 --max-length 256."
     assert list(describe_text(data({"tokens": 1_010}, EFFECTS[0]))) == [first]
     assert list(describe_text(data({"tokens": 1_010}))) == [], "its rows are not of the text"
 
@@ -54,16 +54,15 @@ def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_
         return line
 
     assert resolution() == (
-        "Half of the effects would be seen from 0.0200 nats on; 0.0100 nats take about 4,000 tokens, at this pace "
-        "--minutes 20."
+        "Median minimum detectable effect: 0.0200 nats; 0.0100 nats take about 4,000 tokens, at this pace --minutes 20."
     )
-    assert resolution(Score("verdict", "margin", 0.1)) == "Half of the effects would be seen from 0.0200 nats on."
+    assert resolution(Score("verdict", "margin", 0.1)) == "Median minimum detectable effect: 0.0200 nats."
     assert resolution(Score("verdict", "margin", 1e-4)) == (
-        "Half of the effects would be seen from 0.0200 nats on; half of that takes four times the text."
+        "Median minimum detectable effect: 0.0200 nats; half of it requires four times the text."
     )
     # For a diagnosis it is the effect of skipping each whole layer.
     skips = [Score("ablation", "skip", 0.1, mde=mde, tokens=1_000, layer=layer) for layer, mde in enumerate((3, 4, 5))]
     of_skips = resolution(*skips, replace(skips[0], part="mlp", mde=0.01))
-    assert of_skips.startswith("Half of the effects would be seen from 4 nats on;")
+    assert of_skips.startswith("Median minimum detectable effect: 4 nats;")
     assert len(list(describe_text(data({}, *EFFECTS)))) == 1
     assert len(list(describe_text(data({**chosen, "tokens": "all"}, *EFFECTS)))) == 2, "all there is was read"

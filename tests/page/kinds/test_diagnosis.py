@@ -116,7 +116,7 @@ def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
 
     parts = [part for part in planted.DIAGNOSIS.manifest["families"] if ":" not in part]  # type: ignore[attr-defined]
     part = banner(planted.without(planted.DIAGNOSIS, "recovery", "manipulation"), *parts[:5])
-    assert "(manipulation and recovery) are not complete" in str(part)
+    assert "(manipulation and recovery) are incomplete" in str(part)
     assert banner(planted.DIAGNOSIS, *parts) is None
 
 

@@ -198,8 +198,8 @@ def saving(metric: str, value: float, half: float | None = None, terms: str = "f
     ("rows", "words"),
     [
         ([saving("saving", 0.25, 0.125)], "25.0 [12.5, 37.5] %"),
-        ([saving("saving_at_most", 0.2), saving("never", 2)], "20 % at most (not reached with 2 seeds)"),
-        ([saving("saving_at_least", 0.4)], "40 % at least (reached before the first look with a seed)"),
+        ([saving("saving_at_most", 0.2), saving("never", 2)], "at most 20 % (not reached with 2 seeds)"),
+        ([saving("saving_at_least", 0.4)], "at least 40 % (reached before the first evaluation with a seed)"),
         ([saving("saving", 0.2)], "20 %"),
         ([], "–"),
     ],
@@ -237,5 +237,5 @@ def test_trainings_without_an_end_are_named() -> None:
     begun = Score("training", "train_loss", 4.0, arm="ramp", seed=7, step=10)
     banner = GROWTH_KIND.unfinished(of(*GROWTH.scores, begun))
     assert banner is not None
-    assert "1 training (ramp/7) is not complete" in banner
+    assert "1 training (ramp/7) is incomplete" in banner
     assert GROWTH_KIND.unfinished(GROWTH) is None

@@ -98,4 +98,4 @@ def test_costs_are_multiples_of_the_backbone_where_there_is_one(data: ReportData
 
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
     cut = [row for row in data.scores if (row.measure, row.metric, row.arm, row.seed) != (TRAINING, "steps", "elc", 1)]
-    assert "1 training (elc/1) is not complete" in render(replace(data, scores=tuple(cut)))
+    assert "1 training (elc/1) is incomplete" in render(replace(data, scores=tuple(cut)))

@@ -99,11 +99,11 @@ GUESSES, LEARNED = (0.11, 0.05), (0.9, 0.05)
     [
         (
             {"a": (GUESSES, GUESSES)},
-            "No method can be told from chance even in order, so nothing can be said of random",
+            "No variant is distinguishable from chance even in order, so random",
         ),
         ({"a": (LEARNED, GUESSES)}, "Random order is not survived by a."),
-        ({"a": (LEARNED, (0.23, 0.23))}, "No method can be told from chance in random order: inconclusive."),
-        ({"a": (LEARNED, (0.4, 0.2))}, "It is inconclusive which methods survive random order"),
+        ({"a": (LEARNED, (0.23, 0.23))}, "Inconclusive: no variant is distinguishable from chance in random order."),
+        ({"a": (LEARNED, (0.4, 0.2))}, "Inconclusive which variants survive random order"),
         (
             {
                 "a": (LEARNED, (0.23, 0.23)),
@@ -132,7 +132,7 @@ def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is
     ]
     scores = [GUESS, *arm("baseline", LEARNED, GUESSES), *arm("a", LEARNED, LEARNED)]
     data = of(*scores, *trained, *losses)
-    assert next(fates(data)) == "The arms were not trained equally long; epochs: baseline 1 and a 20."
+    assert next(fates(data)) == "The variants were not trained for the same number of epochs: baseline 1 and a 20."
     assert next(fates(of(*scores, *trained[:1]))).startswith("baseline: 90.0 %")
     (figure,) = json.loads(read(render(data)).json)["figures"]["training"]["variants"].values()
     traces = figure["data"]
@@ -180,7 +180,7 @@ def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, w
     lost: dict[str, object] = {"arm": "a", "layout": "blocks", "nodes": 4, "lost": 1, "order": "random"}
     beside = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")
     (said,) = node_sentences(of(row("nodes", "accuracy_lost", 0.1, 0.02, **lost), beside))
-    assert f"The layers of a block cost {words} as many anywhere" in said
+    assert f"The layers of a block cost {words} as many random layers" in said
 
 
 def test_rows_of_an_unknown_layout_draw_nothing_and_the_section_says_so() -> None:
@@ -210,7 +210,7 @@ def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinis
     lines = run_summary(trained).splitlines()
     assert lines[0].split() == ["arm", "seeds", "last", "step", "best", "validation", "loss"]
     assert lines[-1].endswith("layerwise robustness RUN")
-    assert lines[-2].startswith("The least validation loss of any seed is that of baseline: 0.1")
+    assert lines[-2].startswith("baseline has the smallest validation loss of any seed: 0.1")
     begun = tuple(each for each in ROBUSTNESS.scores if (each.arm, each.seed, each.metric) != ("layerdrop", 1, "steps"))
     text = read(render(without(replace(ROBUSTNESS, scores=begun), "position", "merging"))).text
     assert "1 training (layerdrop/1) and 2 parts (position and merging) are not complete" in text

@@ -95,7 +95,7 @@ def test_a_sweep_stands_beside_an_evaluation_of_lm_eval(folders: dict[str, Path]
     assert {row.value for row in both.values()} == {0.0}
     with pytest.raises(RunError) as error:
         layerwise.compare(folders["run"], folders["trained"])
-    assert str(error.value).startswith(f"{folders['run']} holds 2 evaluations; name one of them: lm_eval/0 3-")
+    assert str(error.value).startswith(f"{folders['run']} contains 2 evaluations. Pass one of them: lm_eval/0 3-")
 
 
 def test_another_hash_of_all_documents_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -106,5 +106,5 @@ def test_another_hash_of_all_documents_is_refused(folders: dict[str, Path], tmp_
     with pytest.raises(RunError) as error:
         match("arc_tiny in A and B", log, replace(against, settings=log.settings))
     assert str(error.value) == (
-        "documents or prompts of arc_tiny in A and B differ, of which a run keeps one hash; evaluate both with one"
+        "Documents or prompts of arc_tiny in A and B differ. Evaluate both models on the same ones."
     )

@@ -58,7 +58,7 @@ def test_pieces_of_a_kind_are_counted_together_and_one_is_timed() -> None:
         Remaining(12, "evaluations"),
     ]
     said = describe_remaining(left, timed=True)
-    assert said.startswith("left: 12 evaluations, 1,500 training steps of 0.5 s; about 12 min 30 s in all, at most ")
+    assert said.startswith("left: 12 evaluations, 1,500 training steps of 0.5 s; about 12 min 30 s in total, at most ")
     assert timed == ["first"]
     assert describe_remaining(left, timed=False) == "left: 12 evaluations, 1,500 training steps"
     assert timed == ["first"]

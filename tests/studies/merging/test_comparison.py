@@ -256,10 +256,10 @@ def test_duplicate_models_and_empty_runs_are_errors(tmp_path: Path) -> None:
 def test_different_base_models_are_an_error_and_unknown_ones_a_note() -> None:
     known = {"a": SourceModel("arm", "A", pedigree("arm")), "b": SourceModel("arm", "B", pedigree("arm", 1))}
     assert check_one_base(known) == ()
-    with pytest.raises(ModelError, match=r"a \(A\) and c \(C\) are of different base"):
+    with pytest.raises(ModelError, match=r"a \(A\) and c \(C\) were trained from different base"):
         check_one_base({**known, "c": SourceModel("arm", "C", pedigree("arm", base="base-2"))})
     (said,) = check_one_base({**known, "c": SourceModel("models", "C", None), "d": SourceModel("models", "D", None)})
-    assert said.startswith("nothing says what c, d were refined from")
+    assert said.startswith("the base of c, d is unknown")
     assert check_one_base({"a": SourceModel("models", "A", None)}) == ()
 
 

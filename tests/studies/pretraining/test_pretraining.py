@@ -102,8 +102,8 @@ def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[st
 def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path / "all", train=40, held_out=20)
     said = refused("train", "elc", "--text", tmp_path / "all", "--validation", folders["dev"])
-    assert "6 .train, 6 .test), and all would be trained on: give the folder of the .train files as --text" in said
-    assert "give it, --text PATH" in refused("train", "elc", "--validation", folders["dev"])
+    assert "6 .train, 6 .test). Pass the folder of the .train files as --text" in said
+    assert "--validation and --test require --text" in refused("train", "elc", "--validation", folders["dev"])
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"window": ("4:8",)}, "window takes whole numbers such as 4 or 1-28; found '4:8'"),
-        ({"window": ("8-4",)}, "window takes ascending numbers from 0"),
-        ({"families": ("looped",), "loops": "0-4"}, "loops takes ascending numbers from 1"),
-        ({"families": ("repeat_blocks",), "times": "1"}, "times takes ascending numbers from 2"),
+        ({"window": ("4:8",)}, "window must be integers or ranges such as 1-28, got '4:8'"),
+        ({"window": ("8-4",)}, "window must be ascending and between 0"),
+        ({"families": ("looped",), "loops": "0-4"}, "loops must be ascending and between 1"),
+        ({"families": ("repeat_blocks",), "times": "1"}, "times must be ascending and between 2"),
         ({"loops": "1-4"}, "^loops requires families looped"),
         ({"new_tokens": 3}, "^new_tokens requires prompt"),
         ({"families": ("painter",)}, "unknown family 'painter'; did you mean painters"),
@@ -78,7 +78,7 @@ def test_families_that_need_more_layers_are_refused_by_name(depth: int, possible
                 PlanError, match=f"the family '{name}' does not exist for a model of {layers}"
             ) as caught:
                 PlanChoice.check((name,), (), (), None, "2").list_members(depth)
-            assert set(str(caught.value).rpartition("Known here: ")[2].split(", ")) == possible
+            assert set(str(caught.value).rpartition("Possible families: ")[2].split(", ")) == possible
 
 
 def test_the_help_names_every_family() -> None:
