@@ -49,9 +49,9 @@ def test_differences_are_reported_by_name_not_hash(changes: dict[str, object], s
     [
         ({"batch_tokens": "100", "threads": "2"}, ("batch_tokens is 4096, not 100", "Pass --batch-tokens 4096,")),
         ({"batch_tokens": "4096", "threads": "1"}, ("threads is 2, not 1", "Set OMP_NUM_THREADS=2")),
-        ({"batch_tokens": "4096"}, ("threads is 2, not not set",)),
-        ({**MANIFEST.numerics, "set": "weight_decay=1"}, ("set is not set, not weight_decay=1",)),
-        ({**MANIFEST.numerics, "unheard": "of"}, ("unheard is not set, not of", "pass the original settings")),
+        ({"batch_tokens": "4096"}, ("threads is 2, not unset",)),
+        ({**MANIFEST.numerics, "set": "weight_decay=1"}, ("set is unset, not weight_decay=1",)),
+        ({**MANIFEST.numerics, "unheard": "of"}, ("unheard is unset, not of", "pass the original settings")),
     ],
 )
 def test_different_numerics_are_reported_with_the_fix(numerics: dict[str, str], parts: tuple[str, ...]) -> None:

@@ -80,7 +80,7 @@ def test_plain_values_become_typed_ones_and_come_back() -> None:
     ("content", "message"),
     [
         ({"model": "here", "cuont": 3}, "has no option 'cuont'; did you mean count?"),
-        ({"count": 3}, "MODEL must be given"),
+        ({"count": 3}, "MODEL is required"),
     ],
 )
 def test_a_file_is_refused_with_the_option_and_what_to_write(content: dict[str, Any], message: str) -> None:

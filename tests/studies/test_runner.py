@@ -119,7 +119,7 @@ def test_an_interrupted_experiment_says_what_it_leaves_and_goes_on(tmp_path: Pat
     reporter = Recorder()
     with pytest.raises(KeyboardInterrupt):
         counting(run=tmp_path / "run", interrupted_at=2, reporter=reporter)
-    assert "run the same command again to resume" in reporter.logs[-1]
+    assert "to resume, run the same command again" in reporter.logs[-1]
     assert subjects(tmp_path / "run") == ["0", "1"]
     counting(run=tmp_path / "run", reporter=Silent())
     assert subjects(tmp_path / "run") == ["0", "1", "2"]

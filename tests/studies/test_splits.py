@@ -64,7 +64,7 @@ def test_a_language_model_refuses_images(demo: Stack, options: TrainingData, mes
 
 @pytest.mark.parametrize("options", [TrainingData(text=Path("x.txt")), TrainingData(validation=Path("x.txt"))])
 def test_a_vision_model_refuses_texts(vision: Stack, options: TrainingData) -> None:
-    with pytest.raises(DataError, match="demo-vit takes images: give --images FOLDER_OR_DATASET"):
+    with pytest.raises(DataError, match="demo-vit takes images. Pass --images FOLDER_OR_DATASET"):
         read_splits(options, vision, None, Silent(), seed=0)
     with pytest.raises(DataError, match="demo-vit takes images"):
         read_splits(TrainingData(), vision, None, Silent(), seed=0, corpus=OPENED)
@@ -117,8 +117,7 @@ def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: S
     assert apart.digest != text.digest
     told = describe_split_limits(replace(pictures, origin="reported on all of its validation split"))
     assert told[0] == (
-        f"digits is reported on all of its validation split: {len(pictures.test)} images, none of which any model was "
-        "trained on."
+        f"digits is reported on all of its validation split: {len(pictures.test)} images that no model was trained on."
     )
 
 

@@ -125,7 +125,7 @@ def test_an_option_that_there_is_not_is_refused() -> None:
     [
         ("families: [painters]", "must name a verb"),
         ("experiment: swep\nmodel: demo", "Unknown verb 'swep'; did you mean sweep?"),
-        ("experiment: sweep", "MODEL must be given"),
+        ("experiment: sweep", "MODEL is required"),
         ("experiment: [", "is not YAML"),
     ],
 )

@@ -128,7 +128,7 @@ def _differences(recorded: Manifest, requested: Manifest) -> Iterator[tuple[str,
     for name in dict.fromkeys((*recorded.numerics, *requested.numerics)):
         if name == PROCESSES:
             continue
-        then, requested_value = recorded.numerics.get(name, "not set"), requested.numerics.get(name, "not set")
+        then, requested_value = recorded.numerics.get(name, "unset"), requested.numerics.get(name, "unset")
         if then != requested_value:
             yield name, then, requested_value
 

@@ -180,7 +180,7 @@ def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, w
     lost: dict[str, object] = {"arm": "a", "layout": "blocks", "nodes": 4, "lost": 1, "order": "random"}
     beside = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")
     (said,) = node_sentences(of(row("nodes", "accuracy_lost", 0.1, 0.02, **lost), beside))
-    assert f"The layers of a block cost {words} as many random layers" in said
+    assert f"A block costs {words} the same number of random layers" in said
 
 
 def test_rows_of_an_unknown_layout_draw_nothing_and_the_section_says_so() -> None:
@@ -208,7 +208,7 @@ def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinis
     assert "not complete" not in html
     assert "| retrained | 2 | 400 |" in markdown(trained)
     lines = run_summary(trained).splitlines()
-    assert lines[0].split() == ["arm", "seeds", "last", "step", "best", "validation", "loss"]
+    assert lines[0].split() == ["variant", "seeds", "last", "step", "best", "validation", "loss"]
     assert lines[-1].endswith("layerwise robustness RUN")
     assert lines[-2].startswith("baseline has the smallest validation loss of any seed: 0.1")
     begun = tuple(each for each in ROBUSTNESS.scores if (each.arm, each.seed, each.metric) != ("layerdrop", 1, "steps"))

@@ -161,7 +161,7 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write(path, "<p>ä</p>")
     assert path.read_text(encoding="utf-8") == "<p>ä</p>"
-    with pytest.raises(RunError, match="name a folder"):
+    with pytest.raises(RunError, match="Choose a path"):
         write(tmp_path / "nowhere" / "report.html", "x")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["report.html"]
 

@@ -52,8 +52,8 @@ def test_an_answer_does_not_deny_its_own_interval() -> None:
     assert "no effect is detectable" not in text
     assert text.endswith("For all 6 layers the loss change is not significant after correction for 6 comparisons.")
     assert of_layers(*range(6), low=-0.1).endswith(
-        "For all 6 layers no effect is detectable above 8.50 nats; no text of 1,000 times this length would show 0.0100"
-        " nats."
+        "For all 6 layers no effect is detectable above 8.50 nats; not even 1,000 times the text would resolve 0.0100 "
+        "nats."
     )
     assert of_layers(*range(6), adjusted=0.01).endswith("All 6 layers are distinguished from zero after correction.")
 

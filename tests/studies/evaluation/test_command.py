@@ -84,7 +84,7 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
         (["--suite", "blimp"], "Pass the folder that holds its files, --data"),
         (["--suite", ","], "--suite must name some of"),
         (["--tasks", "cola"], "--tasks requires one of glue, msgs, msgs-ours"),
-        (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
+        (["--suite", "msgs-ours", "--families", "painter"], "Unknown family 'painter'; did you mean painters"),
         (["--suite", "msgs-ours", "--train", "heads"], "Did you mean head?"),
         (["--suite", "attribution", "--layer-weights", "held"], "--layer-weights requires a run"),
         (["--minutes", "3", "--limit", "5"], "--minutes and --limit exclude each other"),
@@ -131,7 +131,7 @@ def test_overwrite_discards_the_rows_of_the_named_suites(model: Path, tmp_path: 
     evaluate(model, reporter=Silent(), suite=(str(own),), run=run)
     with Run.open(run) as opened:
         before = opened.store.scores()
-    with pytest.raises(RunError, match="use overwrite"):
+    with pytest.raises(RunError, match="pass overwrite"):
         evaluate(model, reporter=Silent(), suite=(str(own),), limit=2, run=run)
     evaluate(model, reporter=Silent(), suite=(str(own),), limit=2, run=run, overwrite=True)
     with Run.open(run) as opened:
@@ -218,4 +218,4 @@ def test_plans_are_fine_tuned_and_compared_with_the_original_model(
     assert right == []
     other = [argument if argument != "head" else "all" for argument in arguments]
     said = " ".join(refused(*other, "--run", tmp_path / "run").split())
-    assert "its train is head, and not set was asked for" in said
+    assert "its train is head, not unset" in said

@@ -247,7 +247,7 @@ def test_models_keep_the_given_order(tmp_path: Path) -> None:
 
 def test_duplicate_models_and_empty_runs_are_errors(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", "arm")
-    with pytest.raises(ModelError, match="named twice"):
+    with pytest.raises(ModelError, match="must be distinct"):
         read_source_models([str(run), str(run / "arm" / "seed-0" / "model")])
     with pytest.raises(RunError, match="no finished model"):
         read_source_models([str(run_of(tmp_path / "empty"))])

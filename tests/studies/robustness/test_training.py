@@ -49,7 +49,7 @@ def test_the_terminal_lists_every_variant(trained: tuple[Path, Ended]) -> None:
     assert [line.split()[0] for line in table[2:4]] == ["baseline", "layershuffle"]
     assert table[-1] == f"report: {folder}/report.html"
     assert "vit: 3 layers, float32, cpu" in ended.err
-    assert "digits: 20 to train, 20 to select, 20 to report" in ended.err
+    assert "digits: 20 training, 20 validation, 20 test examples" in ended.err
     assert "2 training methods, 2 seeds each" in ended.err
     assert ended.err.count("2 steps in") == 4
     assert "Writing model" not in ended.err

@@ -43,7 +43,7 @@ def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -
         ({"families": ("repeat_blocks",), "times": "1"}, "times must be ascending and between 2"),
         ({"loops": "1-4"}, "^loops requires families looped"),
         ({"new_tokens": 3}, "^new_tokens requires prompt"),
-        ({"families": ("painter",)}, "unknown family 'painter'; did you mean painters"),
+        ({"families": ("painter",)}, "Unknown family 'painter'; did you mean painters"),
         ({"plans": ("0-3 (1",)}, "never closed"),
     ],
 )
@@ -75,7 +75,7 @@ def test_families_that_need_more_layers_are_refused_by_name(depth: int, possible
         else:
             layers = "1 layer " if depth == 1 else f"{depth} layers "
             with pytest.raises(
-                PlanError, match=f"the family '{name}' does not exist for a model of {layers}"
+                PlanError, match=f"The family '{name}' does not exist for a model of {layers}"
             ) as caught:
                 PlanChoice.check((name,), (), (), None, "2").list_members(depth)
             assert set(str(caught.value).rpartition("Possible families: ")[2].split(", ")) == possible

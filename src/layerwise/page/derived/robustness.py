@@ -401,7 +401,7 @@ def node_sentences(data: ReportData) -> Iterator[str]:
 def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
     questions = {
         (vocab.BLOCKS, vocab.SINGLE): "The layers of a block cost {} together {} one by one",
-        (vocab.BLOCKS, vocab.SCATTERED): "A block costs {} {} as many random layers",
+        (vocab.BLOCKS, vocab.SCATTERED): "A block costs {} {} the same number of random layers",
         (vocab.ROUND_ROBIN, vocab.BLOCKS): "Round robin costs {} {} blocks",
     }
     for (layout, null), words in questions.items():

@@ -92,7 +92,7 @@ def heal(
         plan: Plan to run, or the run of a search.
         method: Weights to train (tail: 3 layers and the head).
         compare: Other methods to compare with, such as lora-labels,tail-mse.
-        tasks: lm-eval benchmarks, and pairs.
+        tasks: Benchmarks from lm-eval, and pairs.
         learning_rates: Learning rates to try.
         steps: Number of optimizer steps.
         epochs: Number of epochs.

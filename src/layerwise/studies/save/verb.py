@@ -65,7 +65,7 @@ def save(
         models: Hub id, folder, GGUF file, run of trainings, or demo.
         output: Folder or GGUF file to write.
         plan: Plan to write, or the run of a search.
-        recipe: mergekit YAML file to use instead of a plan.
+        recipe: YAML file of mergekit to use instead of a plan.
         compact: Store each layer once, together with the plan.
         overwrite: Replace an existing model at the output.
         arm: Training variant to write.

@@ -101,7 +101,7 @@ def sweep(
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all.
-        tasks: lm-eval benchmarks.
+        tasks: Benchmarks from lm-eval.
         window: Range of layers for the painters strategies, such as 4-8.
         loops: Loop counts, such as 1-28 or 1,2,4.
         times: Numbers of times that repeat_blocks runs a block, such as 2,3.
