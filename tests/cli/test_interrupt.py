@@ -145,7 +145,7 @@ def test_ctrl_c_while_saving(
         ended = layerwise(*command)
     assert ended.code == 130
     kept = rows(tmp_path / "run")
-    assert f"stopped: {len(kept)} rows, finished models and checkpoints are kept" in ended.err
+    assert f"stopped: {len(kept)} rows, finished models and checkpoints are stored" in ended.err
     assert len(kept) < strike
     assert layerwise(*command).code == 0
     assert rows(tmp_path / "run") == whole
