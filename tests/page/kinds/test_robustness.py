@@ -213,7 +213,7 @@ def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinis
     assert lines[-2].startswith("baseline has the smallest validation loss of any seed: 0.1")
     begun = tuple(each for each in ROBUSTNESS.scores if (each.arm, each.seed, each.metric) != ("layerdrop", 1, "steps"))
     text = read(render(without(replace(ROBUSTNESS, scores=begun), "position", "merging"))).text
-    assert "1 training (layerdrop/1) and 2 parts (position and merging) are not complete" in text
+    assert "1 training (layerdrop/1) and 2 parts (position and merging) are incomplete" in text
 
 
 def test_what_had_to_be_left_out_stands_in_its_section() -> None:

@@ -136,7 +136,7 @@ def said_of_cost(run: Path) -> list[str]:
 
 def test_a_dry_run_says_what_is_left_and_a_run_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (said,) = said_of_cost(tmp_path / "run")
-    assert said.startswith("left: 100 steps of 0.5 s; about 50 s in all")
+    assert said.startswith("left: 100 steps of 0.5 s; about 50 s in total")
     with monkeypatch.context() as patched:
         patched.setattr(Step, "timed", None)
         expect(run=tmp_path / "run", reporter=Recorder())
