@@ -105,7 +105,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
-def test_no_command_runs_code_of_a_checkpoint(store: Path, arguments: tuple[str, ...]) -> None:
+def test_no_command_runs_checkpoint_code(store: Path, arguments: tuple[str, ...]) -> None:
     message = refused(*(str(store / each) if (store / each).exists() else each for each in arguments))
     assert "comes with its own code" in message
     assert "--trust-remote-code" in message
@@ -134,16 +134,16 @@ TASK = ClassificationTask("glue", "rte", ("yes", "no"), "accuracy", SAMPLE, SAMP
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_no_function_runs_code_of_a_checkpoint(store: Path, function: Callable[[Path], object]) -> None:
+def test_no_function_runs_checkpoint_code(store: Path, function: Callable[[Path], object]) -> None:
     with pytest.raises(LayerwiseError, match=r"comes with its own code.*--trust-remote-code"):
         function(store)
 
 
-def test_code_runs_where_it_is_asked_for(store: Path) -> None:
+def test_trust_remote_code_runs_checkpoint_code(store: Path) -> None:
     with pytest.raises(SystemExit, match="it ran"):
         layerwise.load(store / "model", trust_remote_code=True)
     Path("it-ran").unlink()
 
 
-def test_a_tokenizer_with_code_is_left_out_where_none_is_needed(store: Path) -> None:
+def test_a_tokenizer_with_code_is_skipped_if_not_needed(store: Path) -> None:
     assert command("verify", store / "llama").code == 0

@@ -23,7 +23,7 @@ SCREEN = 45
 LISTED = {*(verb.split()[0] for verb in VERBS), *OTHERS}
 
 
-def test_the_surface_is_what_a_person_can_hold() -> None:
+def test_verbs_and_options_are_few() -> None:
     """An option that verbs share counts once, and one name with two meanings twice."""
     options = {
         (each.flag, each.help)
@@ -37,7 +37,7 @@ def test_the_surface_is_what_a_person_can_hold() -> None:
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *OTHERS])
-def test_every_help_has_an_example_and_is_broken_by_the_terminal_alone(verb: str) -> None:
+def test_help_has_examples_and_fits_the_terminal(verb: str) -> None:
     ended = layerwise(*verb.split(), "--help")
     assert ended.code == 0
     lines = ended.out.splitlines()
@@ -56,7 +56,7 @@ def test_every_help_has_an_example_and_is_broken_by_the_terminal_alone(verb: str
     assert "default: False" not in parameters
 
 
-def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:
+def test_no_verb_shows_the_help() -> None:
     ended = layerwise()
     assert ended.code == 0
     assert all(f" {verb} " in ended.out for verb in LISTED)
@@ -66,12 +66,12 @@ def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:
     assert layerwise("help", "sweep").out == layerwise("sweep", "--help").out
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_the_version_is_printed() -> None:
     ended = layerwise("--version")
     assert (ended.code, ended.out, ended.err) == (0, f"layerwise {metadata.version('layerwise')}\n", "")
 
 
-def test_choices_that_are_too_heavy_to_import_are_those_of_the_code() -> None:
+def test_device_and_dtype_choices_match_the_loader() -> None:
     assert (get_args(Device), get_args(Dtype)) == (DEVICES, DTYPES)
 
 
@@ -87,7 +87,7 @@ def test_choices_that_are_too_heavy_to_import_are_those_of_the_code() -> None:
         (["sweep", "demo", "--famlies", "painters"], "Unknown option: --famlies. Did you mean --families?"),
     ],
 )
-def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) -> None:
+def test_typos_get_suggestions(arguments: list[str], message: str) -> None:
     assert message in refused(*arguments)
 
 
@@ -111,11 +111,11 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
         (["report", "one", "two"], "--format html requires a single run, got 2"),
     ],
 )
-def test_values_that_cannot_be_are_refused_before_anything_is_loaded(arguments: list[str], message: str) -> None:
+def test_invalid_values_are_refused_before_loading(arguments: list[str], message: str) -> None:
     assert message in refused(*arguments)
 
 
-def test_what_needs_no_torch_does_not_wait_for_it() -> None:
+def test_help_does_not_import_torch() -> None:
     script = f"""
 import sys
 from layerwise.cli.app import main
@@ -133,20 +133,20 @@ assert not heavy, heavy
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_misspelt_family_is_answered_before_the_model_is_looked_for() -> None:
+def test_misspelled_families_are_refused_before_loading() -> None:
     assert "did you mean painters?" in refused("sweep", "no-such-model", "--text", "none", "--families", "painter")
 
 
 @pytest.mark.parametrize("verb", ["sweep demo", "diagnose demo", "heal demo --plan 0-10", "evaluate demo", "save demo"])
 @pytest.mark.parametrize("flag", ["--verbose", "--over", "--overwrit", "--write", "--trust", "--pus"])
-def test_no_near_match_discards_publishes_or_trusts(verb: str, flag: str) -> None:
+def test_dangerous_options_are_never_suggested(verb: str, flag: str) -> None:
     message = refused(*verb.split(), flag)
     assert flag in message
     for name in CONSEQUENTIAL:
         assert f"--{name.replace('_', '-')}?" not in message
 
 
-def test_a_misspelt_name_in_python_is_not_corrected_to_what_discards() -> None:
+def test_dangerous_options_are_never_suggested_in_python() -> None:
     with pytest.raises(OptionError, match="sweep has no option 'overwrit'; Known: "):
         load_verb("sweep")(model="demo", overwrit=True)
 
@@ -162,7 +162,7 @@ def test_a_misspelt_name_in_python_is_not_corrected_to_what_discards() -> None:
         ("sweep demo --families painters leave_one_out", "separate the names of a list with commas"),
     ],
 )
-def test_a_refusal_says_what_to_write(command: str, said: str) -> None:
+def test_misuse_is_explained_with_the_fix(command: str, said: str) -> None:
     assert said in refused(*command.split())
 
 
@@ -170,12 +170,12 @@ PLANNED = ("sweep", "verify", "heal", "save --output copy", "serve")
 
 
 @pytest.mark.parametrize("verb", PLANNED)
-def test_a_run_that_is_not_there_is_named(verb: str) -> None:
+def test_missing_runs_are_reported(verb: str) -> None:
     said = "nosuchrun is not a plan or the directory of a run"
     assert said in refused(*verb.split(), "demo", "--plan", "nosuchrun")
 
 
-def test_a_model_of_images_is_sent_to_the_verb_that_measures_it(tmp_path: Path) -> None:
+def test_image_models_are_directed_to_robustness(tmp_path: Path) -> None:
     said = "layerwise robustness MODEL --images FOLDER"
     for verb in ("sweep", "diagnose"):
         assert said in refused(*verb.split(), "demo-vit", "--run", tmp_path / "run")
@@ -183,7 +183,7 @@ def test_a_model_of_images_is_sent_to_the_verb_that_measures_it(tmp_path: Path) 
     assert said in refused("sweep", "demo-vit", "--text", tmp_path / "words.txt")
 
 
-def test_what_takes_long_is_said_on_the_error_stream_and_not_to_the_quiet(model: Path, tmp_path: Path) -> None:
+def test_progress_goes_to_stderr_unless_quiet(model: Path, tmp_path: Path) -> None:
     ended = layerwise("sweep", "demo", "--dry-run", "--tokens", "3000", "--plan", "0-10", "--run", tmp_path / "run")
     assert ended.err.splitlines()[:2] == ["loading demo", "tokenizing demo-heldout"]
     assert "tokenizing" not in ended.out

@@ -46,7 +46,7 @@ def rows(folder: Path) -> list[Loss]:
 
 
 @pytest.mark.parametrize("calls", [1, 0])
-def test_whenever_a_sweep_is_stopped_it_can_be_reported(
+def test_interrupted_sweeps_can_be_reported(
     command: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     left = calls
@@ -102,7 +102,9 @@ def interrupt_while_loading(*arguments: str) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path) -> None:
+def test_ctrl_c_keeps_rows_and_the_run_resumes(
+    command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path
+) -> None:
     ended = apart(interrupt_at_the_second_batch, *map(str, command))
     assert ended.code == 130, ended.err
     assert ended.out == ""
@@ -116,7 +118,7 @@ def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list
 
 
 @pytest.mark.slow
-def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path: Path) -> None:
+def test_ctrl_c_while_loading_leaves_no_run(command: tuple[str | Path, ...], tmp_path: Path) -> None:
     ended = apart(interrupt_while_loading, *map(str, command))
     assert ended.code == 130, ended.err
     assert ended.err == ""
@@ -125,7 +127,7 @@ def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_ctrl_c_while_saving(
+def test_ctrl_c_while_saving_leaves_no_checkpoint(
     command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)

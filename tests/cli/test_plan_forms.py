@@ -19,7 +19,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_of_mergekit_is_shown_as_a_plan(file: Path) -> None:
+def test_mergekit_files_are_shown_as_plans(file: Path) -> None:
     ended = layerwise("plan", "--from", file, "--depth", "6")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("a:0-3 b:2-5\nlayers 0 to 3 of a, in order\n")
@@ -28,7 +28,7 @@ def test_a_file_of_mergekit_is_shown_as_a_plan(file: Path) -> None:
     assert "a:3  ████████\nb:2  ██████████\n" in ended.out
 
 
-def test_what_has_no_effect_is_a_note(file: Path) -> None:
+def test_ignored_settings_are_noted(file: Path) -> None:
     file.write_text(YAML + "seed: 1\n")
     assert layerwise("plan", "--from", file).err.startswith("note: line ")
 
@@ -40,21 +40,21 @@ def test_what_has_no_effect_is_a_note(file: Path) -> None:
         (("--from", "0 1*2", "--depth", "8", "--to", "text"), "0 1*2"),
     ],
 )
-def test_plans_are_translated(arguments: tuple[str, ...], printed: str) -> None:
+def test_plans_are_converted(arguments: tuple[str, ...], printed: str) -> None:
     assert layerwise("plan", *arguments).out == f"{printed}\n"
 
 
-def test_a_model_that_is_not_here_can_be_named() -> None:
+def test_models_need_not_be_local() -> None:
     ended = layerwise("plan", "a:0 b:1", "--model", "org/a", "--model", "org/b", "--depth", "4", "--to", "mergekit")
     assert dict(read_mergekit(ended.out).models) == {"a": "org/a", "b": "org/b"}
 
 
-def test_a_file_is_translated_and_back(file: Path) -> None:
+def test_mergekit_files_round_trip(file: Path) -> None:
     assert layerwise("plan", "--from", file, "--to", "mergekit").out == YAML
     assert layerwise("plan", "--from", file, "--to", "text").out == "a:0-3 b:2-5\n"
 
 
-def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
+def test_depth_and_location_are_read_from_the_model(tmp_path: Path) -> None:
     tiny_llama(5).save_pretrained(tmp_path / "m")
     assert "layer evaluations  4 (original model: 5)" in layerwise("plan", "0-2 4", "--model", tmp_path / "m").out
     written = layerwise(
@@ -82,7 +82,7 @@ def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
         ('{"a":' * 99_999, "nested too deeply"),
     ],
 )
-def test_odd_configurations_are_refused(change: dict[str, object] | str, reason: str, tmp_path: Path) -> None:
+def test_invalid_configurations_are_refused(change: dict[str, object] | str, reason: str, tmp_path: Path) -> None:
     settings = {"model_type": "llama", "num_hidden_layers": 5}
     content = change if isinstance(change, str) else json.dumps(settings | change)
     (tmp_path / "config.json").write_text(content)
@@ -104,11 +104,11 @@ def test_odd_configurations_are_refused(change: dict[str, object] | str, reason:
         (("--from", "nothing.yml"), "nothing.yml is not a file"),
     ],
 )
-def test_what_cannot_be_translated_is_refused(arguments: tuple[str, ...], reason: str) -> None:
+def test_impossible_conversions_are_refused(arguments: tuple[str, ...], reason: str) -> None:
     assert reason in refused("plan", *arguments)
 
 
-def test_a_refusal_names_the_file_and_the_line(file: Path) -> None:
+def test_messages_name_file_and_line(file: Path) -> None:
     file.write_text(YAML.replace("passthrough", "ties"))
     assert f"{file}, line 1: merge_method must be passthrough, got ties" in refused("plan", "--from", file)
     file.write_bytes(b"\xff\xfe")

@@ -48,28 +48,28 @@ def sweep(model: Path, texts: Path, folder: Path) -> Callable[..., str]:
     return run
 
 
-def test_a_model_that_is_nowhere(sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_models_are_refused(sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "there is no folder ./tyni" in sweep(model="./tyni")
     assert "nobody/nothing could not be loaded" in sweep(model="nobody/nothing")
     assert "dmeo could not be loaded: no such folder exists, and the hub cannot be reached" in sweep(model="dmeo")
 
 
-def test_a_model_without_a_tokenizer(sweep: Callable[..., str], own_model: Path) -> None:
+def test_models_without_a_tokenizer_are_refused(sweep: Callable[..., str], own_model: Path) -> None:
     for file in own_model.glob("*token*"):
         file.unlink()
     assert "needs a tokenizer to read text" in sweep(model=own_model)
     assert "--tokenizer" in sweep(model=own_model)
 
 
-def test_the_tokenizer_of_another_model(sweep: Callable[..., str], tmp_path: Path) -> None:
+def test_tokenizers_of_other_models_are_refused(sweep: Callable[..., str], tmp_path: Path) -> None:
     word_tokenizer([f"word{number}" for number in range(500)]).save_pretrained(tmp_path / "other")
     (tmp_path / "words.txt").write_text("word1 word499 word2 word3")
     message = sweep("--tokenizer", tmp_path / "other", text=tmp_path / "words.txt")
     assert "The tokenizer belongs to another model" in message
 
 
-def test_a_model_of_images_reads_no_text(sweep: Callable[..., str], tmp_path: Path) -> None:
+def test_image_models_are_refused(sweep: Callable[..., str], tmp_path: Path) -> None:
     config = ViTConfig(
         hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
     )
@@ -77,31 +77,31 @@ def test_a_model_of_images_reads_no_text(sweep: Callable[..., str], tmp_path: Pa
     assert "must be a language model, got ViTForImageClassification" in sweep(model=tmp_path / "vit")
 
 
-def test_a_model_of_text_without_a_head(sweep: Callable[..., str], tmp_path: Path) -> None:
+def test_models_without_a_head_are_refused(sweep: Callable[..., str], tmp_path: Path) -> None:
     config = BertConfig(vocab_size=99, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
     BertModel(config).save_pretrained(tmp_path / "bert")
     character_tokenizer().save_pretrained(tmp_path / "bert")
     assert "must be a language model with a head, got BertModel" in sweep(model=tmp_path / "bert")
 
 
-def test_a_list_of_layers_that_there_is_not(sweep: Callable[..., str]) -> None:
+def test_unknown_layer_paths_are_refused(sweep: Callable[..., str]) -> None:
     assert "model.leyers" in sweep("--layers", "model.leyers")
 
 
-def test_no_text_at_all(model: Path, folder: Path) -> None:
+def test_missing_text_is_refused(model: Path, folder: Path) -> None:
     assert "--text is required: pass a file or a folder" in refused("sweep", model, "--run", folder)
 
 
-def test_windows_longer_than_the_model_has_positions(sweep: Callable[..., str]) -> None:
+def test_too_long_windows_are_refused(sweep: Callable[..., str]) -> None:
     assert "the model has 128 positions: use --max-length 128 or less" in sweep("--max-length", "129")
 
 
-def test_fewer_tokens_than_a_window(sweep: Callable[..., str]) -> None:
+def test_too_few_tokens_are_refused(sweep: Callable[..., str]) -> None:
     assert "is less than one window" in sweep("--tokens", "1")
 
 
 @pytest.mark.parametrize("verb", ["sweep", "diagnose"])
-def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str, model: Path, tmp_path: Path) -> None:
+def test_too_short_text_is_refused_before_measuring(verb: str, model: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a short text, of one window alone. " * 3)
     message = refused(verb, model, "--text", tmp_path / "text.txt", "--run", tmp_path / "run")
     assert "at least 8 windows or documents for an interval, got 1 window of 105 scored tokens" in message
@@ -110,7 +110,7 @@ def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str,
     assert not (tmp_path / "run").exists()
 
 
-def test_too_few_examples_to_report_on_are_refused_before_any_is_asked(model: Path, texts: Path, folder: Path) -> None:
+def test_too_few_examples_are_refused_before_measuring(model: Path, texts: Path, folder: Path) -> None:
     message = refused("robustness", model, "--text", texts, "--max-length", "60", "--run", folder)
     assert "must have at least 8 examples, got 3" in message
     assert "Pass more documents, shorter windows" in message
@@ -125,20 +125,20 @@ def test_too_few_examples_to_report_on_are_refused_before_any_is_asked(model: Pa
         ("", "a plan must run at least one layer: write its layers, for example 0-13 (14|15)"),
     ],
 )
-def test_plans_that_do_not_fit(sweep: Callable[..., str], model: Path, plan: str, message: str) -> None:
+def test_invalid_plans_are_refused(sweep: Callable[..., str], model: Path, plan: str, message: str) -> None:
     assert message in sweep("--plan", plan)
     assert message in refused("verify", model, "--plan", plan)
     assert message in refused("plan", plan, "--depth", str(DEPTH))
 
 
-def test_a_syntax_error_shows_the_character(sweep: Callable[..., str]) -> None:
+def test_syntax_errors_show_the_character(sweep: Callable[..., str]) -> None:
     lines = sweep("--plan", "0-3 4x 5").splitlines()
     assert lines[1] == "  0-3 4x 5"
     assert lines[2] == "       ^"
 
 
 @pytest.mark.slow
-def test_a_benchmark_that_is_not_known_costs_no_run(sweep: Callable[..., str], tmp_path: Path) -> None:
+def test_unknown_benchmarks_are_refused(sweep: Callable[..., str], tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     message = sweep("--tasks", "arc_chalenge")
     assert "Unknown benchmark 'arc_chalenge'" in message
@@ -148,7 +148,7 @@ def test_a_benchmark_that_is_not_known_costs_no_run(sweep: Callable[..., str], t
     )
 
 
-def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, swept: Path, folder: Path) -> None:
+def test_run_directories_in_use_are_refused(model: Path, texts: Path, swept: Path, folder: Path) -> None:
     arguments = ("sweep", model, "--text", texts, "--run", folder, *FEW)
     with Run.open(folder) as run:
         before = list(run.store.losses())
@@ -170,7 +170,7 @@ OTHERWISE = {
 
 
 @pytest.mark.parametrize("change", first_fast(OTHERWISE, 3))
-def test_the_folder_of_another_run_keeps_its_rows(
+def test_directories_of_other_runs_are_refused(
     model: Path,
     texts: Path,
     own_model: Path,
@@ -200,7 +200,7 @@ def test_the_folder_of_another_run_keeps_its_rows(
         assert list(run.store.losses()) == before
 
 
-def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refused(
+def test_another_number_of_threads_is_refused(
     model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -219,7 +219,7 @@ def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refu
     assert layerwise(*arguments, "--overwrite").code == 0
 
 
-def test_another_processor_is_noted_in_the_run(
+def test_another_processor_is_recorded_in_the_run(
     model: Path, texts: Path, swept: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ("sweep", model, "--text", texts, "--run", folder, *FEW)
@@ -238,12 +238,12 @@ def test_another_processor_is_noted_in_the_run(
 
 
 @pytest.mark.parametrize("form", ["html", "csv", "findings"])
-def test_a_folder_that_is_no_run(form: str, tmp_path: Path) -> None:
+def test_folders_without_a_run_are_refused(form: str, tmp_path: Path) -> None:
     assert "is not a run" in refused("report", tmp_path, "--format", form)
     assert "is not a run" in refused("report", tmp_path / "nowhere", "--format", form)
 
 
-def test_a_full_disk_keeps_what_was_written(
+def test_a_full_disk_keeps_written_rows(
     model: Path, texts: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = store.connect_for_writing
@@ -273,7 +273,7 @@ def test_a_full_disk_keeps_what_was_written(
         assert losses == list(other.store.losses())
 
 
-def test_a_report_that_cannot_be_written_loses_no_rows(model: Path, texts: Path, folder: Path) -> None:
+def test_an_unwritable_report_loses_no_rows(model: Path, texts: Path, folder: Path) -> None:
     (folder / "report.html").mkdir(parents=True)
     ended = layerwise("sweep", model, "--text", texts, "--run", folder, *FEW)
     assert ended.code == 2

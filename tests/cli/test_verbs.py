@@ -26,7 +26,7 @@ def swept(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-def test_a_sweep_keeps_every_row_and_writes_its_report(swept: Path, model: Path) -> None:
+def test_a_sweep_stores_rows_and_writes_its_report(swept: Path, model: Path) -> None:
     with Run.open(swept) as run:
         plans = {"0-3", "0 (1|2) 3", *(str(member.plan) for member in families.leave_one_out(DEPTH))}
         losses = list(run.store.losses())
@@ -46,7 +46,7 @@ def test_a_sweep_keeps_every_row_and_writes_its_report(swept: Path, model: Path)
     assert swept.joinpath("report.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_sweep_says_what_it_does_and_prints_what_it_found(model: Path, texts: Path, tmp_path: Path) -> None:
+def test_a_sweep_prints_messages_and_findings(model: Path, texts: Path, tmp_path: Path) -> None:
     ended = layerwise("sweep", model, "--text", texts, "--run", tmp_path / "run", "--families", "swap_adjacent")
     assert ended.code == 0
     assert "4 layers, float32" in ended.err
@@ -60,13 +60,13 @@ def test_a_sweep_says_what_it_does_and_prints_what_it_found(model: Path, texts: 
         assert {score.metric for score in run.store.scores("similarity")} >= {"cosine", "cka"}
 
 
-def test_quiet_prints_the_result_alone(swept: Path, model: Path, texts: Path) -> None:
+def test_quiet_prints_only_the_result(swept: Path, model: Path, texts: Path) -> None:
     ended = layerwise("sweep", model, "--text", texts, "--run", swept, "--plan", "0 (1|2) 3", *FEW, "--quiet")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.endswith(f"report: {swept / 'report.html'}\n")
 
 
-def test_a_text_limit_and_a_window_length(model: Path, texts: Path, tmp_path: Path) -> None:
+def test_tokens_and_max_length_limit_the_text(model: Path, texts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     limits = ("--tokens", "300", "--max-length", "40", "--batch-tokens", "100", "--seed", "3")
     assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW, *limits).code == 0
@@ -76,7 +76,7 @@ def test_a_text_limit_and_a_window_length(model: Path, texts: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_shallow_models_have_the_families_that_exist_for_them(texts: Path, tmp_path: Path, depth: int) -> None:
+def test_shallow_models_have_fewer_families(texts: Path, tmp_path: Path, depth: int) -> None:
     folder = save_llama(tmp_path / "shallow", depth)
     ended = layerwise("sweep", folder, "--text", texts, "--run", tmp_path / "run", "--no-similarity")
     if depth == 1:
@@ -89,7 +89,7 @@ def test_shallow_models_have_the_families_that_exist_for_them(texts: Path, tmp_p
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_a_plan_in_words_costs_and_picture() -> None:
+def test_plan_explains_costs_and_wiring() -> None:
     ended = layerwise("plan", "0-13 (14|15|16|17)*3 20-31", "--depth", "32")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
@@ -99,13 +99,13 @@ def test_a_plan_in_words_costs_and_picture() -> None:
     assert any(line.split() == ["layer", "evaluations", "38", "(original", "model:", "32)"] for line in lines)
 
 
-def test_a_plan_may_be_given_without_quotes() -> None:
+def test_plans_can_be_given_without_quotes() -> None:
     assert layerwise("plan", "0-13", "18-31").out == layerwise("plan", "0-13 18-31").out
 
 
 @pytest.mark.parametrize("depth", [2, 12, 32, 80])
 @pytest.mark.parametrize("columns", [40, 80, 200])
-def test_the_picture_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, depth: int, columns: int) -> None:
+def test_the_wiring_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, depth: int, columns: int) -> None:
     # The console reads COLUMNS once, when it is created: setting it in the runner would fix the width for good.
     monkeypatch.setattr(terminal.output, "_width", columns)
     middle = depth // 2
@@ -127,7 +127,7 @@ def test_verify_prints_every_law(model: Path) -> None:
     assert "cached decoding = recomputation (left-padded)" in ended.out
 
 
-def test_a_law_that_fails_is_said_and_ends_with_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_reports_failed_laws(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from layerwise import stack
 
     laws = [stack.Law("the sky is up", True, "[as seen]"), stack.Law("water runs uphill", False, "by 2 m")]
@@ -139,7 +139,7 @@ def test_a_law_that_fails_is_said_and_ends_with_one(model: Path, monkeypatch: py
     assert "FAILS  water runs uphill  by 2 m" in ended.out
 
 
-def test_report_again_and_elsewhere(swept: Path, tmp_path: Path) -> None:
+def test_reports_can_be_written_elsewhere(swept: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     ended = layerwise("report", swept, "--output", page)
     assert (ended.code, ended.err) == (0, "")
@@ -147,7 +147,7 @@ def test_report_again_and_elsewhere(swept: Path, tmp_path: Path) -> None:
     assert page.read_text() == swept.joinpath("report.html").read_text()
 
 
-def test_report_as_markdown_writes_no_page(swept: Path) -> None:
+def test_markdown_reports_write_no_page(swept: Path) -> None:
     before = swept.joinpath("report.html").stat().st_mtime_ns
     ended = layerwise("report", swept, "--format", "markdown")
     assert ended.code == 0
@@ -156,7 +156,7 @@ def test_report_as_markdown_writes_no_page(swept: Path) -> None:
     assert swept.joinpath("report.html").stat().st_mtime_ns == before
 
 
-def test_report_of_a_run_that_was_stopped_reckons_on_what_all_plans_have(swept: Path, tmp_path: Path) -> None:
+def test_interrupted_runs_are_reported_on_shared_windows(swept: Path, tmp_path: Path) -> None:
     half = tmp_path / "half"
     half.mkdir()
     half.joinpath("manifest.json").write_bytes(swept.joinpath("manifest.json").read_bytes())
@@ -176,7 +176,7 @@ def test_report_of_a_run_that_was_stopped_reckons_on_what_all_plans_have(swept: 
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_export_writes_what_the_store_holds(swept: Path, tmp_path: Path, kind: str) -> None:
+def test_exports_contain_the_stored_rows(swept: Path, tmp_path: Path, kind: str) -> None:
     ended = layerwise("report", swept, "--output", tmp_path / "tables", "--format", kind)
     assert (ended.code, ended.err) == (0, "")
     written = [Path(line) for line in ended.out.splitlines()]
@@ -191,7 +191,7 @@ def test_export_writes_what_the_store_holds(swept: Path, tmp_path: Path, kind: s
             assert [float(row["nll"]) for row in csv.DictReader(file)] == expected
 
 
-def test_an_error_that_is_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(text: str) -> None:
         raise ZeroDivisionError
 
@@ -200,7 +200,7 @@ def test_an_error_that_is_a_defect_keeps_its_traceback(monkeypatch: pytest.Monke
         layerwise("plan", "0-3")
 
 
-def test_findings_of_several_runs_are_one_page(swept: Path, tmp_path: Path) -> None:
+def test_findings_of_several_runs_share_a_page(swept: Path, tmp_path: Path) -> None:
     printed = layerwise("report", swept, "--format", "findings")
     assert printed.code == 0
     assert printed.out.startswith("# Do published findings hold?\n")

@@ -62,7 +62,7 @@ def in_plots(dom: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("scheme", first_fast(["light", "dark"]))
-def test_a_page_is_not_blank_and_every_figure_is_drawn_once(tmp_path: Path, scheme: str) -> None:
+def test_every_figure_is_drawn_once(tmp_path: Path, scheme: str) -> None:
     html = render(stored("sweep-planted"))
     page = tmp_path / "report.html"
     page.write_text(html.replace("<html ", f'<html data-theme="{scheme}" '), encoding="utf-8")
@@ -129,7 +129,7 @@ def seen(pages: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PAGES)
-def test_a_page_is_drawn_and_answers(seen: dict[str, dict[str, Any]], kind: str) -> None:
+def test_pages_are_drawn_and_interactive(seen: dict[str, dict[str, Any]], kind: str) -> None:
     result, expected = seen[kind], DRAWN[kind]
     assert result["drawn"] == result["plots"] - expected.get("undrawn", 0) > (0 if kind == "growth" else 8)
     assert {name: result[name] for name in expected if name != "undrawn"} == {
@@ -145,7 +145,7 @@ def test_a_page_is_drawn_and_answers(seen: dict[str, dict[str, Any]], kind: str)
 
 
 @pytest.mark.slow
-def test_the_table_of_a_sweep_sorts_and_filters_and_its_choices_answer(seen: dict[str, dict[str, Any]]) -> None:
+def test_tables_can_be_sorted_and_filtered(seen: dict[str, dict[str, Any]]) -> None:
     sweep = seen["sweep"]
     table = sweep["table"]
     assert not table["before"]
@@ -161,7 +161,7 @@ def test_the_table_of_a_sweep_sorts_and_filters_and_its_choices_answer(seen: dic
 
 
 @pytest.mark.slow
-def test_nothing_sticks_out_on_a_phone(pages: Path) -> None:
+def test_pages_fit_a_phone(pages: Path) -> None:
     for kind, result in framed(pages, 400, 800).items():
         assert 380 <= result["width"] <= 400
         assert result["hinted"] == result["wide"] > 0, kind  # tables that are wider than the page say so
@@ -169,7 +169,7 @@ def test_nothing_sticks_out_on_a_phone(pages: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_empty_run_opens_without_a_word(tmp_path: Path) -> None:
+def test_an_empty_page_has_no_console_errors(tmp_path: Path) -> None:
     page = tmp_path / "empty.html"
     page.write_text(render(planted.of()), encoding="utf-8")
     dom, console = browse(page, "--dump-dom")

@@ -44,14 +44,14 @@ def figures(data: ReportData) -> list[dict[str, Any]]:
         for bare in (False, True)
     ],
 )
-def test_plotly_knows_every_property_and_reads_every_value_as_it_is_written(kind: str, bare: bool) -> None:
+def test_plotly_accepts_every_figure(kind: str, bare: bool) -> None:
     for figure in figures(without_intervals(RUNS[kind]) if bare else RUNS[kind]):
         read = json.loads(go.Figure(figure).to_json())
         del read["layout"]["template"], figure["layout"]["template"]
         assert read == figure
 
 
-def test_lines_and_bands_across_the_figure_are_those_that_plotly_would_add() -> None:
+def test_lines_and_bands_equal_those_of_plotly() -> None:
     figure = go.Figure()
     figure.add_hline(y=2.0, opacity=0.6)
     figure.add_vline(x=3.0, line={"dash": "dot"})
@@ -64,7 +64,7 @@ def test_lines_and_bands_across_the_figure_are_those_that_plotly_would_add() -> 
     assert json.loads(figure.to_json())["layout"]["shapes"] == drawn
 
 
-def test_files_are_those_that_were_published_and_name_their_version_and_licence() -> None:
+def test_the_plotly_build_is_the_published_one() -> None:
     for name in (PLOTLY.rpartition("/")[2], "LICENSE"):
         assert hashlib.sha256(FOLDER.joinpath(name).read_bytes()).hexdigest() == SOURCE["sha256"][name]
     assert re.findall(r"^\* plotly\.js \((\w+) - minified\) v([\d.]+)$", BUNDLE, re.MULTILINE) == [
@@ -75,12 +75,12 @@ def test_files_are_those_that_were_published_and_name_their_version_and_licence(
     assert FOLDER.joinpath("LICENSE").read_text().startswith("MIT License")
 
 
-def test_plotly_for_python_checks_figures_for_the_same_plotly_js() -> None:
+def test_plotly_versions_agree() -> None:
     whole = files(plotly).joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
     assert f"* plotly.js v{SOURCE['version']}\n" in whole[:200]
 
 
-def test_it_draws_every_kind_of_trace_that_a_page_has() -> None:
+def test_the_plotly_build_draws_every_trace_type() -> None:
     frozen = (path.read_text(encoding="utf-8") for path in outputs.FOLDER.glob("*/figures.json"))
     drawn = {kind for text in frozen for kind in re.findall(r'"type": "(\w+)"', text)}
     known = set(re.findall(r'moduleType:"trace",name:"(\w+)"', BUNDLE))
@@ -88,6 +88,6 @@ def test_it_draws_every_kind_of_trace_that_a_page_has() -> None:
     assert "scatter3d" not in known  # a part, and not the whole of it
 
 
-def test_it_cannot_end_the_script_that_it_stands_in() -> None:
+def test_the_plotly_build_cannot_end_its_script() -> None:
     assert "</script" not in BUNDLE.lower()
     assert "<!--" not in BUNDLE

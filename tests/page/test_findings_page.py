@@ -30,7 +30,7 @@ def section(page: str, title: str) -> str:
     return page.partition(f"\n### {title}\n")[2].partition("\n#")[0]
 
 
-def test_every_finding_is_there_with_its_paper_section_and_rule(page: str, swept: ReportData) -> None:
+def test_findings_have_paper_section_and_rule(page: str, swept: ReportData) -> None:
     findings = [finding for run in (swept, planted.DIAGNOSIS, planted.ROBUSTNESS) for finding in judge_published(run)]
     assert len(findings) > 8
     for finding in findings:
@@ -41,7 +41,7 @@ def test_every_finding_is_there_with_its_paper_section_and_rule(page: str, swept
         assert "\nRule: " in told
 
 
-def test_a_run_is_a_model_a_text_and_a_command_without_where_its_rows_lie(page: str) -> None:
+def test_runs_are_described_without_their_directory(page: str) -> None:
     assert "| 1 | a\\|b | 6 |" in page
     assert "| 9,000 | layerwise sweep 'a\\|b' --seed 1 |" in page
     assert "/somewhere" not in page

@@ -62,7 +62,7 @@ def texts(value: object, key: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", first_fast(KINDS, 2))
-def test_no_name_is_markup(kind: str) -> None:
+def test_names_are_escaped_in_html(kind: str) -> None:
     html = render(spoilt(stored(kind), HOSTILE))
     page = read(html)
     assert page.open == []
@@ -78,7 +78,7 @@ def test_no_name_is_markup(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", first_fast(KINDS, 2))
-def test_in_markdown_a_name_is_text_and_nothing_else(kind: str) -> None:
+def test_names_are_escaped_in_markdown(kind: str) -> None:
     text = markdown(spoilt(stored(kind), IN_MARKDOWN))
     assert "alert(1)" in text
     for raw in ("<script", "</script", "<img", "[a](", "&lt; \\|", "https://", "www.", "\x1b", "\r", "\n# h"):

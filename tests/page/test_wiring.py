@@ -32,7 +32,7 @@ def cells(drawing: str) -> Iterator[tuple[int, int, str, float]]:
 
 
 @pytest.mark.parametrize("text", PLANS)
-def test_every_cell_of_the_matrix_is_painted_once(text: str) -> None:
+def test_every_matrix_cell_is_painted_once(text: str) -> None:
     plan = Plan.parse(text)
     rows = plan.matrix()
     writers = [EMBEDDING, *(depth_color(layer, DEPTH) for layer in plan.order())]
@@ -47,10 +47,10 @@ def test_every_cell_of_the_matrix_is_painted_once(text: str) -> None:
     assert {(row, column): (colour, opacity) for row, column, colour, opacity in painted} == expected
 
 
-def test_a_titled_drawing_can_be_read_aloud() -> None:
+def test_titled_drawings_are_accessible() -> None:
     assert "<title>a &lt; b</title>" in draw_wiring(Plan.identity(3), 3, title="a < b")
     assert 'aria-hidden="true"' in draw_wiring(Plan.identity(3), 3)
 
 
-def test_thirty_layers_take_kilobytes_not_more() -> None:
+def test_drawings_are_small() -> None:
     assert len(draw_wiring(Plan.identity(30), 30)) < 2_500

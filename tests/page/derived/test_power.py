@@ -14,7 +14,7 @@ nats = st.floats(1e-3, 10.0)
 
 
 @given(nats, nats, st.integers(1_000, 10**7))
-def test_half_of_an_effect_takes_four_times_the_text(mde: float, wanted: float, tokens: int) -> None:
+def test_half_the_effect_needs_four_times_the_text(mde: float, wanted: float, tokens: int) -> None:
     row = Score("effect", "delta_nll", 0.0, mde=mde, tokens=tokens)
     needed, more = (estimate_tokens_needed(row, each) for each in (wanted, wanted / 2))
     assert (needed is None) == (round(tokens * (mde / wanted) ** 2, -2) <= tokens)
@@ -22,7 +22,7 @@ def test_half_of_an_effect_takes_four_times_the_text(mde: float, wanted: float, 
         assert more == pytest.approx(4 * needed, abs=300)
 
 
-def test_what_is_known_already_takes_no_more_text() -> None:
+def test_resolved_effects_need_no_more_text() -> None:
     assert estimate_tokens_needed(Score("effect", "delta_nll", 0.0, mde=0.01, tokens=500), 0.01) is None
     assert describe_tokens_needed([Score("effect", "delta_nll", 0.5, mde=0.1, tokens=500)]) == ""
     assert describe_tokens_needed([Score("effect", "delta_nll", 0.0, tokens=500)], 0.01) == ""
@@ -38,7 +38,7 @@ EFFECTS = [
 ]
 
 
-def test_the_text_is_said_with_its_windows_and_what_reads_it_again_where_minutes_chose_it() -> None:
+def test_the_text_is_described_with_the_options_that_reproduce_it() -> None:
     first, again, _ = describe_text(data({"minutes": 3.0, "tokens": 1_010, "max_length": 256}, EFFECTS[0]))
     assert first == "Text: 12 documents, 1,000 scored tokens in windows of at most 256 tokens."
     assert again == "The text fits a time budget of 3 minutes; to reproduce it, pass --tokens 1010 --max-length 256."
@@ -46,7 +46,7 @@ def test_the_text_is_said_with_its_windows_and_what_reads_it_again_where_minutes
     assert list(describe_text(data({"tokens": 1_010}))) == [], "its rows are not of the text"
 
 
-def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_run() -> None:
+def test_a_finer_resolution_is_given_in_tokens_and_minutes() -> None:
     chosen: dict[str, object] = {"minutes": 5.0, "tokens": 1_010}
 
     def resolution(*more: Score) -> str:

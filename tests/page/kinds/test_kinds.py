@@ -47,9 +47,7 @@ UNSPOKEN = re.compile(r"(?<!\w)(nan|inf|None|NaN|not finite)(?!\w)|[{}]")
 
 
 @each_run
-def test_the_page_begins_with_the_answer_and_what_shows_it_and_every_output_is_written_out(
-    kind: Kind, name: str
-) -> None:
+def test_pages_start_with_the_answer(kind: Kind, name: str) -> None:
     data = stored(name)
     first = next(section for section in kind.sections if section.present(data))
     assert kind.answer(data)
@@ -63,12 +61,12 @@ def test_the_page_begins_with_the_answer_and_what_shows_it_and_every_output_is_w
 
 @pytest.mark.parametrize("output", ["terminal.txt", "report.md", "page.txt"])
 @pytest.mark.parametrize("name", outputs.kinds())
-def test_no_reader_meets_a_number_that_is_none(name: str, output: str) -> None:
+def test_no_page_shows_none_or_nan(name: str, output: str) -> None:
     assert not UNSPOKEN.findall((outputs.FOLDER / name / output).read_text(encoding="utf-8"))
 
 
 @each_run
-def test_every_section_is_written_or_says_in_one_line_that_it_is_not(kind: Kind, name: str) -> None:
+def test_every_section_has_content_or_a_line_why_not(kind: Kind, name: str) -> None:
     """With all rows, with each measure alone, and without each (the first two in the fast tier)."""
     whole = stored(name)
     whole = replace(whole, scores=tuple(row for row in whole.scores if row.measure != "training" or not row.seed))
@@ -86,7 +84,7 @@ def test_every_section_is_written_or_says_in_one_line_that_it_is_not(kind: Kind,
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_values_that_are_not_finite_leave_the_page_whole(name: str) -> None:
+def test_non_finite_values_do_not_break_the_page(name: str) -> None:
     whole = stored(name)
     rows = tuple(
         replace(row, value=math.inf if at % 7 == 0 else row.value, low=math.nan if at % 5 == 0 else row.low)
@@ -99,7 +97,7 @@ def test_values_that_are_not_finite_leave_the_page_whole(name: str) -> None:
     assert markdown(wild)
 
 
-def test_every_kind_has_a_stored_run_and_one_without_rows_is_none() -> None:
+def test_every_kind_has_a_golden_run() -> None:
     """Comparisons have no rows, and `test_robustness.py` covers trainings alone."""
     assert {kind.name for kind in load_kinds() if not OF_KIND[kind.name]} == {"comparison", "training"}
     assert [kind.name for kind in load_kinds() if kind.is_of(of(Score("latency", "ms", 0.1, plan="0-2")))] == ["search"]

@@ -42,7 +42,7 @@ def rows(condition: str, p_adjusted: float) -> list[Score]:
         ),
     ],
 )
-def test_a_change_is_concluded_by_its_corrected_p(
+def test_changes_are_judged_by_the_corrected_p_value(
     condition: str, p_adjusted: float, question: str, answer: str
 ) -> None:
     (finding,) = page.edge_findings(of(*rows(condition, p_adjusted)))

@@ -72,7 +72,7 @@ def html() -> str:
     return render(SWEEP)
 
 
-def test_nothing_is_loaded_and_the_policy_forbids_every_request(html: str) -> None:
+def test_the_page_loads_nothing(html: str) -> None:
     page = read(html)
     assert all(address.startswith("#") for address in page.loads)
     assert not re.search(r"@import|url\(", page.styles)
@@ -82,7 +82,7 @@ def test_nothing_is_loaded_and_the_policy_forbids_every_request(html: str) -> No
     assert "http" not in policy[1]
 
 
-def test_every_figure_has_its_slot_and_every_plan_a_row(html: str) -> None:
+def test_every_figure_and_plan_is_on_the_page(html: str) -> None:
     page, plans = read(html), {record.plan for record in SWEEP.plans}
     assert set(re.findall(r'class="plot" data-figure="([^"]+)"', html)) == set(json.loads(page.json)["figures"])
     assert (page.open, len(page.ids)) == ([], len(set(page.ids)))
@@ -92,7 +92,7 @@ def test_every_figure_has_its_slot_and_every_plan_a_row(html: str) -> None:
     assert len({key.split(".")[2] for key in curves["variants"]}) == len(SWEEP.tasks)
 
 
-def test_the_same_rows_give_the_same_bytes_few_enough_to_be_sent(html: str) -> None:
+def test_rendering_is_deterministic_and_small(html: str) -> None:
     assert render(replace(SWEEP, scores=(*SWEEP.scores,))) == html
     assert len(render(stored("sweep")).encode()) < 8_000_000
 
@@ -106,9 +106,7 @@ def test_the_same_rows_give_the_same_bytes_few_enough_to_be_sent(html: str) -> N
         ({"benchmark"}, set(), ""),
     ],
 )
-def test_a_chapter_without_rows_is_left_out_and_listed_at_the_end(
-    missing: set[str], left_out: set[str], line: str
-) -> None:
+def test_empty_chapters_are_listed_at_the_end(missing: set[str], left_out: set[str], line: str) -> None:
     html = render(without(SWEEP, "contrast", *missing))
     page = read(html)
     assert [found for found in page.ids if found in CHAPTERS] == [name for name in CHAPTERS if name not in left_out]
@@ -118,7 +116,7 @@ def test_a_chapter_without_rows_is_left_out_and_listed_at_the_end(
     assert 'class="missing"' not in html
 
 
-def test_an_empty_run_is_a_page_that_says_so() -> None:
+def test_an_empty_run_has_a_page() -> None:
     page = read(render(of()))
     assert [found for found in page.ids if found in CHAPTERS] == ["headline", "provenance"]
     assert "The run has no plans." in page.text
@@ -126,7 +124,7 @@ def test_an_empty_run_is_a_page_that_says_so() -> None:
 
 
 @pytest.mark.parametrize("location", ["/data/models/tiny-llama/", "org/tiny-llama", "tiny-llama"])
-def test_a_page_is_titled_by_the_name_of_its_model(location: str) -> None:
+def test_the_title_is_the_model_name(location: str) -> None:
     run = replace(of(), manifest={"model": location})
     html = render(run)
     assert "<title>tiny-llama · layerwise report</title>" in html
@@ -135,19 +133,19 @@ def test_a_page_is_titled_by_the_name_of_its_model(location: str) -> None:
     assert markdown(run).startswith("# tiny-llama\n")
 
 
-def test_an_interrupted_run_says_so_first(html: str) -> None:
+def test_an_interrupted_run_has_a_banner(html: str) -> None:
     kept = {record.plan for record in SWEEP.plans[:4]}
     page = read(render(replace(SWEEP, scores=tuple(score for score in SWEEP.scores if score.plan in kept))))
     assert "have no effect yet: the run was interrupted" in page.text
     assert "interrupted" not in read(html).text
 
 
-def test_plans_of_a_foreign_store_stay_in_the_table() -> None:
+def test_invalid_plans_stay_in_the_table() -> None:
     foreign = PlanRecord("not a plan", "painters", "skip", 1, None, 1, 1, 1, 1)
     assert "not a plan" in render(ReportData({"depth": 4}, (foreign,), ()))
 
 
-def test_the_untouched_model_is_the_baseline_and_not_a_plan_that_was_missed() -> None:
+def test_the_original_model_is_the_baseline() -> None:
     identity = PlanRecord("0-5", "identity", "identity", 0, None, 6, 6, 6, 6)
     kept = tuple(s for s in SWEEP.scores if not (s.plan == "0-5" and s.metric == "delta_nll"))
     records = (identity, *(record for record in SWEEP.plans if record.plan != "0-5"))
@@ -157,7 +155,7 @@ def test_the_untouched_model_is_the_baseline_and_not_a_plan_that_was_missed() ->
     assert "not measured" not in read(without_claims).text
 
 
-def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_pages_are_written_atomically(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write(path, "<p>ä</p>")
     assert path.read_text(encoding="utf-8") == "<p>ä</p>"
@@ -166,7 +164,7 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(found.name for found in tmp_path.iterdir()) == ["report.html"]
 
 
-def test_a_sweep_of_single_layers_begins_with_its_answer_and_the_chart_of_layers() -> None:
+def test_a_sweep_of_single_layers_starts_with_its_answer() -> None:
     run = synthetic.run(6, ("leave_one_out", "swap_adjacent"))
     html = render(run)
     assert "nats/token when skipped" in read(html[: html.index('<section id="headline"')]).text

@@ -14,7 +14,7 @@ EFFECT = Score("effect", "delta_nll", 0.5, 0.4, 0.6, 0.001, plan="0 2", p_adjust
 
 
 @given(st.floats(min_value=1e-4, max_value=1e9) | st.floats(min_value=-1e9, max_value=-1e-4))
-def test_tidy_keeps_three_significant_digits(value: float) -> None:
+def test_numbers_keep_three_significant_digits(value: float) -> None:
     shown = float(format_number(value).replace(",", "").replace("−", "-"))
     assert shown == pytest.approx(value, rel=0.0051)
 
@@ -28,7 +28,7 @@ def read(text: str) -> float:
 
 
 @given(st.tuples(NUMBERS, NUMBERS, NUMBERS).map(sorted), st.booleans())
-def test_what_is_printed_keeps_what_the_interval_says(numbers: list[float], signed: bool) -> None:
+def test_printed_intervals_keep_order_and_sign(numbers: list[float], signed: bool) -> None:
     """An interval with a width is printed with one, one that excludes zero excludes it, and all three stay in order."""
     low, value, high = numbers
     text = format_interval(value, low, high, signed=signed)
@@ -46,13 +46,13 @@ def test_what_is_printed_keeps_what_the_interval_says(numbers: list[float], sign
         assert read(printed) * number >= 0.0
 
 
-def test_the_value_and_its_interval_share_their_decimals() -> None:
+def test_values_and_intervals_share_decimals() -> None:
     assert format_interval(0.4, 0.1234, 12.3456, signed=True) == "+0.4 [+0.1, +12.3]"
     assert format_interval(-0.0001, None, None) == "−0.000100"
     assert format_interval(0.0, 0.0, 0.0) == "0.00 [0.00, 0.00]"
 
 
-def test_an_effect_is_judged_by_the_corrected_p_before_its_interval() -> None:
+def test_the_corrected_p_value_takes_precedence_over_the_interval() -> None:
     assert is_resolved(EFFECT, 0.05)
     assert not is_resolved(replace(EFFECT, p_adjusted=0.2), 0.05)
     assert is_resolved(replace(EFFECT, p=None, p_adjusted=None), 0.05)
@@ -74,5 +74,5 @@ def test_an_effect_is_judged_by_the_corrected_p_before_its_interval() -> None:
         (None, "not measured"),
     ],
 )
-def test_verdicts(score: Score | None, words: str) -> None:
+def test_verdicts_follow_the_intervals(score: Score | None, words: str) -> None:
     assert describe_verdict(score, 0.05) == words
