@@ -164,7 +164,7 @@ def test_tables_can_be_sorted_and_filtered(seen: dict[str, dict[str, Any]]) -> N
 def test_pages_fit_a_phone(pages: Path) -> None:
     for kind, result in framed(pages, 400, 800).items():
         assert 380 <= result["width"] <= 400
-        assert result["hinted"] == result["wide"] > 0, kind  # tables that are wider than the page say so
+        assert result["hinted"] == result["wide"] > 0, kind  # overflowing tables are marked
         assert result["overflow"] <= 0, kind
 
 

@@ -99,7 +99,7 @@ def test_older_files_of_a_task_are_repeated_runs(evaluation: Evaluation, tmp_pat
     earlier.results["versions"]["task"] = 2.0
     earlier.write(tmp_path, date="2026-01-30T12-00-00.000000")
     newest, before = EvaluationLog.read(str(tmp_path)).tasks["task"]
-    assert disagreements(newest, before) == 0, "another version of the task is no run of the same"
+    assert disagreements(newest, before) == 0, "another version of the task"
 
 
 def test_documents_are_matched_by_hash_in_any_order(evaluation: Evaluation, tmp_path: Path) -> None:

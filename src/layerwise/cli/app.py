@@ -95,7 +95,6 @@ def build(everything: bool = False, word: str = COMPLETION) -> App:
 
 
 def main() -> None:
-    """Run the command line; the entry point of the package."""
     words = sys.argv[1:]
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]

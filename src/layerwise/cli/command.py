@@ -46,7 +46,6 @@ def build_command(verb: Verb, everything: bool = False) -> Callable[..., int]:
 
 
 def run_call(call: VerbCall, *, quiet: bool, dry_run: bool) -> int:
-    """Run a verb with output on the terminal and return the exit code."""
     with Terminal(quiet) as reporter, from_command_line(dry_run):
         return int(getattr(call.call(reporter), "exit_code", 0))
 

@@ -94,7 +94,6 @@ class ReportData:
 
     @cached_property
     def records(self) -> dict[str, PlanRecord]:
-        """Return the first record of each plan."""
         records: dict[str, PlanRecord] = {}
         for record in self.swept:
             records.setdefault(record.plan, record)

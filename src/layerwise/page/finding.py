@@ -71,7 +71,6 @@ class Finding:
 
     @property
     def number(self) -> str:
-        """Return the number with its interval and unit, or an empty string."""
         if self.estimate is None:
             return ""
         return f"{format_estimate(self.estimate)} {self.unit}".rstrip()
@@ -144,7 +143,7 @@ def describe_loss_change(row: Score) -> str:
 
 
 def is_equal(row: Score) -> bool:
-    """Check whether the interval of a loss difference lies inside the margin of equality.
+    """Check whether the interval of a loss difference is inside the margin of equality.
 
     >>> is_equal(Score("search", "above_chosen", 0.001, -0.002, 0.004)), is_equal(Score("search", "above_chosen", 0.0))
     (True, False)

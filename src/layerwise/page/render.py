@@ -35,7 +35,6 @@ from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import MIN_UNITS
 
 COUNTED = {"window": "maximum tokens per window"}
-"""Names of numbers in the manifest."""
 
 EMBLEM = "The original model: each row shows what a step reads, colored by the layer that wrote it"
 PLOTLY = "plotlyjs/plotly-cartesian.min.js"
@@ -65,7 +64,6 @@ def render(data: ReportData) -> str:
 
 
 def write(path: Path, html: str) -> None:
-    """Write a page atomically."""
     try:
         write_whole(path, html.encode(errors="backslashreplace"))
     except OSError as error:
@@ -122,7 +120,6 @@ def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
 
 
 PRETRAINED = {"pretraining", "evaluation", "wiring"}
-"""Kinds of run about pretrained variants."""
 
 
 @cache

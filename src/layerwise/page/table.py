@@ -61,7 +61,6 @@ class Table:
         return replace(self, head=self.head[:columns], body=tuple(row[:columns] for row in self.body))
 
     def lines(self) -> tuple[str, ...]:
-        """Return aligned lines for the terminal."""
         if not self.body:
             return ()
         rows = [

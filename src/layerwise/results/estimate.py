@@ -49,7 +49,7 @@ class Estimate:
         return self.high < bound
 
     def is_within(self, margin: float) -> bool:
-        """Check whether the interval lies inside (-margin, +margin): the effect is shown to be negligible."""
+        """Check whether the interval is inside (-margin, +margin): the effect is shown to be negligible."""
         return -margin < self.low and self.high < margin
 
     def locate(self, margin: float = 0.0) -> Position:

@@ -102,7 +102,6 @@ class EvaluationLog:
 
     @classmethod
     def read(cls, location: str) -> EvaluationLog:
-        """Read the evaluation at `location`."""
         paths = _result_files(Path(location).expanduser())
         files = {path: _results(path) for path in paths}
         logs = [(task, _task(*file, task)) for file in files.items() for task in sorted(file[1].configs)]

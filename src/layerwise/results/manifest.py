@@ -193,7 +193,6 @@ def model_title(location: str, structure: str) -> str:
 
 
 def utc_now() -> str:
-    """Return the time as ISO 8601 in UTC, such as `2026-01-31T12:00:00+00:00`."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

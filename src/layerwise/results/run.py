@@ -112,12 +112,10 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """Return the default path of the HTML report."""
         return self.folder / "report.html"
 
     @property
     def exports(self) -> Path:
-        """Return the default folder of `export`."""
         return self.folder / "exports"
 
     def close(self) -> None:

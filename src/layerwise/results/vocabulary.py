@@ -83,8 +83,7 @@ BASELINE, UNIFORM_ATTENTION = "baseline", "uniform"
 SINGLE, SCATTERED = "single", "scattered"
 """References for the loss of nodes: the same layers one by one, and as many layers anywhere."""
 
-# Merging models of one `arm`: the order of merged models says whether their layers are anywhere (`RANDOM_ORDER`) or at
-# their own depth (`SEQUENTIAL`)
+# Merging models of one `arm`: their layers are at random depths (`RANDOM_ORDER`) or at their own (`SEQUENTIAL`)
 
 MERGING, MERGES = "merging", "merges"
 MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED = "members", "best member", "ensemble", "merged"
@@ -162,7 +161,6 @@ AMBIGUOUS = tuple(f"ambiguous {linguistic}_{surface}" for linguistic in _LINGUIS
 """Tasks of `OUR_MSGS`: one feature, or two that agree in training."""
 
 PHENOMENON, PARADIGM = "phenomenon", "paradigm"
-"""Kinds of minimal-pair tasks."""
 
 NORMALISED = "normalised"
 """Condition of a fine-tuned score on the scale from chance (0) to the original model (1)."""
@@ -194,7 +192,6 @@ TOKEN_PAIRS, SINGLE_TOKENS = "token pairs", "single tokens"
 
 UNIFORM_TRAINING = "uniform"
 LEARNING_RATE, WARMUP = "learning_rate", "warmup"
-"""Settings that were tuned."""
 
 FLOPS, BUDGET = "flops", "budget"
 """Units of comparisons, with `TOKENS` and `SECONDS`; the budget is that of the complete uniform training."""

@@ -37,8 +37,6 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Metavar:
-    """Placeholder of a value in help texts."""
-
     text: str
 
 

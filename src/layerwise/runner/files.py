@@ -254,7 +254,6 @@ def read_call(path: str | Path) -> VerbCall:
 
 
 def write_yaml(call: VerbCall) -> str:
-    """Write a call as YAML."""
     import yaml
 
     content: dict[str, Any] = {VERB: call.verb.name, **call.verb.given(call.options)}

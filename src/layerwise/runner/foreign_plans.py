@@ -56,7 +56,6 @@ def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
 
 
 def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) -> str:
-    """Write a recipe in one of `DIALECTS`."""
     if dialect not in DIALECTS:
         raise OptionError(f"--to must be one of {', '.join(DIALECTS)}, got {dialect!r}.")
     if dialect == "text":

@@ -18,17 +18,13 @@ from layerwise.runner.training_runs import (
 from layerwise.train.methods import added_by
 
 Variants = Mapping[str, Mapping[str, "SourceModel"]]
-"""Variant to models by their names in plans."""
 
 
 UNTRAINED = "models"
-"""Variant of models without a training record."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceModel:
-    """A model to take layers from."""
-
     arm: str
     location: str
     record: TrainingRecord | None

@@ -47,10 +47,8 @@ ROUNDS = 5
 SMALL_TEXT = 4_000_000
 
 SAMPLED_TOKENS = 1024
-"""Tokens for the preliminary effect of one layer."""
 
 CHOSEN = ("tokens", "max_length", "parts", "families", "method", "width")
-"""Options that are chosen if not given."""
 
 
 @dataclass(frozen=True)

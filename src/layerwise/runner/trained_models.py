@@ -24,7 +24,6 @@ from layerwise.runner.reporter import Reporter
 
 TEMPLATE = Path(__file__).with_name("trained_card.md")
 MAX_LOSSES = 10
-"""Maximum number of validation losses in a card."""
 
 _PUSHED = "pushed.txt"
 

@@ -312,8 +312,6 @@ def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """A trained model of a run."""
-
     arm: str
     seed: int
     folder: Path

@@ -109,8 +109,6 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
 
 @dataclass(frozen=True)
 class TrainingsTask(FolderTrainings[Recipe]):
-    """Trainings of a base model on splits."""
-
     base: Base
     splits: Splits
     trainings: Sequence[RecipeTraining]

@@ -197,7 +197,7 @@ def write_command(described: Verb, options: Mapping[str, Any]) -> str:
 
     Args:
         described: The verb.
-        options: Options by name; those with their defaults are left out.
+        options: Options by name; defaults are omitted.
     """
     arguments, flags = [], []
     for name, value in described.given(options).items():

@@ -19,7 +19,6 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 MEASURES = (vocab.SCHEDULE, vocab.GROWTH, vocab.ACCOUNTING, vocab.RATES, vocab.HELD_OUT)
-"""Measures that only growth runs have."""
 
 COMPARED_COSTS: dict[str, str] = {
     vocab.FLOPS: "at equal FLOPs",

@@ -12,13 +12,11 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 
 DEFAULT_EFFECT = 0.01
-"""Default smallest effect that counts, in nats/token."""
 
 BEYOND_REASON = 1_000
 """Larger multiples of the text are not proposed."""
 
 ON_TEXT = (vocab.EFFECT, vocab.SEARCH, *vocab.DIAGNOSED)
-"""Measures on the text that the manifest counts."""
 
 MOST = 100
 """Maximum multiple of the text that is proposed."""

@@ -38,11 +38,10 @@ MEASURES = (
     vocab.ATTENTION,
     vocab.OUTPUT_LAYOUT,
 )
-"""Measures of a robustness run, without its trainings."""
 
 CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
 RULES: dict[str, str] = {"even": "evenly spaced", "first": "first", "last": "last", "random": "random"}
-"""Which layers remain if some are skipped."""
+"""Rules for the remaining layers."""
 
 EVERY_LAYER: Mapping[str, Any] = {"strategy": None, "kept": None, "layer": None, "nodes": None}
 
@@ -358,7 +357,6 @@ NODE_COSTS: dict[str, Mapping[str, Any]] = {
     ANYWHERE: {"layout": vocab.BLOCKS, "against": vocab.SCATTERED},
     ALONE: {"layout": vocab.BLOCKS, "against": vocab.SINGLE},
 }
-"""Conditions of node losses, and their columns."""
 
 
 def node_costs(data: ReportData) -> Iterator[Score]:
@@ -379,7 +377,7 @@ def worst_nodes(data: ReportData) -> Iterator[Score]:
 def node_sentences(data: ReportData) -> Iterator[str]:
     """Describe the cost of losing one node for each variant in random order, and the verdicts.
 
-    Costs are equal if the interval of their difference lies within two points of accuracy (0.05 nats), different if
+    Costs are equal if the interval of their difference is within two points of accuracy (0.05 nats), different if
     it excludes zero, and otherwise inconclusive.
     """
     lead = quantity(data)

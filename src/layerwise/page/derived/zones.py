@@ -50,7 +50,6 @@ class PlanZones:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """Return the first and last state of every zone."""
         if self.borders is None:
             return ()
         edges = (1, *self.borders, self.states + 1)
@@ -95,7 +94,6 @@ class PlanZones:
 
     @property
     def borders_in_words(self) -> str:
-        """Return the contrasts of the borders in units of cosine, or a dash."""
         return join_words([SIGNED.text(score) for score in self.contrasts]) or "–"
 
 
@@ -125,7 +123,6 @@ SMALLEST_ZONE = 3
 
 
 def mirror_pairs(rows: Iterable[Score]) -> Iterator[Score]:
-    """Yield the similarities of pairs of states in both orders."""
     listed = {(row.metric, row.state, row.to_state): row for row in rows}
     yield from listed.values()
     for (metric, state, other), row in listed.items():

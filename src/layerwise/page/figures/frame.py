@@ -18,20 +18,15 @@ from layerwise.results.rows import Score
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 CLEAR = "rgba(0,0,0,0)"
 REFERENCE = {"line": {"color": light_color("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
-"""Style of a reference line."""
 LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
 
 
 Trace = Mapping[str, Any]
-"""Data with a `type` and properties in Plotly's schema."""
 Shape = Mapping[str, Any]
-"""A line or band across the figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Traces and a layout in Plotly's schema."""
-
     traces: tuple[Trace, ...]
     layout: Mapping[str, Any]
 

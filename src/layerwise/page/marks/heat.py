@@ -20,7 +20,6 @@ CELL, HEAD = 22, 90
 MOST_ROWS = 40
 TICKS = {"color": light_color("muted"), "size": 11}
 SIGNS = 5
-"""Number of labels on a diverging scale."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 Points = Mapping[Any, Score]
-"""Score by position."""
 Describe = Callable[[str, float, Score], str]
 
 MOST_TICKS = 24

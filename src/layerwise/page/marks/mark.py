@@ -57,7 +57,6 @@ class Picture:
         return self.leader is None and (self.sqrt_scale or any(len(choice.options) > 1 for choice in self.choices))
 
     def html(self) -> Markup:
-        """Return the HTML of the figure and its controls."""
         return html_part("figure", picture=self, most_pills=PILLS)
 
     def payload(self) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 
 CHANCE_OF_PAIRS = 50.0
-"""Percent of minimal pairs that guessing gets right."""
 EMBEDDING = 0
 """Source of an edge that reads the embedding."""
 

@@ -14,7 +14,6 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 QUANTITIES = {vocab.DELTA: "quantized alone", vocab.EXCESS: "beyond noise of the same norm"}
-"""Metrics in the figure of quantized layers."""
 
 
 def bits_by_layer(data: ReportData) -> Iterator[Score]:

@@ -31,7 +31,6 @@ HEIGHT = 420
 LOSSES = {VALIDATION_LOSS: "validation loss", TRAIN_LOSS: "training loss"}
 FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
 OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
-"""Other measures of runs with trainings."""
 
 
 def model_name(row: Score) -> str:
@@ -156,7 +155,6 @@ PARTS: tuple[Part, ...] = (
 )
 SELECTED = Text(lambda data: ("The checkpoint with the best validation loss was tested.",), terminal=False)
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
-"""Trainings of a run."""
 
 TESTED_SECTION = replace(TRAINING_SECTION, parts=(*PARTS, SELECTED))
 """Trainings whose checkpoints are selected by their validation loss."""
@@ -172,7 +170,6 @@ TRAINED = Kind(
     following=lambda data: ("To measure the robustness of the variants: layerwise robustness RUN",),
     sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, CustomTable(table=arm_losses))),),
 )
-"""Page of a run with trainings only."""
 
 
 def average_curves(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:

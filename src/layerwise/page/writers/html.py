@@ -35,13 +35,11 @@ class Chapter:
 
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
-"""A number, its unit and its interval."""
 
 STRATEGIES = "Strategies"
 """Legend of strategies, whose names on the page differ from those in the rows."""
 
 Piece = Markup | Picture
-"""HTML or a picture, in reading order."""
 
 
 def write_chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
