@@ -130,7 +130,7 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
         found = model(ids, attention_mask=real).logits
         expected = logits(tensors, ids, real.bool(), variant="zero", heads=2)
     assert float((found - expected).abs().max()) < 1e-4
-    assert "exists already and is not empty" in refused("save", "convert", file, *options)
+    assert "already exists and is not empty" in refused("save", "convert", file, *options)
 
 
 def test_files_that_hold_no_tensors_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`layerwise save`: what is written, from plans and files of mergekit, and what is refused."""
+"""Models written by `layerwise save`, from plans and mergekit files."""
 
 import json
 from pathlib import Path
@@ -16,14 +16,14 @@ from layerwise.results.training_record import TrainingRecord
 from studies.merging.trained_vit import save_vit
 
 
-def test_a_plan_is_written_as_a_model_that_transformers_loads(model: Path, tmp_path: Path) -> None:
+def test_transformers_loads_a_saved_plan(model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "shallow"
     ended = layerwise("save", model, "--plan", "0 2-3", "--output", folder, "--quiet")
     assert (ended.code, ended.err) == (0, "")
     first, proved, *how = ended.out.splitlines()
     assert first.startswith(f"{folder}: 3 layers, ")
     assert first.endswith(" parameters, with its tokenizer")
-    assert proved == "loaded again with plain transformers: the same logits"
+    assert proved == "loaded again with plain transformers: identical logits"
     loaded: dict[str, torch.nn.Module] = {}
     exec("\n".join(line.strip() for line in how[1:]), loaded)  # the lines that it prints
     ids = AutoTokenizer.from_pretrained(folder)("a layer", return_tensors="pt")["input_ids"]
@@ -33,13 +33,13 @@ def test_a_plan_is_written_as_a_model_that_transformers_loads(model: Path, tmp_p
     assert json.loads((folder / "plan.json").read_text())["plan"] == "0 2 3"
 
 
-def test_python_writes_a_model_in_memory(tmp_path: Path) -> None:
+def test_a_model_in_memory_is_saved(tmp_path: Path) -> None:
     stack = library.load(tiny_llama(4))
     assert library.save(stack, "0 2-3", tmp_path / "shallow").gap == 0
     assert library.load(tmp_path / "shallow").depth == 3
 
 
-def test_a_repeated_layer_is_a_copy_and_a_folder_is_replaced_only_when_asked(model: Path, tmp_path: Path) -> None:
+def test_repeated_layers_are_copied_and_folders_are_kept_without_overwrite(model: Path, tmp_path: Path) -> None:
     once = ("save", model, "--output", tmp_path / "m", "--plan")
     assert "; 1 of its layers is a copy" in layerwise(*once, "0-3 3").out
     assert "already has a model" in refused(*once, "0-2")
@@ -48,9 +48,7 @@ def test_a_repeated_layer_is_a_copy_and_a_folder_is_replaced_only_when_asked(mod
 
 
 @pytest.mark.parametrize(("asked", "written"), [((), "bfloat16"), (("--dtype", "float32"), "float32")])
-def test_weights_stay_in_the_format_that_they_are_stored_in(
-    tmp_path: Path, asked: tuple[str, ...], written: str
-) -> None:
+def test_the_stored_data_type_is_the_default(tmp_path: Path, asked: tuple[str, ...], written: str) -> None:
     tiny_llama(3).to(torch.bfloat16).save_pretrained(tmp_path / "half")
     ended = layerwise("save", tmp_path / "half", "--plan", "0 2", "--output", tmp_path / "m", *asked)
     assert ended.code == 0, ended.err
@@ -65,12 +63,12 @@ def test_weights_stay_in_the_format_that_they_are_stored_in(
         ("0 Q4_0:1 2-3", "cannot save a model under a plan with Q4_0:1, whose weights are quantized on"),
     ],
 )
-def test_plans_that_no_checkpoint_holds_are_refused(model: Path, tmp_path: Path, plan: str, reason: str) -> None:
+def test_plans_that_no_checkpoint_can_store_are_rejected(model: Path, tmp_path: Path, plan: str, reason: str) -> None:
     assert reason in refused("save", model, "--plan", plan, "--output", tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_layers_that_were_trained_with_more_are_refused(tmp_path: Path) -> None:
+def test_layers_trained_with_a_position_encoding_are_rejected(tmp_path: Path) -> None:
     options = ("--plan", "0-1", "--output", tmp_path / "m")
     told = save_vit(tmp_path / "told", 0, None)
     TrainingRecord("arm", 0, "b", "d", "digits", {"variant": "position"}, 1, 1.0, 1, 1.0, 1).write(told)
@@ -85,7 +83,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return one, two
 
 
-def test_layers_of_two_models_are_written_as_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
+def test_layers_of_two_models_are_merged(trained: tuple[Path, Path], tmp_path: Path) -> None:
     ended = layerwise("save", *trained, "--output", tmp_path / "m", "--plan", "a:0 b:1*2")
     assert ended.code == 0, ended.err
     assert f"arm:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
@@ -97,14 +95,14 @@ def test_layers_of_two_models_are_written_as_one(trained: tuple[Path, Path], tmp
     assert "already has a model" in refused("save", *trained, "--output", tmp_path / "m", "--plan", "a:0", "--quiet")
 
 
-def test_models_of_unknown_base_get_a_note(tmp_path: Path) -> None:
+def test_an_unknown_base_model_is_noted(tmp_path: Path) -> None:
     one, two = (save_vit(tmp_path / str(seed), seed, None) for seed in (0, 1))
     ended = layerwise("save", one, two, "--output", tmp_path / "m", "--plan", "a:0 b:1")
     assert ended.code == 0
     assert "note: the base of a, b is unknown" in ended.err
 
 
-def test_models_that_do_not_fit_together_are_refused(trained: tuple[Path, Path], tmp_path: Path) -> None:
+def test_incompatible_models_are_rejected(trained: tuple[Path, Path], tmp_path: Path) -> None:
     written = ("--output", tmp_path / "m", "--plan", "a:0 b:1")
     deeper = save_vit(tmp_path / "deeper", 2, "arm", depth=4)
     assert "the number of layers is 4, not 3" in refused("save", trained[0], deeper, *written)
@@ -118,9 +116,7 @@ def test_models_that_do_not_fit_together_are_refused(trained: tuple[Path, Path],
 @pytest.mark.parametrize(
     ("plan", "reason"), [("a:0 c:1", "from 'c'"), ("a:0 (a:1|b:1)", "has a group"), ("a:0 b:7", "visits layer 7")]
 )
-def test_merged_plans_that_cannot_be_written_are_refused(
-    trained: tuple[Path, Path], plan: str, reason: str, tmp_path: Path
-) -> None:
+def test_invalid_merged_plans_are_rejected(trained: tuple[Path, Path], plan: str, reason: str, tmp_path: Path) -> None:
     assert reason in refused("save", *trained, "--output", tmp_path / "m", "--plan", plan)
     assert list(tmp_path.iterdir()) == []
 
@@ -144,11 +140,11 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-def test_a_file_of_mergekit_says_everything(home: Path, file: Path, tmp_path: Path) -> None:
+def test_a_mergekit_file_is_saved(home: Path, file: Path, tmp_path: Path) -> None:
     ended = layerwise("save", "--from", file, "--output", tmp_path / "m")
     assert ended.code == 0, ended.err
     assert ended.out.startswith(f"{tmp_path / 'm'}: 6 layers, ")
-    assert "the same logits" in ended.out
+    assert "identical logits" in ended.out
     record = json.loads((tmp_path / "m" / "plan.json").read_text())
     assert (record["plan"], record["head"], record["note"]) == ("x:0-2 y:1-3", "y", "")
     written, two = weights(tmp_path / "m"), weights(home / "two")
@@ -156,44 +152,44 @@ def test_a_file_of_mergekit_says_everything(home: Path, file: Path, tmp_path: Pa
     assert torch.equal(written["lm_head.weight"], two["lm_head.weight"])
 
 
-def test_the_data_type_of_the_file_is_written(file: Path, tmp_path: Path) -> None:
+def test_the_data_type_of_a_mergekit_file_is_used(file: Path, tmp_path: Path) -> None:
     file.write_text("dtype: float32\n" + file.read_text())
     assert "built in memory" not in layerwise("save", "--from", file, "--output", tmp_path / "same").out
     file.write_text(file.read_text().replace("float32", "bfloat16"))
     ended = layerwise("save", "--from", file, "--output", tmp_path / "half")
     assert ended.code == 0, ended.err
     assert {tensor.dtype for tensor in weights(tmp_path / "half").values()} == {torch.bfloat16}
-    assert "says bfloat16 and --dtype float16" in refused(
+    assert "--dtype must be bfloat16" in refused(
         "save", "--from", file, "--output", tmp_path / "m", "--dtype", "float16", "--quiet"
     )
 
 
-def test_a_plan_is_about_the_model_that_is_named(home: Path, tmp_path: Path) -> None:
+def test_from_accepts_a_plan_of_the_model(home: Path, tmp_path: Path) -> None:
     ended = layerwise("save", home / "one", "--from", "0-1 3", "--output", tmp_path / "m")
     assert ended.code == 0, ended.err
     assert json.loads((tmp_path / "m" / "plan.json").read_text())["plan"] == "0 1 3"
 
 
-def test_what_is_missing_or_said_twice_is_refused(home: Path, file: Path, tmp_path: Path) -> None:
+def test_missing_and_conflicting_options_are_rejected(home: Path, file: Path, tmp_path: Path) -> None:
     output = ("--output", tmp_path / "m", "--quiet")
-    assert "say which layers by --plan PLAN or by --from" in refused("save", home / "one", *output)
-    assert "by one of them" in refused("save", home / "one", "--plan", "0", "--from", "0", *output)
-    assert "a model is needed: layerwise save MODEL --from 0-1" in refused("save", "--from", "0-1", *output)
-    assert "a model is needed" in refused("save", "--plan", "0-1", *output)
+    assert "either --plan or --from is required" in refused("save", home / "one", *output)
+    assert "Pass one of them" in refused("save", home / "one", "--plan", "0", "--from", "0", *output)
+    assert "a model is required" in refused("save", "--from", "0-1", *output)
+    assert "a model is required" in refused("save", "--plan", "0-1", *output)
     assert "The file names its models" in refused("save", home / "one", "--from", file, *output)
     file.write_text(file.read_text().replace("passthrough", "slerp"))
     assert f"{file}, line 1: merge_method must be passthrough, got slerp" in refused("save", "--from", file, *output)
     assert not (tmp_path / "m").exists()
 
 
-def test_one_revision_is_opened(home: Path, tmp_path: Path) -> None:
+def test_revisions_of_several_models_are_rejected(home: Path, tmp_path: Path) -> None:
     (tmp_path / "m.yml").write_text(write_mergekit("a:0 b:1", {"a": "org/one@x", "b": "org/two@y"}))
-    assert "one revision of one model can be opened" in refused(
+    assert "revisions of several models cannot be combined" in refused(
         "save", "--from", tmp_path / "m.yml", "--output", tmp_path / "m", "--quiet"
     )
 
 
-def test_a_push_that_would_be_refused_is_refused_before_anything_is_written(
+def test_an_invalid_push_is_rejected_before_writing(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -204,7 +200,7 @@ def test_a_push_that_would_be_refused_is_refused_before_anything_is_written(
     assert not (tmp_path / "m").exists()
 
 
-def test_a_run_of_another_model_is_no_evidence(home: Path, tmp_path: Path) -> None:
+def test_evidence_must_be_a_run_of_the_model(home: Path, tmp_path: Path) -> None:
     output = ("--output", tmp_path / "m", "--plan", "0-1", "--quiet")
     assert "manifest" in refused("save", home / "one", *output, "--evidence", tmp_path)
     assert not (tmp_path / "m").exists()

@@ -31,7 +31,7 @@ def masked_model() -> PreTrainedModel:
 
 @pytest.mark.parametrize("make", [tiny_llama, masked_model])
 @pytest.mark.parametrize("rows", [1, 3, 1000])
-def test_it_is_the_loss_of_the_model(make: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunked_loss_matches_the_model(make: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(make())
     vocabulary = stack.text_config.vocab_size
     monkeypatch.setattr(loss_module, "CHUNK", rows * vocabulary)
@@ -76,7 +76,7 @@ def trainer(folder: Path, model: PreTrainedModel, **options: Any) -> Held:
     return held
 
 
-def test_validation_is_the_parents_and_holds_few_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_matches_and_holds_few_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary = tiny_llama().config.vocab_size
     monkeypatch.setattr(loss_module, "CHUNK", 2 * vocabulary)
     ours = trainer(tmp_path, tiny_llama())
@@ -89,7 +89,7 @@ def test_validation_is_the_parents_and_holds_few_logits(tmp_path: Path, monkeypa
     assert parents.largest > 2 * vocabulary
 
 
-def test_another_loss_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_losses_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_llama()
     real = model.loss_function
     model.loss_function = lambda *args, **kwargs: 1.001 * real(*args, **kwargs)
@@ -103,7 +103,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 @given(st.integers(1, 5), st.integers(2, 9), st.floats(0.1, 8.0), st.integers(0, 999))
-def test_the_divergence_is_that_of_torch_and_never_negative(rows: int, classes: int, scale: float, seed: int) -> None:
+def test_the_divergence_matches_torch_and_is_not_negative(rows: int, classes: int, scale: float, seed: int) -> None:
     student, teacher = scale * drawn(rows, classes, seed=seed), scale * drawn(rows, classes, seed=seed + 1)
     expected = kl_div(student.double().log_softmax(-1), teacher.double().softmax(-1), reduction="sum")
     value = divergence(student, teacher)
@@ -114,7 +114,7 @@ def test_the_divergence_is_that_of_torch_and_never_negative(rows: int, classes: 
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 20])
-def test_pieces_have_the_loss_and_the_gradients_of_the_whole(rows: int) -> None:
+def test_chunks_give_the_same_loss_and_gradients(rows: int) -> None:
     head = nn.Linear(6, 11).double()
     states, teacher = drawn(7, 6).double().requires_grad_(), drawn(7, 11, seed=1).double()
     sizes: list[int] = []
@@ -133,14 +133,14 @@ def test_pieces_have_the_loss_and_the_gradients_of_the_whole(rows: int) -> None:
         torch.testing.assert_close(other, one, rtol=1e-12, atol=1e-12)
 
 
-def test_a_weight_that_no_piece_reads_has_a_gradient_of_zero() -> None:
+def test_unused_weights_have_zero_gradients() -> None:
     states, other = drawn(4, 3).requires_grad_(), nn.Parameter(torch.ones(2))
     loss = in_chunks(states, lambda some, piece: some.square().sum(), 2, [other])
     loss.backward()
     assert not other.grad.any()
 
 
-def test_only_scored_positions_count_in_a_distance() -> None:
+def test_distances_use_scored_positions_only() -> None:
     own, other = drawn(2, 3, 4), drawn(2, 3, 4, seed=1)
     mask = torch.tensor([[True, False, True], [False, False, True]])
     by_hand = torch.stack([(own[mask] - other[mask]).square().mean(), torch.tensor(0.0)]).mean()
@@ -149,6 +149,6 @@ def test_only_scored_positions_count_in_a_distance() -> None:
     torch.testing.assert_close(state_distance([own], [other], None, "cosine"), cosine.mean())
 
 
-def test_states_that_do_not_pair_up_are_refused() -> None:
-    with pytest.raises(TrainError, match="do not pair up"):
+def test_unpaired_states_are_rejected() -> None:
+    with pytest.raises(TrainError, match="must have as many states"):
         state_distance([drawn(1, 2, 3)], [], None, "mse")

@@ -56,7 +56,7 @@ def trained(what: Recipe, folder: Path, *, compiled: bool) -> dict[str, Tensor]:
     ],
     ids=lambda what: getattr(what, "arm", None),
 )
-def test_blocks_are_compiled_for_training_and_for_validation_whatever_is_drawn(
+def test_blocks_are_compiled_once_for_any_plan(
     what: Recipe, most: int, graphs: CompileCounterWithBackend, tmp_path: Path
 ) -> None:
     """In phases also for frozen layers, and for the lowest that learns, whose input has no gradient."""
@@ -65,7 +65,7 @@ def test_blocks_are_compiled_for_training_and_for_validation_whatever_is_drawn(
 
 
 @pytest.mark.slow
-def test_a_pretraining_has_one_graph_for_segments_of_both_lengths(
+def test_pretraining_compiles_one_graph_for_both_lengths(
     graphs: CompileCounterWithBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths: set[int] = set()

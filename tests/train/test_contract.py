@@ -1,4 +1,4 @@
-"""What every training into a folder keeps: stopped, killed, torn, finished, another's; by one process, or by two."""
+"""Trainings in a folder: stopped, killed and resumed, in one process or two."""
 
 import json
 import random
@@ -45,7 +45,7 @@ ONE = (
     *("growth", "with dropout", "heal full", "pretraining with dropout", "heal lora", "heal tail"),
     *("layershuffle-position", "layershuffle-predict", "wiring-softmax", "layerdrop"),
 )
-"""Kinds trained in one process; the first two are also in the fast tests."""
+"""Kinds trained in one process, the first two in the fast tests."""
 
 Straight = Callable[[str], tuple[Path, Noted, TrainingRecord]]
 
@@ -89,11 +89,11 @@ STOPS = [
     *(pytest.param("growth", stop, marks=pytest.mark.nightly) for stop in (3, 5, 7)),
     pytest.param("with dropout", 5, marks=pytest.mark.nightly),
 ]
-"""Growth stops inside each phase and at the border, before the new one begins; dropout in the first epoch."""
+"""Growth stops inside each phase and at the boundary; dropout in the first epoch."""
 
 
 @pytest.mark.parametrize(("kind", "stop"), STOPS)
-def test_stopped_and_resumed_it_is_the_one_without_a_stop(
+def test_resuming_a_stopped_training_matches_an_uninterrupted_one(
     kind: str, stop: int, straight: Straight, tmp_path: Path
 ) -> None:
     folder, whole, record = straight(kind)
@@ -117,7 +117,7 @@ def test_stopped_and_resumed_it_is_the_one_without_a_stop(
 
 
 @pytest.mark.parametrize("kind", first_fast(["growth", "pretraining"]))
-def test_a_torn_checkpoint_is_passed_over(kind: str, straight: Straight, tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_ignored(kind: str, straight: Straight, tmp_path: Path) -> None:
     folder, whole, record = straight(kind)
     noted, last = Noted(), 8 if kind == "growth" else 4
     with watched(Noted(), last + 1), pytest.raises(Stopped):
@@ -132,12 +132,12 @@ def test_a_torn_checkpoint_is_passed_over(kind: str, straight: Straight, tmp_pat
 
 
 @pytest.mark.parametrize("kind", first_fast(ONE, slow=3))
-def test_what_is_finished_is_not_repeated_and_is_no_other_training(kind: str, straight: Straight) -> None:
+def test_a_finished_training_is_not_repeated(kind: str, straight: Straight) -> None:
     folder, _, record = straight(kind)
     noted = Noted()
     with watched(noted):
         assert KINDS[kind](folder, arguments=CPU) == record
-        with pytest.raises(TrainError, match="holds another training"):
+        with pytest.raises(TrainError, match="has a different training"):
             KINDS["sequential"](folder, arguments=CPU)
     assert noted.losses == []
 
@@ -149,16 +149,16 @@ ASKED: dict[str, Any] = {
     "seed": 1,
 }
 ANOTHER: dict[str, tuple[Any, str]] = {
-    "base": ("another", "it begins from another model"),
-    "data": ("another", "it learns from other examples"),
-    "recipe": ({"settings": {"learning_rate": 0.02, "epochs": 2}}, "its learning_rate is 0.01, and 0.02 was asked for"),
-    "seed": (2, "its seed is 1, and 2 was asked for"),
+    "base": ("another", "it has a different base model"),
+    "data": ("another", "it has different data"),
+    "recipe": ({"settings": {"learning_rate": 0.02, "epochs": 2}}, "its learning_rate is 0.01, got 0.02"),
+    "seed": (2, "its seed is 1, got 2"),
 }
 
 
 @pytest.mark.parametrize("name", ANOTHER)
 @pytest.mark.parametrize("finished", [True, False], ids=["finished", "begun"])
-def test_a_folder_of_another_training_is_refused_with_what_differs(finished: bool, name: str, tmp_path: Path) -> None:
+def test_a_folder_with_a_different_training_is_rejected(finished: bool, name: str, tmp_path: Path) -> None:
     if finished:
         (tmp_path / MODEL).mkdir()
         TrainingRecord(**ASKED, arm="a", data_name="n", steps=1, epochs=1, examples=1, seconds=1, best_step=1).write(
@@ -168,10 +168,10 @@ def test_a_folder_of_another_training_is_refused_with_what_differs(finished: boo
         (tmp_path / CONFIG).write_text(json.dumps(ASKED))
 
     def never() -> Any:
-        raise AssertionError("nothing is opened for a training that is refused")
+        raise AssertionError("a rejected training must not open a model")
 
     value, words = ANOTHER[name]
-    with pytest.raises(TrainError, match=f"holds another training: {words}; choose another run folder"):
+    with pytest.raises(TrainError, match=f"has a different training: {words}. Pass another --run"):
         run_training(never, {**ASKED, name: value}, tmp_path, arm="a", data_name="n")
 
 
@@ -183,7 +183,7 @@ def train_apart(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "write"), [("layershuffle", "checkpoint-6"), ("growth", "checkpoint-12"), ("pretraining", "checkpoint-4")]
 )
-def test_killed_without_warning_it_ends_with_the_same_weights(
+def test_resuming_a_killed_training_gives_the_same_weights(
     kind: str, write: str, straight: Straight, tmp_path: Path
 ) -> None:
     folder, _, record = straight(kind)
@@ -202,9 +202,7 @@ def test_killed_without_warning_it_ends_with_the_same_weights(
         *(pytest.param(kind, 20, marks=pytest.mark.nightly) for kind in ("heal full", "heal tail", "growth")),
     ],
 )
-def test_killed_at_drawn_writes_of_its_whole_life_it_ends_with_the_same_weights(
-    kind: str, kills: int, tmp_path: Path
-) -> None:
+def test_a_training_killed_at_random_writes_gives_the_same_weights(kind: str, kills: int, tmp_path: Path) -> None:
     whole, killed, hits = tmp_path / "whole", tmp_path / "killed", 0
     writes = apart(train_apart, whole, kind, watch=Watch(whole)).writes
     assert len(writes) > 20
@@ -229,11 +227,10 @@ RECOMPUTED = [
     ("layershuffle-predict", False),
     ("wiring-softmax", True),
 ]
-"""A reentrant pass learns nothing behind frozen layers, as torch warns, and a phase of growth begins so."""
 
 
 @pytest.mark.parametrize("case", first_fast(RECOMPUTED, slow=4), ids=str)
-def test_recomputed_passes_learn_the_same(case: tuple[str, bool], straight: Straight, tmp_path: Path) -> None:
+def test_gradient_checkpointing_changes_no_weights(case: tuple[str, bool], straight: Straight, tmp_path: Path) -> None:
     kind, reentrant = case
     folder, whole, _ = straight(kind)
     noted, recomputed = Noted(), {"gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
@@ -320,7 +317,7 @@ ALIKE = [
 
 
 @pytest.mark.parametrize("kind", ALIKE)
-def test_two_processes_train_as_one_does(kind: str, two: Callable[[str], Path], straight: Straight) -> None:
+def test_two_processes_match_one(kind: str, two: Callable[[str], Path], straight: Straight) -> None:
     folder, alone, _ = straight(kind)
     both = [noted_in(two(kind), rank) for rank in (0, 1)]
     assert means(two(kind)) == pytest.approx(alone.losses, rel=1e-3)
@@ -332,7 +329,7 @@ def test_two_processes_train_as_one_does(kind: str, two: Callable[[str], Path], 
 
 
 @pytest.mark.slow
-def test_processes_that_draw_for_themselves_draw_differently(two: Callable[[str], Path]) -> None:
+def test_per_rank_sampling_differs_between_processes(two: Callable[[str], Path]) -> None:
     sampler = method("layerdrop", "per-rank").sampler
     own = [SeededSampler(sampler, DEPTH, 1, f"training/{rank}") for rank in (0, 1)]
     plans = [noted_in(two("apart"), rank).plans for rank in (0, 1)]
@@ -342,7 +339,7 @@ def test_processes_that_draw_for_themselves_draw_differently(two: Callable[[str]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SHARDED)
-def test_a_model_in_shards_learns_what_the_whole_does(kind: str, two: Callable[[str], Path]) -> None:
+def test_sharded_training_matches_unsharded_training(kind: str, two: Callable[[str], Path]) -> None:
     whole, parts = two(kind), two(f"{kind}, in shards")
     assert means(parts) == pytest.approx(means(whole), rel=1e-3)
     for rank in (0, 1):
@@ -354,7 +351,7 @@ def test_a_model_in_shards_learns_what_the_whole_does(kind: str, two: Callable[[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STOPPED)
-def test_resumed_both_go_on_as_they_would_have(name: str, two: Callable[[str], Path]) -> None:
+def test_resuming_two_processes_matches_an_uninterrupted_training(name: str, two: Callable[[str], Path]) -> None:
     whole, stopped, stop = two(name), two(f"{name}, stopped"), STOPPED[name]
     begun, steps = stop - stop % interval(name.partition(",")[0]), record_in(whole).steps
     for rank in (0, 1):
@@ -366,9 +363,7 @@ def test_resumed_both_go_on_as_they_would_have(name: str, two: Callable[[str], P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SHARED_OUT)
-def test_what_two_processes_began_one_ends_and_the_other_way_round(
-    kind: str, two: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_the_number_of_processes_may_change_on_resuming(kind: str, two: Callable[[str], Path], tmp_path: Path) -> None:
     whole, steps = two(kind), record_in(two(kind)).steps
     begun = SHARED_OUT[kind] - SHARED_OUT[kind] % interval(kind)
     expected = means(whole)[len(means(whole)) * begun // steps :]
@@ -384,6 +379,5 @@ def test_what_two_processes_began_one_ends_and_the_other_way_round(
 
 
 @pytest.mark.slow
-def test_a_model_in_shards_is_trained_as_the_whole() -> None:
-    """Losses, gradients and LAMB steps match; a trust ratio is that of the whole tensor, not of a process's part."""
+def test_losses_gradients_and_lamb_steps_match_under_sharding() -> None:
     ranks(compare_all)

@@ -58,7 +58,7 @@ def _renumbered(name: str, plan: Plan) -> str:
 
 
 @pytest.mark.parametrize("seed", first_fast([0, 1]))
-def test_a_skip_plan_answers_as_the_pruned_checkpoint_does(
+def test_fine_tuning_under_a_plan_matches_the_pruned_checkpoint(
     seed: int, bert: Path, tmp_path: Path, learned: list[dict[str, Tensor]]
 ) -> None:
     stack = load(bert, device="cpu")
@@ -80,7 +80,7 @@ def test_a_skip_plan_answers_as_the_pruned_checkpoint_does(
     )
 
 
-def test_the_plan_is_active_in_training_and_in_the_test(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_is_active_in_training_and_testing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     own = fine_tuning._with_head
 
@@ -118,7 +118,7 @@ def test_groups_and_loops_are_fine_tuned(text: str, bert: Path, learned: list[di
 
 
 @pytest.mark.parametrize("plan", first_fast([Plan.parse("0 (1|2)*3 3"), SKIP, None]))
-def test_a_head_that_learns_alone_changes_no_bit_of_the_body(
+def test_training_only_the_head_leaves_the_body_unchanged(
     plan: Plan | None, bert: Path, learned: list[dict[str, Tensor]]
 ) -> None:
     settings = replace(SETTINGS, train="head", learning_rates=(3e-2,))
@@ -133,7 +133,7 @@ def test_a_head_that_learns_alone_changes_no_bit_of_the_body(
     assert not torch.equal(learned[0]["classifier.weight"], learned[1]["classifier.weight"])
 
 
-def test_a_pooler_is_the_head_s_only_where_the_checkpoint_has_none(bert: Path, tmp_path: Path) -> None:
+def test_a_pooler_belongs_to_the_head_if_the_checkpoint_lacks_it(bert: Path, tmp_path: Path) -> None:
     found = {}
     AutoModelForSequenceClassification.from_pretrained(bert).bert.save_pretrained(tmp_path)
     for location in (bert, tmp_path):
@@ -149,7 +149,7 @@ MOE = {"num_local_experts": 2, "num_experts": 2, "num_experts_per_tok": 1, "moe_
 
 @pytest.mark.parametrize("plan", first_fast([Plan.parse("1 0"), None]))
 @pytest.mark.parametrize("kind", first_fast(["mixtral", "qwen3_moe", "llama"]))
-def test_every_weight_is_that_of_the_best_epoch(
+def test_the_best_epoch_is_restored(
     kind: str, plan: Plan | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer = word_tokenizer(WORDS)
@@ -187,29 +187,29 @@ def test_every_weight_is_that_of_the_best_epoch(
     assert any(not torch.equal(end[name], epochs[2][name]) for name in end if "mlp" in name), "the test sees nothing"
 
 
-def test_what_cannot_be_trained_is_refused(bert: Path, tmp_path: Path) -> None:
+def test_unsupported_models_are_rejected(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="4"):
         fine_tune(bert, planted(), SETTINGS, 0, plan=Plan.parse("0 9"), device="cpu")
-    with pytest.raises(TrainError, match=r"taught planted .* under 0 3"):
+    with pytest.raises(TrainError, match=r"on planted .* under 0 3"):
         fine_tune(bert, planted(), replace(SETTINGS, learning_rates=(1e30,)), 0, plan=SKIP, device="cpu")
     tiny_vit().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="device 'nowhere' is not known"):
         with_new_head(str(tmp_path), ("a", "b"), device="nowhere")
-    with pytest.raises(CheckpointError, match="BertModel has no head of its own"):
+    with pytest.raises(CheckpointError, match="BertModel has no separate head"):
         head_parameters(AutoModelForSequenceClassification.from_pretrained(bert).bert, ())
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learning_rates": ()}, "learning rates"),
-        ({"learning_rates": (0.0,)}, "learning rates"),
-        ({"epochs": 0}, "epochs = 0"),
-        ({"warmup": 1.0}, "warm-up over 1.0"),
-        ({"evals": -1}, "learning curve of -1"),
+        ({"learning_rates": ()}, "learning_rates must be"),
+        ({"learning_rates": (0.0,)}, "learning_rates must be"),
+        ({"epochs": 0}, "epochs must be"),
+        ({"warmup": 1.0}, "warmup must be"),
+        ({"evals": -1}, "evals must be"),
     ],
 )
-def test_settings_that_teach_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainError, match=message):
         FineTuningConfig(**settings)
 
@@ -233,7 +233,7 @@ def _scored(count: int = 160) -> ClassificationTask:
 
 
 @pytest.mark.parametrize("plan", first_fast([SKIP, None]))
-def test_a_regression_is_learned_by_its_squared_error(plan: Plan | None, bert: Path) -> None:
+def test_regression_uses_squared_error(plan: Plan | None, bert: Path) -> None:
     settings = replace(SETTINGS, batch_size=10, epochs=4, patience=4)
     outcome = fine_tune(bert, _scored(), settings, 0, plan=plan, device="cpu")
     assert outcome.selection > 0.8
@@ -246,7 +246,7 @@ CURVED = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=2)
 
 
 @pytest.mark.slow
-def test_training_is_the_same_with_and_without_a_curve(tmp_path: Path) -> None:
+def test_learning_curves_do_not_change_the_training(tmp_path: Path) -> None:
     model, task = tiny_bert(tmp_path / "bert"), planted(64)
     plain, followed = (fine_tune(model, task, replace(CURVED, evals=evals), 0, device="cpu") for evals in (0, 3))
     assert (plain.curve, plain.step_seconds) == ((), None)
@@ -256,6 +256,6 @@ def test_training_is_the_same_with_and_without_a_curve(tmp_path: Path) -> None:
     assert followed.step_seconds > 0
 
 
-def test_points_stand_evenly_in_the_logarithm() -> None:
+def test_curve_points_are_evenly_spaced_in_logarithms() -> None:
     assert sorted(curve_steps(100, 3)) == [1, 10, 100]
     assert curve_steps(2, 10) == {1, 2}

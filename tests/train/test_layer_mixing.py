@@ -118,7 +118,7 @@ def logits_of(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 @MODELS
 @torch.no_grad()
-def test_the_identity_is_the_plain_model(make: Callable[[], PreTrainedModel]) -> None:
+def test_identity_layer_weights_match_the_original_model(make: Callable[[], PreTrainedModel]) -> None:
     model = make()
     inputs = inputs_of(model)
     plain = logits_of(model, inputs)
@@ -136,7 +136,7 @@ def test_the_identity_is_the_plain_model(make: Callable[[], PreTrainedModel]) ->
 @KINDS
 @MODELS
 @torch.no_grad()
-def test_every_layer_reads_the_formula_under_every_plan(
+def test_layer_inputs_match_the_formula_under_any_plan(
     make: Callable[[], PreTrainedModel], options: LayerMixingOptions, text: str, single_pass: bool
 ) -> None:
     model = make()
@@ -156,18 +156,18 @@ def test_every_layer_reads_the_formula_under_every_plan(
         torch.testing.assert_close(logits_of(model, inputs), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_softmax_begins_with_the_previous_layer_and_zero_with_the_mean() -> None:
+def test_initial_layer_weights() -> None:
     biased = LayerMixing(12, SOFTMAX).layer_weights().detach()
     assert [float(biased[n, n]) for n in range(12)] == pytest.approx([e / (e + n) for n in range(12)])
     mean = LayerMixing(4, LayerMixingOptions("softmax", "zero")).layer_weights()
     # Rounding units of a softmax over n equal scores: exp 2, their mean 2, sum n - 1, quotient 1, expected share 1.
     expected = torch.ones(4, 5).tril() / torch.arange(1, 5)[:, None]
     torch.testing.assert_close(mean, expected, rtol=(2 + 2 + 3 + 1 + 1) * unit(torch.float32), atol=0)
-    with pytest.raises(TrainError, match="free layer weights of 0 pass nothing on"):
+    with pytest.raises(TrainError, match="free layer weights must not start at 0"):
         LayerMixingOptions("free", "zero")
 
 
-def test_there_are_as_many_edges_as_published() -> None:
+def test_the_number_of_edges_is_as_published() -> None:
     depth = 12
     softmax = LayerMixing(depth, SOFTMAX)
     assert len(softmax.edges()) == depth * (depth + 1) // 2 == 78
@@ -180,7 +180,7 @@ def trainer_of(stack: Stack, found: LayerMixing, folder: Path, draws: Any = None
     return plan_trainer(stack, splits, folder, draws or Fixed(), own={"added": found}, **options)
 
 
-def test_layer_weights_learn_at_their_own_rate_and_do_not_decay(tmp_path: Path) -> None:
+def test_layer_weights_have_their_own_rate_and_no_decay(tmp_path: Path) -> None:
     stack = load(tiny_vit())
     found = layer_mixing.attach(stack, LayerMixingOptions("free", rate=7.0))
     trainer = trainer_of(stack, found, tmp_path, learning_rate=1e-3, weight_decay=0.5)
@@ -194,7 +194,7 @@ def test_layer_weights_learn_at_their_own_rate_and_do_not_decay(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("method", first_fast(["wiring-softmax", "wiring-identity"]))
-def test_a_trained_wiring_is_saved_and_opened_again(method: str, tmp_path: Path) -> None:
+def test_layer_weights_are_saved_and_loaded(method: str, tmp_path: Path) -> None:
     settings = Settings(epochs=1, batch_size=8, evals=1, learning_rate=1e-2)
     chosen = recipe(method, Options(settings), 3)
     train(Base(lambda: load(tiny_vit()), "weights"), tiny_digits(), chosen, 0, tmp_path, arguments={"use_cpu": True})
@@ -215,7 +215,7 @@ def test_a_trained_wiring_is_saved_and_opened_again(method: str, tmp_path: Path)
 
 @KINDS
 @torch.no_grad()
-def test_edges_that_are_cut_stay_cut_and_compute_what_they_say(options: LayerMixingOptions, tmp_path: Path) -> None:
+def test_removed_edges_match_the_formula(options: LayerMixingOptions, tmp_path: Path) -> None:
     model = tiny_vit()
     stack, inputs = load(model), inputs_of(model)
     embedding, block, finish = blocks_by_hand(stack, inputs)
@@ -233,7 +233,7 @@ def test_edges_that_are_cut_stay_cut_and_compute_what_they_say(options: LayerMix
 
 
 @torch.no_grad()
-def test_a_state_is_let_go_after_its_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(tiny_vit(depth=5))
     found = layer_mixing.attach(stack, SOFTMAX)
     sparse = LayerWeights.of([[1, 0], [0.5, 0.5], [0, 0.5, 0.5], [0, 0, 0.5, 0.5], [0, 0, 0, 0, 1]], depth=5)
@@ -256,11 +256,11 @@ def test_a_state_is_let_go_after_its_last_reader(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(logits_of(stack.model, inputs).detach(), dropped)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_layer_weights_of_another_shape_are_rejected() -> None:
     softmax, free = LayerMixing(3, SOFTMAX), LayerMixing(3, FREE)
-    with pytest.raises(PlanError, match="4 readers does not fit a model of 3 layers and 3 readers"):
+    with pytest.raises(PlanError, match="edges must have 3 layers and 3 readers, got 3 and 4"):
         softmax.set_edges(free.edges())
-    with pytest.raises(PlanError, match="does not fit a model of 3 layers"):
+    with pytest.raises(PlanError, match="edges must have 3 layers"):
         free.set_edges(LayerWeights.identity(4))
     unscaled = softmax.edges().without(Edge(2, 0), renormalize=False)
     with pytest.raises(PlanError, match="positive and sum to 1"):
@@ -268,15 +268,15 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 @torch.no_grad()
-def test_what_a_record_cannot_follow_is_refused() -> None:
+def test_unsupported_plans_are_rejected() -> None:
     model = tiny_llama()
     stack, inputs = load(model), inputs_of(model)
     stack.branches()
     layer_mixing.attach(stack, SOFTMAX)
     for text in ("0 (1|2)", "0 1.mlp 2"):
-        with stack.under(Plan.parse(text)), pytest.raises(TrainError, match="read whole layers"):
+        with stack.under(Plan.parse(text)), pytest.raises(TrainError, match="without groups and sublayers"):
             model(**inputs)
-    with pytest.raises(TrainError, match=r"not step by step"):
+    with pytest.raises(TrainError, match="cannot run step by step"):
         stack.run(Plan.parse("0-2"), stack.capture(**inputs))
     other = load(tiny_llama(seed=1))
     union = Stack.with_sources({"a": other, "b": stack})
@@ -285,7 +285,7 @@ def test_what_a_record_cannot_follow_is_refused() -> None:
 
 
 @torch.no_grad()
-def test_cached_decoding_is_recomputation() -> None:
+def test_cached_decoding_matches_recomputation() -> None:
     model = tiny_llama()
     model.config.use_cache = model.generation_config.use_cache = True
     stack = load(model)

@@ -1,4 +1,4 @@
-"""What layers know and say about their position: the formulas of the paper in every order, and nothing else changed."""
+"""Position encodings and position prediction of LayerShuffle."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def _by_hand(encoding: PositionEncoding, state: Tensor, layer: int, index: int, 
 @pytest.mark.parametrize("text", first_fast(["2 0 2", "2 1", "0-2", "2 0 1", "1 1 1"], 2))
 @pytest.mark.parametrize("table", ["per-layer", "shared"])
 @torch.no_grad()
-def test_every_layer_reads_the_formula_at_its_current_position(table: str, text: str, single_pass: bool) -> None:
+def test_position_encodings_match_the_formula(table: str, text: str, single_pass: bool) -> None:
     model = tiny_vit()
     stack = load(model)
     encoding = _told(stack, PositionOptions(features=FEATURES, table=table))
@@ -71,7 +71,7 @@ def test_every_layer_reads_the_formula_at_its_current_position(table: str, text:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_tables_are_one_a_layer_or_one_for_all() -> None:
+def test_position_tables_are_per_layer_or_shared() -> None:
     each = position.attach_encoding(load(tiny_vit()), PositionOptions(features=FEATURES))
     shared = position.attach_encoding(load(tiny_vit()), PositionOptions(features=FEATURES, table="shared"))
     assert [tuple(table.shape) for table in each.tables] == [(3, FEATURES)] * 3
@@ -81,19 +81,19 @@ def test_tables_are_one_a_layer_or_one_for_all() -> None:
 
 
 @pytest.mark.parametrize("single_pass", [True, False])
-def test_more_visits_than_learned_positions_are_refused(single_pass: bool) -> None:
+def test_more_visits_than_positions_are_rejected(single_pass: bool) -> None:
     stack = load(tiny_vit())
     position.attach_encoding(stack, PositionOptions())
     pixels = torch.zeros(1, 1, 8, 8)
     with (
         stack.under(Plan.parse("0 1 2 0"), single_pass=single_pass),
-        pytest.raises(TrainError, match=r"visit 4 of the plan .* learned 3 positions, so plans have at most 3 visits"),
+        pytest.raises(TrainError, match="must have at most 3 visits, got 4"),
     ):
         stack.model(pixel_values=pixels)
 
 
 @torch.no_grad()
-def test_dropout_is_on_what_is_added_and_only_in_training() -> None:
+def test_dropout_applies_to_the_encoding_in_training_only() -> None:
     encoding = PositionEncoding(2, WIDTH, PositionOptions(dropout=0.5))
     state = torch.randn(1, 40, WIDTH, generator=torch.Generator().manual_seed(0))
     evaluated = encoding.eval()(state, 1, 0) - state
@@ -104,29 +104,29 @@ def test_dropout_is_on_what_is_added_and_only_in_training() -> None:
     torch.testing.assert_close(trained[~dropped], 2 * evaluated[~dropped], rtol=1e-3, atol=1e-5)
 
 
-def test_a_model_that_does_not_say_its_width_is_refused() -> None:
+def test_models_without_hidden_size_are_rejected() -> None:
     class Bare(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
 
-    with pytest.raises(TrainError, match="Bare does not say how wide its hidden state is"):
+    with pytest.raises(TrainError, match=r"require config\.hidden_size, which Bare lacks"):
         position.attach_encoding(Stack(Bare(), "layers"), PositionOptions())
 
 
-def test_layers_of_another_model_are_refused() -> None:
+def test_layers_with_a_position_encoding_are_not_merged() -> None:
     stacks = {name: load(tiny_vit()) for name in "ab"}
     for stack in stacks.values():
         position.attach_encoding(stack, PositionOptions())
     merged = stacks["a"].with_sources(stacks)
     with (
         merged.under(Plan.parse("a:0 b:1 a:2"), single_pass=True),
-        pytest.raises(TrainError, match="position encoding cannot be merged"),
+        pytest.raises(TrainError, match="cannot be merged"),
     ):
         merged.model(pixel_values=torch.zeros(1, 1, 8, 8))
 
 
-def test_a_checkpoint_is_not_run_without_the_encoding_it_was_trained_with(tmp_path: Path) -> None:
+def test_checkpoints_without_their_encoding_are_rejected(tmp_path: Path) -> None:
     stack = load(tiny_vit())
     position.attach_encoding(stack, PositionOptions(features=FEATURES))
     stack.model.save_pretrained(tmp_path)
@@ -172,7 +172,7 @@ def _nats(logits: Tensor, position: int) -> Tensor:
 @pytest.mark.parametrize("total", ["sum", "mean"])
 @pytest.mark.parametrize("reads", ["first", "mean"])
 @torch.no_grad()
-def test_loss_and_hits_are_the_formulas(reads: Any, total: Any, text: str, single_pass: bool) -> None:
+def test_prediction_loss_and_accuracy_match_the_formulas(reads: Any, total: Any, text: str, single_pass: bool) -> None:
     plain = tiny_vit()
     order = Plan.parse(text).order()
     outputs = _outputs(plain, order)
@@ -191,7 +191,7 @@ def test_loss_and_hits_are_the_formulas(reads: Any, total: Any, text: str, singl
 
 
 @torch.no_grad()
-def test_a_new_pass_forgets_the_last() -> None:
+def test_predictions_are_those_of_the_last_pass() -> None:
     stack, asked = _asked(tiny_vit(), PredictionOptions())
     for text in ("2 0 1", "1 2"):
         with stack.under(Plan.parse(text), single_pass=True):
@@ -200,7 +200,7 @@ def test_a_new_pass_forgets_the_last() -> None:
 
 
 @torch.no_grad()
-def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
+def test_the_mean_state_excludes_padding() -> None:
     stack, asked = _asked(tiny_llama(), PredictionOptions(reads="mean"))
     texts = [torch.tensor([[3, 4, 5]]), torch.tensor([[6, 7, 8, 9, 10, 11]])]
     ids, mask = torch.zeros(2, 6, dtype=torch.int64), torch.zeros(2, 6, dtype=torch.int64)
@@ -216,7 +216,7 @@ def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
 
 @pytest.mark.parametrize("passes", [1, 2], ids=["whole", "accumulated"])
 @pytest.mark.parametrize("kind", first_fast(["vit", "llama"]))
-def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_path: Path) -> None:
+def test_the_prediction_loss_is_added_in_training(kind: str, passes: int, tmp_path: Path) -> None:
     splits, make = (tiny_digits(), tiny_vit) if kind == "vit" else (tiny_text(), tiny_llama)
     stack, asked = _asked(make(), PredictionOptions())
     sizes = {"per_device_train_batch_size": 8 // passes, "gradient_accumulation_steps": passes}
@@ -237,7 +237,7 @@ def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_pa
         torch.testing.assert_close(found.gradients[name], weight.grad, rtol=1e-3, atol=1e-6, msg=name)
 
 
-def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
+def test_validation_includes_the_prediction_loss(tmp_path: Path) -> None:
     splits = tiny_digits()
     stack, asked = _asked(tiny_vit(), PredictionOptions())
     trainer = plan_trainer(stack, splits, tmp_path, Fixed(), own={"added": asked}, per_device_eval_batch_size=20)
@@ -250,7 +250,7 @@ def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
-def test_layers_of_another_model_say_nothing(single_pass: bool) -> None:
+def test_layers_of_another_model_predict_nothing(single_pass: bool) -> None:
     """A host does not ask layers of another model, so models that predict can be merged."""
     stacks = {}
     for seed, name in enumerate("ab"):

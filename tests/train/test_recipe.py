@@ -1,4 +1,4 @@
-"""Recipes: the methods as published, complete, and refused by name where they cannot be."""
+"""Recipes of the training methods."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from layerwise.train.recipe import Recipe, Settings, Variant
 DEPTH = 12
 
 
-def test_the_settings_are_the_papers() -> None:
+def test_default_settings_match_the_paper() -> None:
     paper = Settings()
     assert (paper.betas, paper.epsilon, paper.learning_rate) == ((0.9, 0.999), 1e-6, 1e-4)
     assert (paper.batch_size, paper.epochs, paper.precision) == (128, 20.0, "float32")
@@ -48,13 +48,13 @@ def test_the_settings_are_the_papers() -> None:
         ("retrained-3", Fixed(Plan.of((2, 6, 10))), Fixed(Plan.of((2, 6, 10))), Variant()),
     ],
 )
-def test_methods_are_as_published(method: str, training: Sampler, validation: Sampler, variant: Variant) -> None:
+def test_methods_match_their_papers(method: str, training: Sampler, validation: Sampler, variant: Variant) -> None:
     found = recipe(method, Options(Settings()), DEPTH)
     assert (found.arm, found.sampler, found.validation, found.variant) == (method, training, validation, variant)
     assert found.from_scratch == (method == "layerdrop-scratch")
 
 
-def test_epochs_are_one_for_the_baseline_and_more_from_scratch() -> None:
+def test_epochs_of_the_baseline_and_of_training_from_scratch() -> None:
     settings = Settings(epochs=8, from_scratch_factor=2.5)
     assert recipe("baseline", Options(settings), DEPTH).settings.epochs == 1
     assert recipe("baseline", Options(replace(settings, epochs=0.5)), DEPTH).settings.epochs == 0.5
@@ -64,7 +64,7 @@ def test_epochs_are_one_for_the_baseline_and_more_from_scratch() -> None:
 
 
 @pytest.mark.parametrize("per_epoch", [1, 7, 49, 633, 997, 70_000])
-def test_a_number_of_steps_is_exact_as_epochs(per_epoch: int) -> None:
+def test_epochs_convert_exactly_to_steps(per_epoch: int) -> None:
     """3 / 633 * 633 is 3.0000000000000004."""
     wanted = range(1, 1001)
     assert [Settings(epochs=steps / per_epoch, batch_size=2).steps(2 * per_epoch) for steps in wanted] == list(wanted)
@@ -83,7 +83,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("option", GIVEN)
-def test_a_method_reads_the_options_that_it_registered(option: str) -> None:
+def test_methods_read_only_their_registered_options(option: str) -> None:
     assert set(READ_BY) == set(GIVEN)
     for method in METHODS:
         changes = recipe(method, Options(), DEPTH) != recipe(method, Options(**GIVEN[option]), DEPTH)
@@ -97,17 +97,17 @@ POSITIVE = ("epochs", "batch_size", "gradient_accumulation_steps", "learning_rat
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: recipe("layershufle", Options(), DEPTH), "no training method 'layershufle'.*layershuffle"),
-        *((lambda name=name: Settings(**{name: 0}), f"{name} is 0; write a number above 0") for name in POSITIVE),
+        (lambda: recipe("layershufle", Options(), DEPTH), "unknown training method 'layershufle'.*layershuffle"),
+        *((lambda name=name: Settings(**{name: 0}), f"{name} must be above 0") for name in POSITIVE),
         (
             lambda: Settings(batch_size=10, gradient_accumulation_steps=4),
-            "a batch of 10 does not fall into 4 equal parts",
+            "must be divisible by gradient_accumulation_steps",
         ),
         (lambda: Drop(1.0), r"the share of layers dropped must be a probability in \[0, 1\)"),
         (lambda: recipe("layershuffle", Options(), 1).sampler.draw(1, Random(0)), "layer"),
     ],
 )
-def test_what_is_no_recipe_is_refused(make: Callable[[], object], words: str) -> None:
+def test_invalid_recipes_are_rejected(make: Callable[[], object], words: str) -> None:
     with pytest.raises((PlanError, TrainError), match=words):
         make()
 
@@ -117,11 +117,11 @@ class _Unknown:
         return Plan.of((0,))
 
     def __str__(self) -> str:
-        return "one that nobody knows"
+        return "unknown"
 
 
 @pytest.mark.parametrize(
-    ("sampler", "leaves_out"),
+    ("sampler", "skips_layers"),
     [
         (Fixed(), False),
         (Fixed(Plan.of((0, 2))), True),
@@ -135,11 +135,11 @@ class _Unknown:
     ],
     ids=str,
 )
-def test_a_recipe_knows_whether_parameters_may_go_unused(sampler: Sampler, leaves_out: bool) -> None:
-    assert Recipe("any", Settings(), sampler).leaves_out == leaves_out
+def test_recipes_that_skip_layers(sampler: Sampler, skips_layers: bool) -> None:
+    assert Recipe("any", Settings(), sampler).skips_layers == skips_layers
 
 
-def test_recipes_that_differ_have_records_that_differ() -> None:
+def test_different_recipes_have_different_records() -> None:
     settings = Settings()
     base = recipe("layershuffle", Options(settings), DEPTH)
     others = [

@@ -75,7 +75,7 @@ def trainer_of(
 @pytest.mark.parametrize("passes", [1, 2], ids=["whole", "accumulated"])
 @pytest.mark.parametrize("plan", first_fast(["2 0 2", "2 0 1", "1"]))
 @MODELS
-def test_gradients_are_those_of_a_loop_by_hand(make: Make, read: Any, plan: str, passes: int, tmp_path: Path) -> None:
+def test_gradients_match_a_manual_loop(make: Make, read: Any, plan: str, passes: int, tmp_path: Path) -> None:
     trainer = trainer_of(
         make(),
         read(),
@@ -102,7 +102,7 @@ def test_gradients_are_those_of_a_loop_by_hand(make: Make, read: Any, plan: str,
 @pytest.mark.parametrize(
     ("make", "read"), [(vit_with_dropout, tiny_digits), (tiny_llama, tiny_text)], ids=["vit", "llama"]
 )
-def test_without_a_plan_the_losses_are_the_plain_trainers_to_the_bit(make: Make, read: Any, tmp_path: Path) -> None:
+def test_losses_without_a_plan_match_the_plain_trainer_exactly(make: Make, read: Any, tmp_path: Path) -> None:
     splits = read()
     ours = trainer_of(make(), splits, Fixed(), tmp_path)
     ours.train()
@@ -120,7 +120,7 @@ def test_without_a_plan_the_losses_are_the_plain_trainers_to_the_bit(make: Make,
     assert len(theirs) == 4
 
 
-def test_plans_are_those_of_the_draws(tmp_path: Path) -> None:
+def test_trained_plans_are_the_sampled_ones(tmp_path: Path) -> None:
     trainer = trainer_of(
         tiny_vit(),
         tiny_digits(),
@@ -136,7 +136,7 @@ def test_plans_are_those_of_the_draws(tmp_path: Path) -> None:
     assert len(set(trainer.plans)) > 1
 
 
-def test_every_validation_is_under_the_same_plans(tmp_path: Path) -> None:
+def test_every_validation_uses_the_same_plans(tmp_path: Path) -> None:
     trainer = trainer_of(
         tiny_vit(),
         tiny_digits(),
@@ -152,7 +152,7 @@ def test_every_validation_is_under_the_same_plans(tmp_path: Path) -> None:
     assert len(set(trainer.validated[0])) > 1
 
 
-def test_the_model_is_the_plain_model_when_the_training_is_over(tmp_path: Path) -> None:
+def test_the_plan_is_removed_after_training(tmp_path: Path) -> None:
     model = tiny_vit()
     names = [name for name, _ in model.named_parameters()]
     blocks = list(model.vit.layers)
@@ -165,7 +165,7 @@ def test_the_model_is_the_plain_model_when_the_training_is_over(tmp_path: Path) 
 
 @pytest.mark.parametrize(("passes", "clip"), [(1, 1.0), (2, 0.0)], ids=["clipped", "accumulated"])
 @MODELS
-def test_a_gradient_that_is_not_finite_stops_before_the_weights(
+def test_a_non_finite_gradient_stops_the_training(
     make: Make, read: Any, passes: int, clip: float, tmp_path: Path
 ) -> None:
     """The loss stays finite, so only the gradient tells; with two passes, only that of the first."""
@@ -200,7 +200,7 @@ def scaled(trainer: PlanTrainer, scale: float) -> torch.amp.GradScaler:
     return trainer.accelerator.scaler
 
 
-def test_an_overflow_that_a_scaler_skips_is_no_error(tmp_path: Path) -> None:
+def test_overflows_skipped_by_the_scaler_are_no_error(tmp_path: Path) -> None:
     model = tiny_vit()
     model.vit.layers[1].mlp.fc1.weight.register_hook(
         lambda gradient: gradient * (torch.inf if trainer.state.global_step == 1 else 1.0)
@@ -213,7 +213,7 @@ def test_an_overflow_that_a_scaler_skips_is_no_error(tmp_path: Path) -> None:
     assert all(weight.isfinite().all() for weight in model.parameters())
 
 
-def test_a_gradient_that_no_scale_makes_finite_is_refused(tmp_path: Path) -> None:
+def test_gradients_that_overflow_at_every_scale_are_an_error(tmp_path: Path) -> None:
     """Steps are skipped until the scale falls to where float16 would lose the loss: 2^-11, ..., 2^-14."""
     trainer = trainer_of(rooted(tiny_vit()), tiny_digits(), Fixed(), tmp_path, max_steps=20)
     scaler = scaled(trainer, 2.0**-11)
@@ -223,7 +223,7 @@ def test_a_gradient_that_no_scale_makes_finite_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("planted", ["weight", "batch"])
-def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_plan(planted: str, tmp_path: Path) -> None:
+def test_a_non_finite_loss_names_step_and_plan(planted: str, tmp_path: Path) -> None:
     model, splits = tiny_vit(), tiny_digits()
 
     class Poison(TrainerCallback):
@@ -255,7 +255,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_plan(planted: str
 
 
 @pytest.mark.parametrize("make", [tiny_llama, tied_llama], ids=["untied", "tied"])
-def test_a_checkpoint_restores_every_weight_or_none(make: Make, tmp_path: Path) -> None:
+def test_checkpoints_that_do_not_fit_are_rejected(make: Make, tmp_path: Path) -> None:
     trainer = trainer_of(make(), tiny_text(), Fixed(), tmp_path, max_steps=1)
     kept = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
     trainer._save(str(tmp_path))
@@ -267,7 +267,7 @@ def test_a_checkpoint_restores_every_weight_or_none(make: Make, tmp_path: Path) 
     stored = load_file(file)
     save_file({name.replace("layers.1.mlp", "layers.1.feed"): weight for name, weight in stored.items()}, file)
     with pytest.raises(
-        TrainError, match=r"other weights than the model \(6, first model.layers.1.feed.down_proj.weight"
+        TrainError, match=r"does not fit the model \(6 weights, first model.layers.1.feed.down_proj.weight"
     ):
         trainer._load_from_checkpoint(str(tmp_path))
 
@@ -280,7 +280,7 @@ def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_an_example_depends_on_seed_epoch_and_number_alone() -> None:
+def test_examples_depend_on_seed_epoch_and_index_only() -> None:
     examples = ReproducibleDataset(tiny_digits("crop").train, seed=4)
     first = _pixels(examples, *range(24))
     torch.manual_seed(11)
@@ -292,7 +292,7 @@ def test_an_example_depends_on_seed_epoch_and_number_alone() -> None:
     assert _equal(_pixels(examples, *range(24)), first)
 
 
-def test_a_batch_is_its_examples_and_the_global_generator_stays_where_it_was() -> None:
+def test_batches_do_not_use_the_global_generator() -> None:
     examples = ReproducibleDataset(tiny_digits("crop").train, seed=4)
     before = torch.get_rng_state()
     batch = examples.__getitems__([5, 2])
@@ -300,7 +300,7 @@ def test_a_batch_is_its_examples_and_the_global_generator_stays_where_it_was() -
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_workers_that_live_on_learn_of_the_epoch() -> None:
+def test_persistent_workers_see_the_epoch() -> None:
     splits = tiny_digits("crop")
     examples = ReproducibleDataset(splits.train, seed=4)
     loader = DataLoader(
@@ -317,7 +317,7 @@ def test_workers_that_live_on_learn_of_the_epoch() -> None:
         assert _equal(list(read), _pixels(examples, *range(24)))
 
 
-def test_the_trainer_turns_the_epochs(tmp_path: Path) -> None:
+def test_the_trainer_sets_the_epoch(tmp_path: Path) -> None:
     splits = tiny_digits("crop")
     examples = ReproducibleDataset(splits.train, seed=4)
     trainer = trainer_of(tiny_vit(), replace(splits, train=examples), Fixed(), tmp_path, max_steps=7)
@@ -339,7 +339,7 @@ class _Texts(Examples):
 
 
 @pytest.mark.parametrize("alike", [None, 4])
-def test_an_order_reads_every_example_once_and_depends_on_seed_and_epoch_alone(alike: int | None) -> None:
+def test_the_order_depends_on_seed_and_epoch_only(alike: int | None) -> None:
     examples = ReproducibleDataset(_Texts(45), seed=4)
     order = LengthGroupedSampler(examples, alike)
     first = list(order)
@@ -354,7 +354,7 @@ def test_an_order_reads_every_example_once_and_depends_on_seed_and_epoch_alone(a
     assert list(order) == second
 
 
-def test_texts_of_like_length_share_a_batch() -> None:
+def test_batches_group_texts_by_length() -> None:
     order = list(LengthGroupedSampler(ReproducibleDataset(_Texts(45), seed=4), alike=4))
     batches = [[1 + number % 10 for number in order[start : start + 4]] for start in range(0, 45, 4)]
     assert all(max(batch) - min(batch) <= 1 for batch in batches)

@@ -49,7 +49,7 @@ def _base(make: Callable[[], PreTrainedModel] = tiny_vit) -> Base:
     return Base(lambda: load(make()), make.__name__)
 
 
-def test_a_base_that_is_one_file_has_no_preprocessing_to_copy(tmp_path: Path) -> None:
+def test_a_base_that_is_a_file_has_no_preprocessing(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF")
     chosen = recipe("layershuffle", Options(replace(SETTINGS, epochs=1 / 3, evals=1)), DEPTH)
@@ -60,7 +60,7 @@ def test_a_base_that_is_one_file_has_no_preprocessing_to_copy(tmp_path: Path) ->
     assert not list((tmp_path / "run" / MODEL).glob("preprocessor*"))
 
 
-def test_a_training_that_was_killed_before_its_model_was_written_takes_no_further_step(tmp_path: Path) -> None:
+def test_a_training_killed_before_saving_takes_no_further_step(tmp_path: Path) -> None:
     chosen, noted = recipe("layershuffle", Options(replace(SETTINGS, epochs=4 / 3, evals=1)), DEPTH), Noted()
 
     def run() -> TrainingRecord:
@@ -76,7 +76,7 @@ def test_a_training_that_was_killed_before_its_model_was_written_takes_no_furthe
 
 
 @MODELS
-def test_the_model_is_that_of_the_best_checkpoint(
+def test_the_best_checkpoint_is_saved(
     make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: dict[int, dict[str, Tensor]] = {}
@@ -99,7 +99,7 @@ def test_the_model_is_that_of_the_best_checkpoint(
 
 @MODELS
 @torch.no_grad()
-def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path) -> None:
+def test_transformers_loads_trained_models(make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path) -> None:
     opened: list[PreTrainedModel] = []
 
     def opener() -> Any:
@@ -122,7 +122,7 @@ def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], spl
 
 @pytest.mark.parametrize("method", first_fast(METHODS[::-1]))
 @torch.no_grad()
-def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) -> None:
+def test_trained_models_load_with_their_variant(method: str, tmp_path: Path) -> None:
     opened = []
 
     def opener() -> Any:
@@ -152,13 +152,13 @@ def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) ->
     assert not torch.allclose(told[0], told[1])
 
 
-def test_a_variant_without_its_weights_is_refused(tmp_path: Path) -> None:
+def test_variants_without_their_weights_are_rejected(tmp_path: Path) -> None:
     chosen = recipe("layershuffle-position", Options(SETTINGS), DEPTH)
     train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
     path = tmp_path / MODEL / "model.safetensors"
     kept = {name: tensor for name, tensor in load_file(path).items() if "projections.1" not in name}
     save_file(kept, path, metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"trained with layer_positions, but 2 of its weights are missing"):
+    with pytest.raises(CheckpointError, match=r"trained with layer_positions, but lacks 2 of its weights"):
         open_trained(tmp_path / MODEL, device="cpu")
 
 
@@ -170,7 +170,7 @@ def _losses(chosen: Recipe, folder: Path) -> list[float]:
 
 
 @pytest.mark.slow
-def test_layers_from_scratch_begin_from_other_weights(tmp_path: Path) -> None:
+def test_training_from_scratch_reinitializes_layers(tmp_path: Path) -> None:
     settings = replace(SETTINGS, epochs=1, from_scratch_factor=1)
     refined, scratch, again = (
         _losses(Recipe("any", settings, from_scratch=from_scratch), tmp_path / str(number))
@@ -180,7 +180,7 @@ def test_layers_from_scratch_begin_from_other_weights(tmp_path: Path) -> None:
     assert refined[0] != scratch[0]
 
 
-def test_texts_are_read_beside_texts_of_like_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_grouped_by_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     padding: list[float] = []
 
     class Noted(training.PlanTrainer):
@@ -195,7 +195,7 @@ def test_texts_are_read_beside_texts_of_like_length(tmp_path: Path, monkeypatch:
     assert max(padding) < 0.35, "four lengths of two a batch, from 2 and 3 words on, leave at most a sixth empty"
 
 
-def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
+def test_progress_is_reported_per_step(tmp_path: Path) -> None:
     told: list[tuple[int, int, float | None]] = []
     train(
         _base(),
@@ -210,16 +210,16 @@ def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
     assert told[-1][2] is not None
 
 
-def test_a_batch_that_does_not_fall_into_pieces_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_sizes_that_do_not_divide_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     settings = replace(SETTINGS, batch_size=9, gradient_accumulation_steps=3)
     with monkeypatch.context() as replaced:
         replaced.setattr(training, "PartialState", lambda **_: type("Two", (), {"num_processes": 2})())
-        with pytest.raises(TrainError, match="a batch of 9 does not fall into equal pieces for 2 processes x 3 passes"):
+        with pytest.raises(TrainError, match="batch_size must be a multiple of 6 \(2 processes x 3 passes\), got 9"):
             train(_base(), tiny_digits(), recipe("sequential", Options(settings), DEPTH), 1, tmp_path, arguments=QUIET)
 
 
-def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
+def test_trained_models_are_found_by_variant_and_seed(tmp_path: Path) -> None:
     for arm, seed in (("b", 10), ("b", 2), ("a", 0)):
         (tmp_path / arm / f"seed-{seed}" / MODEL).mkdir(parents=True)
         (tmp_path / arm / f"seed-{seed}" / MODEL / FILE).write_text("{}")
@@ -228,7 +228,7 @@ def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
     assert found == [("a", "seed-0"), ("b", "seed-2"), ("b", "seed-10")]
 
 
-def test_sharding_without_an_accelerator_is_refused_and_not_passed_over() -> None:
+def test_sharding_requires_accelerators() -> None:
     stack = load(tiny_vit(DEPTH))
     given = with_units({"fsdp": True}, [stack.block(0)])
     assert given == {"fsdp": True, "fsdp_config": {"transformer_layer_cls_to_wrap": ["ViTLayer"]}}
@@ -236,7 +236,7 @@ def test_sharding_without_an_accelerator_is_refused_and_not_passed_over() -> Non
     assert with_units(other, [stack.block(0)]) == other
     assert with_units({"fsdp": ""}, [stack.block(0)]) == {"fsdp": ""}
     trainer = SimpleNamespace(args=SimpleNamespace(fsdp=True), is_fsdp_enabled=False)
-    with pytest.raises(TrainError, match="each process here would hold all of it"):
+    with pytest.raises(TrainError, match="requires several accelerators"):
         check_sharding(trainer)
     trainer.is_fsdp_enabled = True
     check_sharding(trainer)

@@ -18,7 +18,7 @@ from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer, positions
 from layerwise.train.training import Base, train, trainer_of
-from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step, seconds_of_step
+from layerwise.train.training_log import Pace, find_peak, median_step_seconds, summarize_log, time_step
 from train.kinds import Noted, Stopped, watched
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -39,7 +39,7 @@ ARGUMENTS = SimpleNamespace(
 )
 
 
-def test_a_step_is_timed_without_the_validation_and_the_saving_before_it(clock: Any) -> None:
+def test_step_times_exclude_validation_and_saving(clock: Any) -> None:
     pace, state = Pace(), SimpleNamespace(global_step=3, total_flos=0)
     for seconds, event in ((5, "step_end"), (2, "step_end"), (100, "evaluate"), (40, "save"), (3, "step_end")):
         clock.now += seconds
@@ -50,7 +50,7 @@ def test_a_step_is_timed_without_the_validation_and_the_saving_before_it(clock: 
     assert pace.notes(ARGUMENTS, state).keys() == {"seconds", "peak_bytes"}
 
 
-def test_what_steps_read_waited_for_and_used_is_that_of_the_steps_since_the_last_note(clock: Any) -> None:
+def test_log_entries_cover_the_steps_since_the_last_one(clock: Any) -> None:
     pace, state = (
         Pace(),
         SimpleNamespace(global_step=10, total_flos=500.0, log_history=[{"seconds": 100.0}, {"loss": 2.0}]),
@@ -84,18 +84,18 @@ def test_what_steps_read_waited_for_and_used_is_that_of_the_steps_since_the_last
         ("NVIDIA L400", None, None),
     ],
 )
-def test_the_peak_of_a_device_is_found_by_its_name(device: str, half: float | None, float32: float | None) -> None:
-    found = [peak_of(device, precision) for precision in ("bfloat16", "float32")]
+def test_peak_performance_is_found_by_device_name(device: str, half: float | None, float32: float | None) -> None:
+    found = [find_peak(device, precision) for precision in ("bfloat16", "float32")]
     assert found == [each and pytest.approx(each * 1e12) for each in (half, float32)]
 
 
-def test_the_pace_of_a_phase_is_that_of_the_notes_within_it() -> None:
+def test_the_pace_of_a_phase_uses_its_own_log_entries() -> None:
     history = [{"step": step, "step_seconds": float(step)} for step in (2, 4, 6, 8)]
     history.append({"step": 6})
-    assert seconds_a_step(history, 2, 6) == 5
-    assert seconds_a_step(history, 0, 2) == 2
-    assert seconds_a_step(history, 8, 12) is None
-    assert figures_of(history) == {"step_seconds": 5}
+    assert median_step_seconds(history, 2, 6) == 5
+    assert median_step_seconds(history, 0, 2) == 2
+    assert median_step_seconds(history, 8, 12) is None
+    assert summarize_log(history) == {"step_seconds": 5}
 
 
 INTEGRATIONS = "transformers.integrations.integration_utils"
@@ -111,9 +111,7 @@ class Tracker(TrainerCallback):
         Tracker.told.append(dict(logs))
 
 
-def test_a_tracker_is_told_the_pace_and_its_run_ends_with_the_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trackers_receive_the_pace_and_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     wandb = SimpleNamespace(run=object(), finish=lambda: ended.append(1))
     monkeypatch.setitem(sys.modules, "wandb", wandb)
@@ -138,7 +136,7 @@ def test_a_tracker_is_told_the_pace_and_its_run_ends_with_the_training(
     assert ended == [1]
 
 
-def test_the_operations_of_a_pass_are_those_of_the_layers_that_ran() -> None:
+def test_flops_count_the_layers_that_ran() -> None:
     stack = load(tiny_vit())
     batch = tiny_digits().collate([tiny_digits().train[0]])
     assert positions(stack.model.config, batch) == 5, "four patches and a token"
@@ -180,17 +178,15 @@ def making(seen: Seen, steps: int) -> Any:
 
 
 @pytest.mark.parametrize("steps", [2, STEPS])
-def test_the_second_step_has_a_price_since_the_first_warms_up(
-    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_step_is_not_timed(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     seen = Seen()
-    assert seconds_of_step(making(seen, steps)) > 0
+    assert time_step(making(seen, steps)) > 0
     assert seen.steps == [0, 1]
     assert not list(tmp_path.iterdir())
 
 
-def test_batches_of_chosen_steps_are_those_of_the_training() -> None:
+def test_batches_of_selected_steps_match_the_training() -> None:
     phases = [CurriculumPhase(8, 4, 0, 45, 100), CurriculumPhase(32, 1, 45, 50, 40)]
     plain, chosen = (Batches(phases, seed=3, passes=1) for _ in range(2))
     chosen.steps = [*range(49, 0, -7), 0]
@@ -223,9 +219,7 @@ def trained(folder: Path, minutes: float | None = None) -> TrainingRecord:
     return train(Base(lambda: load(tiny_vit()), "tiny"), tiny_digits(train=24), recipe, 1, folder, arguments=arguments)
 
 
-def test_a_training_that_resumes_between_two_notes_ends_as_if_it_had_never_been_stopped(
-    checkpoint_clock: Any, tmp_path: Path
-) -> None:
+def test_resuming_between_log_entries_gives_the_same_record(checkpoint_clock: Any, tmp_path: Path) -> None:
     straight = trained(tmp_path / "straight")
     with watched(Noted(), 8), pytest.raises(Stopped):
         trained(tmp_path / "stopped", minutes=7)
@@ -236,7 +230,7 @@ def test_a_training_that_resumes_between_two_notes_ends_as_if_it_had_never_been_
     assert same_weights(saved_weights(tmp_path / "stopped"), saved_weights(tmp_path / "straight"))
 
 
-def test_any_checkpoint_starts_the_clock_anew_and_the_best_model_is_one_that_was_validated(
+def test_timed_checkpoints_and_validated_best_models(
     checkpoint_clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[int] = []
@@ -252,7 +246,7 @@ def test_any_checkpoint_starts_the_clock_anew_and_the_best_model_is_one_that_was
     assert record.best_step in (9, 18)
 
 
-def test_processes_look_at_the_clock_ever_more_often_and_all_of_them_save(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_processes_save_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(value=0.0)
     monkeypatch.setattr("layerwise.train.measured.time", SimpleNamespace(monotonic=lambda: now.value))
     told: list[list[Any]] = []

@@ -23,7 +23,7 @@ from layerwise.runner.training_runs import PILOT, report_training
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.recipe import GrowthVariant, Recipe
 from layerwise.train.training import Base, train, trainer_of, training_config
-from layerwise.train.training_log import Progress, seconds_of_step
+from layerwise.train.training_log import Progress, time_step
 
 if TYPE_CHECKING:
     from layerwise.train.pretrain.recipe import PretrainingRecipe
@@ -97,7 +97,7 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
         if not due:
             return None
         steps = sum(self._left(each, folder) for each in due)
-        return Remaining(steps, "training steps", lambda: seconds_of_step(partial(self.trial, due[0].recipe)))
+        return Remaining(steps, "training steps", lambda: time_step(partial(self.trial, due[0].recipe)))
 
     def _left(self, training: FolderTraining[R], folder: Path) -> int:
         last = last_checkpoint(folder / training.folder)

@@ -1,11 +1,11 @@
-"""Trainings: recipes, the Trainer that runs plans, and, from `layerwise.train`, one function for each way of training.
+"""Training: recipes, the Trainer that runs plans, and one function per training method.
 
     layerwise.train.robust("demo-vit", methods=("layershuffle", "layerdrop"))
     layerwise.train.layershuffle("demo-vit")
     layerwise.train.elc("texts/", size="small", seeds=3)
     layerwise.train.growth("MODEL", "texts/", schedules=["stacking"])
 
-The functions are the verbs of the command line; they are resolved when they are first used.
+The functions are the verbs of the command line, resolved on first use.
 """
 
 from __future__ import annotations

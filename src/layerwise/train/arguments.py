@@ -1,7 +1,7 @@
-"""The `TrainingArguments` of a training: those that every training has, and those that a user names.
+"""`TrainingArguments`: those common to all trainings, and those set by the user.
 
-With an accelerator, workers make the next batches meanwhile. Draws depend on an example's index alone, so the number of
-workers changes no weight.
+On an accelerator, worker processes prepare the next batches. Random draws depend on the index of an example alone, so
+the number of workers does not change the weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK,
 from layerwise.errors import TrainError, near_matches
 
 WORKERS = 4
-"""Processes that read examples for each accelerator, where there are as many cores."""
+"""Maximum number of data loader workers per accelerator."""
 
 PREFETCHED = 4
 
@@ -38,20 +38,21 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 @dataclass
 class MeasuredArguments(TrainingArguments):
-    """`TrainingArguments`, and what layerwise adds to every training.
+    """`TrainingArguments` with the additions of layerwise.
 
-    A checkpoint is also written every `checkpoint_minutes`. `peak_flops` is a device's peak floating-point operations
-    per second, known for some (`layerwise.train.training_log.PEAKS`).
+    Args:
+        checkpoint_minutes: Minutes between additional checkpoints.
+        peak_flops: Peak floating-point operations per second of one device (default: `training_log.PEAKS`).
     """
 
     checkpoint_minutes: float | None = field(default=None, metadata={"help": "Minutes between checkpoints."})
-    peak_flops: float | None = field(default=None, metadata={"help": "Most operations a second of one device."})
+    peak_flops: float | None = field(default=None, metadata={"help": "Peak FLOP/s of one device."})
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_minutes", "peak_flops"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}; write a number above 0")
+                raise ValueError(f"{name} must be above 0, got {value}.")
         super().__post_init__()
 
 
@@ -60,13 +61,13 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     hints = _hints() if given else {}
     for name, value in given.items():
         if name not in known:
-            raise TrainError(f"transformers has no training argument {name!r}; {_near(name, known)}")
+            raise TrainError(f"transformers has no training argument {name!r}; {_suggest(name, known)}")
         if name in _OURS:
-            raise TrainError(f"{name} is not for --set: name the folder of the run with --run")
-        wanted = _wanted(hints[name])
-        if wanted and not _fits(value, wanted):
-            words = " or ".join(_WORDS[each] for each in wanted)
-            raise TrainError(f"the training argument {name} is {str(value)[:40]!r}, where {words} belongs")
+            raise TrainError(f"{name} cannot be changed with --set. Pass --run.")
+        types = _plain_types(hints[name])
+        if types and not _fits(value, types):
+            words = " or ".join(_WORDS[each] for each in types)
+            raise TrainError(f"the training argument {name} must be {words}, got {str(value)[:40]!r}.")
     check_trackers(given.get("report_to"))
     if given.keys() - {"use_cpu"}:
         training_arguments({"output_dir": "unused", "report_to": "none", "disable_tqdm": True, **given})
@@ -78,11 +79,11 @@ def check_trackers(report_to: object) -> None:
         if name in _EVERY:
             continue
         if name not in INTEGRATION_TO_CALLBACK:
-            raise TrainError(f"there is no tracker {name[:40]!r}; {near_matches(name, INTEGRATION_TO_CALLBACK)}")
+            raise TrainError(f"unknown tracker {name[:40]!r}; {near_matches(name, INTEGRATION_TO_CALLBACK)}")
         if name not in get_available_reporting_integrations():
             raise TrainError(
-                f"the tracker {name} is not installed, so nothing would follow the training: pip install "
-                f"{_PACKAGES.get(name, name)}, or name another one with --set report_to=NAME"
+                f"the tracker {name} is not installed. Run pip install {_PACKAGES.get(name, name)}, or pass another "
+                "one with --set report_to=NAME."
             )
 
 
@@ -92,16 +93,20 @@ def _hints() -> dict[str, Any]:
 
 
 def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
-    """`MeasuredArguments` of these values. Raises `TrainError` for what transformers does not take, with its reason."""
+    """Build `MeasuredArguments`.
+
+    Raises:
+        TrainError: If transformers rejects the values.
+    """
     try:
         return MeasuredArguments(**values)
     except (TypeError, ValueError, OverflowError, ImportError, KeyError, AttributeError, OSError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise TrainError(f"transformers refuses these training arguments: {reason}") from error
+        raise TrainError(f"invalid training arguments: {reason}") from error
 
 
 def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **own: Any) -> MeasuredArguments:
-    """The arguments of a training into `folder`, quiet and on one device; those `given` win over its `own`."""
+    """Build the arguments of a training into `folder` on one device; values in `given` override `own`."""
     arguments = training_arguments(
         {
             "output_dir": str(folder),
@@ -115,13 +120,12 @@ def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **
             **given,
         }
     )
-    # One process drives one device: torch's DataParallel would copy blocks away from their plans, and divide batches
-    # that are divided already. Use torchrun.
+    # One process per device (torchrun): DataParallel would copy blocks without their plans and split batches again.
     arguments._n_gpu = min(1, arguments.n_gpu)
     return arguments
 
 
-def steps_and_looks(steps: int, evals: int) -> dict[str, Any]:
+def step_arguments(steps: int, evals: int) -> dict[str, Any]:
     every = max(1, math.ceil(steps / evals))
     return {
         "max_steps": steps,
@@ -135,17 +139,16 @@ def steps_and_looks(steps: int, evals: int) -> dict[str, Any]:
 
 
 def with_device(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `use_cpu` if there is no accelerator; otherwise each of several processes would train alone in one folder."""
+    """Add `use_cpu` without an accelerator, so that several processes train together."""
     return {"use_cpu": not torch.accelerator.is_available(), **values}
 
 
 def loader_arguments(device: str, *, processes: int = 1, workers: object = None) -> dict[str, Any]:
-    """The `TrainingArguments` of the data loader for a type of `device` ("cpu", "cuda", ...).
+    """Return the `TrainingArguments` of the data loader for a type of `device` ("cpu", "cuda", ...).
 
-    With an accelerator: `workers`, by default at most `WORKERS`, and no more than the cores that each of the
-    `processes` of this machine has but for one; `PREFETCHED` batches each; and pinned memory where CUDA or XPU fetch
-    from it. On a processor none of them, unless `workers` are asked for. Where processes do not start as copies (macOS,
-    Windows), each worker would hold the data again: there are none then but those that are asked for.
+    On an accelerator there are `workers` (default: at most `WORKERS`, and one less than the cores per process), each
+    with `PREFETCHED` batches, and pinned memory for CUDA and XPU. On the CPU, and where processes do not fork (macOS,
+    Windows), there are none by default.
 
     >>> loader_arguments("cpu")
     {'dataloader_pin_memory': False}
@@ -165,28 +168,28 @@ def loader_arguments(device: str, *, processes: int = 1, workers: object = None)
 
 
 def input_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`loader_arguments` of this process; `given` are further `TrainingArguments`, whose workers count."""
+    """Return the `loader_arguments` of this process, with the number of workers in `given`."""
     device = PartialState(cpu=bool(given.get("use_cpu", False))).device.type
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return loader_arguments(device, processes=processes, workers=given.get("dataloader_num_workers"))
 
 
-def _near(name: str, known: set[str]) -> str:
+def _suggest(name: str, known: set[str]) -> str:
     matches = near_matches(name, known)
     return (
-        matches.partition(" Known: ")[0] if "did you mean" in matches else "see its documentation of TrainingArguments"
+        matches.partition(" Known: ")[0] if "did you mean" in matches else "see the documentation of TrainingArguments"
     )
 
 
-def _wanted(hint: Any) -> tuple[type, ...]:
+def _plain_types(hint: Any) -> tuple[type, ...]:
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     plain = tuple(option for option in options if option is not NoneType)
     return plain if plain and all(option in _WORDS for option in plain) else ()
 
 
-def _fits(value: object, wanted: tuple[type, ...]) -> bool:
+def _fits(value: object, types: tuple[type, ...]) -> bool:
     if value is None or isinstance(value, bool):
-        return value is None or bool in wanted
+        return value is None or bool in types
     if isinstance(value, int):
-        return (int in wanted or float in wanted) and abs(value) < 2**53
-    return isinstance(value, float) and math.isfinite(value) and float in wanted
+        return (int in types or float in types) and abs(value) < 2**53
+    return isinstance(value, float) and math.isfinite(value) and float in types

@@ -1,11 +1,11 @@
-"""One training into a folder: claimed by what is trained in it, resumed from its last checkpoint, emptied at the end.
+"""Run one training in a folder: identify it by its config, resume from its last checkpoint, and clean up at the end.
 
-    FOLDER/training_config.json  what this training is, so that no other goes on in its folder
-    FOLDER/checkpoint-120/       the Trainer's, the last one and the best one; gone when the training is done
-    FOLDER/model/                the finished model, as plain transformers loads it
+    FOLDER/training_config.json  identifies the training, so that no other resumes in its folder
+    FOLDER/checkpoint-120/       the last and the best checkpoint of the Trainer; removed at the end
+    FOLDER/model/                the finished model in the format of transformers
     FOLDER/model/training.json   its training record, written last
 
-The same call on the same folder goes on from the last checkpoint, and does nothing when the model is finished.
+Calling it again resumes from the last checkpoint, or does nothing if the model is finished.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from layerwise.results.checked import read_json_file
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.train.measured import MeasuredTrainer
-from layerwise.train.training_log import moments, seconds_of
+from layerwise.train.training_log import list_log_entries, total_seconds
 
 CONFIG = "training_config.json"
 PREPROCESSING = "preprocessor_config.json"
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 
-_OTHER = {"base": "it begins from another model", "data": "it learns from other examples"}
+_OTHER = {"base": "it has a different base model", "data": "it has different data"}
 
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 def run_training(
@@ -44,18 +44,28 @@ def run_training(
     data_name: str,
     location: str | None = None,
 ) -> TrainingRecord:
-    """Run a training in `folder`, or resume it; return the training record of its model.
+    """Run or resume a training in `folder`.
 
-    `config` identifies it by `base`, `data`, `recipe` and `seed`. The model of `arm`, trained on `data_name`, gets the
-    preprocessing of the base at `location`. Raises `TrainError` if the folder holds another training, and what
-    `make_trainer` and the training raise; the folder is claimed once the Trainer is made.
+    Args:
+        make_trainer: Function that creates the Trainer.
+        config: Identity of the training: `base`, `data`, `recipe` and `seed`.
+        folder: Folder of the training.
+        arm: Name of the variant.
+        data_name: Name of the data.
+        location: Base model whose preprocessing is copied.
+
+    Returns:
+        The training record of the model.
+
+    Raises:
+        TrainError: If the folder has a different training.
     """
     finished = existing_run(folder, config)
     if finished is not None:
         return finished
     trainer = make_trainer()
     write_config(folder, config)
-    existing_run(folder, config)  # another process may have claimed the folder meanwhile
+    existing_run(folder, config)  # another process may have started in the folder
     trainer.train(resume_from_checkpoint=last_checkpoint(folder))
     model, state = folder / MODEL, trainer.state
     trainer.write(model)
@@ -67,14 +77,14 @@ def run_training(
         steps=state.global_step,
         epochs=trainer.epochs(),
         examples=trainer.examples(),
-        seconds=seconds_of(state.log_history),
+        seconds=total_seconds(state.log_history),
         best_step=steps_of(best) if best else state.global_step,
-        history=moments(state.log_history),
+        history=list_log_entries(state.log_history),
         figures=trainer.figures(),
     )
-    trainer.accelerator.wait_for_everyone()  # others may still read the best checkpoint
+    trainer.accelerator.wait_for_everyone()  # other processes may still read the best checkpoint
     if trainer.is_world_process_zero():
-        # Nothing lies beside the weights in a model that is one file, such as a GGUF.
+        # A model that is a single file (GGUF) has no preprocessing.
         if location is not None and not Path(location).is_file():
             settings = cached_file(location, PREPROCESSING, **_MAY_BE_ABSENT)
             if settings is not None:
@@ -87,8 +97,10 @@ def run_training(
 
 
 def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | None:
-    """Refuse a folder that is another training's; the training record of the model if it is finished. Nothing is
-    written.
+    """Return the training record if the model in `folder` is finished.
+
+    Raises:
+        TrainError: If the folder has a different training.
     """
     finished = TrainingRecord.read(folder / MODEL)
     path = folder / CONFIG
@@ -99,24 +111,23 @@ def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | No
     for name, value in config.items():
         if results.get(name) != value:
             raise TrainError(
-                f"{folder} holds another training: {_OTHER.get(name) or _difference(name, results.get(name), value)}; "
-                "choose another run folder, or discard this one with --overwrite"
+                f"{folder} has a different training: "
+                f"{_OTHER.get(name) or _difference(name, results.get(name), value)}. Pass another --run, or "
+                "--overwrite."
             )
     return finished
 
 
 def _difference(name: str, before: object, now: object) -> str:
-    text = [
-        f"its {each} is {then}, and {wanted} was asked for" for each, then, wanted in _differences(name, before, now)
-    ]
-    rest = len(text) - _NAMED
-    return "; ".join(text[:_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
+    text = [f"its {each} is {then}, got {new}" for each, then, new in _differences(name, before, now)]
+    rest = len(text) - _MAX_NAMED
+    return "; ".join(text[:_MAX_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _differences(name: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys((*before, *now)):
-            yield from _differences(str(key), before.get(key, "nothing"), now.get(key, "nothing"))
+            yield from _differences(str(key), before.get(key, "not set"), now.get(key, "not set"))
     elif before != now:
         yield name, before, now
 
@@ -124,7 +135,7 @@ def _differences(name: str, before: object, now: object) -> Iterator[tuple[str, 
 def _stored_config(path: Path) -> dict[str, Any]:
     values = read_json_file(path)
     if not isinstance(values, dict):
-        raise RunError(f"{path} does not say what is trained there; choose another run folder, or --overwrite")
+        raise RunError(f"{path} is not a training config. Pass another --run, or --overwrite.")
     return values
 
 
@@ -135,8 +146,8 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def last_checkpoint(folder: Path) -> str | None:
-    whole = (path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}"))
-    return max(map(str, whole), key=steps_of, default=None)
+    complete = (path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}"))
+    return max(map(str, complete), key=steps_of, default=None)
 
 
 def steps_of(checkpoint: str) -> int:

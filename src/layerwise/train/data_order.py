@@ -1,8 +1,8 @@
-"""Replay: what is drawn when training examples are read, decided by where they are read and not by what came before.
+"""Per-example random state that depends only on the position in the data, so resumed runs match.
 
-A data loader reads ahead, so at a checkpoint torch's global generator has moved past images that no step has seen yet.
-A `ReproducibleDataset` example is drawn with a generator that is seeded by (seed, epoch, number of the example), and
-the global one is left as it was: a resumed training sees the images it would have seen, whoever reads them.
+A data loader reads ahead, so at a checkpoint torch's global generator has advanced past examples that no step has used.
+An example of a `ReproducibleDataset` is drawn with a generator seeded by (seed, epoch, index), and the global generator
+is restored.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _POOL = 50
 
 
 class ReproducibleDataset(Examples):
-    """`examples`, each drawn by (seed, epoch, number) alone; the Trainer sets the epoch with `set_epoch`."""
+    """`examples`, each drawn by (seed, epoch, index) alone; the Trainer calls `set_epoch`."""
 
     def __init__(self, examples: Examples, seed: int) -> None:
         self.examples = examples
         self.seed = seed
-        # Shared memory: workers that outlive an epoch must learn of the next.
+        # Shared memory, because persistent workers must see the next epoch.
         self._epoch = torch.zeros((), dtype=torch.int64, device="cpu")
         self._epoch.share_memory_()  # type: ignore[no-untyped-call]
 
@@ -45,24 +45,24 @@ class ReproducibleDataset(Examples):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Example]:
-        """The examples of one batch; the name is that which torch's data loader looks for."""
+        """Return the examples of one batch (torch's data loader calls this method)."""
         before = torch.get_rng_state()
         try:
-            return [self._drawn(index) for index in indices]
+            return [self._draw(index) for index in indices]
         finally:
             torch.set_rng_state(before)
 
-    def _drawn(self, index: int) -> Example:
+    def _draw(self, index: int) -> Example:
         digest = sha256(f"{self.seed}/{self.epoch}/{index}".encode()).digest()
         torch.default_generator.manual_seed(int.from_bytes(digest[:_BYTES], "big") >> 1)
         return self.examples[index]
 
 
 class LengthGroupedSampler(Sampler[int]):
-    """The numbers of `examples` in the order of their epoch, each once.
+    """Shuffled indices of `examples`, in batches of `alike` texts of similar length if given.
 
-    With `alike`, texts of a batch have similar length within every `alike` numbers. The first numbers repeat at the end
-    to fill a multiple of `batch`: an incomplete batch would depend on the number of processes.
+    The first indices repeat at the end to fill the last `batch`, which would otherwise depend on the number of
+    processes.
     """
 
     def __init__(self, examples: ReproducibleDataset, alike: int | None = None, batch: int = 1) -> None:
@@ -86,6 +86,6 @@ class LengthGroupedSampler(Sampler[int]):
         pools = (order[start : start + _POOL * batch] for start in range(0, len(order), _POOL * batch))
         row = [number for pool in pools for number in sorted(pool, key=self._lengths.__getitem__)]
         batches = [row[start : start + batch] for start in range(0, len(row), batch)]
-        rest = batches.pop() if len(row) % batch else []  # a batch that is not full must stay the last
+        rest = batches.pop() if len(row) % batch else []  # an incomplete batch must be the last
         chance.shuffle(batches)
         return (number for batch in (*batches, rest) for number in batch)

@@ -1,4 +1,4 @@
-"""What a model learns from another's predictions: divergences in chunks of positions, and distances of states.
+"""Distillation losses: KL divergences in chunks of positions, and distances of hidden states.
 
 The logits of many positions take gigabytes, so `in_chunks` computes loss and gradient piece by piece.
 """
@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from layerwise.errors import TrainError
 
 CHUNK = 1 << 22
-"""Logits held at once, in entries: 16 MB in float32, and a few times that with what a divergence makes of them."""
+"""Maximum number of logits in memory: 16 MB in float32, and a few times that for intermediate results."""
 
 LossOf = Callable[[Tensor, slice], Tensor]
-"""From some rows of states, and which rows they are, to the sum of their losses."""
+"""Maps rows of states and their indices to the sum of their losses."""
 
 
 def divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """The sum over rows of KL(p || q) in nats, p and q the softmax of `teacher` and `student` logits (rows, classes).
+    """Return the summed KL(p || q) in nats; p, q are the softmax of `teacher`, `student` logits `(rows, classes)`.
 
     >>> float(divergence(torch.zeros(2, 4), torch.zeros(2, 4)))
     0.0
@@ -31,9 +31,9 @@ def divergence(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def in_chunks(states: Tensor, loss_of: LossOf, rows: int, weights: Sequence[nn.Parameter]) -> Tensor:
-    """Return the differentiable sum of `loss_of` over pieces of `rows` rows of `states` (count, width).
+    """Return the differentiable sum of `loss_of` over pieces of `rows` rows of `states` `(count, width)`.
 
-    Gradients for `states` and `weights` are computed with the loss, so each piece's graph is freed first.
+    Gradients of `states` and `weights` are computed with the loss, so that the graph of each piece is freed.
     """
     total: Tensor = _InChunks.apply(loss_of, rows, states, *weights)  # type: ignore[no-untyped-call]
     return total
@@ -43,7 +43,7 @@ class _InChunks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, loss_of: LossOf, rows: int, states: Tensor, *weights: nn.Parameter) -> Tensor:
         gradient = torch.zeros_like(states)
-        of_weights = [torch.zeros_like(weight) for weight in weights]
+        weight_gradients = [torch.zeros_like(weight) for weight in weights]
         total = states.new_zeros((), dtype=torch.float32)
         for start in range(0, len(states), rows):
             piece = slice(start, start + rows)
@@ -53,10 +53,10 @@ class _InChunks(torch.autograd.Function):
                 first, *others = torch.autograd.grad(loss, [some, *weights], allow_unused=True)
             total += loss.detach()
             gradient[piece] = first
-            for held, other in zip(of_weights, others, strict=True):
+            for accumulated, other in zip(weight_gradients, others, strict=True):
                 if other is not None:
-                    held += other
-        ctx.save_for_backward(gradient, *of_weights)
+                    accumulated += other
+        ctx.save_for_backward(gradient, *weight_gradients)
         return total
 
     @staticmethod
@@ -66,21 +66,21 @@ class _InChunks(torch.autograd.Function):
 
 
 def state_distance(student: Sequence[Tensor], teacher: Sequence[Tensor], scored: Tensor | None, kind: str) -> Tensor:
-    """The mean distance of states (batch, seq, width), layer by layer: `cosine` 1 - cos, or `mse`, the mean square.
+    """Return the mean distance of states `(batch, seq, width)` over layers: `cosine` (1 - cos) or `mse`.
 
-    `scored` (batch, seq) says which positions count; all do without it.
+    Only positions in the mask `scored` `(batch, seq)` count, if it is given.
 
     >>> state = torch.ones(1, 2, 3)
     >>> float(state_distance([state], [2 * state], None, "mse"))
     1.0
     """
     if not student or len(student) != len(teacher):
-        raise TrainError(f"{len(student)} states under the plan and {len(teacher)} of the whole model do not pair up")
+        raise TrainError(f"student and teacher must have as many states, got {len(student)} and {len(teacher)}.")
     distances = []
-    for own, other in zip(student, teacher, strict=True):
+    for reached, target in zip(student, teacher, strict=True):
         if kind == "cosine":
-            distance = 1 - nn.functional.cosine_similarity(own.float(), other.float(), dim=-1)
+            distance = 1 - nn.functional.cosine_similarity(reached.float(), target.float(), dim=-1)
         else:
-            distance = (own.float() - other.float()).square().mean(dim=-1)
+            distance = (reached.float() - target.float()).square().mean(dim=-1)
         distances.append(distance.mean() if scored is None else distance[scored].mean())
     return torch.stack(distances).mean()

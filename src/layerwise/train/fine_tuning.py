@@ -1,10 +1,9 @@
-"""Fine-tuning: a pre-trained model is given a new head and taught one task; its test answers are kept.
+"""Fine-tune a pretrained model with a new head on one task, and return its test answers.
 
-All weights move, or only those of the head, with AdamW and a schedule with warm-up. After every epoch the model
-answers the selection set; the best epoch is kept, and training ends after `patience` epochs without improvement. The
-same seed draws the same head and order of examples under every plan, which is in place in every pass. A learning curve
-is evaluated at steps that are evenly spaced in the logarithm, without changing the training. The test set is answered
-once, by the epoch that was kept.
+All weights are trained, or only the head, with AdamW and a schedule with warmup. After every epoch the model is
+evaluated on the selection set; the best epoch is used, and training stops after `patience` epochs without improvement.
+A seed draws the same head and order of examples under every plan. A learning curve is evaluated at steps with
+logarithmic spacing, without affecting the training. The test set is evaluated once.
 """
 
 from __future__ import annotations
@@ -35,28 +34,37 @@ from layerwise.stack.max_length import longest_input
 from layerwise.train.arguments import MeasuredArguments, common_arguments
 from layerwise.train.measured import MeasuredTrainer
 from layerwise.train.new_head import classifier, head_parameters
-from layerwise.train.training_log import Pace, figures_of
+from layerwise.train.training_log import Pace, summarize_log
 
 Progress = Callable[[int, int], None]
-"""Told the step, and how many there are at most: teaching may end early."""
+"""Receives the step and the maximum number of steps."""
 
 Inspection = Callable[[Any, Any], None]
-"""Looks at a fine-tuned model and its tokenizer."""
+"""Receives a fine-tuned model and its tokenizer."""
 
 Encoded = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class FineTuningConfig:
-    """How a task is taught.
+    """Settings of a fine-tuning.
 
-    Of several `learning_rates` the one with the best selection score is kept, for every seed and model separately.
-    `epochs` is the maximum, `patience` stops early. Texts or pairs are cut to `length` tokens; `warmup` is a share of
-    all steps. `training_limit` and `test_limit` bound the examples, so results do not compare with published ones.
-    Weights ending in one of `frozen` do not learn, nor, with `train` "head", all but the new head's
-    (`head_parameters`). `evals` adds evaluations of the selection set, for the learning curve alone. With `eval_steps`
-    the selection set is answered every so many steps instead of every epoch, and `patience` counts these. `published`
-    names a model whose settings replace every default (`settings_for`).
+    Args:
+        learning_rates: Learning rates; the one with the best selection score is used, for every seed and model.
+        batch_size: Batch size.
+        epochs: Maximum number of epochs.
+        patience: Number of evaluations without improvement before stopping.
+        length: Maximum length in tokens.
+        warmup: Share of steps with a rising learning rate.
+        weight_decay: Weight decay.
+        training_limit: Maximum number of training examples.
+        test_limit: Maximum number of test examples.
+        frozen: Suffixes of weights that are not trained.
+        train: Train all weights, or only the new head (`head_parameters`).
+        evals: Number of additional evaluations for the learning curve.
+        schedule: Schedule of the learning rate.
+        eval_steps: Number of steps between evaluations (default: one epoch).
+        published: Model whose settings replace the defaults (`settings_for`).
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -77,31 +85,28 @@ class FineTuningConfig:
 
     def __post_init__(self) -> None:
         if not self.learning_rates or min(self.learning_rates) <= 0:
-            raise TrainError(f"learning rates {self.learning_rates} were asked for; give at least one, each above 0")
+            raise TrainError(f"learning_rates must be one or more numbers above 0, got {self.learning_rates}.")
         for name in ("batch_size", "epochs", "patience", "length"):
             if getattr(self, name) < 1:
-                raise TrainError(f"fine-tuning with {name} = {getattr(self, name)} was asked for; it must be 1 or more")
+                raise TrainError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.evals < 0:
-            raise TrainError(f"a learning curve of {self.evals} evaluations was asked for; give 0 for none, or more")
+            raise TrainError(f"evals must be at least 0, got {self.evals}.")
         if not 0 <= self.warmup < 1:
-            raise TrainError(f"a warm-up over {self.warmup} of all steps was asked for; give a share from 0 to below 1")
+            raise TrainError(f"warmup must be at least 0 and below 1, got {self.warmup}.")
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The score on the selection set after so many steps."""
-
     step: int
     score: float
 
 
 @dataclass(frozen=True, slots=True)
 class FineTuningResult:
-    """What one model answered to the test examples, in order: `predictions` and `labels` (label numbers, or scores).
+    """Test `predictions` and `labels` (label numbers or scores) of one fine-tuning.
 
-    `selection` is the metric on the selection set at the kept `epoch` (from 1), `seconds` the time of all learning
-    rates. A learning curve adds, of the kept rate, `curve` (metric by step) and `step_seconds`, the median step without
-    evaluations.
+    `selection` is the metric on the selection set at the best `epoch` (from 1), `seconds` the time of all learning
+    rates. A learning curve adds `curve` (metric by step) and `step_seconds`, the median step without evaluations.
     """
 
     predictions: tuple[float, ...]
@@ -125,27 +130,38 @@ def fine_tune(
     device: str = "auto",
     inspect_model: Inspection | None = None,
 ) -> FineTuningResult:
-    """Teach `task` to the model at `location` (a folder or a hub id); `seed` draws the head and the order of examples.
+    """Fine-tune the model at `location` (folder or hub id) on `task`.
 
-    The model runs `plan`, if given, in every pass. `device` is "auto" or "cpu". `inspect_model` receives the model,
-    under the plan, at the kept epoch of each rate. Raises `CheckpointError` if the model cannot have a classification
-    head, `TrainError` for a loss, gradient or answer that is not finite, `ModelError` for a plan that it cannot run.
+    Args:
+        location: Folder or hub id of the model.
+        task: Task with its training, selection and test examples.
+        settings: Settings of the fine-tuning.
+        seed: Seed of the head and of the order of examples.
+        plan: Plan of every pass (default: the original model).
+        progress: Function called after every step.
+        device: `auto` or `cpu`.
+        inspect_model: Function called with the model at the best epoch of each learning rate.
+
+    Raises:
+        CheckpointError: If the model cannot have a classification head.
+        TrainError: If a loss, gradient or answer is not finite.
+        ModelError: If the model cannot run the plan.
     """
-    begun = time.perf_counter()
-    tried = len(settings.learning_rates)
+    start = time.perf_counter()
+    count = len(settings.learning_rates)
     results = []
     for number, rate in enumerate(settings.learning_rates):
-        shifted = None if progress is None else _shifted(progress, number, tried)
-        results.append(_trained(str(location), task, settings, rate, seed, plan, shifted, device, inspect_model))
+        shifted = None if progress is None else _shift(progress, number, count)
+        results.append(_train_at(str(location), task, settings, rate, seed, plan, shifted, device, inspect_model))
     best = max(results, key=lambda result: result.selection)  # the first of equals
-    return replace(best, seconds=time.perf_counter() - begun)
+    return replace(best, seconds=time.perf_counter() - start)
 
 
-def _shifted(progress: Progress, before: int, tried: int) -> Progress:
+def _shift(progress: Progress, before: int, tried: int) -> Progress:
     return lambda step, steps: progress(before * steps + step, tried * steps)
 
 
-def _trained(
+def _train_at(
     location: str,
     task: ClassificationTask,
     settings: FineTuningConfig,
@@ -161,7 +177,7 @@ def _trained(
     learns = head_parameters(model, drawn) if settings.train == "head" else dict(model.named_parameters())
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in learns and not name.endswith(settings.frozen))
-    subject = f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed})"
+    subject = f"the training of {location} on {task.name} at a learning rate of {rate:g} (seed {seed})"
     subject += "" if plan is None else f" under {plan}"
     sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
     collate = DataCollatorWithPadding(tokenizer)
@@ -183,8 +199,8 @@ def _trained(
 
         def selection_score() -> float | None:
             answers = _answers(trainer.model, sets["selection"], task, collate, settings.batch_size)
-            chosen = [example.label for example in task.selection]
-            return None if answers is None else task_value(task, task.metric, chosen, answers)
+            labels = [example.label for example in task.selection]
+            return None if answers is None else task_value(task, task.metric, labels, answers)
 
         curve = _LearningCurve(settings.evals, f"eval_{task.metric}", selection_score, trainer.pace)
         trainer.add_callback(curve)
@@ -194,16 +210,16 @@ def _trained(
         if inspect_model is not None:
             inspect_model(trainer.model, tokenizer)
     if predictions is None:
-        raise TrainError(f"{subject} answers with numbers that are not finite; use a smaller learning rate")
+        raise TrainError(f"{subject} returns non-finite answers. Use a smaller learning rate.")
     scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
-    kept = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as the Trainer keeps it
-    pace = figures_of(trainer.state.log_history)
+    best = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as in the Trainer
+    pace = summarize_log(trainer.state.log_history)
     return FineTuningResult(
         predictions,
         tuple(example.label for example in task.test),
-        float(kept[f"eval_{task.metric}"]),
+        float(best[f"eval_{task.metric}"]),
         rate,
-        round(kept["epoch"]),
+        round(best["epoch"]),
         0.0,
         curve.points(),
         pace.get("step_seconds") if settings.evals else None,
@@ -215,32 +231,29 @@ def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:
 
 
 def _with_head(location: str, task: ClassificationTask) -> tuple[Any, Any, set[str]]:
-    """The model with a random head for the task's labels, drawn from torch's generator, its tokenizer, and the names
-    of what was drawn."""
-    # One output under the name of a score makes transformers learn it by its squared error.
+    # A single output named "score" makes transformers use the squared error.
     model, drawn = classifier(
         "AutoModelForSequenceClassification",
         location,
         task.labels or ("score",),
-        "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for sequence "
-        "classification",
+        "fine-tuning requires a text model (folder or hub id) with a class for sequence classification",
         problem_type="regression" if task.is_regression else "single_label_classification",
     )
     tokenizer = load_tokenizer(location)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-    model.config.pad_token_id = tokenizer.pad_token_id  # by this a decoder finds a text's last token
+    model.config.pad_token_id = tokenizer.pad_token_id  # a decoder finds the last token of a text by it
     return model, tokenizer, drawn
 
 
 def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings: FineTuningConfig) -> list[Encoded]:
-    taken = set(inspect.signature(model.forward).parameters)
+    accepted = set(inspect.signature(model.forward).parameters)
     length = min(settings.length, longest_input(model) or settings.length)
     encoded = []
     for example in examples:
         rows = tokenizer(example.text, example.pair, truncation=True, max_length=length)
-        encoded.append({**{name: row for name, row in rows.items() if name in taken}, "labels": example.label})
+        encoded.append({**{name: row for name, row in rows.items() if name in accepted}, "labels": example.label})
     return encoded
 
 
@@ -304,11 +317,11 @@ class _FineTuningTrainer(MeasuredTrainer):
         self._subject = subject
 
     def consequence(self) -> str:
-        return f"{self._subject} learns nothing more; use a smaller learning rate"
+        return f"{self._subject} cannot continue. Use a smaller learning rate"
 
 
 def curve_steps(steps: int, evals: int) -> frozenset[int]:
-    """At most `evals` of `steps` steps, evenly in the logarithm, the first and the last among them.
+    """Return at most `evals` of `steps` steps with logarithmic spacing, including the first and the last.
 
     >>> sorted(curve_steps(64, 4))
     [1, 4, 16, 64]
@@ -317,9 +330,9 @@ def curve_steps(steps: int, evals: int) -> frozenset[int]:
 
 
 class _LearningCurve(TrainerCallback):
-    """Records the learning curve of a training; `score` returns the metric, or `None` if it is not finite.
+    """Record the learning curve of a training; `score` returns the metric, or None if it is not finite.
 
-    Evaluations are not part of a step, so `pace` is taken before them.
+    Evaluations do not count as part of a step, so they reset `pace`.
     """
 
     def __init__(self, evals: int, metric: str, score: Callable[[], float | None], pace: Pace) -> None:
@@ -336,7 +349,7 @@ class _LearningCurve(TrainerCallback):
             score = self.score()
         if score is not None:
             self.scores[state.global_step] = score
-        self.pace.before = time.perf_counter()  # what was just computed is no part of the next step
+        self.pace.before = time.perf_counter()  # the evaluation is not part of the next step
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.scores[state.global_step] = float(kwargs["metrics"][self.metric])
@@ -345,8 +358,8 @@ class _LearningCurve(TrainerCallback):
         return tuple(CurvePoint(*each) for each in sorted(self.scores.items())) if self.evals else ()
 
 
-# The settings of the model card of ELC-BERT (lgcharpe/ELC_BERT_baby_100M). It does not name the task of MSGS that
-# opposes control raising and relative position, which gets the values of most tasks.
+# From the model card of ELC-BERT (lgcharpe/ELC_BERT_baby_100M), which lacks one MSGS task (control raising against
+# relative position); it gets the values of most tasks.
 _COMMON: dict[str, Any] = {"warmup": 0.1, "weight_decay": 0.1, "schedule": "cosine", "epochs": 10, "patience": 10}
 _GLUE = {**_COMMON, "learning_rates": (5e-5,), "batch_size": 64}
 _EVAL_STEPS = {"sst2": 200, "qnli": 200, "mnli": 500, "mnli-mm": 500, "qqp": 500}

@@ -1,11 +1,11 @@
-"""Layer weights for any stack: every layer reads a learned mix of all states before it, not the last one alone.
+"""Learned layer weights for any stack: every layer reads a mix of all previous states instead of the last one.
 
     x_n = sum_{i<=n} alpha[n, i] h_i          h_0 the embedding output, h_{i+1} the output of layer i
     softmax    alpha = softmax(a): rows sum to one (ELC-BERT, Charpentier and Samuel 2023)
-    free       alpha = a, of any sign, at first the identity (DenseFormer, Pagliardini et al. 2024)
+    free       alpha = a, of any sign, initially the identity (DenseFormer, Pagliardini et al. 2024)
 
-Where a plan skips a layer, its weight goes to the others of the row in proportion (softmax) or to the newest state
-before it (free). The module is part of the model that it is attached to. `set_edges` freezes it to a sparse wiring.
+If a plan skips a layer, its weight is spread over the row in proportion (softmax), or goes to the latest state before
+it (free). The module is part of the model that it is attached to. `set_edges` fixes it to a sparse wiring.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from layerwise.train.methods import LayerMixingOptions
 from layerwise.train.position import position_of
 
 NAME = str(LayerMixingOptions.MODULE)
-"""The submodule's name in the model, and the beginning of its parameters' names."""
+"""Name of the submodule, and prefix of its parameters."""
 
 
 class LayerMixing(nn.Module):
-    """The weights alpha of `depth` layers: `raw` scalars (readers, depth + 1) and the mask `kept` of edges.
+    """Weights alpha of `depth` layers: `raw` scalars and the edge mask `kept`, both `(readers, depth + 1)`.
 
-    `raw` has a row for every layer and, of the free kind, one for the output.
+    There is a row for every layer and, for kind `free`, one for the output.
     """
 
     raw: nn.Parameter
@@ -53,7 +53,7 @@ class LayerMixing(nn.Module):
         return self.options.kind == "softmax"
 
     def layer_weights(self) -> Tensor:
-        """alpha, of shape (readers, depth + 1): lower triangular, zero where nothing is read; differentiable."""
+        """Return alpha `(readers, depth + 1)`, lower triangular and differentiable."""
         if self.options.kind == "free":
             return self.raw * self.kept
         return softmax(self.raw.masked_fill(~self.kept, -torch.inf), dim=-1)
@@ -63,11 +63,15 @@ class LayerMixing(nn.Module):
 
     @torch.no_grad()
     def set_edges(self, edges: LayerWeights) -> None:
-        """Set the weights to those of `edges`; raises `PlanError` for another shape, or if no softmax gives them."""
+        """Set the weights to those of `edges`.
+
+        Raises:
+            PlanError: If they have another shape, or are not the values of a softmax.
+        """
         if (edges.depth, len(edges.rows)) != (self.depth, len(self.raw)):
             raise PlanError(
-                f"a wiring of {edges.depth} layers and {len(edges.rows)} readers does not fit a model of {self.depth} "
-                f"layers and {len(self.raw)} readers"
+                f"edges must have {self.depth} layers and {len(self.raw)} readers, got {edges.depth} and "
+                f"{len(edges.rows)}."
             )
         matrix = torch.tensor(edges.matrix(), dtype=torch.float64, device="cpu")
         kept = torch.zeros(matrix.shape, dtype=torch.bool, device="cpu")
@@ -75,10 +79,10 @@ class LayerMixing(nn.Module):
             kept[edge] = True
         if self.options.kind == "softmax":
             if (matrix[kept] <= 0).any() or ((matrix.sum(dim=1) - 1).abs() > 1e-3).any():
-                raise PlanError("rows of a softmax are positive and sum to 1: renormalise the rows that lost an edge")
+                raise PlanError("rows of a softmax must be positive and sum to 1. Renormalize rows that lost an edge.")
             matrix = matrix.log()
         elif matrix[0, 0] != 1:
-            raise PlanError(f"layer 0 reads the embedding as it is, with weight 1 and not {matrix[0, 0]:g}")
+            raise PlanError(f"layer 0 must read the embedding with weight 1, got {matrix[0, 0]:g}.")
         self.raw.copy_(matrix.masked_fill(~kept, 0.0))
         self.kept.copy_(kept)
 
@@ -115,15 +119,15 @@ class _Pass(threading.local):
     def before(self, layer: int, handed: Tensor) -> Tensor:
         if self.alpha is None:
             raise TrainError(
-                f"layer {layer} of {self.stack.source.name} reads a learned mix of the states before it, which are "
-                "known within the model's own forward alone: run plans with `stack.under(plan)`, not step by step"
+                f"layer {layer} of {self.stack.source.name} has learned layer weights and cannot run step by step. Use "
+                "`stack.under(plan)`."
             )
         if self.record is None:
             self.record = DepthHistory.of(handed)
         return self.wiring.read(self.alpha, layer, self.record)
 
     def after(self, layer: int, block: nn.Module, returned: Tensor) -> Tensor:
-        if self.alpha is None or self.record is None:  # `before` has refused the pass
+        if self.alpha is None or self.record is None:  # `before` raised an error
             return returned
         self.record = self._still_needed(self.record.then(layer, returned), layer)
         last = position_of(self.stack, block) == len(block_list(self.stack.model, self.stack.path)) - 1
@@ -138,9 +142,9 @@ class _Pass(threading.local):
 
 
 def attach(stack: Stack, options: LayerMixingOptions) -> LayerMixing:
-    """Add a new learned wiring to the model of `stack`; every later run in place uses it.
+    """Add new learned layer weights to the model of `stack`, which every later run under a plan uses.
 
-    Step-by-step runs (use `stack.under` instead), parallel groups and halves of layers are refused.
+    Step-by-step runs (use `stack.under` instead), parallel groups and sublayers raise `TrainError`.
     """
     wiring = LayerMixing(stack.depth, options).to(stack.device, stack.dtype)
     stack.model.add_module(NAME, wiring)
@@ -161,8 +165,9 @@ def of(model: nn.Module) -> LayerMixing | None:
 def refuse_groups(plan: Plan, stack: Stack) -> None:
     if plan.has_sublayers() or any(step.opens for step in plan.steps()):
         raise TrainError(
-            f"{stack.source.name} has learned layer weights, which read whole layers one after another: {plan} has "
-            "parallel groups or halves of layers; write a plan of whole layers, such as 0-3 6-11"
+            f"learned layer weights ({stack.source.name}) require a plan without groups and sublayers, got {plan}. "
+            "Pass, "
+            'for example, "0-3 6-11".'
         )
 
 
@@ -170,8 +175,8 @@ def _rewire(stack: Stack, flight: _Pass, layer: int, block: nn.Module) -> None:
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         if position_of(stack, module) is None:
             raise TrainError(
-                f"layer {layer} of {stack.source.name} reads by the learned wiring of its own model, and another model "
-                "runs it: layers that were trained with layer weights cannot be merged"
+                f"layer {layer} of {stack.source.name} was trained with layer weights, so it cannot be merged into "
+                "another model"
             )
         return with_state(args, kwargs, flight.before(layer, read_state(args, kwargs)))
 

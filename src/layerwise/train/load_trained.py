@@ -1,4 +1,4 @@
-"""A trained model opened again: its stack, what its variant added to it, and its training record."""
+"""Load a trained model: its stack, the module that its variant added, and its training record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from safetensors import safe_open
 from torch import Tensor, nn
 
-import layerwise.models  # noqa: F401  (registers the architectures that trainings leave)
+import layerwise.models  # noqa: F401  (registers the architectures of trained models)
 from layerwise.errors import CheckpointError, UnsupportedModelError
 from layerwise.plan import LayerWeights
 from layerwise.results.checked import to_dataclass
@@ -27,7 +27,7 @@ Options = TypeVar("Options", bound=Variant)
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A model with its training record, and the module that its variant added to it, if it added one."""
+    """Model with its training record, and the module that its variant added."""
 
     stack: Stack
     record: TrainingRecord | None
@@ -39,9 +39,10 @@ class Trained:
 
 
 def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Trained:
-    """Open the model in `folder` as it was trained, with the module that its recipe's variant adds.
+    """Load the model in `folder` with the module that its variant added.
 
-    Raises `CheckpointError` when the weights of that module are missing.
+    Raises:
+        CheckpointError: If the weights of that module are missing.
     """
     record = TrainingRecord.read(folder)
     kind = _kind(record)
@@ -49,10 +50,9 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
     needed = (module,) if kind is not None and kind.ADDED and module else ()
     stack = load(folder, device=device, dtype=dtype, adding=needed)
     if record is None or kind is None or module is None:
-        # Pretraining names variants of an architecture, which its own class brings with it.
         return Trained(stack, record)
     with suppress(UnsupportedModelError):
-        # The branches are proved on the plain blocks, before any module is attached in between.
+        # Branches are verified on the plain blocks, before a module is attached.
         stack.branches()
     added = _options(kind, record, folder).attach(stack)
     if added is not None:
@@ -61,7 +61,7 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
 
 
 def saved_edges(folder: Path) -> LayerWeights | None:
-    """The learned wiring of the model in `folder`, read without opening the model; `None` for a model without one."""
+    """Read the learned layer weights of the model in `folder` without loading the model; None if it has none."""
     record = TrainingRecord.read(folder)
     if record is None or _kind(record) is not LayerMixingOptions:
         return None
@@ -83,7 +83,7 @@ def _added(folder: Path, name: str) -> dict[str, Tensor]:
     result: dict[str, Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as tensors:
-            keys = [key for key in tensors.keys() if key.startswith(f"{name}.")]  # noqa: SIM118  (it is no mapping)
+            keys = [key for key in tensors.keys() if key.startswith(f"{name}.")]  # noqa: SIM118  (not a mapping)
             result |= {key.removeprefix(f"{name}."): tensors.get_tensor(key) for key in keys}
     return result
 
@@ -93,7 +93,7 @@ def _fill(module: nn.Module, folder: Path, name: str) -> None:
     missing = sorted(set(module.state_dict()) - set(added))
     if missing:
         raise CheckpointError(
-            f"{folder} says that its layers were trained with {name}, but {len(missing)} of its weights are missing "
-            f"(the first is {name}.{missing[0]}); train it again, or take another model"
+            f"{folder} was trained with {name}, but lacks {len(missing)} of its weights (first: {name}.{missing[0]}). "
+            "Train the model again, or pass another one."
         )
     module.load_state_dict(added)

@@ -1,8 +1,8 @@
-"""The Trainer under every training: it stops before numbers that are not finite, and notes its pace.
+"""Base Trainer of every training: it stops at non-finite numbers and logs its pace.
 
 Loss and gradient norm are checked over all processes. With float16 an infinite gradient is an error only once the loss
-scale has fallen so far that float16 would lose the loss itself. What is noted goes into the Trainer's own log and into
-checkpoints, so that the log of a resumed training is that of one that was never stopped.
+scale is so small that float16 would lose the loss itself. Measurements are part of the log and of checkpoints, so that
+the log of a resumed training equals that of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from layerwise.errors import TrainError
 from layerwise.results.run import write_whole
 from layerwise.stack.compilation import compiled_blocks
 from layerwise.train.sharding import check_sharding, only_with_moments
-from layerwise.train.training_log import Pace, Progress, figures_of
+from layerwise.train.training_log import Pace, Progress, summarize_log
 
 RUNNING_LOSS = "running_loss.json"
-"""The file of a checkpoint with the losses since the last note: the sum of each process, and the step of the note."""
+"""File of a checkpoint with the losses since the last log: the sum of each process, and the step of the log."""
 
-_LEAST_SCALE = torch.finfo(torch.float16).tiny
+_MIN_SCALE = torch.finfo(torch.float16).tiny
 
-_RARELY = 1_000
+_MAX_STEPS_BETWEEN_CHECKS = 1_000
 
 
 class MeasuredTrainer(Trainer):
-    """A Trainer that raises `TrainError` at a loss, and before a step from a gradient, that is not finite, that notes
-    its pace, and whose checkpoints lie where the clock or the steps say.
+    """Trainer that raises `TrainError` at a non-finite loss or gradient, and logs its pace.
 
-    `progress` is told of every step; `tokenizer` is written beside the model; the modules of `compiled` are compiled
-    while it trains, with `dynamic` for inputs of any length.
+    `progress` is called after every step; `tokenizer` is saved with the model; the modules `compiled` are compiled
+    during training, with `dynamic` for inputs of any length. Checkpoints can be timed (`checkpoint_minutes`).
     """
 
     accelerator: Any
@@ -71,12 +70,12 @@ class MeasuredTrainer(Trainer):
         self.remove_callback(PrinterCallback)
         self.add_callback(self.pace)
         self.add_callback(_Restored(self))
-        minutes = getattr(self.args, "checkpoint_minutes", None)  # a plain TrainingArguments has none
+        minutes = getattr(self.args, "checkpoint_minutes", None)  # not in plain TrainingArguments
         if minutes is not None:
             self.add_callback(TimedCheckpoints(minutes))
 
     def figures(self) -> dict[str, float]:
-        return figures_of(self.state.log_history)
+        return summarize_log(self.state.log_history)
 
     def epochs(self) -> float:
         return float(self.state.epoch or 0.0)
@@ -86,7 +85,7 @@ class MeasuredTrainer(Trainer):
         return int(self.state.global_step * each * self.args.world_size)
 
     def write(self, folder: Path) -> None:
-        """Write the trained model to `folder`, with its tokenizer; every process takes part."""
+        """Write the trained model and its tokenizer to `folder`; call it on every process."""
         weights = self.accelerator.get_state_dict(self.model)
         if self.is_world_process_zero():
             self.accelerator.unwrap_model(self.model).save_pretrained(folder, state_dict=weights)
@@ -94,10 +93,9 @@ class MeasuredTrainer(Trainer):
                 self.tokenizer.save_pretrained(folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write a checkpoint under the current tensor names.
+        """Write a checkpoint with current tensor names.
 
-        transformers (5.23, issue 48805) writes older names, which resuming and the choice of the best checkpoint
-        ignore.
+        transformers (5.23, issue 48805) writes older names, which resuming and selecting the best checkpoint ignore.
         """
         model: Any = self.accelerator.unwrap_model(self.model)
         if not isinstance(model, PreTrainedModel):
@@ -119,14 +117,14 @@ class MeasuredTrainer(Trainer):
         wrong = sorted(lost | set(load_result.unexpected_keys))
         if wrong:
             raise TrainError(
-                f"a checkpoint in {self.args.output_dir} has other weights than the model ({len(wrong)}, first "
-                f"{wrong[0]}), so it cannot be restored; discard it with --overwrite"
+                f"a checkpoint in {self.args.output_dir} does not fit the model ({len(wrong)} weights, first "
+                f"{wrong[0]}). Discard it with --overwrite."
             )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train as the parent does, with modules compiled; a wandb run ends with it, so the next has its own.
+        """Train with compiled modules, and finish the wandb run, so that the next training starts a new one.
 
-        Samplers and collators of transformers, some in other processes, fail on another default device than the CPU.
+        The default device must be the CPU for samplers and collators of transformers.
         """
         compiled = compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext()
         with compiled, nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
@@ -143,7 +141,11 @@ class MeasuredTrainer(Trainer):
         super()._run_epoch(*args, **options)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """One pass forward and backward; its tokens are counted. Raises `TrainError` at a loss that is not finite."""
+        """Run one forward and backward pass.
+
+        Raises:
+            TrainError: If the loss is not finite.
+        """
         self.pace.count(inputs)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss).all():
@@ -155,13 +157,16 @@ class MeasuredTrainer(Trainer):
 
     def consequence(self) -> str:
         return (
-            f"nothing of it reached the weights, and the last good checkpoint is kept in {self.args.output_dir}. "
-            "Use a smaller learning rate, or float32 instead of a half precision"
+            f"the weights were not changed, and the last checkpoint is in {self.args.output_dir}. Use a smaller "
+            "learning rate, or float32 instead of half precision"
         )
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """The parent's norm, taken between the last pass of a step and the step. Raises `TrainError` for one that is
-        not finite, unless a scaler will skip the step."""
+        """Return the gradient norm before the optimizer step.
+
+        Raises:
+            TrainError: If it is not finite, unless the loss scaler will skip the step.
+        """
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is None:  # DeepSpeed steps by itself, before this check
             return norm
@@ -175,7 +180,7 @@ class MeasuredTrainer(Trainer):
 
     def _skips(self) -> bool:
         scaler = self.accelerator.scaler
-        return scaler is not None and scaler.get_scale() > _LEAST_SCALE
+        return scaler is not None and scaler.get_scale() > _MIN_SCALE
 
     def _refusal(self, what: str) -> TrainError:
         return TrainError(f"{what}; {self.consequence()}")
@@ -202,7 +207,7 @@ class MeasuredTrainer(Trainer):
             write_whole(Path(output_dir) / RUNNING_LOSS, json.dumps(noted).encode())
 
     def restore_running_loss(self) -> None:
-        """Go on with the losses since the last note that the checkpoint has; among other processes, with their mean."""
+        """Restore the losses since the last log; with another number of processes, their mean."""
         if self._resumes is None:
             return
         try:
@@ -210,7 +215,7 @@ class MeasuredTrainer(Trainer):
             sums = [float(each) for each in noted["sums"]]
             step = int(noted["step"])
         except (UnreadableError, KeyError, TypeError, ValueError):
-            return  # damaged: the next note is then about the steps since the checkpoint
+            return  # damaged: the next log covers the steps since the checkpoint
         own = sums[self.args.process_index] if len(sums) == self.args.world_size else sum(sums) / len(sums)
         self._tr_loss = torch.tensor(own, device=self._tr_loss.device)
         self._globalstep_last_logged = step
@@ -225,10 +230,10 @@ class _Restored(TrainerCallback):
 
 
 class TimedCheckpoints(TrainerCallback):
-    """Asks for a checkpoint when `minutes` have passed since the last one, or since the training began.
+    """Save a checkpoint when `minutes` have passed since the last one, or since the start of the training.
 
-    The first process's clock decides, and says after how many steps it looks again, so processes need not wait for each
-    other at every step. Validations stay where they are, and the best model is chosen among theirs.
+    The first process decides, and broadcasts after how many steps to check again, so that processes do not synchronize
+    at every step. Validations, among which the best model is selected, are unchanged.
     """
 
     def __init__(self, minutes: float) -> None:
@@ -260,9 +265,9 @@ class TimedCheckpoints(TrainerCallback):
 
     @staticmethod
     def steps_until(left: float, pace: float) -> int:
-        """After how many steps of `pace` seconds to look again, with `left` seconds to go: half of those that fit.
+        """Return the number of steps until the next check: half of those of `pace` seconds that fit into `left`.
 
         >>> TimedCheckpoints.steps_until(60.0, 0.5), TimedCheckpoints.steps_until(0.1, 0.5)
         (60, 1)
         """
-        return max(1, min(_RARELY, int(left / (2 * pace)))) if pace > 0 else 1
+        return max(1, min(_MAX_STEPS_BETWEEN_CHECKS, int(left / (2 * pace)))) if pace > 0 else 1

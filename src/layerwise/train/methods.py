@@ -1,9 +1,9 @@
-"""Methods of training by name: the recipe that each makes for a model of some depth, and the options that it reads.
+"""Training methods by name: their recipes, and the options that they use.
 
-LayerShuffle (Freiberger et al. 2024) draws a uniform permutation of the layers for every batch (section 3.2); every
-layer may also be given its current position (section 3.3) or predict it (section 3.4). LayerDrop (Fan et al. 2019)
-skips every layer with some probability, failout (Yousefpour et al. 2020) whole nodes of layers. A wiring lets every
-layer read a learned mix of all states before it. Training in order is what every other method is compared with.
+LayerShuffle (Freiberger et al. 2024) draws a uniform permutation of the layers for every batch (section 3.2); layers
+can also receive (section 3.3) or predict (section 3.4) their position. LayerDrop (Fan et al. 2019) skips every layer
+with some probability, failout (Yousefpour et al. 2020) entire nodes. With a wiring every layer reads a learned mix of
+all previous states. Training in order is the common reference.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from layerwise.train.recipe import VARIANTS, Recipe, Settings, Variant, retraine
 
 DropSync = Literal["shared", "per-rank", "masked"]
 DROP_RATE = 0.2
-"""The share of layers dropped that LayerDrop's authors recommend, and LayerShuffle's compare with."""
+"""Drop rate recommended by the authors of LayerDrop, and used in the comparison of LayerShuffle."""
 
 Chosen = TypeVar("Chosen", bound=Variant)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options that all methods of one run share; each reads what concerns it.
+    """Options common to all methods of a run.
 
-    `drop_rate` is the share of layers (or nodes) left out, `max_shift` the reach of a shuffled layer (`None`:
-    anywhere). `drop_sync` says whether processes leave out the same layers (`shared`), their own (`per-rank`), or mask
-    their updates (`masked`). `variants` replace the default options of their kind.
+    Args:
+        settings: Optimizer settings.
+        drop_rate: Share of layers (or nodes) that are skipped.
+        max_shift: Maximum number of positions that a shuffled layer moves (None: any).
+        drop_sync: Processes skip the same layers (`shared`), draw separately (`per-rank`), or mask updates (`masked`).
+        variants: Options that replace the defaults of their kind.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -51,9 +54,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method: the recipe that it makes for a model of some depth, and the options that it `reads`.
+    """Training method: the function from options and depth to its recipe, and the options that it `reads`.
 
-    `is_compared` says whether LayerShuffle is compared with it.
+    LayerShuffle is compared with methods with `is_compared`.
     """
 
     recipe: Callable[[Options, int], Recipe]
@@ -63,10 +66,12 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class PositionOptions(Variant):
-    """The layer-position encoding of LayerShuffle-position.
+    """Options of the position encoding of LayerShuffle-position.
 
-    `features` is the width of the learned embedding; `table` says whether each layer learns its own, as in the paper,
-    or all share one, as in its published code. The paper has a `dropout` and states no rate.
+    Args:
+        features: Width of the learned embedding.
+        table: One embedding table per layer, as in the paper, or a common one, as in its published code.
+        dropout: Dropout rate, which the paper does not state.
     """
 
     NAME: ClassVar[str] = "position"
@@ -81,10 +86,11 @@ class PositionOptions(Variant):
 
 @dataclass(frozen=True, slots=True)
 class PredictionOptions(Variant):
-    """The position prediction of LayerShuffle-predict.
+    """Options of the position prediction of LayerShuffle-predict.
 
-    `total` sums the layers' cross-entropies, as in the paper, or averages them, as in its code; `reads` is the first
-    token (the class token of a ViT) or the mean of all.
+    Args:
+        total: Sum of the cross-entropies over layers, as in the paper, or their mean, as in its code.
+        reads: Prediction from the first token (the class token of a ViT) or from the mean of all tokens.
     """
 
     NAME: ClassVar[str] = "predict"
@@ -97,13 +103,16 @@ class PredictionOptions(Variant):
 
 @dataclass(frozen=True, slots=True)
 class LayerMixingOptions(Variant):
-    """The layer weights of a learned wiring (see `layerwise.train.layer_mixing`).
+    """Options of learned layer weights (see `layerwise.train.layer_mixing`). They have no weight decay.
 
-    `kind` is how raw scalars become weights, `initialisation` where they begin: at 1 for the previous layer and 0 else
-    ("biased", for "free" weights the identity), or at 0. `rate` multiplies the learning rate for them alone: they are
-    few, each a sum over all tokens, and those of ELC-BERT learn at 1e-2. They never decay.
+    Args:
+        kind: Map from raw scalars to weights.
+        initialisation: `biased` starts at 1 for the previous layer and 0 otherwise (the identity for free weights),
+            `zero` at 0.
+        rate: Factor of the learning rate; the weights of ELC-BERT learn at 1e-2.
 
-    Raises `TrainError` for free weights that begin at 0: such a model computes nothing.
+    Raises:
+        TrainError: If free weights start at 0.
     """
 
     NAME: ClassVar[str] = "wiring"
@@ -118,8 +127,8 @@ class LayerMixingOptions(Variant):
     def __post_init__(self) -> None:
         if self.kind == "free" and self.initialisation == "zero":
             raise TrainError(
-                "free layer weights of 0 pass nothing on; begin with the initialisation biased, which is the plain "
-                "model, or take the kind softmax"
+                "free layer weights must not start at 0, which makes all states 0. Pass initialisation='biased' or "
+                "kind='softmax'."
             )
 
 
@@ -152,14 +161,13 @@ def _layerdrop(options: Options, depth: int) -> Recipe:
 
 
 def _layerdrop_scratch(options: Options, depth: int) -> Recipe:
-    """Train with LayerDrop from random weights: its authors say that fine-tuning alone is not enough."""
+    # The authors of LayerDrop report that fine-tuning alone is not enough.
     settings = options.settings
     longer = replace(settings, epochs=settings.epochs * settings.from_scratch_factor)
     return Recipe("layerdrop-scratch", longer, Drop(options.drop_rate), from_scratch=True)
 
 
 def _layershuffle_layerdrop(options: Options, depth: int) -> Recipe:
-    """Train in a random order with LayerDrop, which the papers do not try."""
     shuffle = Shuffle(options.max_shift)
     return Recipe("layershuffle-layerdrop", options.settings, Drop(options.drop_rate, of=shuffle), shuffle)
 
@@ -169,12 +177,10 @@ def _failout(options: Options, depth: int) -> Recipe:
 
 
 def _wiring_softmax(options: Options, depth: int) -> Recipe:
-    """Read a softmax mean of all states before, as in ELC-BERT (Charpentier and Samuel 2023)."""
     return Recipe("wiring-softmax", options.settings, variant=LayerMixingOptions("softmax"))
 
 
 def _wiring_identity(options: Options, depth: int) -> Recipe:
-    """Read a sum with weights of any sign that begins as the plain model, as DenseFormer (Pagliardini et al. 2024)."""
     return Recipe("wiring-identity", options.settings, variant=LayerMixingOptions("free"))
 
 
@@ -191,30 +197,27 @@ METHODS: Mapping[str, Method] = {
     "layerdrop": Method(_layerdrop, ("drop_rate", "drop_sync")),
     "layerdrop-scratch": Method(_layerdrop_scratch, ("drop_rate", "drop_sync")),
     "layershuffle-layerdrop": Method(_layershuffle_layerdrop, ("drop_rate", "max_shift", "drop_sync")),
-    # Failout needs to know which layers are on one node, and layer weights change what layers read, and not which
-    # orders they work in.
+    # Failout depends on the node of each layer, and layer weights do not train for other orders.
     "failout": Method(_failout, ("drop_rate", "drop_sync"), is_compared=False),
     "wiring-softmax": Method(_wiring_softmax, is_compared=False),
     "wiring-identity": Method(_wiring_identity, is_compared=False),
 }
-"""Every method that the command line offers, by name, in the order in which they are listed."""
-
 COMPARED = tuple(name for name, method in METHODS.items() if method.is_compared)
-"""The methods that LayerShuffle is compared with."""
-
 READ_BY: Mapping[str, tuple[str, ...]] = {
     option: tuple(name for name, method in METHODS.items() if option in method.reads)
     for option in dict.fromkeys(option for method in METHODS.values() for option in method.reads)
 }
-"""The methods that read an option, by the option's name."""
+"""Methods that use an option, by the name of the option."""
 
 
 def recipe(name: str, options: Options, depth: int) -> Recipe:
-    """Return the recipe of a method by its name, or of `retrained-6`: refined with six layers, evenly spread, alone.
+    """Return the recipe of a method by name; `retrained-6` refines a model of six evenly spaced layers.
 
-    Raises `TrainError` with the near matches for an unknown method, `PlanError` for one that a model of this depth
-    cannot be trained by.
+    Raises:
+        TrainError: If the method is unknown.
+        PlanError: If the method does not fit a model of this depth.
 
+    Example:
     >>> recipe("layershuffle", Options(), depth=12).settings.learning_rate
     0.0001
     """
@@ -224,12 +227,12 @@ def recipe(name: str, options: Options, depth: int) -> Recipe:
     elif name in METHODS:
         made = METHODS[name].recipe(options, depth)
     else:
-        raise TrainError(f"there is no training method {name[:40]!r}; {near_matches(name, METHODS)}, {RETRAINED}-K")
+        raise TrainError(f"unknown training method {name[:40]!r}; {near_matches(name, METHODS)}, {RETRAINED}-K")
     sampler = made.sampler
     if options.drop_sync == "masked" and isinstance(sampler, Drop | Failout):
         sampler = replace(sampler, preserve=True)
     made = replace(made, sampler=sampler, ranks="per-rank" if options.drop_sync == "per-rank" else "shared")
-    SeededSampler(made.sampler, depth, 0).at(0)  # what cannot be drawn is refused now, and not at the first step
+    SeededSampler(made.sampler, depth, 0).at(0)  # raises for an invalid sampler now, not at the first step
     return made
 
 

@@ -1,4 +1,4 @@
-"""A model with a new classification head: the layers as they were, the last matrix drawn anew for other classes."""
+"""Load a model with a new classification head."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-import layerwise.models  # noqa: F401  (its architectures become known to the Auto classes)
+import layerwise.models  # noqa: F401  (registers its architectures)
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
@@ -16,11 +16,15 @@ from layerwise.stack.load import resolve_device
 
 
 def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **options: Any) -> tuple[Any, set[str]]:
-    """The checkpoint at `location` (a folder or a hub id) with a random head for `labels`, opened by the class `auto`
-    of transformers, and the names of the parameters that were drawn.
+    """Load the checkpoint at `location` (folder or hub id) with the class `auto` and a random head for `labels`.
 
-    The head is drawn from torch's global generator, so that it follows the seed of a training. Raises
-    `CheckpointError`, which says what is `needed`, for a checkpoint that can have none.
+    The head is drawn from torch's global generator, so it depends on the seed of a training.
+
+    Returns:
+        The model, and the names of the randomly initialized parameters.
+
+    Raises:
+        CheckpointError: If the model cannot have such a head; `needed` is part of the message.
     """
     names: dict[str, Any] = {
         "num_labels": len(labels),
@@ -50,24 +54,25 @@ def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **o
 def with_new_head(
     location: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None
 ) -> Stack:
-    """The image classifier on the checkpoint at `location` with a random head for `classes`; see `classifier`."""
+    """Load an image classifier with a random head for `classes`."""
     model, _ = classifier(
         "AutoModelForImageClassification",
         location,
         classes,
-        "a new head needs the checkpoint of an image model, as a folder or a hub id",
+        "--new-head requires the checkpoint of an image model (folder or hub id)",
         revision=revision,
     )
     return load(model.to(resolve_device(device)))
 
 
 def head_parameters(model: PreTrainedModel, drawn: Collection[str]) -> frozenset[str]:
-    """The names of the parameters of a model's head: those outside its base model, and those that were `drawn` because
-    the checkpoint has none.
+    """Return the names of the parameters of the head: those outside the base model, or in `drawn`.
 
-    Of BERT that is the classifier alone where the checkpoint has a pooler, as in the published frozen runs
-    ("Transformer Layers as Painters", appendix A.9); a pooler that had to be drawn anew is learned with it. Raises
-    `CheckpointError` for a model without a head.
+    For BERT that is the classifier, as in the frozen runs of "Transformer Layers as Painters" (appendix A.9), and the
+    pooler if the checkpoint has none.
+
+    Raises:
+        CheckpointError: If the model has no head.
     """
     base = set() if model.base_model is model else {id(weight) for weight in model.base_model.parameters()}
     head = frozenset(
@@ -75,7 +80,7 @@ def head_parameters(model: PreTrainedModel, drawn: Collection[str]) -> frozenset
     )
     if not head:
         raise CheckpointError(
-            f"{type(model).__name__} has no head of its own: every weight is in the checkpoint and in its base model; "
-            "give a checkpoint without a head for classification"
+            f"{type(model).__name__} has no separate head: every weight is in its base model. Pass a checkpoint "
+            "without a classification head."
         )
     return head

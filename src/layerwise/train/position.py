@@ -1,11 +1,11 @@
-"""What the variants of LayerShuffle (Freiberger et al. 2024) add: layers that know or predict their position.
+"""Variants of LayerShuffle (Freiberger et al. 2024): layers that receive or predict their position.
 
-    position (section 3.3)   z'' = Dropout(GELU(LN(concat(z, repeat(e))) W)) + z     e = table_l[p], of (features,)
+    position (section 3.3)   z'' = Dropout(GELU(LN(concat(z, repeat(e))) W)) + z     e = table_l[p], `(features,)`
     predict (section 3.4)    L_out + sum_l -log softmax(LN_l(z) W_l)[p], averaged over the batch
 
-z is the input, or output, (batch, seq, width) of layer l at position p of the plan in place. Every layer has a table, a
-norm and a projection of its own. The prediction reads the first token by default, or the mean over tokens without
-padding. Either module is part of the model that it is attached to, and is trained, saved and counted with it.
+z is the input (or output) `(batch, seq, width)` of layer l at position p of the current plan. Every layer has its own
+table, norm and projection. The prediction reads the first token by default, or the mean over tokens without padding.
+Both modules are part of the model that they are attached to.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ class PositionEncoding(nn.Module):
 
 
 def attach_encoding(stack: Stack, options: PositionOptions) -> PositionEncoding:
-    """Make a new encoding part of the model of `stack`; from now on every run in place uses it.
+    """Add a new position encoding to the model of `stack`, which every later run under a plan uses.
 
-    Step-by-step runs call blocks outside their list and cannot know a position: use `stack.under`. A plan may have as
-    many visits as the model has layers.
+    Step-by-step runs have no positions: use `stack.under`. A plan can have as many visits as the model has layers.
     """
     width = stream_width(stack)
     encoding = PositionEncoding(stack.depth, width, options).to(stack.device, stack.dtype)
@@ -64,14 +63,14 @@ def stream_width(stack: Stack) -> int:
     width = getattr(config, "hidden_size", None) or getattr(getattr(config, "text_config", None), "hidden_size", None)
     if not isinstance(width, int):
         raise TrainError(
-            f"{type(stack.model).__name__} does not say how wide its hidden state is (config.hidden_size), which the "
-            "variants of LayerShuffle need; use the plain method layershuffle"
+            f"layershuffle-position and layershuffle-predict require config.hidden_size, which "
+            f"{type(stack.model).__name__} lacks. Use the method layershuffle."
         )
     return width
 
 
 def position_of(stack: Stack, block: nn.Module) -> int | None:
-    """Where `block`, or a twin of it, stands in its model's list at this moment; `None` while another model runs it."""
+    """Return the current position of `block` in the list of layers; None while another model runs it."""
     return next(
         (position for position, entry in enumerate(block_list(stack.model, stack.path)) if entry is block), None
     )
@@ -82,13 +81,13 @@ def _add_position(stack: Stack, encoding: PositionEncoding, layer: int, block: n
         position = position_of(stack, module)
         if position is None:
             raise TrainError(
-                f"layer {layer} of {stack.source.name} reads its position from a part of its own model, and another "
-                "model runs it: layers that were trained with a position encoding cannot be merged"
+                f"layer {layer} of {stack.source.name} was trained with a position encoding, so it cannot be merged "
+                "into another model"
             )
         if position >= stack.depth:
             raise TrainError(
-                f"visit {position + 1} of the plan has no position encoding: the model learned {stack.depth} "
-                f"positions, so plans have at most {stack.depth} visits"
+                f"plans of a model with a position encoding must have at most {stack.depth} visits, got {position + 1} "
+                "or more"
             )
         return with_state(args, kwargs, encoding(read_state(args, kwargs), layer, position))
 
@@ -96,9 +95,9 @@ def _add_position(stack: Stack, encoding: PositionEncoding, layer: int, block: n
 
 
 class PositionPrediction(nn.Module):
-    """A layer norm and a linear classifier over positions for each of `depth` layers.
+    """Layer norm and linear classifier over positions for each of `depth` layers.
 
-    After a forward pass `predicted` holds what each visit predicted: its position, and logits of shape (batch, depth).
+    After a forward pass, `predicted` has the position and the logits `(batch, depth)` of each visit.
     """
 
     def __init__(self, depth: int, width: int, options: PredictionOptions) -> None:
@@ -110,17 +109,17 @@ class PositionPrediction(nn.Module):
         self._inputs: Mapping[str, Any] = {}
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
-        """Forget the last pass; the next one is over the model's `inputs`."""
+        """Discard the last pass and prepare for `inputs`."""
         self.predicted.clear()
         self._inputs = {name: value for name, value in inputs.items() if name == "attention_mask"}
 
     def forward(self, state: Tensor, layer: int) -> Tensor:
-        """Logits over positions, (batch, depth), from the output (batch, seq, width) of `layer`."""
+        """Compute logits over positions `(batch, depth)` from the output `(batch, seq, width)` of `layer`."""
         read = state[:, 0] if self.options.reads == "first" else token_mean(state, token_mask(self._inputs, state))
         return self.classifiers[layer](self.norms[layer](read))
 
     def loss(self) -> Tensor:
-        """The cross-entropy of the last pass, in nats: summed over visits, or their mean."""
+        """Return the cross-entropy of the last pass in nats: the sum or the mean over visits."""
         losses = torch.stack(
             [
                 cross_entropy(logits.float(), torch.full(logits.shape[:1], position, device=logits.device))
@@ -130,12 +129,12 @@ class PositionPrediction(nn.Module):
         return losses.sum() if self.options.total == "sum" else losses.mean()
 
     def hits(self) -> dict[int, Tensor]:
-        """Position to whether each example of the last pass was placed right there, booleans of shape (batch,)."""
+        """Return, by position, booleans `(batch,)` of correct predictions in the last pass."""
         return {position: logits.argmax(-1) == position for position, logits in self.predicted}
 
 
 def attach_prediction(stack: Stack, options: PredictionOptions) -> PositionPrediction:
-    """Make a new prediction part of the model of `stack`; every pass in place then fills `predicted` anew."""
+    """Add a new position prediction to the model of `stack`; every pass under a plan updates `predicted`."""
     prediction = PositionPrediction(stack.depth, stream_width(stack), options).to(stack.device, stack.dtype)
     stack.model.add_module(str(options.MODULE), prediction)
     stack.model.register_forward_pre_hook(lambda model, args, inputs: prediction.begin(inputs), with_kwargs=True)
@@ -148,8 +147,8 @@ def _add_prediction(stack: Stack, prediction: PositionPrediction, layer: int, bl
     def hook(module: nn.Module, args: Any, output: Any) -> None:
         position = position_of(stack, module)
         if position is None:
-            return  # another model runs the layer, and predicts nothing
-        # A pass that is recomputed for its gradient says the same again: what it said first is what counts.
+            return  # another model runs the layer
+        # Gradient checkpointing repeats a pass, so only the first prediction counts.
         if position < stack.depth and all(position != earlier for earlier, _ in prediction.predicted):
             prediction.predicted.append((position, prediction(returned_state(output), layer)))
 

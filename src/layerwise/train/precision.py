@@ -1,6 +1,6 @@
-"""The arithmetic of a training's forward passes: float32, or a half precision while the weights stay float32.
+"""Precision of the forward passes of a training: float32, or half precision with float32 weights.
 
-What was taken is part of what a training is (`training_config.json`), so that a run resumes in its precision.
+It is part of `training_config.json`, so that a run resumes with the same precision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ARGUMENTS: Mapping[Precision, Mapping[str, bool]] = {
 
 
 def default_precision(device: str) -> Precision:
-    """bfloat16 on an accelerator that has instructions for it, else float32.
+    """Return bfloat16 on an accelerator with bfloat16 instructions, otherwise float32.
 
     >>> default_precision("cpu")
     'float32'
@@ -35,7 +35,7 @@ def default_precision(device: str) -> Precision:
 
 
 def recorded_precision(run: Path) -> Precision | None:
-    """The precision of the trainings in a run folder, the first of which is asked; `None` where there are none."""
+    """Return the precision of the first training in a run directory, or None."""
     from layerwise.train.checkpoint_dir import CONFIG  # options do not wait for transformers
 
     patterns = (f"*/seed-*/{CONFIG}", f"*/seed-*/{MODEL}/{FILE}")

@@ -1,4 +1,4 @@
-"""The processes of a training that torchrun may have started, as their environment says."""
+"""Processes of a training started by torchrun, from environment variables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_alone() -> bool:
 
 
 def use_own_accelerator() -> None:
-    """Compute on the accelerator of this process where torchrun started several on a machine."""
+    """Select the accelerator of this process if torchrun started several on a machine."""
     import torch
 
     if torch.cuda.is_available():
@@ -48,9 +48,9 @@ def use_own_accelerator() -> None:
 
 
 def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
-    """Return what, besides its recipe, decides the bits of a training: the processes and further `TrainingArguments`.
+    """Return the settings outside the recipe that affect the result: processes and further `TrainingArguments`.
 
-    A training can resume with another number of processes, which a note of the run reports (`results.identity`).
+    A training can resume with another number of processes; the run then has a note.
     """
     given = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_BITS}
     values: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}

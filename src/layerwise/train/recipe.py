@@ -1,7 +1,7 @@
-"""Recipes: everything that decides a training, as one frozen value.
+"""Recipes: all settings of a training as one frozen value.
 
-`Settings` say how a model is optimised; `Recipe` adds the method: which plan each pass runs under, what is added to the
-model (a `Variant`), and what validation chooses by. This module needs no torch.
+`Settings` configure the optimizer; `Recipe` adds the method: the plan of each pass, the addition to the model (a
+`Variant`), and the criterion of validation. This module needs no torch.
 """
 
 from __future__ import annotations
@@ -29,24 +29,23 @@ if TYPE_CHECKING:
 
 Ranks = Literal["shared", "per-rank"]
 
-MOST = 1e9
-"""Beyond this a number of steps, epochs or examples is a slip of the keyboard, and nothing could be counted by it."""
+MAX_SETTING = 1e9
+"""Maximum number of steps, epochs or examples: larger values are typing errors."""
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raise `TrainError` unless a setting is a number above 0 that a training can be made of."""
-    if not 0 < value <= MOST:
-        raise TrainError(f"{name} is {value}; write a number above 0, and up to {MOST:g}")
+    if not 0 < value <= MAX_SETTING:
+        raise TrainError(f"{name} must be above 0 and at most {MAX_SETTING:g}, got {value}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a model is optimized; defaults are the LayerShuffle paper's (section 4).
+    """Optimizer settings; the defaults are those of the LayerShuffle paper (section 4).
 
-    A step's `batch_size` examples, over all processes, run in `gradient_accumulation_steps` equal parts. `warmup` is
-    the share of steps over which the rate rises, `evals` the number of validations and checkpoints.
-    `from_scratch_factor` multiplies the epochs of trainings from random weights. `precision` is the arithmetic of the
-    forward pass; weights stay float32. With `compiled` the blocks are (`layerwise.stack.compilation`).
+    `batch_size` examples over all processes run in `gradient_accumulation_steps` equal parts. `warmup` is the share of
+    steps with a rising learning rate, `evals` the number of validations and checkpoints. `from_scratch_factor`
+    multiplies the epochs of trainings from random weights. `precision` is that of the forward pass; weights stay
+    float32. With `compiled`, blocks are compiled (`layerwise.stack.compilation`).
     """
 
     epochs: float = 20.0
@@ -77,16 +76,16 @@ class Settings:
         ):
             check_positive(name, getattr(self, name))
         if not 0 <= self.warmup <= 1:
-            raise TrainError(f"warmup is {self.warmup}; write the share of the steps over which the rate rises, 0 to 1")
+            raise TrainError(f"warmup must be a share of the steps between 0 and 1, got {self.warmup}.")
         if self.batch_size % self.gradient_accumulation_steps:
             raise TrainError(
-                f"a batch of {self.batch_size} does not fall into {self.gradient_accumulation_steps} equal parts; "
-                "write gradient_accumulation_steps that divide it"
+                f"batch_size ({self.batch_size}) must be divisible by gradient_accumulation_steps "
+                f"({self.gradient_accumulation_steps})."
             )
 
     def steps(self, examples: int) -> int:
         steps = self.epochs * math.ceil(examples / self.batch_size)
-        # 3 of 633 steps are 3 / 633 epochs, which times 633 is a little more than 3.
+        # 3 / 633 epochs times 633 steps is slightly more than 3.
         return max(1, round(steps) if math.isclose(steps, round(steps), rel_tol=1e-12) else math.ceil(steps))
 
 
@@ -96,19 +95,19 @@ DEFAULTS_BY_MODEL: Mapping[str, Settings] = {
     ),
     "demo": Settings(epochs=6, batch_size=16, learning_rate=1e-3, schedule="cosine", warmup=0.05, evals=6),
 }
-"""Settings that suit the size of the embedded models: minutes, and enough for every order to be learned."""
+"""Settings for the embedded models: minutes of training that suffice to learn every order."""
 
 VARIANTS: dict[str, type[Variant]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Base of the variants of training: additions to a model or its Trainer beyond a sampler of plans. It adds none.
+    """Addition to a model or its Trainer; this base class adds nothing.
 
-    Subclasses are values with their own options, and registered under their `NAME` by being defined. `MODULE` names the
-    submodule that `attach` adds. `ADDED` says what the layers cannot work without, `None` if nothing.
-    `TRAINING_ARGUMENTS` replace those of every training. `ATTACHED_BY` and `TRAINED_BY` name a function and a class,
-    MODULE:NAME in `layerwise.train`, imported when a training begins, since they need torch.
+    Subclasses have their own options and are registered under `NAME`. `MODULE` names the submodule that `attach` adds,
+    `ADDED` describes the part that layers require. `TRAINING_ARGUMENTS` replace the defaults. `ATTACHED_BY` and
+    `TRAINED_BY` name a function and a class, MODULE:NAME in `layerwise.train`, which are imported when a training
+    starts because they need torch.
     """
 
     NAME: ClassVar[str] = "plain"
@@ -126,7 +125,7 @@ class Variant:
         return module
 
     def trainer(self) -> Callable[..., Any] | None:
-        """Return the factory of the Trainer, which takes the options of a `PlanTrainer`; None for the plain one."""
+        """Return the factory of the Trainer, with the parameters of `PlanTrainer`; None for the default."""
         return None if self.TRAINED_BY is None else partial(_named(self.TRAINED_BY), options=self)
 
     def to_json(self) -> dict[str, Any]:
@@ -141,10 +140,14 @@ def _named(text: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class GrowthVariant(Variant):
-    """A schedule over `steps` of a model with this `cost`; raises `PlanError` for another depth or an empty phase."""
+    """Growth schedule over `steps` of a model with this `cost`.
+
+    Raises:
+        PlanError: If the schedule has another depth or an empty phase.
+    """
 
     NAME: ClassVar[str] = "growth"
-    # A schedule is compared by what it ends with, and by the tokens that it took.
+    # Schedules are compared by their final loss and their number of tokens.
     TRAINING_ARGUMENTS: ClassVar[Mapping[str, Any]] = {
         "load_best_model_at_end": False,
         "metric_for_best_model": None,
@@ -165,12 +168,11 @@ class GrowthVariant(Variant):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One way to train one model.
+    """Recipe of a training; `arm` is the name of its variant.
 
     `sampler` draws the plan of every training pass, `validation` that of every validation batch; the checkpoint with
-    the least validation loss is kept. With `ranks="per-rank"` every process of a distributed training draws for itself.
-    With a `growth` its schedule says which layers run, in order, and for how many steps, and the last weights are kept:
-    what a schedule does is known at its end.
+    the lowest validation loss is used. With `ranks="per-rank"` every process draws separately. A growth variant has a
+    schedule instead of a sampler, and its last weights are used.
     """
 
     arm: str
@@ -183,10 +185,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.growth is not None and (self.sampler, self.validation) != (Fixed(), Fixed()):
-            raise TrainError(
-                f"a growth schedule says which layers run, and the sampler {self.sampler} would too; leave one of them "
-                "out"
-            )
+            raise TrainError(f"a growth schedule excludes a sampler, got {self.sampler}. Pass one of them.")
 
     @property
     def growth(self) -> GrowthVariant | None:
@@ -210,18 +209,18 @@ class Recipe:
         return plain
 
     @property
-    def leaves_out(self) -> bool:
-        return self.growth is not None or _leaves_out(self.sampler)
+    def skips_layers(self) -> bool:
+        return self.growth is not None or _skips_layers(self.sampler)
 
 
-def _leaves_out(sampler: Sampler) -> bool:
+def _skips_layers(sampler: Sampler) -> bool:
     match sampler:
         case Shuffle():
             return False
         case Fixed():
             return sampler.plan is not None
         case Drop() | Failout():
-            return not sampler.preserve or _leaves_out(sampler.of)
+            return not sampler.preserve or _skips_layers(sampler.of)
     return True
 
 
@@ -231,5 +230,5 @@ def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
 
 
 def grown(settings: Settings, growth: GrowthVariant, arm: str | None = None) -> Recipe:
-    """In order, in the phases of a schedule; called by the schedule's name if not by another."""
+    """Return the recipe of a growth schedule, named `arm` or by its schedule."""
     return Recipe(arm or growth.schedule.name, settings, variant=growth)

@@ -1,11 +1,10 @@
-"""Models that do not fit on one device: FSDP, as the arguments of the Trainer ask for it, made right for a stack.
+"""Sharded training (FSDP) of a stack.
 
-accelerate divides a model into units by lists of classes that transformers keeps for every model. For some, such as
-ViT, these lists name a part twice, and sharding fails. A stack knows its layers, so the classes of those are the units,
-unless the arguments name others.
+accelerate wraps classes that transformers lists for every model; for some, such as ViT, these lists are wrong and
+sharding fails. Here the classes of the layers are wrapped, unless the arguments name others.
 
-torch refuses to load the state of an optimizer in which a weight that may learn has no moments. Under plans this is how
-it should be: a layer that was in no plan so far, or in no phase, has none.
+torch does not load the state of an optimizer if a trainable weight has no moments, which is normal under plans: a layer
+that was in no plan or phase so far has none.
 """
 
 from __future__ import annotations
@@ -37,16 +36,17 @@ def with_units(arguments: Mapping[str, Any], blocks: Iterable[nn.Module]) -> dic
 
 
 def check_sharding(trainer: Any, *, per_rank: bool = False) -> None:
-    """Raise `TrainError` if FSDP shards nothing or cannot train; with `per_rank` each process draws its own plans."""
+    """Check that FSDP can shard the model, also if each process draws its plans (`per_rank`).
+
+    Raises:
+        TrainError: If it cannot.
+    """
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
-        raise TrainError(
-            "accelerate shards a model over several accelerators alone, and each process here would hold all of it; "
-            "leave --set fsdp out"
-        )
+        raise TrainError("--set fsdp requires several accelerators: accelerate would not shard the model. Remove it.")
     if trainer.is_fsdp_enabled and per_rank:
         raise TrainError(
-            "processes that hold a model in shards run every layer together, so they cannot leave out layers each for "
-            "itself; write --drop-sync shared, or leave --set fsdp out"
+            "--set fsdp requires --drop-sync shared: all processes must run the same layers. Pass it, or remove --set "
+            "fsdp."
         )
 
 
@@ -54,17 +54,17 @@ def check_sharding(trainer: Any, *, per_rank: bool = False) -> None:
 def only_with_moments(model: nn.Module, checkpoint: str) -> Iterator[None]:
     path = Path(checkpoint) / f"{OPTIMIZER_NAME}.bin"
     names = set(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["state"]) if path.is_file() else None
-    resting = [
+    frozen = [
         weight
         for name, weight in model.named_parameters()
         if weight.requires_grad and names is not None and name not in names
     ]
-    for weight in resting:
+    for weight in frozen:
         weight.requires_grad_(False)
     try:
         yield
     finally:
-        for weight in resting:
+        for weight in frozen:
             weight.requires_grad_(True)
 
 

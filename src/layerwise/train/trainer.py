@@ -1,8 +1,8 @@
-"""The Hugging Face Trainer, with a plan for every pass.
+"""Hugging Face Trainer with a plan for every pass.
 
-A training pass runs with the plan that is drawn by (optimizer step, pass within the step) in place, the same one on
-every process; validation runs under plans drawn by the batch. Outside a pass the model is the plain model. Where the
-loss is the usual one, scored positions alone are sent through the head, in chunks (`ChunkedLoss`).
+The plan of a training pass is drawn by (optimizer step, pass within the step), the same on every process; validation
+plans are drawn by the batch. Outside a pass the model is the original one. With the usual loss only scored positions
+are sent through the head, in chunks (`ChunkedLoss`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class PlanTrainer(DividedValidation):
-    """A Trainer over the model of `stack` that draws the plan of every pass.
+    """Trainer that draws the plan of every pass from `draws`, and in validation from `validation`.
 
-    Training uses `draws`, validation `validation`. `added` is what a variant attached: the loss of position predictions
-    is added, and layer weights have their own rate. `order` is the order of examples, by default the parent's.
+    `added` is the module of the variant: the loss of position predictions is added, and layer weights have a separate
+    learning rate. `order` replaces the default order of examples.
     """
 
     def __init__(
@@ -69,17 +69,14 @@ class PlanTrainer(DividedValidation):
         optimizer = super().create_optimizer(*args, **kwargs)
         if not isinstance(self.added, LayerMixing) or not first:
             return optimizer
-        own, rate = self.added.raw, self.args.learning_rate * self.added.options.rate
+        weights, rate = self.added.raw, self.args.learning_rate * self.added.options.rate
         for group in optimizer.param_groups:
-            group["params"] = [parameter for parameter in group["params"] if parameter is not own]
-        optimizer.add_param_group({"params": [own], "lr": rate, "weight_decay": 0.0})
+            group["params"] = [parameter for parameter in group["params"] if parameter is not weights]
+        optimizer.add_param_group({"params": [weights], "lr": rate, "weight_decay": 0.0})
         return optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Return 6 operations per used parameter and position; a layer counts as often as it ran.
-
-        0 if the positions of an example, or the parameters of the model, are not known.
-        """
+        """Return 6 operations per parameter and position, counting layers as often as they ran; 0 if unknown."""
         count = getattr(self.stack.model, "num_parameters", None)
         if count is None or not self._plans:
             return 0
@@ -118,7 +115,7 @@ class PlanTrainer(DividedValidation):
             return value
         extra = self.added.loss()
         if model.training and self.model_accepts_loss_kwargs and num_items_in_batch is not None:
-            # The task's loss then counts the items of a whole step; the mean over this pass must be scaled alike.
+            # The task loss is divided by the items of the step, so this mean over the pass is scaled alike.
             extra = extra / self.current_gradient_accumulation_steps
         return (value[0] + extra, value[1]) if return_outputs else value + extra
 
@@ -129,7 +126,7 @@ class PlanTrainer(DividedValidation):
     def prediction_step(
         self, model: nn.Module, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ) -> Any:
-        """One validation batch, with its plan in place; where nothing but its loss is asked for, without all logits."""
+        """Run a validation batch under its plan, without storing all logits if only the loss is needed."""
         plan = self.validation.at(self._batch)
         self._batch += 1
         chunked = prediction_loss_only and "labels" in inputs and self._chunked_loss() is not None
@@ -142,13 +139,13 @@ class PlanTrainer(DividedValidation):
                 return self.compute_loss(model, inputs, num_items_in_batch=items).detach().mean(), None, None
 
     def _chunked_loss(self) -> ChunkedLoss | None:
-        """Return the loss of validation; `None` if the parent's is another or is divided, or the model is taken apart.
+        """Return the chunked validation loss, or None if it does not apply.
 
-        Compiled blocks have one graph for validation, and trying the chunked loss would make more.
+        With compiled blocks, trying it would compile additional graphs.
         """
-        own = self.label_smoother is not None or self.compute_loss_func is not None
-        apart = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.args.world_size > 1
-        if own or apart or self.compiled or isinstance(self.added, PositionPrediction):
+        has_own_loss = self.label_smoother is not None or self.compute_loss_func is not None
+        is_divided = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.args.world_size > 1
+        if has_own_loss or is_divided or self.compiled or isinstance(self.added, PositionPrediction):
             return None
         if not self._looked:
             self._chunked, self._looked = find_chunked_loss(self.stack), True
@@ -156,7 +153,7 @@ class PlanTrainer(DividedValidation):
 
 
 def positions(config: Any, inputs: Mapping[str, Any]) -> int:
-    """The positions of a batch that layers compute: its tokens, or its patches and one token beside; 0 if not known."""
+    """Return the number of positions of a batch: its tokens, or its patches plus one; 0 if unknown."""
     if "input_ids" in inputs:
         return int(inputs["input_ids"].numel())
     patch, pixels = getattr(config, "patch_size", None), inputs.get("pixel_values")
@@ -171,29 +168,26 @@ _ROUNDING = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedLoss:
-    """The mean loss in nats of the labelled tokens of a batch; labels are those of the next position with `shifts`."""
+    """Mean loss in nats of the labeled tokens of a batch; with `shifts`, labels belong to the next position."""
 
     head: LanguageModelHead
     shifts: bool
 
     def __call__(self, inputs: Mapping[str, Any], items: Tensor | int | None = None) -> Tensor:
-        """Return the loss of `inputs`, with `labels` (batch, seq), `IGNORED` where nothing is predicted.
-
-        The sum of the losses is divided by `items` if given, otherwise by the labeled tokens.
-        """
+        """Return the loss of `inputs` with `labels` `(batch, seq)`, divided by `items` (default: labeled tokens)."""
         labels: Tensor = inputs["labels"]
         if self.shifts:
             labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         given = {name: value for name, value in inputs.items() if name != "labels"}
         states, output = self.head.states(given)
         pieces = [nats.sum() for _, nats, _ in self.head.losses(states, output, inputs["input_ids"], labels)]
-        # A batch in which nothing is scored has no mean, as in the model's own loss.
+        # Without labeled tokens the mean is NaN, like the loss of the model.
         total = torch.stack(pieces).sum() if pieces else states.new_zeros((), dtype=torch.float32)
         return total / ((labels != IGNORED).sum() if items is None else items)
 
 
 def find_chunked_loss(stack: Stack) -> ChunkedLoss | None:
-    """The loss of the model of `stack` in chunks; `None` where it has no such head, or another loss."""
+    """Return the loss of the model of `stack` in chunks, or None if its head or loss is different."""
     head = find_head(stack)
     if head is None:
         return None

@@ -1,6 +1,6 @@
-"""One training of a model under plans: from a base model, splits and a recipe to an ordinary model folder.
+"""Train a model under plans, from a base model, splits and a recipe to a model folder.
 
-The model is that with the least validation loss, and of a growth schedule the last.
+The result is the checkpoint with the lowest validation loss, or the last one of a growth schedule.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from layerwise.errors import TrainError
 from layerwise.plan.samplers import SeededSampler
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack
-from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
+from layerwise.train.arguments import MeasuredArguments, common_arguments, step_arguments, with_device
 from layerwise.train.checkpoint_dir import run_training
 from layerwise.train.data_order import LengthGroupedSampler, ReproducibleDataset
 from layerwise.train.phases.runner import GrowthTrainer, growth_runner
@@ -32,7 +32,7 @@ from layerwise.train.training_log import Progress
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The model that trainings begin from: how to open a new copy for each, its weights' hash, and their source."""
+    """Base model of trainings: a function that opens a new copy, the hash of its weights, and their source."""
 
     open: Callable[[], Stack]
     weights: str
@@ -53,11 +53,22 @@ def train(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> TrainingRecord:
-    """Train `recipe` with `seed` into `folder`, or carry on what is there; returns the training record of the model.
+    """Train `recipe` with `seed` into `folder`, or resume.
 
-    `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
-    `TrainError` when the folder holds another training, or at a loss or a gradient that is not finite (see
-    `MeasuredTrainer`).
+    Args:
+        base: Base model.
+        splits: Training and validation data.
+        recipe: Recipe of the training.
+        seed: Random seed.
+        folder: Folder of the training.
+        progress: Function called after every step.
+        arguments: Further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
+
+    Returns:
+        The training record of the model.
+
+    Raises:
+        TrainError: If the folder has a different training, or if a loss or gradient is not finite.
     """
     make = partial(trainer_of, base, splits, recipe, seed, folder, progress=progress, arguments=arguments)
     config = training_config(base, splits, recipe, seed)
@@ -74,13 +85,11 @@ def trainer_of(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> PlanTrainer:
-    """The Trainer of a training, on a model of its own; nothing is written. The arguments are those of `train`."""
+    """Create the Trainer of a training with a new copy of the model; the parameters are those of `train`."""
     set_seed(seed)
     stack = base.open()
     if recipe.from_scratch:
-        # New random weights, drawn as the model's own class draws them.
-        fresh = type(stack.model)(stack.model.config)
-        stack.model.load_state_dict(fresh.state_dict())
+        stack.model.load_state_dict(type(stack.model)(stack.model.config).state_dict())
     added = recipe.variant.attach(stack)
     blocks = [stack.block(layer) for layer in range(stack.depth)]
     given = with_units(with_device(arguments or {}), blocks)
@@ -123,12 +132,12 @@ def _arguments(recipe: Recipe, examples: int, seed: int, folder: Path, given: di
     piece, rest = divmod(settings.batch_size, passes * processes)
     if rest or piece == 0:
         raise TrainError(
-            f"a batch of {settings.batch_size} does not fall into equal pieces for {processes} processes x "
-            f"{passes} passes; write a batch that is a multiple of {passes * processes}"
+            f"batch_size must be a multiple of {passes * processes} ({processes} processes x {passes} passes), got "
+            f"{settings.batch_size}."
         )
     steps = recipe.steps(examples)
     own = {
-        **steps_and_looks(steps, settings.evals),
+        **step_arguments(steps, settings.evals),
         "per_device_train_batch_size": piece,
         "per_device_eval_batch_size": max(piece * processes, 64),
         "gradient_accumulation_steps": passes,
@@ -143,7 +152,7 @@ def _arguments(recipe: Recipe, examples: int, seed: int, folder: Path, given: di
         "load_best_model_at_end": True,
         "metric_for_best_model": "eval_loss",
         "greater_is_better": False,
-        "ddp_find_unused_parameters": recipe.leaves_out if processes > 1 else None,
+        "ddp_find_unused_parameters": recipe.skips_layers if processes > 1 else None,
         **ARGUMENTS[settings.precision],
         **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
         **recipe.variant.TRAINING_ARGUMENTS,

@@ -1,9 +1,9 @@
-"""What the log of a training notes besides its losses: the clock over all its sessions, and its pace.
+"""Pace and resources in the log of a training, over all its sessions.
 
 Keys: `seconds` of all sessions, `step_seconds` (the median step), `data_wait` (the share of it that waited for data),
-`examples_per_second` and `tokens_per_second` (without padding) of all processes, `mfu` (operations as a share of the
-devices' peak) and `peak_bytes`. A step is timed from the end of the one before, or of the validation and saving
-between them, data included. Operations are the Trainer's: 6 for each parameter and token.
+`examples_per_second` and `tokens_per_second` (without padding) of all processes, `mfu` (operations relative to the peak
+of the devices) and `peak_bytes`. A step is timed from the end of the previous one, or of the validation or checkpoint
+between them. Operations are those of the Trainer: 6 per parameter and token.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from layerwise.results.training_record import LogEntry
 from layerwise.stack.precision import matmul_precision
 
 Progress = Callable[[int, int, float | None], None]
-"""Told the step, all steps, and the last training loss that was noted."""
+"""Receives the step, the number of steps, and the last logged training loss."""
 
 _KINDS = {"loss": "train", "eval_loss": "validation"}
 
 
-def seconds_of(history: Sequence[dict[str, Any]]) -> float:
+def total_seconds(history: Sequence[dict[str, Any]]) -> float:
     return max((float(entry["seconds"]) for entry in history if "seconds" in entry), default=0.0)
 
 
-def moments(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
+def list_log_entries(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
     return tuple(
         LogEntry(int(entry["step"]), kind, float(entry[key]))
         for entry in history
@@ -45,9 +45,9 @@ def moments(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
 
 
 def gradient_norms(history: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The norms of the gradients in a log, before they were cut: `gradient_norm`, their median, and the largest.
+    """Return the median (`gradient_norm`) and the maximum of the gradient norms in a log, before clipping.
 
-    Nothing where none was noted. The Trainer notes the norm of one step at each log, so the largest is a lower bound.
+    The Trainer logs the norm of one step at a time, so the maximum is a lower bound.
 
     >>> gradient_norms([{"grad_norm": 0.5}, {"grad_norm": 3.0}, {"grad_norm": 0.7}, {"loss": 2.0}])
     {'gradient_norm': 0.7, 'gradient_norm_most': 3.0}
@@ -57,11 +57,11 @@ def gradient_norms(history: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 MEDIANS = ("step_seconds", "data_wait", "examples_per_second", "tokens_per_second", "mfu")
-"""What is noted of steps, by name."""
+"""Keys whose median over the log is reported."""
 
 
 class Pace(TrainerCallback):
-    """Measures the seconds of all sessions and the steps since the last note, and tells `progress` of every step."""
+    """Measure the seconds of all sessions and the pace since the last log, and report every step to `progress`."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress
@@ -75,12 +75,12 @@ class Pace(TrainerCallback):
         self._step = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.begun, self.earlier = time.perf_counter(), seconds_of(state.log_history)
+        self.begun, self.earlier = time.perf_counter(), total_seconds(state.log_history)
         self._flops, self._step = float(state.total_flos), state.global_step
         reset_peak()
 
     def count(self, inputs: Mapping[str, Any]) -> None:
-        """Count the tokens of a pass; they are summed where they are, so that nothing waits for an accelerator."""
+        """Count the tokens of a pass, on their device to avoid synchronization."""
         if "input_ids" in inputs:
             mask = inputs.get("attention_mask")
             self._tokens = self._tokens + (inputs["input_ids"].numel() if mask is None else mask.sum())
@@ -104,7 +104,7 @@ class Pace(TrainerCallback):
     on_save = on_evaluate
 
     def notes(self, args: Any, state: Any) -> dict[str, float]:
-        """What was measured since the last note; seconds and memory alone where no step was."""
+        """Return the measurements since the last log; only seconds and memory without a step."""
         noted = {"seconds": self.earlier + time.perf_counter() - self.begun, "peak_bytes": float(peak_bytes())}
         steps = state.global_step - self._step
         if not self.taken or not steps:
@@ -117,7 +117,7 @@ class Pace(TrainerCallback):
         tokens = float(self._tokens)
         if tokens:
             noted["tokens_per_second"] = tokens * args.world_size / steps / seconds
-        peak, flops = peak_in_training(args), float(state.total_flos) - self._flops
+        peak, flops = find_training_peak(args), float(state.total_flos) - self._flops
         if peak is not None and flops > 0:
             noted["mfu"] = flops / steps / (seconds * peak * args.world_size)
         self.taken.clear()
@@ -126,12 +126,12 @@ class Pace(TrainerCallback):
         return noted
 
 
-def seconds_a_step(history: Sequence[dict[str, Any]], first: int, end: int) -> float | None:
+def median_step_seconds(history: Sequence[dict[str, Any]], first: int, end: int) -> float | None:
     noted = [entry for entry in history if "step_seconds" in entry and first < int(entry["step"]) <= end]
     return median(float(entry["step_seconds"]) for entry in noted) if noted else None
 
 
-def figures_of(history: Sequence[dict[str, Any]]) -> dict[str, float]:
+def summarize_log(history: Sequence[dict[str, Any]]) -> dict[str, float]:
     figures = {}
     for name in MEDIANS:
         noted = [float(entry[name]) for entry in history if name in entry]
@@ -148,20 +148,20 @@ QUIET: Mapping[str, Any] = {
     "report_to": "none",
     "push_to_hub": False,
 }
-"""The `TrainingArguments` that differ from those of the training: it neither validates, saves nor reports by itself."""
+"""`TrainingArguments` of a timed trial, which does not validate, save or report."""
 
 MakeTrainer = Callable[[Path, Mapping[str, Any]], Any]
-"""Gives the Trainer of a training into a folder, with further `TrainingArguments` that win over its own."""
+"""Creates the Trainer of a training into a folder, with overriding `TrainingArguments`."""
 
 
-def seconds_of_step(make: MakeTrainer, steps: int = 1) -> float:
-    """Return the median seconds of the next `steps` after the first one, a warm-up, of a training that is discarded."""
+def time_step(make: MakeTrainer, steps: int = 1) -> float:
+    """Return the median seconds of `steps` after a warm-up step, in a training that is discarded."""
     with TemporaryDirectory(prefix="layerwise-") as name:
         trainer = make(Path(name), {**QUIET, "max_steps": 1 + steps, "logging_steps": 1 + steps})
         trainer.train()
         seconds: float = trainer.figures()["step_seconds"]
         del trainer
-    gc.collect()  # a Trainer and its model refer to each other
+    gc.collect()  # Trainer and model form a reference cycle
     return seconds
 
 
@@ -184,19 +184,19 @@ PEAKS: dict[str, tuple[float, float | None, float]] = {
     r"RTX 4090": (165.2, 82.6, 82.6),
     r"RTX 3090": (71.0, 35.6, 35.6),
 }
-"""Operations a second, in 1e12, in half precision (either), in TF32 (`None` where there is none) and in float32: of an
-accelerator whose name, as torch gives it, holds these as words of their own; the first that does counts.
+"""Peak operations per second in 1e12 in half precision, TF32 (None: unsupported) and float32, by accelerator name.
 
-They are those of dense matrices (without 2:4 sparsity) with float32 sums, from NVIDIA's data sheets: H100 (2023), H200
-(2024), A100 (2021), A30, A40, A10, L4, L40S, V100, T4, and the white papers of the Ada (RTX 4090) and Ampere (RTX 3090)
-generations.
+The first name that is part of the device name counts.
+
+Values are for dense matrices with float32 accumulation, from NVIDIA's data sheets, and from the white papers of the Ada
+(RTX 4090) and Ampere (RTX 3090) generations.
 """
 
 
-def peak_of(device: str, precision: str) -> float | None:
-    """The operations a second of the device of this name in `bfloat16`, `float16`, `tf32` or `float32`, if known.
+def find_peak(device: str, precision: str) -> float | None:
+    """Return the peak operations per second of a device in `bfloat16`, `float16`, `tf32` or `float32`, if known.
 
-    >>> peak_of("NVIDIA L40S", "bfloat16"), peak_of("Tesla T4", "tf32"), peak_of("another", "float32")
+    >>> find_peak("NVIDIA L40S", "bfloat16"), find_peak("Tesla T4", "tf32"), find_peak("another", "float32")
     (362000000000000.0, 8100000000000.0, None)
     """
     for name, (half, tf32, float32) in PEAKS.items():
@@ -205,7 +205,7 @@ def peak_of(device: str, precision: str) -> float | None:
     return None
 
 
-def peak_in_training(args: Any) -> float | None:
+def find_training_peak(args: Any) -> float | None:
     given = getattr(args, "peak_flops", None)
     if given is not None:
         return float(given)
@@ -213,4 +213,4 @@ def peak_in_training(args: Any) -> float | None:
         return None
     exact = matmul_precision() == "highest"
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32" if exact else "tf32"
-    return peak_of(torch.cuda.get_device_name(args.device), precision)
+    return find_peak(torch.cuda.get_device_name(args.device), precision)

@@ -1,8 +1,8 @@
-"""Validation on several processes: each batch is divided among them, and the loss is that of one process.
+"""Validation on several processes: each batch is divided among them, so the loss equals that of one process.
 
-A data loader that accelerate divides gives whole batches to each process: plans that are drawn by the batch would be
-those of other examples, and processes that hold a model in shards would wait for each other for ever. Here number i of
-a batch is row i div P of process i mod P, and the loss of a batch is the mean over all that it scores.
+accelerate gives each process different batches, which changes the plans that are drawn by batch, and makes processes
+with a sharded model wait for each other. Here example i of a batch is row i div P of process i mod P, and the loss of a
+batch is the mean over all scored positions.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from layerwise.train.measured import MeasuredTrainer
 
 
 class DividedBatches(Sampler[list[int]]):
-    """The numbers that one of `processes` reads of every batch of `size` examples, in their order.
+    """Indices that one of `processes` reads of every batch of `size` examples.
 
-    A process that has no row of a batch, the last one, reads its first example, which counts nothing: a model in shards
-    is run by all processes or by none.
+    A process without a row of the last batch reads its first example, which does not count: all processes must run a
+    sharded model.
 
     >>> [list(DividedBatches(5, 4, 2, process)) for process in (0, 1)]
     [[[0, 2], [4]], [[1, 3], [4]]]
@@ -42,7 +42,7 @@ class DividedBatches(Sampler[list[int]]):
 
 
 class DividedValidation(MeasuredTrainer):
-    """A Trainer whose validation loss does not depend on the number of processes; with metrics the parent divides."""
+    """Trainer whose validation loss does not depend on the number of processes (without metrics)."""
 
     args: Any
     eval_dataset: Any
@@ -71,8 +71,8 @@ class DividedValidation(MeasuredTrainer):
             output: Any = super().evaluation_loop(*args, **kwargs)
             if self._divided is not None:
                 sizes = [len(batch) for batch in self._divided.batches]
-                whole = sum(loss * size for loss, size in zip(self._losses, sizes, strict=True)) / sum(sizes)
-                output.metrics[f"{kwargs.get('metric_key_prefix', 'eval')}_loss"] = whole
+                mean = sum(loss * size for loss, size in zip(self._losses, sizes, strict=True)) / sum(sizes)
+                output.metrics[f"{kwargs.get('metric_key_prefix', 'eval')}_loss"] = mean
         finally:
             self._divided = None
         return output
@@ -89,9 +89,9 @@ class DividedValidation(MeasuredTrainer):
         if count:
             scored[0], scored[1] = loss * count, count
         scored = self.accelerator.reduce(scored, "sum")
-        whole = scored[0] / scored[1]
-        self._losses.append(float(whole))
-        return (whole.to(loss.dtype), *others)
+        mean = scored[0] / scored[1]
+        self._losses.append(float(mean))
+        return (mean.to(loss.dtype), *others)
 
     def _get_num_items_in_batch(self, *args: Any, **kwargs: Any) -> Tensor | int | None:
         return None if self._divided is not None else super()._get_num_items_in_batch(*args, **kwargs)

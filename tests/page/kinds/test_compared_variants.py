@@ -22,7 +22,7 @@ def test_more_loss_is_worse_and_more_accuracy_better(task: str, word: str) -> No
 
 def test_what_falls_to_the_correction_is_said_to() -> None:
     (finding,) = page.difference_findings(of(compared("pairs", 0.1, 0.01, 0.2, 0.04, p_adjusted=0.12)))
-    assert finding.answer.startswith("Inconclusive among so many arms (corrected p 0.12): ")
+    assert finding.answer.startswith("Inconclusive after correction for the number of variants (p 0.12): ")
     (bare,) = page.difference_findings(of(Score(STUDY, "difference", 0.1, task="pairs", unit=TOKENS, **PAIR)))
     assert (bare.answer[:11], bare.verdict) == ("No interval", None)
 
@@ -35,8 +35,11 @@ def test_accuracies_are_in_points() -> None:
 def test_ratios_of_costs_are_read_by_their_intervals() -> None:
     ratio = Score(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, unit="steps", **PAIR)
     (finding,) = page.convergence_findings(of(ratio, Score(CONVERGENCE, "loss", 4.2)))
-    assert finding.answer == "Times those of the backbone: elc ×0.90 [0.80, 1.02] (not distinguishable, p 0.20)."
-    assert (finding.verdict, finding.question[-33:]) == ("inconclusive", "(validation loss 4.200 or above)?")
+    assert finding.answer == "Relative to the backbone: elc ×0.90 [0.80, 1.02] (not distinguishable, p 0.20)."
+    assert (finding.verdict, finding.question[-33:]) == (
+        "inconclusive",
+        "(validation loss at least 4.200)?",
+    )
 
 
 def test_shares_are_read_by_their_intervals() -> None:

@@ -54,7 +54,7 @@ def test_what_is_not_finite_was_not_measured() -> None:
 
 
 def test_losses_are_ranked_and_claim_no_more_than_their_intervals() -> None:
-    text, state = answers(page.held_out_findings(of(loss(4.1, "ltg"), loss(4.0, "elc"))))["What did pre-training give?"]
+    text, state = answers(page.held_out_findings(of(loss(4.1, "ltg"), loss(4.0, "elc"))))["What is the held-out loss?"]
     assert text.startswith("Held-out loss in nats per masked token: elc 4.000, ltg 4.100.")
     assert state is None
     known = of(loss(4.1, "ltg", half=0.01))

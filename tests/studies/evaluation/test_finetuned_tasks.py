@@ -300,12 +300,12 @@ def test_non_finite_answers_are_an_error(tmp_path: Path) -> None:
     weights = load_file(broken / "model.safetensors")
     weights["bert.encoder.layer.1.output.dense.bias"][0] = float("nan")
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(TrainError, match=r"the loss of step 1 is nan.*taught planted.*use a smaller learning rate"):
+    with pytest.raises(TrainError, match=r"the loss of step 1 is nan.*on planted.*Use a smaller learning rate"):
         fine_tune(broken, planted(), ONCE, 0, device="cpu")
 
 
 def test_a_non_finite_gradient_is_an_error(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = fine_tuning._with_head
     monkeypatch.setattr(fine_tuning, "_with_head", lambda *args: (rooted(own(*args)[0]), *own(*args)[1:]))
-    with pytest.raises(TrainError, match=r"the loss of step 1 is finite and its gradient is nan.*taught planted"):
+    with pytest.raises(TrainError, match=r"the loss of step 1 is finite and its gradient is nan.*on planted"):
         fine_tune(bert, planted(), ONCE, 0, device="cpu")

@@ -50,7 +50,7 @@ def found(rows: list[Score]) -> dict[tuple[str, str], Score]:
     return {(named(row), row.task): row for row in contrast_variants(rows)}
 
 
-def test_differences_are_paired_by_seed_and_frozen_weights_are_a_question_of_their_own() -> None:
+def test_differences_are_paired_by_seed() -> None:
     nearly = [0.001, -0.001, 0.001, -0.001]
     elc = [x - 0.1 + more for x, more in zip(LTG, nearly, strict=True)]
     rows = found(models("masked_lm", "all", "nll", ltg=LTG, elc=elc, elc_frozen=[x + 0.2 for x in LTG]))
@@ -65,7 +65,7 @@ def test_differences_are_paired_by_seed_and_frozen_weights_are_a_question_of_the
     assert not found(models("masked_lm", "all", "nll", ltg=LTG[:1], elc=elc[:1])), "one seed decides nothing"
 
 
-def test_p_are_corrected_over_the_arms_of_a_question() -> None:
+def test_p_values_are_corrected_over_variants() -> None:
     rng = np.random.default_rng(0)
     noisy = {arm: list(3.0 + rng.normal(0, 0.1, 4)) for arm in ("ltg", "elc", "zero", "denseformer")}
     rows = contrast_variants(models("masked_lm", "all", "nll", **noisy))
@@ -74,7 +74,7 @@ def test_p_are_corrected_over_the_arms_of_a_question() -> None:
     assert all(row.mde is not None and row.mde > 0 for row in rows)
 
 
-def test_tasks_of_a_kind_count_alike_each_by_its_first_metric_and_fine_tunings_are_left_alone() -> None:
+def test_tasks_of_a_suite_are_averaged_by_their_first_metric() -> None:
     rows = models("msgs-ours", "control main_verb", "mcc", ltg=[0.2, 0.4], elc_kept=[0.4, 0.6])
     rows += models("msgs-ours", "control length", "mcc", ltg=[0.0, 0.0], elc_kept=[1.0, 1.0])
     of = {"task": "control main_verb", "arm": "ltg", "seed": 0}
@@ -88,7 +88,7 @@ def test_tasks_of_a_kind_count_alike_each_by_its_first_metric_and_fine_tunings_a
     }
 
 
-def test_the_curves_of_fine_tuning_are_compared_by_arm_and_seed() -> None:
+def test_fine_tuning_curves_are_compared_by_variant_and_seed() -> None:
     rows = []
     for arm, slower in (("ltg", 1), ("elc-kept", 2)):
         for seed in range(2):
@@ -101,7 +101,7 @@ def test_the_curves_of_fine_tuning_are_compared_by_arm_and_seed() -> None:
     assert all(row.value == pytest.approx(2) for row in ratios)
 
 
-def test_the_losses_that_trainings_note_are_compared_by_arm_and_seed() -> None:
+def test_logged_losses_are_compared_by_variant_and_seed() -> None:
     records = {
         (arm, seed): TrainingRecord(arm, seed, "", "", "", {}, 100, 1.0, 1, 9.0, 100, history, {"step_seconds": 0.5})
         for arm, slower in (("ltg", 1), ("elc", 2))
@@ -129,7 +129,7 @@ def slope_of(effect: float, run: int) -> Score:
 
 
 @pytest.mark.simulated
-def test_a_slope_over_biases_is_found_and_none_is_not() -> None:
+def test_a_planted_slope_over_biases_is_recovered() -> None:
     runs = by_tier(fast=60, nightly=200)
     share = {
         effect: sum((slope_of(effect, run).p_adjusted or 1) < 0.05 for run in range(runs)) / runs
@@ -139,7 +139,7 @@ def test_a_slope_over_biases_is_found_and_none_is_not() -> None:
     assert share[0.0] <= 0.09
 
 
-def test_gains_on_shares_and_what_a_halving_adds_to_them() -> None:
+def test_gains_by_text_share_and_per_halving() -> None:
     rows = []
     for suffix, gain in (("-share-0.25", 0.3), ("-share-0.5", 0.2), ("", 0.1)):
         for seed, own in enumerate((3.0, 3.1, 3.3)):
@@ -154,7 +154,7 @@ def test_gains_on_shares_and_what_a_halving_adds_to_them() -> None:
 DOCUMENTS = tuple(Document(f"{n}", " ".join(["word"] * Random(n).randint(5, 60))) for n in range(80))
 
 
-def test_a_larger_share_holds_the_smaller_ones_and_none_is_far_off() -> None:
+def test_text_shares_are_nested_and_accurate() -> None:
     shares = {share: draw_share(DOCUMENTS, share, 0) for share in (0.125, 0.25, 0.5, 1.0)}
     assert all(set(small) < set(large) for small, large in pairwise(shares.values()))
     words = {share: sum(len(each.text.split()) for each in kept) for share, kept in shares.items()}
@@ -162,7 +162,7 @@ def test_a_larger_share_holds_the_smaller_ones_and_none_is_far_off() -> None:
     assert list(shares[0.5]) == [each for each in DOCUMENTS if each in shares[0.5]], "they stay in their order"
 
 
-def test_variants_differ_from_their_kind_in_what_their_names_say() -> None:
+def test_variant_names_determine_their_settings() -> None:
     def changed(name: str, base: str) -> dict[str, object]:
         own, other = (asdict(make_recipe("tiny", each, steps=40)) for each in (name, base))
         return {key: own[key] for key in own if own[key] != other[key] and key != "arm"}
@@ -181,7 +181,7 @@ def test_variants_differ_from_their_kind_in_what_their_names_say() -> None:
 TASK = mixed_signals()["ambiguous main_verb_relative_position"]
 
 
-def test_attribution_of_models_and_arms() -> None:
+def test_attribution_by_model_and_variant() -> None:
     shares = FeatureShares((0.5, 0.3), (0.1, 0.3), (0.2, 0.2), (0.1, 0.1), 0.004)
     rows = add_variant_means([*model_rows(shares), *model_rows(shares, "shuffled")])
     values = {(row.metric, row.against): row.value for row in rows}
@@ -192,7 +192,7 @@ def test_attribution_of_models_and_arms() -> None:
     assert values["gap", None] == 0.004
 
 
-def test_shuffled_labels_are_permuted_and_the_test_set_stays() -> None:
+def test_shuffled_labels_leave_the_test_set_unchanged() -> None:
     other = shuffle_labels(TASK)
     assert other.test == TASK.test
     assert other.train != TASK.train
@@ -208,7 +208,7 @@ WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see 
 
 
 @pytest.mark.nightly
-def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_comparison_has_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "PAIRS", 1)
     monkeypatch.setattr(attribution, "mark_words", partial(mark_words, count=4))
     monkeypatch.setattr(gradients, "NODES", 2)

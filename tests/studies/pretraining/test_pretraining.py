@@ -49,7 +49,7 @@ def pretrained(texts: Path, few_pairs: object, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.slow
-def test_it_says_what_it_read_and_what_became_of_it(pretrained: tuple[Path, Ended]) -> None:
+def test_pretraining_reports_its_text_and_result(pretrained: tuple[Path, Ended]) -> None:
     folder, ended = pretrained
     assert "24 documents for training, 3 for validation, 3 for the report" in ended.err
     assert "ltg, elc; 1 seed each, 3 steps" in ended.err
@@ -59,7 +59,7 @@ def test_it_says_what_it_read_and_what_became_of_it(pretrained: tuple[Path, Ende
 
 
 @pytest.mark.slow
-def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
+def test_pretraining_writes_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
     folder, _ = pretrained
     for arm in ("ltg", "elc"):
         assert AutoModelForMaskedLM.from_pretrained(folder / arm / "seed-0" / "model").config.variant == arm
@@ -73,7 +73,7 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
         assert run.manifest.families == (FAMILY,)
 
 
-def test_choices_are_those_of_the_package() -> None:
+def test_option_choices_match_the_package() -> None:
     assert set(get_args(get_type_hints(elc)["size"])) == set(PRESETS)
 
 
@@ -89,7 +89,7 @@ def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.slow
-def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[str, Path], Path, Ended]) -> None:
+def test_babylm_files_are_read_as_distributed(distributed: tuple[dict[str, Path], Path, Ended]) -> None:
     folders, run, ended = distributed
     looked, reported = (len(read_corpus(folders[split]).documents) for split in ("dev", "test"))
     assert f"babylm_10M: 6 documents for training, {looked} for validation, {reported} for the report" in ended.err
@@ -99,7 +99,7 @@ def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[st
     assert f"{whole.tokens:,} tokens to train on" in ended.err
 
 
-def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
+def test_mixed_splits_are_rejected(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path / "all", train=40, held_out=20)
     said = refused("train", "elc", "--text", tmp_path / "all", "--validation", folders["dev"])
     assert "6 .train, 6 .test). Pass the folder of the .train files as --text" in said
@@ -112,20 +112,20 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
         (("--size", "smal"), "Did you mean small?"),
         (("--variants", "ltg,denseformr"), "did you mean denseformer"),
         (("--epochs", "2", "--steps", "2"), "Pass one of them"),
-        (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
+        (("--steps", "2", "--batch-size", "6"), "must be a multiple of 4"),
         (("--variants", ","), "--variants must name a variant"),
-        (("--variants", "ltg-zero"), "ltg has no layer weights for 'ltg-zero' to set"),
-        (("--tokenizer", "x", "--vocabulary", "300"), "--vocabulary requires a learned tokenizer"),
+        (("--variants", "ltg-zero"), "'ltg-zero' requires a variant with layer weights"),
+        (("--tokenizer", "x", "--vocabulary", "300"), "--vocabulary and --tokenizer exclude each other"),
     ],
 )
-def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_rejected(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
     run = tmp_path / "run"
     assert said in refused("train", "elc", "--text", texts, "--run", run, *options)
     assert not run.exists()
 
 
-def test_a_text_smaller_than_a_batch_is_refused_with_figures(texts: Path, tmp_path: Path) -> None:
+def test_a_text_below_one_batch_is_rejected(texts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     said = refused("train", "elc", "--text", texts, "--batch-size", "4096", "--run", run)
     assert not run.exists()
-    assert "fewer than one batch of 4,096" in said
+    assert "--batch-size must be at most" in said

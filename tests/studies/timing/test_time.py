@@ -58,7 +58,7 @@ def rows(folder: Path, measure: str = "time") -> list[Score]:
         return run.store.scores(measure)
 
 
-def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
+def test_timing_writes_rows_and_a_report(timed: tuple[Path, Ended]) -> None:
     folder, ended = timed
     stored = rows(folder)
     assert {row.condition for row in stored} == {f"{phase}, batch 1, context 6" for phase in ("prefill", "decode")}
@@ -72,13 +72,11 @@ def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
         assert run.manifest.experiment["experiment"] == "time"
         assert run.manifest.numerics["machine"]
     page = (folder / "report.html").read_text()
-    assert "How long a pass takes" in page
+    assert "Milliseconds of a forward pass" in page
     assert "0 (1|2) 3" in page
 
 
-def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
-    model: Path, tmp_path: Path, steps: list[int]
-) -> None:
+def test_rounds_are_added_without_repeating(model: Path, tmp_path: Path, steps: list[int]) -> None:
     command = ("time", model, *PLANS, "--context", "6", "--run", tmp_path / "run", "--rounds")
     layerwise(*command, "6")
     first = len(steps)
@@ -93,19 +91,19 @@ def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
 
 
 @pytest.mark.usefixtures("timed")
-def test_times_of_another_machine_are_not_added(
+def test_times_of_another_machine_are_rejected(
     command: tuple[str | Path, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timing, "read_hardware", lambda device: {"processor": "another"})
     assert "its machine is" in refused(*command)
 
 
-def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_path: Path, steps: list[int]) -> None:
+def test_a_single_plan_is_compared_with_the_original_model(model: Path, tmp_path: Path, steps: list[int]) -> None:
     result = package.time(model, plans="0 1 3", rounds=MIN_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent())
     assert list(dict.fromkeys(row.plan for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
 
 
-def test_plans_are_needed_and_must_be_of_the_model(model: Path, tmp_path: Path) -> None:
+def test_invalid_plans_are_rejected(model: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"^plans must name a plan"):
         package.time("demo")
     assert "--plan must name a plan" in refused("time", "demo")

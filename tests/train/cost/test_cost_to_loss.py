@@ -41,7 +41,7 @@ def points(*pairs: tuple[float, float]) -> list[CostPoint]:
     costs=st.lists(st.floats(1.0, 1e9), min_size=2, max_size=6, unique_by=lambda cost: round(log(cost), 3)).map(sorted),
     steps=st.lists(st.floats(0.01, 1.0), min_size=6, max_size=6),
 )
-def test_a_loss_that_was_reached_costs_what_it_cost(costs: list[float], steps: list[float]) -> None:
+def test_cost_of_a_reached_loss_is_exact(costs: list[float], steps: list[float]) -> None:
     losses = [5.0 - sum(steps[:number]) for number in range(len(costs))]
     found = [cost_to_loss(costs, losses, loss) for loss in losses]
     assert [each.cost for each in found] == pytest.approx(costs)
@@ -49,14 +49,14 @@ def test_a_loss_that_was_reached_costs_what_it_cost(costs: list[float], steps: l
 
 
 @given(losses=st.lists(st.floats(0.0, 9.0), min_size=1, max_size=8))
-def test_losses_are_made_monotone_and_keep_their_mean(losses: list[float]) -> None:
+def test_isotonic_losses_keep_their_mean(losses: list[float]) -> None:
     found = descending(losses)
     assert found == sorted(found, reverse=True)
     assert sum(found) == pytest.approx(sum(losses))
     assert descending(found) == pytest.approx(found)
 
 
-def test_a_loss_is_read_off_in_the_logarithm_of_the_cost_and_not_guessed_beyond_the_ends() -> None:
+def test_cost_is_interpolated_in_logarithms_without_extrapolation() -> None:
     costs, losses = [1.0, 2.0, 4.0], [4.0, 3.0, 2.0]
     between = cost_to_loss(costs, losses, 2.5)
     assert between.cost == pytest.approx(exp((log(2) + log(4)) / 2))
@@ -76,7 +76,7 @@ def _with_seconds(given: Any) -> Any:
     return [_with_seconds(each) for each in given]
 
 
-def test_one_seed_that_never_came_down_leaves_an_upper_bound_alone() -> None:
+def test_a_seed_that_never_reaches_the_loss_leaves_one_bound() -> None:
     reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(3)}
     arm = {0: points((1.0, 4.0), (1.5, 2.9)), 1: points((1.0, 4.0), (1.5, 2.8)), 2: points((1.0, 4.0), (1.5, 3.2))}
     found = saved(arm, reference)
@@ -86,7 +86,7 @@ def test_one_seed_that_never_came_down_leaves_an_upper_bound_alone() -> None:
     assert found["saving_at_most"].value > 0.25, "the third seed spent three quarters of uniform's, and needed more"
 
 
-def test_one_that_had_it_at_once_leaves_a_lower_bound_and_both_leave_nothing() -> None:
+def test_a_seed_that_starts_below_the_loss_leaves_one_bound() -> None:
     reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(2)}
     soon, late = points((1.0, 2.5), (1.5, 2.0)), points((1.0, 4.0), (1.5, 3.5))
     found = saved({0: soon, 1: points((1.0, 3.0), (1.5, 2.0))}, reference)
@@ -95,7 +95,7 @@ def test_one_that_had_it_at_once_leaves_a_lower_bound_and_both_leave_nothing() -
     assert saved({7: soon}, reference) == {}
 
 
-def test_the_interval_is_students_over_seeds_of_the_logarithms() -> None:
+def test_cost_intervals_use_student_t_on_logarithms() -> None:
     spent, whole = (70.0, 80.0, 95.0), (100.0, 90.0, 120.0)
     arm = {seed: points((1.0, 4.0), (cost, 3.0), (200.0, 2.0)) for seed, cost in enumerate(spent)}
     uniform = {seed: CostPoint(3.0, {"flops": cost}) for seed, cost in enumerate(whole)}
@@ -109,7 +109,7 @@ def test_the_interval_is_students_over_seeds_of_the_logarithms() -> None:
 
 
 @pytest.mark.parametrize("truth", [-0.1, 0.0, 0.13, 0.4, 0.54])
-def test_a_planted_saving_is_read_off_a_curve_within_three_points(truth: float) -> None:
+def test_a_planted_saving_is_recovered(truth: float) -> None:
     arm, uniform = frontiers(truth, seeds=3, noise=0.0, draw=0)
     exact = saved(arm, {seed: lengths[-1] for seed, lengths in uniform.items()})["saving"]
     assert exact.value == pytest.approx(truth, abs=0.03)
@@ -139,9 +139,7 @@ def reference() -> Mapping[int, Sequence[CostPoint]]:
     losses=st.lists(st.floats(0.0, 10.0), min_size=6, max_size=6),
     share=st.floats(0.0, 1.0),
 )
-def test_a_loss_is_exact_at_trainings_and_between_its_neighbours(
-    costs: list[float], losses: list[float], share: float
-) -> None:
+def test_frontier_losses_are_exact_at_trainings(costs: list[float], losses: list[float], share: float) -> None:
     lengths = points(*zip(costs, losses, strict=False))
     assert [loss_at(lengths, cost, "flops") for cost in costs] == pytest.approx(losses[: len(costs)], abs=1e-9)
     (first, one), (second, other) = sorted(zip(costs, losses, strict=False))[:2]
@@ -151,14 +149,14 @@ def test_a_loss_is_exact_at_trainings_and_between_its_neighbours(
 
 
 @given(slope=st.floats(-2.0, 2.0), cost=st.floats(0.795, 2.015))
-def test_a_line_in_the_logarithm_is_read_as_it_is_and_not_beyond_its_ends(slope: float, cost: float) -> None:
+def test_a_log_linear_frontier_is_exact_without_extrapolation(slope: float, cost: float) -> None:
     lengths = points(*((length, 4.0 + slope * log(length)) for length in LENGTHS))
     assert loss_at([*lengths, *points((2.0, 0.0))], cost, "flops") == pytest.approx(4.0 + slope * log(cost), abs=1e-9)
     assert loss_at(lengths, 0.78, "flops") is loss_at(lengths, 2.03, "flops") is None
 
 
 @pytest.mark.parametrize("effect", [-0.2, 0.0, 0.05])
-def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
+def test_a_planted_effect_is_recovered_at_every_cost(effect: float) -> None:
     lengths = {"flops": 1.0, "seconds": 0.9}
     jitter = {0: 0.001, 1: -0.001, 2: 0.0}
     for cost, length in lengths.items():
@@ -172,14 +170,14 @@ def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
         assert found.high - found.low < 0.01, "seeds are paired: what they differ by cancels out"
 
 
-def test_the_cost_that_is_not_equal_is_not_forgiven() -> None:
+def test_unequal_costs_are_not_compared() -> None:
     arm = {seed: CostPoint(law(seed, 1.4), {"flops": 1e9, "seconds": 60 * 1.4}) for seed in INTERCEPTS}
     by = {cost: difference_at(arm, reference(), cost) for cost in COSTS}
     assert by["seconds"].value == pytest.approx(0.0, abs=1e-9)
     assert by["flops"].value == pytest.approx(-0.7 * log(1.4), abs=1e-9)
 
 
-def test_rows_say_who_was_compared_with_whom_at_what() -> None:
+def test_rows_name_variants_and_cost() -> None:
     arms = {
         "published": {seed: point(seed, 1.0, loss=law(seed, 1.0) + 0.3 + 0.01 * seed) for seed in INTERCEPTS},
         "ramp": {seed: point(seed, 1.0, loss=law(seed, 1.0) - 0.01 * (seed - 1)) for seed in INTERCEPTS},
@@ -199,7 +197,7 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
     assert same.p_adjusted > 0.5
 
 
-def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> None:
+def test_costs_beyond_the_frontier_are_noted() -> None:
     arms = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
     rows, notes = compare_at_cost(arms, reference())
     assert {row.unit for row in rows if row.metric == "difference"} == {"flops"}
@@ -208,7 +206,7 @@ def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> N
     assert note.startswith("slow is not compared with uniform at equal seconds")
 
 
-def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
+def test_without_a_frontier_only_equal_costs_are_compared() -> None:
     costs = {"flops": 1.009e9, "seconds": 60 * 1.04}
     arms = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
     plain = {seed: [point(seed, 1.0)] for seed in INTERCEPTS}
@@ -223,7 +221,7 @@ def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
     assert compare_at_cost({"stacking": {7: plain[0][0]}}, plain) == ([], [])
 
 
-def test_one_seed_gives_a_difference_without_an_interval() -> None:
+def test_a_single_seed_has_no_interval() -> None:
     found = difference_at({0: point(0, 1.0, loss=law(0, 1.0) + 0.25)}, reference(), "flops")
     assert (found.value, found.low, found.p, found.seeds) == (pytest.approx(0.25), None, None, 1)
 
@@ -246,7 +244,7 @@ def row(rows: list[Score], name: str, cost: str | None, metric: str) -> Score:
     return next(each for each in rows if (named(each), each.unit, each.metric) == (name, cost, metric))
 
 
-def test_the_default_target_is_reached_by_every_training_of_an_arm_and_of_the_reference() -> None:
+def test_the_default_target_is_reached_by_all_trainings() -> None:
     curves = {**trainings(0.8, 0), "slow": trainings(1.5, 1)["elc"]}
     rows = convergence_rows(curves, "ltg")
     assert row(rows, "all", None, "loss").value == common_target(curves["ltg"])
@@ -255,7 +253,7 @@ def test_the_default_target_is_reached_by_every_training_of_an_arm_and_of_the_re
     assert all(each.low is not None for each in rows if each.metric == "ratio")
 
 
-def test_two_equal_arms_are_treated_alike() -> None:
+def test_equal_variants_have_a_ratio_of_one() -> None:
     """The worst seed of the reference was the target: half of the studies had no interval, and in 70 % of the others
     the arm looked faster."""
     faster = []
@@ -268,7 +266,7 @@ def test_two_equal_arms_are_treated_alike() -> None:
     assert 0.4 < np.mean(faster) < 0.6
 
 
-def test_a_training_below_the_target_at_its_first_note_leaves_a_bound() -> None:
+def test_a_target_reached_before_the_first_log_entry_leaves_a_bound() -> None:
     curves = trainings(1.0, 0)
     changed = {**curves["elc"], 0: ValidationCurve((20, 1_000), (3.0, 2.0), 0.6)}
     rows = convergence_rows({**curves, "elc": changed}, "ltg")
@@ -278,12 +276,12 @@ def test_a_training_below_the_target_at_its_first_note_leaves_a_bound() -> None:
     assert ratio.value < 1
 
 
-def test_without_a_reference_nothing_is_compared() -> None:
+def test_a_reference_is_required() -> None:
     assert convergence_rows({"elc": trainings(1.0, 0)["elc"]}, "ltg") == []
     assert tuning_convergence_rows({"rte": {"elc": tuned(1.0)["elc"]}}, "ltg") == []
 
 
-def test_a_ratio_and_its_interval_are_students_over_seeds_of_the_logarithms() -> None:
+def test_ratio_intervals_use_student_t_on_logarithms() -> None:
     spent = {"ltg": (100, 140, 90), "elc": (60, 100, 80)}
     curves = {
         arm: {seed: ValidationCurve((10, cost, 500), (5.0, 3.6, 3.6)) for seed, cost in enumerate(costs)}
@@ -316,7 +314,7 @@ def found(rows: list[Score]) -> dict[tuple[str, str, str | None, str], Score]:
     return {(named(row), row.task, row.unit, row.metric): row for row in rows}
 
 
-def test_planted_ratios_are_read_off_for_each_task_and_over_all() -> None:
+def test_planted_ratios_are_recovered_per_task_and_overall() -> None:
     rows = found(tuning_convergence_rows({"rte": tuned(0.5), "mrpc": tuned(0.9, 1)}, "ltg"))
     for task, ratio in (("rte", 0.5), ("mrpc", 0.9), ("all", 0.45**0.5)):
         steps, seconds = (rows["elc - ltg", task, cost, "ratio"] for cost in ("steps", "seconds"))
@@ -325,7 +323,7 @@ def test_planted_ratios_are_read_off_for_each_task_and_over_all() -> None:
         assert steps.p_adjusted is not None
 
 
-def test_the_score_is_the_highest_that_every_training_of_the_reference_reaches() -> None:
+def test_the_target_score_is_the_highest_reached_by_all_references() -> None:
     curves = tuned(0.5)
     rows = found(tuning_convergence_rows({"rte": curves}, "ltg"))
     lowest = min(1 - curve.losses[-1] for curve in curves["ltg"].values())

@@ -107,7 +107,7 @@ def importance(splits: Splits, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 
 @pytest.mark.slow
-def test_a_block_that_can_learn_nothing_gets_no_budget(importance: tuple[Importance, ...]) -> None:
+def test_a_block_without_a_benefit_gets_no_budget(importance: tuple[Importance, ...]) -> None:
     assert importance[PLANTED] == Importance(0.0, 0.0, 0.0)
     found = allocation(importance)
     assert [layer for layer, parts in enumerate(found.parts) if not parts] == [PLANTED]
@@ -115,7 +115,7 @@ def test_a_block_that_can_learn_nothing_gets_no_budget(importance: tuple[Importa
 
 
 @pytest.mark.nightly  # nine trainings; that the block gets no budget is asked of the slow tier
-def test_nothing_is_lost_without_it_and_the_control_loses(
+def test_growth_loses_nothing_where_the_control_does(
     importance: tuple[Importance, ...], splits: Splits, tmp_path: Path
 ) -> None:
     uniform = preset("uniform", DEPTH)

@@ -44,27 +44,27 @@ def weights(seed: int) -> dict[str, torch.Tensor]:
     return random_model(config(), SPELLER, "baby", device="cpu").open().model.state_dict()
 
 
-def test_the_seed_decides_the_weights() -> None:
+def test_the_seed_determines_the_weights() -> None:
     one, again, other = weights(1), weights(1), weights(2)
     assert all(torch.equal(one[name], again[name]) for name in one)
     assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
 
 
-def test_the_digest_is_of_the_configuration_and_the_vocabulary() -> None:
+def test_the_digest_covers_config_and_vocabulary() -> None:
     own = random_model(config(), SPELLER, "baby").weights
     assert random_model(config(), SPELLER, "another name").weights == own
     assert random_model(config(num_hidden_layers=4), SPELLER, "baby").weights != own
     assert random_model(config(), train_bytepair(["a dog ran away"] * 9, 270), "baby").weights != own
 
 
-def test_the_published_one_has_twelve_layers_and_the_weights_that_are_known() -> None:
+def test_the_published_size_has_the_published_parameters() -> None:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(published(SPELLER))
     assert model.config.num_hidden_layers == 12
     assert model.num_parameters() == pytest.approx(9.57e6, rel=0.01)
 
 
-def test_a_folder_without_weights_is_a_configuration(tmp_path: Path) -> None:
+def test_a_folder_without_weights_is_randomly_initialized(tmp_path: Path) -> None:
     config().save_pretrained(tmp_path / "bare")
     tiny_llama().save_pretrained(tmp_path / "trained")
     (tmp_path / "pickled").mkdir()
@@ -77,13 +77,13 @@ def test_a_folder_without_weights_is_a_configuration(tmp_path: Path) -> None:
     assert open_config(str(tmp_path / "bare")).num_hidden_layers == 3
 
 
-def test_what_it_cannot_be_of_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"the tokenizer has 270 tokens, and baby has embeddings for 200"):
+def test_invalid_configurations_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"vocab_size of baby must be at least 270, the size of the tokenizer, got 200"):
         random_model(config(vocab_size=200), SPELLER, "baby")
     with pytest.raises(CheckpointError, match=r"has no config\.json"):
         open_config(str(tmp_path))
     pictures = ViTConfig(vocab_size=270)
-    with pytest.raises(ModelError, match="baby describes a vit, of which transformers makes no model that predicts"):
+    with pytest.raises(ModelError, match="cannot build a causal language model from baby"):
         random_model(pictures, SPELLER, "baby").open()
 
 
@@ -123,7 +123,7 @@ FINAL = ["model.norm.weight"]
     ],
     ids=["llama", "tied llama", "gpt2", "vit"],
 )
-def test_weights_before_and_behind_the_layers(
+def test_embedding_and_head_weights(
     model: PreTrainedModel, splits: Any, before: list[str], behind: list[str], tied: list[str]
 ) -> None:
     found = find_embeddings_and_head(load(model), splits.collate([splits.train[0]]))
@@ -144,7 +144,7 @@ class LearnedAngles(torch.nn.Module):
         return tuple(each * self.length for each in self.rotary(*args, **kwargs))
 
 
-def test_what_the_layers_are_called_with_is_before_them_and_what_nothing_depends_on_is_behind() -> None:
+def test_embedding_and_head_weights_follow_the_data_flow() -> None:
     model = tiny_llama()
     model.model.rotary_emb = LearnedAngles(model.model.rotary_emb)
     model.unused = torch.nn.Parameter(torch.zeros(3))

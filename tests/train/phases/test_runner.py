@@ -150,7 +150,7 @@ def run(
         }.items()
     ],
 )
-def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to_the_bit(
+def test_a_single_phase_matches_the_plain_trainer_exactly(
     make: Callable[[], PreTrainedModel], splits: Splits, settings: Settings, tmp_path: Path
 ) -> None:
     ours, theirs = Seen(), Seen()
@@ -187,9 +187,7 @@ def learning_names(model: PreTrainedModel, phase: Phase, learning: tuple[int, ..
         pytest.param(tiny_vit, tiny_digits(), marks=pytest.mark.slow, id="vit"),
     ],
 )
-def test_what_rests_is_unchanged_to_the_bit_and_what_learns_is_not(
-    make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path
-) -> None:
+def test_frozen_weights_are_unchanged(make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path) -> None:
     schedule = GrowthSchedule(
         "waves",
         DEPTH,
@@ -227,7 +225,7 @@ def layer_of(weights: dict[str, Tensor], layer: int) -> dict[str, Tensor]:
     return {name.partition(mark)[2]: tensor for name, tensor in weights.items() if mark in name}
 
 
-def test_a_phase_begins_with_what_is_done_once(straight: tuple[Path, Seen, TrainingRecord]) -> None:
+def test_each_phase_is_prepared_once(straight: tuple[Path, Seen, TrainingRecord]) -> None:
     _, seen, _ = straight
     old, new = seen.after[2], seen.before[3]
     assert same_weights(layer_of(new, 2), layer_of(old, 1)), "copied, as it was before it was scaled"
@@ -241,7 +239,7 @@ def test_a_phase_begins_with_what_is_done_once(straight: tuple[Path, Seen, Train
         assert same_weights(seen.before[step], seen.after[step - 1]), f"nothing is done at step {step}"
 
 
-def test_weights_are_copied_as_they_were_before_the_phase(tmp_path: Path) -> None:
+def test_layers_are_copied_as_before_the_phase(tmp_path: Path) -> None:
     copies = ((0, 2), (1, 0), (2, 1))
     schedule = GrowthSchedule("round", DEPTH, (Phase("all", 0.5, ALL), Phase("turned", 0.5, ALL, copies=copies)))
     seen = Seen()
@@ -250,7 +248,7 @@ def test_weights_are_copied_as_they_were_before_the_phase(tmp_path: Path) -> Non
         assert same_weights(layer_of(seen.before[6], layer), layer_of(seen.after[5], source))
 
 
-def test_moments_are_kept_or_dropped_as_declared(straight: tuple[Path, Seen, TrainingRecord]) -> None:
+def test_optimizer_moments_are_kept_or_reset(straight: tuple[Path, Seen, TrainingRecord]) -> None:
     _, seen, _ = straight
     layers = {number: {f"model.layers.{number}.{name}" for name in layer_of(seen.before[0], number)} for number in ALL}
     embedding, head = {"model.embed_tokens.weight"}, {"model.norm.weight", "lm_head.weight"}
@@ -264,7 +262,7 @@ def test_moments_are_kept_or_dropped_as_declared(straight: tuple[Path, Seen, Tra
     assert seen.moments[9] == seen.moments[8] - layers[1] - layers[2] - head
 
 
-def test_layers_that_are_not_present_do_not_run(straight: tuple[Path, Seen, TrainingRecord]) -> None:
+def test_absent_layers_do_not_run(straight: tuple[Path, Seen, TrainingRecord]) -> None:
     _, seen, _ = straight
     assert [seen.ran[step] for step in range(3)] == [[0, 1, 0, 1]] * 3
     table = StepSchedule(EVENTFUL, STEPS, 1)
@@ -273,7 +271,7 @@ def test_layers_that_are_not_present_do_not_run(straight: tuple[Path, Seen, Trai
     assert any(len(seen.ran[step]) < 6 for step in range(3, 6)), "some were left out by chance"
 
 
-def test_validation_runs_the_layers_of_the_phase_that_ended(tmp_path: Path) -> None:
+def test_validation_uses_the_layers_of_the_last_phase(tmp_path: Path) -> None:
     schedule = GrowthSchedule("two", DEPTH, (Phase("shallow", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL)))
     seen = Seen()
     record = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=2))
@@ -289,7 +287,7 @@ def test_validation_runs_the_layers_of_the_phase_that_ended(tmp_path: Path) -> N
             assert found[step] == pytest.approx(model(**batch).loss.item(), rel=1e-5)
 
 
-def test_rates_follow_the_phases(straight: tuple[Path, Seen, TrainingRecord], tmp_path: Path) -> None:
+def test_learning_rates_follow_the_phases(straight: tuple[Path, Seen, TrainingRecord], tmp_path: Path) -> None:
     _, seen, _ = straight
     plain = Seen()
     run(EVERYTHING, tmp_path, plain, settings=TWO_PASSES)
@@ -320,7 +318,7 @@ def measured_shares(phases: tuple[Phase, ...], tmp_path: Path) -> tuple[list[flo
 
 
 @pytest.mark.slow
-def test_what_is_frozen_is_not_computed(tmp_path: Path) -> None:
+def test_no_gradients_are_computed_below_the_first_trainable_layer(tmp_path: Path) -> None:
     phases = (
         Phase("uniform", 1, ALL),
         Phase("top", 1, (2,), embedding=False),
@@ -339,7 +337,7 @@ def test_what_is_frozen_is_not_computed(tmp_path: Path) -> None:
     assert measured[1] < 0.6
 
 
-def test_operations_and_tokens_are_summed_over_all_sittings(tmp_path: Path) -> None:
+def test_flops_and_tokens_are_summed_over_resumptions(tmp_path: Path) -> None:
     schedule = GrowthSchedule(
         "drawn", DEPTH, (Phase("drop", 0.5, ALL, drop=(0.1, 0.8)), Phase("top", 0.5, (2,), embedding=False))
     )
@@ -360,7 +358,7 @@ def test_operations_and_tokens_are_summed_over_all_sittings(tmp_path: Path) -> N
     assert record.figures["peak_bytes"] > 0
 
 
-def test_the_log_tells_the_phases_apart(tmp_path: Path) -> None:
+def test_the_log_has_the_phase(tmp_path: Path) -> None:
     seen = Seen()
     schedule = GrowthSchedule("two", DEPTH, (Phase("first", 5 / 12, ALL), Phase("second", 7 / 12, (2,))))
     record = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=1), logging_steps=3)
@@ -372,14 +370,14 @@ def test_the_log_tells_the_phases_apart(tmp_path: Path) -> None:
     assert {"step_seconds first", "step_seconds second"} <= set(record.figures)
 
 
-def test_padding_is_computed_and_is_no_token(tmp_path: Path) -> None:
+def test_padding_counts_as_compute_but_not_as_tokens(tmp_path: Path) -> None:
     record = run(EVERYTHING, tmp_path, splits=tiny_text(shortest=2, longest=6))
     lengths = [2 + number % 5 for number in range(24)]
     assert record.figures["tokens"] == 4 * sum(lengths)
     assert record.figures["flops"] > record.figures["tokens"] * flops_per_token(EVERYTHING.phases[0], COST)
 
 
-def test_the_model_is_that_of_the_last_step(tmp_path: Path) -> None:
+def test_the_last_model_is_saved(tmp_path: Path) -> None:
     seen = Seen()
 
     class Planted(GrowthTrainer):
@@ -394,7 +392,7 @@ def test_the_model_is_that_of_the_last_step(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
-def test_the_model_comes_out_as_it_went_in(tmp_path: Path) -> None:
+def test_the_model_is_restored_after_training(tmp_path: Path) -> None:
     opened: list[PreTrainedModel] = []
 
     def opener() -> Any:
@@ -421,18 +419,17 @@ REFUSED: dict[str, tuple[tuple[Phase, ...], Callable[[], PreTrainedModel], str]]
     "tied": (
         (Phase("all", 0.5, ALL), Phase("upper", 0.5, (2,), embedding=False)),
         tied_llama,
-        r"phase upper: the head learns and the embedding does not, but in .* they share model.embed_tokens.weight; "
-        "train both or neither",
+        "phase upper trains the head and freezes the embedding, but in .* they share model.embed_tokens.weight",
     ),
     "tied the other way": (
         (Phase("lower", 1.0, (0,), head=False),),
         tied_llama,
-        "phase lower: the embedding learns and the head does not",
+        "phase lower trains the embedding and freezes the head",
     ),
     "unlike layers": (
         (Phase("half", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL, copies=((2, 1),))),
         unlike_llama,
-        "phase all: layer 2 is not built as layer 1 is, and cannot take its weights",
+        "phase all: layer 2 cannot copy layer 1",
     ),
     "another depth": (
         (Phase("all", 1.0, ALL),),
@@ -443,7 +440,7 @@ REFUSED: dict[str, tuple[tuple[Phase, ...], Callable[[], PreTrainedModel], str]]
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_model_does_not_allow_is_refused_before_anything_is_trained(name: str, tmp_path: Path) -> None:
+def test_phases_that_the_model_does_not_support_are_rejected(name: str, tmp_path: Path) -> None:
     phases, make, message = REFUSED[name]
     seen = Seen()
     with pytest.raises((TrainError, PlanError), match=message):
@@ -452,7 +449,7 @@ def test_what_a_model_does_not_allow_is_refused_before_anything_is_trained(name:
     assert not (tmp_path / "run" / CONFIG).exists(), "the folder is free for the schedule that is written next"
 
 
-def test_deepspeed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deepspeed_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = PlanTrainer.__init__
 
     def sharded(self: PlanTrainer, *args: Any, **options: Any) -> None:
@@ -460,11 +457,11 @@ def test_deepspeed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         self.is_deepspeed_enabled = True
 
     monkeypatch.setattr(PlanTrainer, "__init__", sharded)
-    with pytest.raises(TrainError, match="train on one process or with DistributedDataParallel"):
+    with pytest.raises(TrainError, match="Train on one process, with DistributedDataParallel"):
         run(EVERYTHING, tmp_path)
 
 
-def test_tied_weights_learn_as_one(tmp_path: Path) -> None:
+def test_tied_weights_are_trained_together(tmp_path: Path) -> None:
     both = GrowthSchedule(
         "both", DEPTH, (Phase("all", 0.5, ALL), Phase("neither", 0.5, (1,), embedding=False, head=False))
     )
@@ -475,12 +472,12 @@ def test_tied_weights_learn_as_one(tmp_path: Path) -> None:
     assert torch.equal(seen.before[6][name], seen.after[11][name])
 
 
-def test_a_sampler_beside_a_schedule_is_refused() -> None:
+def test_a_sampler_with_a_schedule_is_rejected() -> None:
     growth = GrowthVariant(EVERYTHING, 12, COST)
-    with pytest.raises(TrainError, match=r"the sampler in order, 0\.5 of the layers dropped would too"):
+    with pytest.raises(TrainError, match=r"a growth schedule excludes a sampler"):
         Recipe("any", SETTINGS, Drop(0.5), variant=growth)
 
 
-def test_a_rate_that_is_no_curve_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match="phases multiply a curve over the steps"):
+def test_unsupported_learning_rate_schedules_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="must be linear, cosine or constant with phases"):
         run(EVENTFUL, tmp_path, lr_scheduler_type="reduce_lr_on_plateau")

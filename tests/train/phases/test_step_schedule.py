@@ -29,7 +29,7 @@ def last(**fields: object) -> Phase:
 
 
 @given(schedules(), st.integers(0, 3), st.data())
-def test_what_a_pass_runs_is_settled_by_its_index(schedule: GrowthSchedule, seed: int, data: st.DataObject) -> None:
+def test_layers_of_a_pass_depend_on_its_index(schedule: GrowthSchedule, seed: int, data: st.DataObject) -> None:
     found, again = (StepSchedule(schedule, steps=200, seed=seed) for _ in range(2))
     step, number = data.draw(st.integers(0, 199)), data.draw(st.integers(0, 3))
     again.resolve(data.draw(st.integers(0, 199)))
@@ -47,7 +47,7 @@ def test_what_a_pass_runs_is_settled_by_its_index(schedule: GrowthSchedule, seed
 
 
 @given(schedules(), st.integers(40, 300))
-def test_every_phase_begins_and_ends_once(schedule: GrowthSchedule, steps: int) -> None:
+def test_phase_boundaries(schedule: GrowthSchedule, steps: int) -> None:
     found = StepSchedule(schedule, steps, seed=0)
     assert [step for step in range(steps) if found.begins(step)] == [first for first, _ in schedule.bounds(steps)]
     assert [step + 1 for step in range(steps) if found.ends(step)] == [end for _, end in schedule.bounds(steps)]
@@ -56,7 +56,7 @@ def test_every_phase_begins_and_ends_once(schedule: GrowthSchedule, steps: int) 
     ]
 
 
-def test_sampled_layers_are_drawn_anew_every_so_many_steps() -> None:
+def test_layers_are_sampled_at_the_given_interval() -> None:
     found = table(Phase("first", 1 / 3, (0, 5)), Phase("drawn", 2 / 3, EVERY, sample=2, every=4))
     drawn = [found.learning(step) for step in range(30)]
     assert drawn[:10] == [(0, 5)] * 10
@@ -68,12 +68,12 @@ def test_sampled_layers_are_drawn_anew_every_so_many_steps() -> None:
     assert drawn != [other.learning(step) for step in range(30)]
 
 
-def test_passes_of_a_step_drop_layers_each_by_its_own_draw() -> None:
+def test_each_pass_drops_its_own_layers() -> None:
     found = table(last(drop=(0.5, 0.5)))
     assert len({found.resolve(7, number) for number in range(20)}) > 5
 
 
-def test_what_is_dropped_goes_in_a_line_from_the_first_step_to_the_last() -> None:
+def test_drop_rates_are_linear_in_the_step() -> None:
     found = table(last(drop=(0.0, 0.9)), steps=4000)
     counts = [len(found.resolve(step).running(DEPTH)) for step in range(4000)]
     assert counts[0] == DEPTH
@@ -89,13 +89,13 @@ def test_what_is_dropped_goes_in_a_line_from_the_first_step_to_the_last() -> Non
         [last(sample=2), last(drop=(0.0, 0.8)), last(drop=(0.6, 0.2)), Phase("last", 1.0, (2, 4), drop=(0.5, 0.5))], 2
     ),
 )
-def test_the_draws_cost_on_average_what_the_phase_is_said_to_cost(phase: Phase) -> None:
+def test_the_mean_cost_matches_the_declared_cost(phase: Phase) -> None:
     found = table(phase, steps=6000)
     realised = fmean(flops_per_token(found.resolve(step), COST) for step in range(6000))
     assert realised == pytest.approx(flops_per_token(phase, COST), rel=0.01)
 
 
-def test_a_pass_in_which_nothing_would_learn_is_drawn_again() -> None:
+def test_passes_without_trainable_layers_are_redrawn() -> None:
     found = table(Phase("one", 0.5, (5,), embedding=False, head=False, drop=(0.99, 0.99)), Phase("all", 0.5, EVERY))
     assert all(5 in found.resolve(step).trains for step in range(15))
 
@@ -107,7 +107,7 @@ def curve_of(kind: str, steps: int, warmup: int) -> Callable[[int], float]:
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine", "constant_with_warmup"])
-def test_a_curve_of_a_phase_is_transformers_own_over_the_steps_of_the_phase(kind: str) -> None:
+def test_schedules_within_a_phase_match_transformers(kind: str) -> None:
     shape = kind.removesuffix("_with_warmup")
     found = table(
         Phase("first", 1 / 3, EVERY, shape=shape, warmup=0.3, rate=0.5),  # type: ignore[arg-type]
@@ -121,14 +121,14 @@ def test_a_curve_of_a_phase_is_transformers_own_over_the_steps_of_the_phase(kind
     assert factors[30] == pytest.approx(1.0 if shape == "constant" else 0.0)
 
 
-def test_the_shape_run_is_the_curve_of_the_training_to_the_bit() -> None:
+def test_a_schedule_over_the_run_matches_transformers() -> None:
     curve = curve_of("cosine", 30, 4)
     found = table(Phase("first", 1 / 3, EVERY), Phase("second", 2 / 3, EVERY, rate=0.1))
     factors = [found.factor(step, curve) for step in range(31)]
     assert factors == [curve(step) * (1.0 if step < 10 else 0.1) for step in range(31)]
 
 
-def test_a_warm_up_of_the_whole_phase_leaves_its_last_step_at_the_full_rate() -> None:
+def test_warmup_ends_at_the_full_rate() -> None:
     found = table(last(shape="linear", warmup=0.99))
     assert found.factor(29, curve=lambda step: 0.0) == 1.0
     assert found.factor(30, curve=lambda step: 0.0) == 0.0

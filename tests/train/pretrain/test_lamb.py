@@ -29,7 +29,7 @@ MATRICES |= {f"feed_forward.{name}.weight" for name in ("up", "down")}
 
 
 @pytest.mark.parametrize("variant", ["ltg", "elc", "weighted-output", "denseformer"])
-def test_matrices_decay_and_nothing_else_does(variant: str) -> None:
+def test_only_matrices_have_weight_decay(variant: str) -> None:
     model = small(variant)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     decaying, plain = optimiser(dict(model.named_parameters())).param_groups
@@ -42,7 +42,7 @@ def test_matrices_decay_and_nothing_else_does(variant: str) -> None:
     assert len(decaying["params"]) + len(plain["params"]) == len(names)
 
 
-def test_what_does_not_learn_is_in_no_group() -> None:
+def test_frozen_weights_are_in_no_group() -> None:
     model = small("elc")
     model.encoder.layers[0].requires_grad_(False)
     count = sum(len(group["params"]) for group in optimiser(dict(model.named_parameters())).param_groups)
@@ -101,7 +101,7 @@ def drawn(dtype: torch.dtype, steps: int) -> tuple[dict[str, nn.Parameter], dict
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_every_update_is_the_published_one(dtype: torch.dtype) -> None:
+def test_updates_match_the_published_algorithm(dtype: torch.dtype) -> None:
     """Compared with numpy in double precision, within the rounding errors of each update."""
     rounding = torch.finfo(dtype).eps
     steps = 12
@@ -125,7 +125,7 @@ def test_every_update_is_the_published_one(dtype: torch.dtype) -> None:
             assert np.linalg.norm(missed) < 0.01 * np.linalg.norm(wanted), (name, step)
 
 
-def test_tensors_without_a_gradient_wait() -> None:
+def test_tensors_without_a_gradient_are_unchanged() -> None:
     named, gradients = drawn(torch.float64, 3)
     late = "wide.weight"
     start = named[late].detach().clone()
@@ -141,7 +141,7 @@ def test_tensors_without_a_gradient_wait() -> None:
 SHORT, LONG = CurriculumPhase(128, 8, 0, 9, segments=20), CurriculumPhase(512, 2, 9, 10, segments=5)
 
 
-def test_length_and_number_change_at_the_exact_step() -> None:
+def test_length_and_batch_size_change_at_the_given_step() -> None:
     found = [
         (len(batch), {draw.length for draw in batch}, {draw.step for draw in batch})
         for batch in Batches((SHORT, LONG), seed=0)
@@ -152,7 +152,7 @@ def test_length_and_number_change_at_the_exact_step() -> None:
 
 
 @given(st.integers(1, 30), st.integers(0, 5))
-def test_every_segment_is_read_once_a_round(segments: int, seed: int) -> None:
+def test_every_segment_is_read_once_per_epoch(segments: int, seed: int) -> None:
     batch = min(4, segments)
     phase = CurriculumPhase(128, batch, 0, 3 * segments, segments)
     read = [draw.segment for step in Batches((phase,), seed) for draw in step]
@@ -163,7 +163,7 @@ def test_every_segment_is_read_once_a_round(segments: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("passes", "processes"), [(1, 2), (2, 1), (2, 2), (4, 2)])
-def test_division_among_passes_and_processes_changes_nothing(passes: int, processes: int) -> None:
+def test_batches_are_independent_of_passes_and_processes(passes: int, processes: int) -> None:
     phase = CurriculumPhase(128, 8, 0, 5, segments=20)
     whole = [Counter(batch) for batch in Batches((phase,), seed=1)]
     shares = [
@@ -176,16 +176,14 @@ def test_division_among_passes_and_processes_changes_nothing(passes: int, proces
         assert Counter(draw for piece in pieces for draw in piece) == expected
 
 
-def test_a_batch_that_is_too_large_or_does_not_divide_is_refused_with_figures() -> None:
-    with pytest.raises(
-        TrainError, match=r"gives 5 segment\(s\) of up to 128 tokens, .* one batch of 8: .* --batch-size of"
-    ):
+def test_batch_sizes_that_do_not_fit_are_rejected() -> None:
+    with pytest.raises(TrainError, match=r"must be at most 5, the number of segments of up to 128 tokens .* got 8"):
         CurriculumPhase(128, 8, 0, 9, segments=5)
-    with pytest.raises(TrainError, match="a batch of 2 segments of length 512"):
+    with pytest.raises(TrainError, match="got 2 segments of length 512"):
         Batches((SHORT, LONG), seed=0, passes=4)
 
 
-def test_the_rate_rises_in_a_line_and_falls_in_a_cosine() -> None:
+def test_linear_warmup_and_cosine_decay() -> None:
     rates = [rate_at(step, steps=1_000, warmup=16, floor=0.1) for step in range(1_000)]
     assert rates[:16] == pytest.approx([(step + 1) / 16 for step in range(16)])
     assert rates[16] == max(rates) == 1.0

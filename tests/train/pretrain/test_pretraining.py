@@ -44,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingRe
     return folder, run(folder)
 
 
-def test_the_published_sizes_have_the_published_settings() -> None:
+def test_published_sizes_have_published_settings() -> None:
     small, base = PRESETS["small"], PRESETS["base"]
     assert (small.steps, small.learning_rate, small.weight_decay) == (31_250, 5e-3, 0.4)
     assert (base.steps, base.batch_size, base.learning_rate, base.weight_decay) == (15_625, 32_768, 1e-2, 0.1)
@@ -56,7 +56,7 @@ def test_the_published_sizes_have_the_published_settings() -> None:
     assert {name: preset.size for name, preset in PRESETS.items()} == {name: name for name in SIZES}
 
 
-def test_both_phases_are_one_training(tmp_path: Path) -> None:
+def test_both_phases_run_in_one_training(tmp_path: Path) -> None:
     noted = Noted()
     with watched(noted):
         done = run(tmp_path)
@@ -69,7 +69,7 @@ def test_both_phases_are_one_training(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
-def test_the_model_is_an_ordinary_one(finished: tuple[Path, TrainingRecord]) -> None:
+def test_transformers_loads_the_pretrained_model(finished: tuple[Path, TrainingRecord]) -> None:
     folder, done = finished
     model = AutoModelForMaskedLM.from_pretrained(folder / MODEL)
     tokenizer = AutoTokenizer.from_pretrained(folder / MODEL)
@@ -80,7 +80,7 @@ def test_the_model_is_an_ordinary_one(finished: tuple[Path, TrainingRecord]) -> 
     assert TrainingRecord.read(folder / MODEL) == done
 
 
-def test_rows_tell_what_it_took(finished: tuple[Path, TrainingRecord]) -> None:
+def test_rows_have_the_training_cost(finished: tuple[Path, TrainingRecord]) -> None:
     _, done = finished
     rows = {(row.step, row.metric): row.value for row in make_training_rows({("elc", 0): done})}
     assert rows[None, "steps"] == STEPS
@@ -110,9 +110,7 @@ def test_held_out_rows_and_layer_weights(finished: tuple[Path, TrainingRecord]) 
 
 
 @pytest.mark.slow
-def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_stay_float32_in_half_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Passes with the same weights are compared, not steps: a first step is as long for a gradient of mere rounding.
     found: list[tuple[float, float, float]] = []
 
@@ -140,7 +138,7 @@ def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
     assert {weight.dtype for weight in weights.values()} == {torch.float32}
 
 
-def test_what_a_pretraining_is_names_its_base_its_text_its_recipe_and_its_seed() -> None:
+def test_the_config_identifies_base_text_recipe_and_seed() -> None:
     found = trainer.training_config(TOKENIZER, TEXT, RECIPE, 3)
     assert {**found, "base": ""} == {"base": "", "data": TEXT.digest, "recipe": RECIPE.to_json(), "seed": 3}
     for other in (replace(RECIPE, size="small"), replace(RECIPE, variant="ltg")):
@@ -148,7 +146,7 @@ def test_what_a_pretraining_is_names_its_base_its_text_its_recipe_and_its_seed()
 
 
 @pytest.mark.parametrize("algorithm", first_fast(["optimizer", "masking"]))
-def test_a_training_by_another_algorithm_is_refused(
+def test_a_different_algorithm_is_rejected(
     algorithm: str, finished: tuple[Path, TrainingRecord], tmp_path: Path
 ) -> None:
     """Earlier versions did not name theirs: LAMB with bounded weight norms, and masks of other random numbers."""
@@ -157,20 +155,20 @@ def test_a_training_by_another_algorithm_is_refused(
     pedigree = json.loads(file.read_text())
     del pedigree["recipe"][algorithm]
     file.write_text(json.dumps(pedigree))
-    with pytest.raises(TrainError, match=f"holds another training: its {algorithm}"):
+    with pytest.raises(TrainError, match=f"has a different training: its {algorithm}"):
         run(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_training_of_seconds_keeps_its_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_a_timed_training_keeps_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed = replace(RECIPE, seconds=6.0)
-    monkeypatch.setattr(trainer, "seconds_of_step", lambda *_: 1.0)
+    monkeypatch.setattr(trainer, "time_step", lambda *_: 1.0)
     with watched(Noted(), 5), pytest.raises(Stopped):
         run(tmp_path, timed)
-    monkeypatch.setattr(trainer, "seconds_of_step", lambda *_: 0.1)
+    monkeypatch.setattr(trainer, "time_step", lambda *_: 0.1)
     assert run(tmp_path, timed).steps == 6
 
 
-def test_a_step_is_really_timed(tmp_path: Path) -> None:
+def test_a_step_is_timed(tmp_path: Path) -> None:
     done = run(tmp_path, replace(RECIPE, seconds=0.01))
     assert done.steps == 1

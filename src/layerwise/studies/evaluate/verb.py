@@ -152,14 +152,9 @@ def evaluate(
     given = current_call().verb.given(current_call().options)
     _check_suites(suite, data)
     _check_used(suite, given, is_trained)
-    if minutes is not None:
-        _check_minutes(suite, given)
+    _check_layer_weights(layer_weights, is_trained)
     if run is not None and is_trained:
         raise RunError(f"{spell('run')} must not be given for a run: the rows go into {model}.")
-    if unknown := [name for name in layer_weights if name not in LAYER_WEIGHTS]:
-        raise OptionError(f"{spell('layer_weights')} must be held or added, got {named(unknown[0])!r}.")
-    if layer_weights and not is_trained:
-        raise OptionError(f"{spell('layer_weights')} requires a run of `layerwise train elc`.")
     cuts = tuple(map(EdgeCut.parse, without_edges))
     choice = PlanChoice.check(families, plans, window, None, str(TWICE))
     from layerwise.runner.minimal_pairs import ScoringOptions, evaluate_models
@@ -239,6 +234,13 @@ def _check_suites(suite: Sequence[str], data: str | Path | None) -> None:
             raise DataError(f"{name} is not part of layerwise. Pass the folder that holds its files, {spell('data')}.")
 
 
+def _check_layer_weights(layer_weights: Sequence[str], is_trained: bool) -> None:
+    if unknown := [name for name in layer_weights if name not in LAYER_WEIGHTS]:
+        raise OptionError(f"{spell('layer_weights')} must be held or added, got {named(unknown[0])!r}.")
+    if layer_weights and not is_trained:
+        raise OptionError(f"{spell('layer_weights')} requires a run of `layerwise train elc`.")
+
+
 def _check_minutes(suite: Sequence[str], given: dict[str, Any]) -> None:
     name = spell("minutes")
     if "limit" in given:
@@ -265,3 +267,5 @@ def _check_used(suite: Sequence[str], given: dict[str, Any], is_trained: bool) -
                 raise OptionError(f"{spell(name)} requires {needed} in {spell('suite')}.")
     if is_trained and (idle := [name for name in LOADING if name in given]):
         raise OptionError(f"{spell(idle[0])} has no effect on a run: its models are opened as they were trained.")
+    if "minutes" in given:
+        _check_minutes(suite, given)

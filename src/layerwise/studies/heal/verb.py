@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from layerwise.errors import OptionError, PlanError, TrainError, near_matches
+from layerwise.plan import Plan
 from layerwise.plan.checks import refuse_quantized_layers
 from layerwise.runner.arguments import (
     Device,
@@ -132,10 +133,7 @@ def heal(
         DataError: If the data is unsuitable or insufficient.
         TrainError: If a library or a setting is missing.
     """
-    healed_plan = resolve_plan(plan)
-    refuse_quantized_layers(healed_plan, "heal a model")
-    if healed_plan.sources():
-        raise PlanError(f"{plan} takes layers of several models. Write them as one with `layerwise save`.")
+    healed_plan = _resolve_healed_plan(plan)
     if steps is not None and epochs is not None:
         raise OptionError(f"{spell('steps')} and {spell('epochs')} exclude each other. Pass one of them.")
     if not tasks and (task_folder is not None or task_limit is not None):
@@ -144,7 +142,6 @@ def heal(
     from layerwise.studies.heal.variants import Healing, build_variants
 
     variants = _read_variants(method, compare, teacher=teacher, hidden=hidden, rank=rank, controls=controls)
-    from layerwise.plan import Plan
     from layerwise.runner.opening import open_base, open_given_text
     from layerwise.runner.study import start_run
     from layerwise.runner.training_options import TrainingData, drop_none, resolve_precision, trainer_arguments
@@ -161,17 +158,12 @@ def heal(
     reporter.log(f"loading {model if isinstance(model, str | Path) else 'the model'}")
     opened = open_base(model, device=device, tokenizer=tokenizer, layers=layers, revision=revision)
     stack = opened.stack
-    is_taught = any(each.teacher == "self" for each in variants)
-    parts.check_plan(stack, healed_plan, is_taught=is_taught, windows=windows or 0)
-    path, corpus = open_given_text(text)
-    data = TrainingData(
-        text=path,
-        validation=to_path(validation),
-        test=to_path(test),
-        images=images,
-        max_length=max_length,
-        limit=limit,
+    parts.check_plan(
+        stack, healed_plan, is_taught=any(each.teacher == "self" for each in variants), windows=windows or 0
     )
+    path, corpus = open_given_text(text)
+    held_out = to_path(validation), to_path(test)
+    data = TrainingData(path, *held_out, images, max_length=max_length, limit=limit)
     splits = parts.read_healing_splits(data, opened, reporter, seed=seed, corpus=corpus)
     check_test_size(splits)
     resolved = resolve_precision(precision, arguments, device=device, run=None if run is None else Path(run))
@@ -187,9 +179,8 @@ def heal(
     compared = build_variants(variants[0], compare, () if fine_tunes else controls, windows or 0)
     healing = Healing(healed_plan, stack.depth, compared, seeds)
     work = parts.HealingWork(opened.base(), stack, splits, settings, healing, arguments, tuple(learning_rates))
-    folder = None if task_folder is None else Path(task_folder)
     benchmarks = HealingBenchmarks.open(
-        tasks, folder, task_limit, stack, seed=seed, fills_in=parts.fills_in_tokens(stack)
+        tasks, to_path(task_folder), task_limit, stack, seed=seed, fills_in=parts.fills_in_tokens(stack)
     )
     evaluations, answers = parts.plan_evaluations(work, benchmarks)
     described = parts.describe_run(work, seed=seed, rank=rank)
@@ -205,6 +196,14 @@ def heal(
         reporter.log(written.replace("RUN", str(study.folder)))
         study.write(rows, {parts.HEALING: [*describe_split_limits(splits), written]})
     return Result(study.folder)
+
+
+def _resolve_healed_plan(plan: str) -> Plan:
+    healed_plan = resolve_plan(plan)
+    refuse_quantized_layers(healed_plan, "heal a model")
+    if healed_plan.sources():
+        raise PlanError(f"{plan} takes layers of several models. Write them as one with `layerwise save`.")
+    return healed_plan
 
 
 def _read_variants(

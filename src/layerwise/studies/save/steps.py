@@ -1,7 +1,4 @@
-"""Write a plan as a checkpoint, streamed if possible. `--from` reads models, plan and dtype of another tool.
-
-The card of a saved model shows what runs measured of its plan, and may go to the hub with it.
-"""
+"""Steps of saving: choose the models of a plan, write them, and publish the result with a model card."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedModels:
-    """A plan, its models by name, and how they are opened; `head` names the model whose last parts are taken."""
+    """Plan with its models by name; `head` names the model that provides the final norm and head."""
 
     plan: Plan
     names: Mapping[str, str]
@@ -55,9 +52,10 @@ class PlannedModels:
 def choose_models(
     models: Sequence[str], plan: str, arm: str | None, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
-    """Name the models of a plan: a single one, or those of one variant.
+    """Return the models of a plan by name.
 
-    Raises `ModelError` for models of several variants and layers that no ordinary checkpoint can hold.
+    Raises:
+        ModelError: If the models are of several variants, or do not fit into an ordinary checkpoint.
     """
     for location in models:
         reporter.log(f"loading {location}")
@@ -66,7 +64,7 @@ def choose_models(
 
 
 def takes_several(models: Sequence[str]) -> bool:
-    """Return whether the layers of several models are taken: several are named, or a run of trainings."""
+    """Return True for several models, or a run of trainings."""
     return len(models) > 1 or any((Path(location).expanduser() / MANIFEST).is_file() for location in models)
 
 
@@ -75,27 +73,26 @@ def write_folder(
 ) -> Origin:
     names = planned.names
     if len(names) == 1 and not planned.plan.sources():
-        # a plan without names is about one model, and so are its errors
+        # Without names, errors refer to a single model.
         names = {"": next(iter(names.values()))}
     return save_named(names, planned.plan, writing, partial(opened, names), planned.revision, in_memory)
 
 
 def write_gguf(planned: PlannedModels, output: Path, *, overwrite: bool, prove: bool) -> tuple[Origin, str]:
-    """Write a GGUF file of another one and of trained folders; return its origin and what is said of it."""
+    """Write a GGUF file from another one and trained folders; return its origin and a summary."""
     (_, file), *folders = planned.names.items()
     if not is_gguf(file) or any(is_gguf(folder) for _, folder in folders):
         locations = " and ".join(map(named, planned.names.values()))
-        raise OptionError(f"a GGUF file is written of one other, and not of {locations}; {TO_GGUF}")
+        raise OptionError(f"a GGUF output requires one GGUF file, got {locations}. {TO_GGUF}")
     plan = planned.plan
     origin = save_gguf(file, plan, output, folders=dict(folders), overwrite=overwrite, prove=prove)
-    copied = f"those of {file}, byte for byte"
-    types = len(quantized_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
-    again = (
-        f"its tensors are {copied}: nothing was quantized again"
-        if not types
-        else (f"the matrices of {types} of its layers were quantized again; what did not change is {copied}")
+    count = len(quantized_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
+    copied = (
+        f"the matrices of {count} of its layers were quantized again; all other tensors are copied from {file}"
+        if count
+        else f"its tensors are copied from {file} without quantizing them again"
     )
-    return origin, f"{_counted(output, plan, origin)}\n{again}\n{_proved(origin)}"
+    return origin, f"{_summarize(output, plan, origin)}\n{copied}\n{_describe_proof(origin)}"
 
 
 def _check_single(location: str) -> dict[str, str]:
@@ -112,7 +109,7 @@ def _merge_runs(models: Sequence[str], arm: str | None, reporter: Reporter) -> d
 
     arms = read_variants(models, arm, reporter)
     if len(arms) > 1:
-        raise ModelError(f"models of {len(arms)} arms were given; name one: --arm {' or --arm '.join(arms)}")
+        raise ModelError(f"the models must be of one variant, got {len(arms)}. Pass --arm {' or --arm '.join(arms)}.")
     (sources,) = arms.values()
     refuse_added(sources.values())
     return {name: source.location for name, source in sources.items()}
@@ -128,38 +125,40 @@ def open_stacks(names: Mapping[str, str], reporter: Reporter, *, dtype: Dtype, *
     return stacks[""] if list(stacks) == [""] else Stack.with_sources(stacks)
 
 
-def _counted(path: Path, plan: Plan, origin: Origin) -> str:
+def _summarize(path: Path, plan: Plan, origin: Origin) -> str:
     visits, repeats = len(plan.steps()), len(plan.steps()) - plan.cost().weights
     copied = f"; {repeats} of its layers {'is a copy' if repeats == 1 else 'are copies'}" if repeats else ""
-    beside = ", with its tokenizer" if any(path.glob("tokenizer*")) else ""
+    tokenizer = ", with its tokenizer" if any(path.glob("tokenizer*")) else ""
     layers = f"{visits - repeats} layers for {visits} visits" if origin.compact else f"{visits} layers"
-    return f"{path}: {layers}, {origin.parameters:,} parameters{'' if origin.compact else copied}{beside}"
+    return f"{path}: {layers}, {origin.parameters:,} parameters{'' if origin.compact else copied}{tokenizer}"
 
 
 def describe_folder(folder: Path, plan: Plan, origin: Origin) -> list[str]:
-    sentences = [_counted(folder, plan, origin)]
+    sentences = [_summarize(folder, plan, origin)]
     if origin.note:
         sentences.append(f"the model was built in memory: {origin.note}")
     if origin.unwritten:
-        sentences.append(f"not written, and not counted in config.json any more: {origin.unwritten}")
-    sentences.append(_proved(origin))
+        sentences.append(f"not written, and removed from config.json: {origin.unwritten}")
+    sentences.append(_describe_proof(origin))
     if origin.compact:
-        sentences.append("transformers without trust_remote_code opens the stored layers in their order, not the plan")
-    lines = _loading(folder, origin)
+        sentences.append("transformers without trust_remote_code runs the stored layers in order, not the plan")
+    lines = _list_loading_code(folder, origin)
     return [*sentences, *(["to load it:", *(f"    {line}" for line in lines)] if lines else [])]
 
 
-def _proved(origin: Origin) -> str:
+def _describe_proof(origin: Origin) -> str:
     if origin.proof == "keys":
-        return "its keys and shapes are those that transformers expects; its logits were not compared (--prove does)"
+        return "keys and shapes match transformers; logits were not compared (pass --prove)"
     if origin.proof == "none" or origin.gap is None:
-        return "nothing was compared: --prove compares its logits with the plan's"
-    gap = "the same logits" if origin.gap == 0 else f"logits within {origin.gap:.2g} of their size, which is rounding"
-    own = origin.compact or not origin.weights
-    return f"loaded again with {'layerwise' if own else 'plain transformers'}: {gap}"
+        return "logits were not compared with those of the plan (pass --prove)"
+    gap = (
+        "identical logits" if origin.gap == 0 else f"logits equal up to rounding (relative difference {origin.gap:.2g})"
+    )
+    library = "layerwise" if origin.compact or not origin.weights else "plain transformers"
+    return f"loaded again with {library}: {gap}"
 
 
-def _loading(folder: Path, origin: Origin) -> list[str]:
+def _list_loading_code(folder: Path, origin: Origin) -> list[str]:
     settings = read_json(folder / "config.json")
     kind = next(iter(settings.get("architectures") or ()), None)
     code = settings.get("auto_map") or {}
@@ -178,20 +177,22 @@ def _loading(folder: Path, origin: Origin) -> list[str]:
 
 
 STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-"""Data types by the names that the headers of files have for them."""
+"""Names of dtypes in file headers."""
 
 
 def read_planned(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
-    """Return the plan of the recipe `given` over its own models, or `models`.
+    """Return the plan of the recipe `given` over its models, or over `models`.
 
-    The dtype is `auto` if all models are stored in it. Raises `OptionError` for values that are given twice, and what
-    `read_recipe` raises.
+    The dtype is `auto` if all models are stored in it.
+
+    Raises:
+        OptionError: If a value is given twice.
     """
     recipe = read_recipe(given)
     if not (recipe.models or models):
-        raise OptionError(f"a model is needed: layerwise save MODEL --from {named(given)} --output FOLDER")
+        raise OptionError(f"a model is required. Run layerwise save MODEL --from {named(given)} --output FOLDER.")
     recipe = add_models(recipe, models)
     for note in recipe.notes:
         reporter.log(f"note: {note}")
@@ -199,20 +200,18 @@ def read_planned(
     names = {name: location for name, (location, _) in split.items()}
     revisions = {stated for _, stated in split.values() if stated is not None}
     if revisions and (len(split) > 1 or revision is not None):
-        raise OptionError(
-            "one revision of one model can be opened: download each to a folder of its own, and name the folders"
-        )
+        raise OptionError("revisions of several models cannot be combined. Download each model, and pass the folders.")
     if recipe.dtype is not None and dtype != "auto" and dtype != recipe.dtype:
-        raise OptionError(f"{named(given)} says {recipe.dtype} and --dtype {dtype}; leave one of them out")
-    wanted = next((each for each in get_args(Dtype) if each == recipe.dtype), dtype)
+        raise OptionError(f"--dtype must be {recipe.dtype}, as in {named(given)}, got {dtype}. Remove one of them.")
+    requested = next((each for each in get_args(Dtype) if each == recipe.dtype), dtype)
     revision = next(iter(revisions), revision)
-    stored = "auto" if _stored_as(names, wanted, revision) else wanted
+    stored = "auto" if _is_stored_as(names, requested, revision) else requested
     return PlannedModels(recipe.plan, names, recipe.head, stored, revision)
 
 
-def _stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bool:
+def _is_stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bool:
     if any(map(is_gguf, names.values())):
-        return True  # nothing of it is converted
+        return True  # not converted
     if dtype not in STORED:
         return False
     try:
@@ -223,24 +222,24 @@ def _stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bo
 
 
 MAX_CONTROLS = 20
-"""Other plans of a sweep in a card: those with as many layer evaluations and the smallest effects."""
+"""Maximum number of other plans of a sweep in a card: those of the same size with the smallest effects."""
 
-COLUMNS = ("what", "text", "quantity", "value", "95% interval", "adjusted p")
+COLUMNS = ("plan", "text", "quantity", "value", "95% interval", "adjusted p")
 QUANTITIES = {
     DELTA: "nats/token above the original model",
-    AGAIN: "the same, with the interval for another text",
+    AGAIN: "the same, with the prediction interval for another text",
     GAP: "nats/token above the loss on the search text",
     ABOVE_CHOSEN: "nats/token above this model",
-    BETTER: "share of the random sets that lose less",
+    BETTER: "share of random sets with a lower loss",
 }
-"""The metrics of a card; rows of other metrics are left to the run's report."""
+"""Metrics of a card; all others are in the report of the run."""
 
-NOT_HELD_OUT = "A plan that was chosen for its value in this table looks better than it is."
+NOT_HELD_OUT = "These values are not on held-out text: a plan selected by them looks better than it is."
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A card, and the repository of the hub that a model goes to with it, if it goes to one."""
+    """Model card, and the hub repository to push to, if any."""
 
     tables: tuple[CardTable, ...] = ()
     repository: str | None = None
@@ -248,12 +247,14 @@ class Publication:
     overwrite: bool = False
 
     @classmethod
-    def of(
+    def prepare(
         cls, runs: Sequence[str], plan: Plan, models: Iterable[str], *, push: str | None, private: bool, overwrite: bool
     ) -> Publication:
-        """Return a checked card of what `runs` measured of the plan.
+        """Prepare the card with the results of the plan in `runs`.
 
-        Raises `RunError` for a run without a row of it, and `CheckpointError` if the hub would refuse it.
+        Raises:
+            RunError: If a run has no result of the plan.
+            CheckpointError: If the hub would reject the push.
         """
         locations = tuple(models)
         tables = tuple(collect_evidence(Path(run), plan, locations) for run in runs)
@@ -262,22 +263,24 @@ class Publication:
         return cls(tables, push, private, overwrite)
 
     def publish(self, folder: Path, reporter: Reporter, origin: Origin | None = None) -> None:
-        """Write the card of the model in `folder`, or of the GGUF file of `origin`, and push it.
+        """Write the card of the model in `folder`, or of the GGUF file of `origin`, and push both.
 
-        Raises `CheckpointError` with the hub's reply; the folder stays.
+        Raises:
+            CheckpointError: If the hub rejects the push.
         """
         name = card_path(folder.resolve()).stem if is_gguf(folder) else folder.resolve().name
         name = name if self.repository is None else self.repository.partition("/")[2]
         write_card(folder, name=name, command=format_command(), tables=self.tables, origin=origin)
-        reporter.result(f"{card_path(folder)}: the model's card")
+        reporter.result(f"{card_path(folder)}: model card")
         if self.repository is not None:
             push_folder(folder, self.repository, self.private, self.overwrite, reporter)
 
 
 def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTable:
-    """Return what the search or sweep in `folder` measured of `plan`, with its controls.
+    """Return the results of `plan` and its controls in the search or sweep in `folder`.
 
-    Raises `RunError` for a run about none of `models`, and for one without a row of the plan.
+    Raises:
+        RunError: If the run is of another model, or has no result of the plan.
     """
     with Run.open(folder) as run:
         manifest, scores = run.manifest, run.store.scores()
@@ -287,8 +290,8 @@ def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTab
         )
     measures = {score.measure for score in scores}
     rows = [score for score in scores if score.measure == (SEARCH if SEARCH in measures else EFFECT)]
-    own = [score for score in rows if score.plan == str(plan) and score.metric in QUANTITIES]
-    if not own:
+    results = [score for score in rows if score.plan == str(plan) and score.metric in QUANTITIES]
+    if not results:
         measured = sorted({str(score.plan) for score in rows if score.metric == DELTA})[:3]
         raise RunError(
             f"the run {folder} did not measure the plan {plan} (it measured {', '.join(measured) or 'none'}). Pass a "
@@ -304,8 +307,8 @@ def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTab
             *warning,
         ),
         COLUMNS,
-        tuple(_line(score, plan) for score in (*own, *_controls(rows, plan))),
-        tuple(_result(score, manifest) for score in own),
+        tuple(_format_line(score, plan) for score in (*results, *_list_controls(rows, plan))),
+        tuple(_to_eval_result(score, manifest) for score in results),
     )
 
 
@@ -314,7 +317,7 @@ def _resolve(model: str) -> str:
     return str(folder.resolve()) if folder.is_dir() else model
 
 
-def _controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
+def _list_controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
     others = [score for score in rows if score.plan != str(plan)]
     if others and others[0].measure == SEARCH:
         yield from (score for score in others if score.metric in (ABOVE_CHOSEN, BETTER))
@@ -327,7 +330,7 @@ def _controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
     yield from sorted(same, key=lambda score: score.value)[:MAX_CONTROLS]
 
 
-def _line(score: Score, plan: Plan) -> tuple[str, ...]:
+def _format_line(score: Score, plan: Plan) -> tuple[str, ...]:
     p = score.p if score.p_adjusted is None else score.p_adjusted
     return (
         "this plan" if score.plan == str(plan) else f"`{score.plan or score.arm}`",
@@ -339,7 +342,7 @@ def _line(score: Score, plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _result(score: Score, manifest: Manifest) -> EvalResult:
+def _to_eval_result(score: Score, manifest: Manifest) -> EvalResult:
     from huggingface_hub import EvalResult
 
     bounds = None if score.low is None or score.high is None else [score.low, score.high]

@@ -1,4 +1,4 @@
-"""`layerwise save`: a model under a plan, or layers of several models, written as an ordinary checkpoint."""
+"""`layerwise save`: write a model under a plan, or layers of several models, as an ordinary checkpoint."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def save(
         The path of the written model.
 
     Raises:
-        OptionError: If it is not clear which layers of which models are written.
-        ModelError: If no ordinary checkpoint can hold the layers.
-        CheckpointError: If the output exists or the hub would refuse it.
+        OptionError: If options exclude each other, or if a model or plan is missing.
+        ModelError: If the layers do not fit into an ordinary checkpoint.
+        CheckpointError: If the output exists, or if the hub would reject it.
     """
     reporter, output, locations = reporter or Silent(), Path(output), [str(each) for each in models]
     if plan is None and recipe is None and len(locations) == 1 and is_gguf(locations[0]):
@@ -98,9 +98,9 @@ def save(
 
         plan = Plan.identity(read_depth(locations[0]))
     if (plan is None) == (recipe is None):
-        raise OptionError("say which layers by --plan PLAN or by --from FILE, and by one of them")
+        raise OptionError("either --plan or --from is required. Pass one of them.")
     if plan is not None and not locations:
-        raise OptionError("a model is needed: layerwise save MODEL --plan PLAN --output FOLDER")
+        raise OptionError("a model is required. Run layerwise save MODEL --plan PLAN --output FOLDER.")
     check_push(push, private=private)
     if plan is not None:
         resolve_plan(str(plan))
@@ -110,11 +110,11 @@ def save(
 
     several = recipe is None and steps.takes_several(locations)
     if several:
-        _refuse(opening, "several models were given")
+        _check_unused(opening, "there are several models")
     elif arm is not None:
-        _refuse({"arm": arm}, "one model was given")
+        _check_unused({"arm": arm}, "there is one model")
     if recipe is not None:
-        _refuse({"layers": layers}, "the recipe names the models")
+        _check_unused({"layers": layers}, "the recipe names the models")
         planned = steps.read_planned(recipe, locations, dtype=dtype, revision=revision, reporter=reporter)
     elif is_gguf(output):
         names = {source_name(number): location for number, location in enumerate(locations)}
@@ -123,13 +123,13 @@ def save(
         planned = steps.choose_models(locations, str(plan), arm, dtype, revision, reporter)
     publication = None
     if card or evidence or push:
-        publication = steps.Publication.of(
+        publication = steps.Publication.prepare(
             evidence, planned.plan, planned.names.values(), push=push, private=private, overwrite=overwrite
         )
     if is_gguf(output):
         given = {"compact": compact, "remote_code": remote_code, "push": push, **opening}
         chosen = {"dtype": None if dtype == "auto" else dtype, "device": None if device == "auto" else device}
-        _refuse({**given, **chosen}, "a GGUF file is written of the bytes of another one")
+        _check_unused({**given, **chosen}, "a GGUF file is copied from another one")
         _refuse_card(output, is_written=publication is not None, overwrite=overwrite)
         origin, text = steps.write_gguf(planned, output, overwrite=overwrite, prove=bool(prove))
         reporter.result(text)
@@ -167,20 +167,20 @@ def save(
     return output
 
 
-def _refuse(options: Mapping[str, object], reason: str) -> None:
+def _check_unused(options: Mapping[str, object], reason: str) -> None:
     for name, value in options.items():
         if value:
-            raise OptionError(f"{spell(name)} does nothing here: {reason}. Leave it out.")
+            raise OptionError(f"{spell(name)} has no effect: {reason}. Remove it.")
 
 
 def _refuse_card(output: Path, *, is_written: bool, overwrite: bool) -> None:
     path = output.with_suffix(".md")
     if is_written and path.exists() and not overwrite:
-        raise CheckpointError(f"{path} exists already. Choose another name, leave the card out, or add --overwrite.")
+        raise CheckpointError(f"{path} already exists. Pass another --output, or --overwrite.")
 
 
 def parse_size(size: str) -> int:
-    """Return a size in bytes. Raises `OptionError` for any other text.
+    """Parse a size such as 5GB into bytes.
 
     >>> parse_size("5GB"), parse_size("250 MB")
     (5000000000, 250000000)
@@ -217,11 +217,11 @@ def save_convert(
         The folder.
 
     Raises:
-        ModelError: If the folder is not empty, or the tensors are not those of the variant.
+        ModelError: If the folder is not empty, or if the tensors do not fit the variant.
     """
     output = Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ModelError(f"{output} exists already and is not empty; name a new folder with --output")
+        raise ModelError(f"{output} already exists and is not empty. Pass a new folder with --output.")
     from layerwise.data.text.tokenizer import load_tokenizer
     from layerwise.models import convert_elc
     from layerwise.models.elc.convert import read_checkpoint

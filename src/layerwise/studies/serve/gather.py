@@ -1,4 +1,4 @@
-"""Open the model that is served, and gather the nodes that hold its layers."""
+"""Open the served model, and gather the nodes that hold its layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def open_served(model: str, replacements: Sequence[str], reporter: Reporter, **options: Any) -> Stack:
-    """Open a model together with the models whose layers replace lost ones."""
+    """Open a model, together with the models whose layers replace lost ones."""
     stack = open_stack(model, reporter, **options)
     if not replacements:
         return stack
@@ -38,7 +38,6 @@ def open_served(model: str, replacements: Sequence[str], reporter: Reporter, **o
 def open_tokenizer(
     model: str, tokenizer: str | None, revision: str | None, trust_remote_code: bool
 ) -> PreTrainedTokenizerBase:
-    """Open the given tokenizer, or the model's own."""
     if tokenizer is not None:
         return load_tokenizer(tokenizer, trust_remote_code=trust_remote_code)
     return load_tokenizer(location_of(model), revision, trust_remote_code)
@@ -57,12 +56,12 @@ async def gather_nodes(
 ) -> Swarm:
     """Start the nodes in this process, or on Ray at the address `where`."""
     estimate = None if sweep is None else estimate_of_run(Path(sweep))
-    if where == "local":  # the nodes of one thread each compute on the same machine
+    if where == "local":  # leave one thread per node on this machine
         torch.set_num_threads(max(1, available_processors() - nodes))
     reporter.log(f"starting {nodes} nodes {'in this process' if where is None else f'on Ray ({where})'}")
     swarm = await asyncio.to_thread(
         gather, stack, nodes, replicas, address=where, plan=plan, settings=settings, estimate=estimate
     )
-    held = [f"{member.name}: {', '.join(layer.name for layer in sorted(member.layers))}" for member in swarm.members]
-    reporter.log("layers: " + "; ".join(held))
+    layers = [f"{member.name}: {', '.join(layer.name for layer in sorted(member.layers))}" for member in swarm.members]
+    reporter.log("layers: " + "; ".join(layers))
     return swarm

@@ -1,4 +1,4 @@
-"""What a running swarm says of itself, for `layerwise serve status`."""
+"""Overview of a running swarm, for `layerwise serve status`."""
 
 from __future__ import annotations
 
@@ -9,45 +9,51 @@ from typing import Any
 
 from layerwise.errors import SwarmError
 
-PATIENCE = 10.0
-"""Seconds to wait for an answer."""
+TIMEOUT = 10.0
+"""Timeout of a request in seconds."""
 
 
 def is_ready(address: str, tokens: tuple[str, ...]) -> bool:
     try:
-        fetched(address, tokens)
+        fetch_json(address, tokens)
     except SwarmError:
         return False
     return True
 
 
-def fetched(address: str, tokens: tuple[str, ...]) -> dict[str, Any]:
-    """The JSON at an address. Raises `SwarmError` where no server answers, or refuses."""
+def fetch_json(address: str, tokens: tuple[str, ...]) -> dict[str, Any]:
+    """Return the JSON at an address.
+
+    Raises:
+        SwarmError: If no server answers, or if it returns an error.
+    """
     if not address.startswith(("http://", "https://")):
-        raise SwarmError(f"{address[:80]!r} is no address of a server; write http://HOST:PORT")
+        raise SwarmError(f"the address of a server must be http://HOST:PORT, got {address[:80]!r}.")
     request = urllib.request.Request(address)
     if tokens:
         request.add_header("Authorization", f"Bearer {tokens[0]}")
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             content: dict[str, Any] = json.loads(answer.read())
     except urllib.error.HTTPError as error:
-        raise SwarmError(f"{address} answers {error.code}; give the token of the server (--token-file)") from error
+        raise SwarmError(
+            f"{address} returned status {error.code}. Pass the server's token with --token-file."
+        ) from error
     except (OSError, ValueError) as error:
-        raise SwarmError(f"no swarm answers at {address} ({error}); start one with layerwise serve") from error
+        raise SwarmError(f"no swarm answers at {address} ({error}). Start one with layerwise serve.") from error
     return content
 
 
-def table(overview: dict[str, Any], events: int) -> str:
+def format_overview(overview: dict[str, Any], events: int) -> str:
     nodes = overview["nodes"]
     lines = [
         f"{overview['model']}: {len(overview['live_layers'])} of {overview['depth']} layers live, quorum "
         f"{overview['quorum']}",
-        f"{overview['completed']} requests completed, {overview['degraded']} of them without all layers; "
-        f"{overview['refused']} refused, {len(overview['running'])} under way, {overview['queued']} waiting",
+        f"{overview['completed']} requests completed, {overview['degraded']} of them with missing layers; "
+        f"{overview['refused']} rejected, {len(overview['running'])} running, {overview['queued']} waiting",
         "",
     ]
-    rows = [("node", "state", "layers", "hops", "failed", "median", "p99", "")]
+    rows = [("node", "state", "layers", "calls", "failed", "median", "p99", "")]
     rows += [
         (
             node["name"],

@@ -1,4 +1,4 @@
-"""`layerwise serve status`: the nodes of a running swarm."""
+"""`layerwise serve status`: show the nodes of a running swarm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from layerwise.runner.arguments import Metavar, PathLike, Range, Rare
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import verb
-from layerwise.studies.serve.overview import fetched, is_ready, table
+from layerwise.studies.serve.overview import fetch_json, format_overview, is_ready
 from layerwise.swarm.serve.settings import read_tokens
 
 
@@ -41,14 +41,14 @@ def serve_status(
         reporter: Where the table goes (default: the terminal or the notebook).
 
     Returns:
-        The overview as the server sends it.
+        The overview from the server.
 
     Raises:
-        SwarmError: If no server answers, or it refuses.
+        SwarmError: If no server answers, or if it returns an error.
     """
     reporter = reporter or Silent()
     tokens = read_tokens(Path(token_file) if token_file else None, os.environ)
     address = url.rstrip("/")
-    overview = fetched(f"{address}/swarm/overview", tokens)
-    reporter.result(table(overview, events))
+    overview = fetch_json(f"{address}/swarm/overview", tokens)
+    reporter.result(format_overview(overview, events))
     return SwarmStatus(overview, exit_code=int(not is_ready(f"{address}/health", tokens)))

@@ -1,4 +1,4 @@
-"""`layerwise serve`: a model across nodes, behind an OpenAI-compatible API."""
+"""`layerwise serve`: serve a model across several nodes, with an OpenAI-compatible API."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from layerwise.swarm.swarm import Swarm
 
 REPLICAS = 2
-"""Nodes that hold each layer by default, or all nodes if there are fewer."""
+"""Default number of nodes that hold each layer (at most all nodes)."""
 
 Nodes = Annotated[int, Range(least=1, most=10_000)]
 Seconds = Annotated[float, Metavar("SECONDS")]
@@ -44,7 +44,7 @@ Seconds = Annotated[float, Metavar("SECONDS")]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that has ended; `exit_code` is 1 if requests were cut off."""
+    """Result of a server; `exit_code` is 1 if requests were interrupted."""
 
     exit_code: int
 
@@ -118,20 +118,20 @@ def serve(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The exit code, once SIGINT or SIGTERM ended the server.
+        The exit code, after SIGINT or SIGTERM stopped the server.
 
     Raises:
-        SwarmError: If there are more replicas than nodes, or the swarm cannot be gathered.
+        SwarmError: If there are more replicas than nodes, or if the swarm cannot start.
     """
     if ray is not None and in_process:
         raise OptionError(f"{spell('ray')} and {spell('in_process')} exclude each other. Pass one of them.")
     if replicas > nodes and replicas != REPLICAS:
         raise SwarmError(
             f"{spell('replicas')} must be at most {spell('nodes')}, got {replicas} replicas on {nodes} nodes. "
-            "Each copy of a layer is on another node."
+            "Each copy of a layer is on a different node."
         )
     text = None if plan is None else str(parse_plan(str(plan)))
-    least = None if quorum is None else Quorum.parse(quorum)
+    minimum = None if quorum is None else Quorum.parse(quorum)
     from layerwise.studies.serve import gather
     from layerwise.swarm.serve.router_loop import answer_server
     from layerwise.swarm.serve.router_messages import CHANNEL
@@ -149,7 +149,7 @@ def serve(
     )
     settings = SwarmSettings(
         on_loss=on_loss,
-        quorum=least,
+        quorum=minimum,
         replacements=tuple(f"r{number}" for number in range(len(replacement))),
         hop_floor=deadline,
         spot_share=spot_share,
@@ -183,7 +183,7 @@ def serve(
         return router
 
     def announce(address: str) -> None:
-        reporter.result(f"serving {model} at {address}/v1; the live page is {address}/swarm; Ctrl-C ends it")
+        reporter.result(f"serving {model} at {address}/v1 (live page: {address}/swarm); press Ctrl-C to stop")
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if CHANNEL in os.environ:

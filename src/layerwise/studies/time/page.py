@@ -1,4 +1,4 @@
-"""What is timed: passes of every plan, and its ratio to the first."""
+"""Page of timings: passes under every plan, and their ratio to the first plan."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _answer(data: ReportData) -> str:
         if others:
             best = min(others, key=lambda row: row.value)
             resolved = best.high is not None and best.high < 1.0
-            verdict = "is the quickest" if resolved else "is not quicker than the first beyond the noise"
-            sentences.append(f"{setting}: {best.plan} {verdict}, {RATIOS.text(best)} x {first.plan}.")
+            verdict = "is fastest" if resolved else "is not distinguishably faster"
+            sentences.append(f"{setting}: {best.plan} {verdict}, {RATIOS.text(best)} times {first.plan}.")
     return " ".join(sentences)
 
 

@@ -34,14 +34,14 @@ def find_settings(stack: Stack, batch: int, context: int) -> tuple[Setting, ...]
 def describe_settings(stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], rounds: int) -> list[str]:
     lines = [f"{len(plans)} plans in turns, {rounds} rounds; {'; '.join(map(str, settings))}"]
     if len(settings) < len(PHASES):
-        lines.append(f"{stack.source.name} keeps no cache, so it has no decode phase")
+        lines.append(f"{stack.source.name} has no cache, so there is no decode phase")
     return lines
 
 
 def describe_run(
     stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], *, graphs: bool, seed: int
 ) -> Manifest:
-    """Return the manifest. It names the machine, since times of another machine are not added to a run."""
+    """Return the manifest with the machine, whose times are not mixed with those of another one."""
     machine = read_hardware(stack.device)
     batch, context = settings[0].batch, settings[0].context
     return make_manifest(

@@ -1,4 +1,4 @@
-"""`layerwise time`: how long a forward pass takes under each of several plans."""
+"""`layerwise time`: time a forward pass under several plans."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def time(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The rows of measure `time`: milliseconds, and the ratio to the first plan, by plan and setting.
+        The result with milliseconds, and the ratio to the first plan, by plan and setting.
 
     Raises:
         OptionError: If no plan is given.
@@ -66,7 +66,7 @@ def time(
     """
     if not plans:
         raise OptionError(f'{spell("plans")} must name a plan. Pass, for example, "0-3 6-11".')
-    chosen = [parse_plan(str(plan)) for plan in plans]
+    timed = [parse_plan(str(plan)) for plan in plans]
     from layerwise.runner.opening import open_stack
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.studies.time import steps
@@ -82,16 +82,16 @@ def time(
         revision=revision,
         trust_remote_code=trust_remote_code,
     )
-    if len(chosen) == 1:
-        chosen = [Plan.identity(stack.depth), *chosen]
-    chosen = list(dict.fromkeys(chosen))
-    for plan in chosen:
+    if len(timed) == 1:
+        timed = [Plan.identity(stack.depth), *timed]
+    timed = list(dict.fromkeys(timed))
+    for plan in timed:
         stack.check(plan)
     settings = steps.find_settings(stack, batch, context)
-    task = steps.plan_rounds(stack, chosen, settings, rounds=rounds, graphs=graphs, seed=seed)
-    manifest = steps.describe_run(stack, chosen, settings, graphs=graphs, seed=seed)
-    lines = [describe_model(stack), *steps.describe_settings(stack, chosen, settings, rounds)]
+    task = steps.plan_rounds(stack, timed, settings, rounds=rounds, graphs=graphs, seed=seed)
+    manifest = steps.describe_run(stack, timed, settings, graphs=graphs, seed=seed)
+    lines = [describe_model(stack), *steps.describe_settings(stack, timed, settings, rounds)]
     with start_run(RunDescription(manifest=manifest, lines=lines, tasks=[task])) as study:
         times = study.execute(task)
-        study.write(steps.compute_times(chosen, settings, times))
+        study.write(steps.compute_times(timed, settings, times))
     return Result(study.folder)

@@ -1,10 +1,10 @@
-"""The evaluation of pretrained models: held-out loss, layer weights, agreement of seeds, minimal pairs.
+"""Evaluate pretrained models: held-out loss, layer weights, agreement of seeds, minimal pairs.
 
-masked_lm    nll: nats per masked token on documents that no model has seen, always under the same masks; the
-             interval of one model is over documents, that of an arm over its seeds
-alpha        the weight of every edge: what each reader, `layer`, takes of each source, `other`
+masked_lm    nll: nats per masked token on held-out documents, always with the same masks; intervals of a model are over
+             documents, those of a variant over its seeds
+alpha        the weight of every edge from a source, `other`, to a reader, `layer`
 training     latency_seconds of one text of 128 tokens, the median of several passes; weight_bytes, state_bytes and
-             activation_bytes at inference (`MEMORY`); allocated_bytes: an accelerator's own peak
+             activation_bytes at inference (`MEMORY`); allocated_bytes: the peak of an accelerator
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ from layerwise.studies.train_elc.trainings import Pretrainings
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 
 PAIRS = 100
-"""Minimal pairs of each paradigm that models are evaluated on at the end; `layerwise evaluate` reads more."""
+"""Number of minimal pairs per paradigm in the final evaluation; `layerwise evaluate` uses more."""
 
 SEGMENTS = 4_096
-"""Held-out segments that models are evaluated on at the end, at most, spread over all documents."""
+"""Maximum number of held-out segments in the final evaluation, spread over all documents."""
 
 
 def evaluate_pretrained(session: Study, pretrainings: Pretrainings) -> None:
@@ -87,9 +87,9 @@ def evaluate_pretrained(session: Study, pretrainings: Pretrainings) -> None:
     records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
     rows += make_training_rows({model: record for model, record in records.items() if record is not None})
     run.store.replace_scores((MASKED_LM, ALPHA, TRAINING), rows)
-    of_weights = _rows_of_weights(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
-    of_weights[CONTRAST] = replace_claims(run.store.scores(CONTRAST), of_weights[CONTRAST], (PATTERN,))
-    run.store.replace_scores(of_weights, chain.from_iterable(of_weights.values()))
+    derived = _weight_rows(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
+    derived[CONTRAST] = replace_claims(run.store.scores(CONTRAST), derived[CONTRAST], (PATTERN,))
+    run.store.replace_scores(derived, chain.from_iterable(derived.values()))
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=describe_numerics(pretrainings.device, "auto"))
     evaluate_models(evaluated, [generated_pairs(PAIRS)], options, run, progress=reporter.progress)
@@ -102,10 +102,10 @@ def _held_out_rows(
     stored = [row for measure in (MASKED_LM, ALPHA) for row in run.store.scores(measure)]
     stored += [row for row in run.store.scores(TRAINING) if row.metric in (LATENCY, *MEMORY)]
     rows = [row for row in stored if row.seed is not None]
-    known = {(row.arm, row.seed) for row in rows}
-    recipe = pretrainings.recipes[0]  # all recipes read and mask alike
+    evaluated = {(row.arm, row.seed) for row in rows}
+    recipe = pretrainings.recipes[0]  # segments and masks are the same for all recipes
     for number, each in enumerate(models):
-        if (each.arm, each.seed) not in known:
+        if (each.arm, each.seed) not in evaluated:
             reporter.progress(f"{each.label}  held-out text", number / len(models))
             rows += pretrained_rows(
                 each.arm,
@@ -119,9 +119,8 @@ def _held_out_rows(
     return rows
 
 
-def _rows_of_weights(pretrainings: Pretrainings, rows: list[Score]) -> dict[str, list[Score]]:
-    """Compare layer weights, (readers, sources), with their initial values by measure and arm: agreement of seeds,
-    shares of embedding and previous layer (learned weights of sum one), and distance from equal shares."""
+def _weight_rows(pretrainings: Pretrainings, rows: list[Score]) -> dict[str, list[Score]]:
+    """Return, by measure, the agreement of layer weights over seeds, their pattern, and their distance from uniform."""
     scores: dict[str, list[Score]] = {SEED_AGREEMENT: [], CONTRAST: [], UNIFORMITY: []}
     for recipe in pretrainings.recipes:
         weights = new_model(recipe, pretrainings.tokenizer).layer_weights()
@@ -160,8 +159,7 @@ def pretrained_rows(
     limit: int | None = None,
     device: str = "cpu",
 ) -> list[Score]:
-    """Every row of the model in `folder`, that of a seed of an arm, on `test` in the short segments of `recipe`, of
-    which at most `limit` are taken."""
+    """Return all rows of the model in `folder` on at most `limit` short segments of `test`."""
     model = ElcForMaskedLM.from_pretrained(folder).to(device)
     tokenizer = load_tokenizer(folder)
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
@@ -179,29 +177,26 @@ def pretrained_rows(
 
 
 def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[Sequence[Example]], Example]) -> Score:
-    """Return nats per masked token, and their interval over documents if there are several.
-
-    `documents` and `tokens` count the scored ones.
-    """
+    """Return the loss in nats per masked token, with its interval over documents."""
     device = device_of(model)
     documents = len(examples.segments.text)
-    nats, wanted = np.zeros(documents), np.zeros(documents)
+    nats, masked = np.zeros(documents), np.zeros(documents)
     loader = DataLoader(examples, batch_size=_BATCH, collate_fn=collate)
     for number, batch in enumerate(loader):
         labels = batch.pop("labels").to(device)
         states = model.encoder(**{name: tensor.to(device) for name, tensor in batch.items()}).last_hidden_state
         row, column = (labels != IGNORED).nonzero(as_tuple=True)
-        logits = model.head(states[row, column])  # of the masked tokens alone: all others have no use for them
+        logits = model.head(states[row, column])  # only of masked tokens
         losses = functional.cross_entropy(logits.float(), labels[row, column], reduction="none")
         owners = examples.owners[number * _BATCH :][row.cpu().numpy()]
         np.add.at(nats, owners, to_float64_cpu(losses).numpy())
-        np.add.at(wanted, owners, 1)
-    seen = wanted > 0
-    value, low, high = float(nats.sum() / wanted.sum()), None, None
+        np.add.at(masked, owners, 1)
+    seen = masked > 0
+    value, low, high = float(nats.sum() / masked.sum()), None, None
     if seen.sum() >= MIN_UNITS:
-        interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
+        interval = paired_bootstrap([nats[seen]], masked[seen], seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
-    return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
+    return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(masked.sum()))
 
 
 def _memory(model: ElcForMaskedLM) -> list[Score]:
@@ -219,9 +214,9 @@ def _memory(model: ElcForMaskedLM) -> list[Score]:
 def _latency(model: ElcForMaskedLM) -> float:
     device = device_of(model)
     ids = torch.arange(_LENGTH, device=device)[None] % model.config.vocab_size
-    taken = []
+    seconds = []
     for _ in range(_PASSES):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         model(input_ids=ids).logits.sum().item()
-        taken.append(time.perf_counter() - begun)
-    return median(taken)
+        seconds.append(time.perf_counter() - start)
+    return median(seconds)

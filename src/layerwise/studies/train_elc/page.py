@@ -1,4 +1,4 @@
-"""Pre-training: what its arms came to, what their layers read, whether seeds agree, how they fail, what they cost."""
+"""Page of pretraining: results of the variants, their layer weights, agreement of seeds, stability and cost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from layerwise.results.selection import PRESENT
 from layerwise.studies.train_elc.page_compared import COMPARED, DYNAMICS, difference_findings
 
 MARGIN = 0.05
-"""The share of a row's weight that counts; a test compares it with that of the measure."""
+"""Maximum distance of a row from uniform weights; a test compares it with that of the measure."""
 
 DISTANCE = Format(axis="distance from equal shares")
 
@@ -62,12 +62,12 @@ COSTS: Mapping[str, tuple[str, float]] = {
     "allocated_bytes": ("pass peak (MiB)", 2.0**-20),
 }
 LIKE = {
-    ("correlation", None): ("Do the seeds weigh their layers alike?", "as they are"),
-    ("correlation", vocab.BEYOND_START): ("Are they alike beyond the start they share?", "beyond the start"),
-    ("contrast", None): ("Do surface and linguistic layers keep to themselves?", "as they are"),
-    ("contrast", vocab.BEYOND_DISTANCE): ("Do they beyond being neighbours?", "beyond distance"),
+    ("correlation", None): ("Do seeds agree on the layer weights?", "as they are"),
+    ("correlation", vocab.BEYOND_START): ("Do they agree beyond the common start?", "beyond the start"),
+    ("contrast", None): ("Do surface and linguistic layers form groups?", "as they are"),
+    ("contrast", vocab.BEYOND_DISTANCE): ("Do they form groups beyond distance?", "beyond distance"),
 }
-"""The questions of agreement by metric and condition, and how their rows are called in a figure."""
+"""Questions of agreement by metric and condition, and the labels of their rows in a figure."""
 AGREED = {"correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's"}
 UNIFORM = {True: "uniform", False: "not uniform", None: "inconclusive"}
 
@@ -77,7 +77,7 @@ def held_out_findings(data: ReportData) -> Iterator[Finding]:
     if ranked:
         known = True if all(row.low is not None for row in ranked) else None
         answer = f"Held-out loss in nats per masked token: {list_scores(ranked, LOSS)}."
-        yield Finding("What did pre-training give?", answer, to_verdict(known))
+        yield Finding("What is the held-out loss?", answer, to_verdict(known))
 
 
 def _answer_findings(data: ReportData) -> Iterator[Finding]:
@@ -98,17 +98,17 @@ def _first_suite(data: ReportData) -> Iterator[Score]:
     return add_seeds(data.rows.where(measure=list_suites(data)[:1], metric="accuracy", task=vocab.ALL))
 
 
-def outcomes(data: ReportData) -> Iterator[Score]:
-    of = {"metric": "accuracy", "task": vocab.ALL}
+def derive_outcomes(data: ReportData) -> Iterator[Score]:
+    columns = {"metric": "accuracy", "task": vocab.ALL}
     losses = average_by_variant(data.rows.where(measure=vocab.MASKED_LM))
     rows = losses + (
-        row for suite in list_suites(data) for row in average_by_variant(data.rows.where(measure=suite, **of))
+        row for suite in list_suites(data) for row in average_by_variant(data.rows.where(measure=suite, **columns))
     )
-    for arm in list_variants(data):
-        own = rows.where(arm=arm)
-        if own and list_seeds(data, arm):
-            yield Score("seeds", "seeds", float(len(list_seeds(data, arm))), arm=arm)
-        yield from (replace(row, metric=row.measure) for row in own)
+    for variant in list_variants(data):
+        results = rows.where(arm=variant)
+        if results and list_seeds(data, variant):
+            yield Score("seeds", "seeds", float(len(list_seeds(data, variant))), arm=variant)
+        yield from (replace(row, metric=row.measure) for row in results)
 
 
 def _outcome_columns(data: ReportData) -> tuple[Column, ...]:
@@ -116,14 +116,14 @@ def _outcome_columns(data: ReportData) -> tuple[Column, ...]:
     return (Column("seeds", "seeds", COUNT), Column("held-out loss (nats)", vocab.MASKED_LM, LOSS), *suite_columns)
 
 
-def readers(rows: Iterable[Score]) -> Iterator[Score]:
+def label_readers(rows: Iterable[Score]) -> Iterator[Score]:
     for row in rows:
         if row.layer is not None or row.part is not None:
             yield replace(row, task="the output" if row.part == vocab.OUTPUT else f"layer {row.layer}")
 
 
-def agreements(data: ReportData) -> Iterator[Score]:
-    """Every arm's agreement in each row, and below it that of shuffled sources."""
+def derive_agreement(data: ReportData) -> Iterator[Score]:
+    """Yield the agreement of every variant, and that of shuffled sources."""
     for row in data.rows.where(measure=vocab.SEED_AGREEMENT, against=(None, vocab.SHUFFLED)):
         named = f"{row.arm}, {LIKE[row.metric, row.condition][1]}"
         yield replace(row, task=named, arm=row.against or row.arm, against=None)
@@ -151,56 +151,56 @@ def is_uniform(distance: Score) -> bool | None:
 def stability_findings(data: ReportData) -> Iterator[Finding]:
     distances = data.rows.where(measure=vocab.UNIFORMITY, metric="distance", layer=None, part=None)
     if distances:
-        answer = "; ".join(_uniform(data, row) for row in distances)
+        answer = "; ".join(_describe_uniformity(data, row) for row in distances)
         decided = all(is_uniform(row) is not None for row in distances)
         yield Finding("Are the layer weights uniform?", f"{answer}.", to_verdict(decided))
-    stable = dict(_stable(data))
+    stable = dict(_describe_stability(data))
     if stable:
-        yield Finding("Were the trainings stable?", f"{'; '.join(stable)}.", to_verdict(all(stable.values())))
+        yield Finding("Was training stable?", f"{'; '.join(stable)}.", to_verdict(all(stable.values())))
 
 
-def _uniform(data: ReportData, distance: Score) -> str:
-    of = data.rows.where(measure=vocab.UNIFORMITY, arm=distance.arm)
+def _describe_uniformity(data: ReportData, distance: Score) -> str:
+    rows = data.rows.where(measure=vocab.UNIFORMITY, arm=distance.arm)
     moved = ""
-    start, learned = (of.one(metric=metric, layer=None, part=None) for metric in ("start", "learned"))
+    start, learned = (rows.one(metric=metric, layer=None, part=None) for metric in ("start", "learned"))
     if start is not None and learned is not None:
         known = learned.p is None or is_resolved(learned, data.level)
-        none = "" if known else ", not distinguishable from none"
-        moved = f" from {format_fixed(start.value, 3)} at the start, moved by {SIGNED.text(learned)}{none}"
+        note = "" if known else ", inconclusive"
+        moved = f" (start {format_fixed(start.value, 3)}, change {SIGNED.text(learned)}{note})"
         moved = " as at the start" if learned.value == 0 else moved
-    own = [row for row in of.where(metric="distance") if row.layer is not None or row.part is not None]
-    flat = sum(is_uniform(row) is True for row in own)
-    layers = f", {flat} of {format_count(len(own), 'layer')} uniform" if flat else ""
-    return f"{distance.arm} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{layers}"
+    layers = [row for row in rows.where(metric="distance") if row.layer is not None or row.part is not None]
+    flat = sum(is_uniform(row) is True for row in layers)
+    uniform = f", {flat} of {format_count(len(layers), 'layer')} uniform" if flat else ""
+    return f"{distance.arm} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{uniform}"
 
 
-def _stable(data: ReportData) -> Iterator[tuple[str, bool]]:
+def _describe_stability(data: ReportData) -> Iterator[tuple[str, bool]]:
     run = data.rows.where(measure=vocab.STABILITY)
-    for arm in dict.fromkeys((*run.where(metric="spread").axis("arm"), *list_variants(data))):
-        of = run.where(arm=arm, seed=None)
-        spiked, spread, ratio = (of.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
+    for variant in dict.fromkeys((*run.where(metric="spread").axis("arm"), *list_variants(data))):
+        rows = run.where(arm=variant, seed=None)
+        spiked, spread, ratio = (rows.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
         clauses, known = [], True
-        if spiked is not None:  # of the trainings that had enough notes to be judged
-            spikes = run.where(arm=arm, seed=PRESENT, metric="spikes")
+        if spiked is not None:  # only trainings with enough log entries
+            spikes = run.where(arm=variant, seed=PRESENT, metric="spikes")
             unstable = sum(row.value > 0 for row in spikes)
             clauses.append(f"{unstable} of {format_count(len(spikes), 'training')} with a spike")
         if spread is not None:
-            clauses.append(f"seeds stray by {NUMBER.text(spread)} nats")
+            clauses.append(f"spread over seeds {NUMBER.text(spread)} nats")
         if clauses and ratio is not None:
             known = is_resolved(ratio, data.level)
-            words = ("more" if ratio.value > 1 else "less") if known else "not distinguishable"
-            clauses.append(f"{words} against {find_baseline(data) or 'the backbone'} (p {format_adjusted_p(ratio)})")
+            words = ("more" if ratio.value > 1 else "less") + " than" if known else "not distinguishable from"
+            clauses.append(f"{words} {find_baseline(data) or 'the backbone'} (p {format_adjusted_p(ratio)})")
         if clauses:
-            yield f"{arm} {', '.join(clauses)}", known
+            yield f"{variant} {', '.join(clauses)}", known
 
 
 def _every_reader(data: ReportData) -> Iterator[Score]:
     for own in data.rows.where(measure=vocab.UNIFORMITY).by("arm").values():
         yield from own.where(layer=None, part=None)
-        yield from readers(own)
+        yield from label_readers(own)
 
 
-def costs(data: ReportData) -> Iterator[Score]:
+def derive_costs(data: ReportData) -> Iterator[Score]:
     rows = average_by_variant(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), step=None))
     base = rows.where(arm=find_baseline(data)).along("metric") if find_baseline(data) else {}
     yield from add_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
@@ -209,17 +209,17 @@ def costs(data: ReportData) -> Iterator[Score]:
 def cost_notes(data: ReportData) -> Iterator[str]:
     against = find_baseline(data)
     if against:
-        yield f"In brackets, as a multiple of {against}."
+        yield f"In brackets: relative to {against}."
     if data.rows.where(measure=vocab.TRAINING, metric="state_bytes"):
         yield load_texts("pretraining")["costs/counted"]
 
 
-def _following(data: ReportData) -> Iterator[str]:
+def _suggest_next(data: ReportData) -> Iterator[str]:
     if not any(suite != vocab.PAIRS for suite in list_suites(data)) and not data.rows.where(measure=vocab.FINE_TUNED):
-        yield "Next, what the models know of published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
+        yield "Evaluate the models on published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
 
 
-OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": list_variants, "words": str}
+BY_VARIANT: Mapping[str, Any] = {"series": "arm", "arms": list_variants, "words": str}
 
 PRETRAINING = Kind(
     name="pretraining",
@@ -228,7 +228,7 @@ PRETRAINING = Kind(
     has_published=True,
     tiles=make_tiles,
     unfinished=describe_unfinished,
-    following=_following,
+    following=_suggest_next,
     answer=join_statements(_answer_findings),
     sections=(
         COMPARED,
@@ -239,22 +239,22 @@ PRETRAINING = Kind(
             parts=lambda data: (
                 SideBySide(
                     (
-                        Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **OF_ARMS),
+                        Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **BY_VARIANT),
                         Dots(
                             name="outcome-pairs",
                             title="".join(map(format_suite, list_suites(data)[:1])),
                             y="arm",
                             derive=_first_suite,
                             show=RIGHT,
-                            **OF_ARMS,
+                            **BY_VARIANT,
                         ),
                     )
                 ),
                 Text(outcome_findings),
                 Pivot(
                     name="numbers",
-                    derive=outcomes,
-                    rows={"arm": "arm"},
+                    derive=derive_outcomes,
+                    rows={"variant": "arm"},
                     columns=_outcome_columns(data),
                     folded=True,
                 ),
@@ -268,11 +268,11 @@ PRETRAINING = Kind(
                     tuple(
                         Dots(
                             name=f"seed-agreement-{metric}",
-                            derive=agreements,
+                            derive=derive_agreement,
                             where={"metric": metric},
                             legend="Arms",
                             show=Format(axis=axis),
-                            **OF_ARMS,
+                            **BY_VARIANT,
                         )
                         for metric, axis in AGREED.items()
                     )
@@ -286,19 +286,19 @@ PRETRAINING = Kind(
             parts=(
                 Dots(
                     name="uniformity",
-                    derive=lambda data: readers(data.rows.where(measure=vocab.UNIFORMITY)),
+                    derive=lambda data: label_readers(data.rows.where(measure=vocab.UNIFORMITY)),
                     where={"metric": "distance"},
                     legend="Arms",
                     show=DISTANCE,
                     from_zero=True,
                     allowed=(0.0, MARGIN),
-                    **OF_ARMS,
+                    **BY_VARIANT,
                 ),
                 Text(stability_findings),
                 Pivot(
                     name="readers",
                     derive=_every_reader,
-                    rows={"arm": "arm", "reader": "task"},
+                    rows={"variant": "arm", "reader": "task"},
                     folded=True,
                     terminal=False,
                     columns=(
@@ -313,13 +313,13 @@ PRETRAINING = Kind(
                 Pivot(
                     name="arms",
                     where={"measure": vocab.STABILITY, "seed": None},
-                    rows={"arm": "arm"},
+                    rows={"variant": "arm"},
                     folded=True,
                     terminal=False,
                     columns=(
                         Column("trainings with a spike", "spiked"),
                         Column("spread over seeds (nats)", "spread"),
-                        Column("as a ratio", "spread_ratio"),
+                        Column("ratio", "spread_ratio"),
                         Column("gradient norm", "gradient_norm"),
                     ),
                 ),
@@ -332,8 +332,8 @@ PRETRAINING = Kind(
             parts=(
                 Pivot(
                     name="costs",
-                    derive=costs,
-                    rows={"arm": "arm"},
+                    derive=derive_costs,
+                    rows={"variant": "arm"},
                     terminal=False,
                     columns=make_cost_columns(COSTS, lambda ratio: f"×{format_fixed(ratio, 2)}"),
                 ),

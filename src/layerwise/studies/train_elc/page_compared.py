@@ -1,4 +1,4 @@
-"""Variants compared with the backbone: losses and scores, initial weights, shares of the text, and convergence."""
+"""Page sections on variants compared with the backbone: losses, initial weights, shares of the text, convergence."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ WEIGHTS_IN = {
     "ltg-rewired": "fine-tuning",
     vocab.LAYER_WEIGHTS: "both",
 }
-"""The four arms that tell when layer weights are learned."""
+"""Variants by the phase in which layer weights are trained."""
 
-NATS = Format(axis="nats per token; left is better", unit=" nats per token", signed=True, reference=0.0)
+NATS = Format(axis="nats/token; left is better", unit=" nats/token", signed=True, reference=0.0)
 POINTS = Format(axis="points; right is better", scale=100.0, unit=" points", signed=True, reference=0.0)
-RATIO = Format(axis="ratio; left is sooner", reference=1.0)
+RATIO = Format(axis="ratio; left is faster", reference=1.0)
 
 
-def question_name(task: str) -> str:
-    """Return what was compared, as it is read.
+def format_task(task: str) -> str:
+    """Format the name of a compared choose_format.
 
-    >>> question_name("masked_lm"), question_name("control tasks")
+    >>> format_task("masked_lm"), format_task("control tasks")
     ('held-out loss', 'control tasks')
     """
     return "held-out loss" if task == vocab.MASKED_LM else format_suite(task)
 
 
-def quantity(task: str) -> Format:
+def choose_format(task: str) -> Format:
     return NATS if task == vocab.MASKED_LM else POINTS
 
 
@@ -66,12 +66,12 @@ def _judge_pair(data: ReportData, rows: Rows) -> Finding:
     verdicts = [_describe_effect(data, row) for row in rows]
     several = len(rows) > 1
     differences = "; ".join(
-        f"{question_name(row.task)} {quantity(row.task).text(row)}{f', {verdict}' if several else ''}"
+        f"{format_task(row.task)} {choose_format(row.task).text(row)}{f', {verdict}' if several else ''}"
         for row, verdict in zip(rows, verdicts, strict=True)
     )
     over = f" ({format_count(count, 'seed')})." if count else "."
     terms = f", {TERMS[first.unit]}" if first.unit in TERMS else ""
-    question = f"Is {first.arm} worth it against {first.against}{terms}?"
+    question = f"Is {first.arm} better than {first.against}{terms}?"
     answer = to_sentence(f"{verdicts[0]}: {differences}{over}")
     return Finding(question, answer, effect_to_verdict(_effect(data, first)))
 
@@ -83,14 +83,14 @@ def _effect(data: ReportData, row: Score) -> Effect:
 def _describe_effect(data: ReportData, row: Score) -> str:
     effect = _effect(data, row)
     alone = effect == "open" and row.p is not None and row.p < data.level
-    corrected = f" among so many arms (corrected p {format_adjusted_p(row)})" if alone else ""
+    corrected = f" after correction for the number of variants (p {format_adjusted_p(row)})" if alone else ""
     return {"bare": "no interval", "open": "inconclusive"}.get(effect, effect) + corrected
 
 
-def compared(data: ReportData) -> Iterator[Score]:
+def derive_comparisons(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=vocab.STUDY):
         kind = "nats" if row.task == vocab.MASKED_LM else "points"
-        task = " ".join(filter(None, (question_name(row.task), TERMS.get(row.unit or ""))))
+        task = " ".join(filter(None, (format_task(row.task), TERMS.get(row.unit or ""))))
         yield replace(row, task=task, arm=f"{row.arm} - {row.against}", against=None, metric=kind)
 
 
@@ -98,12 +98,12 @@ def _compared_mark(kind: str, show: Format, data: ReportData) -> Dots:
     end = f" - {find_baseline(data)}"
 
     def slots(names: Sequence[str]) -> Mapping[str, int]:
-        of = assign_colors([*list_variants(data), *(each.removesuffix(end) for each in names)])
-        return {name: of[name.removesuffix(end)] for name in names}
+        colors = assign_colors([*list_variants(data), *(each.removesuffix(end) for each in names)])
+        return {name: colors[name.removesuffix(end)] for name in names}
 
     return Dots(
         name=f"study-{kind}",
-        derive=compared,
+        derive=derive_comparisons,
         where={"metric": kind},
         series="arm",
         words=str,
@@ -113,28 +113,28 @@ def _compared_mark(kind: str, show: Format, data: ReportData) -> Dots:
     )
 
 
-def differences(data: ReportData) -> Iterator[Score]:
+def derive_differences(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=vocab.STUDY):
         yield replace(row, arm=f"{row.arm} - {row.against}")
 
 
 def bias_findings(data: ReportData) -> Iterator[Finding]:
-    clauses, known = [], False
+    clauses, is_any_known = [], False
     for slope in data.rows.where(measure=vocab.INITIAL_BIAS, metric="slope"):
         is_known = is_resolved(slope, data.level)
-        known = known or is_known
-        show = quantity(slope.task)
+        is_any_known = is_any_known or is_known
+        show = choose_format(slope.task)
         text = show.replace(unit=f"{show.unit} per unit").text(slope)
-        clauses.append(f"{question_name(slope.task)} {text}{'' if is_known else ', inconclusive'}")
+        clauses.append(f"{format_task(slope.task)} {text}{'' if is_known else ', inconclusive'}")
     if clauses:
         yield Finding(
-            "Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", to_verdict(known)
+            "Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", to_verdict(is_any_known)
         )
 
 
 def share_findings(data: ReportData) -> Iterator[Finding]:
     for task, rows in data.rows.where(measure=vocab.DATA_SHARE).by("task").items():
-        what, show = question_name(task), quantity(task)
+        what, show = format_task(task), choose_format(task)
         clauses = [
             f"on {format_fixed(100 * (gap.share or 0.0), 1).removesuffix('.0')} % of the text {show.text(gap)}"
             for gap in rows.where(metric="difference")
@@ -143,7 +143,7 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
         known = halving is not None and is_resolved(halving, data.level)
         if halving is not None:
             clauses.append(f"each halving adds {show.text(halving)}{'' if known else ', inconclusive'}")
-        question = f"Are layer weights worth more with less text ({what})?"
+        question = f"Do layer weights help more with less text ({what})?"
         yield Finding(
             question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", to_verdict(known)
         )
@@ -152,12 +152,12 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
 def convergence_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.CONVERGENCE)
     target = run.one(metric="loss", arm=None)
-    reach = "" if target is None else f" (validation loss {format_fixed(target.value, 3)} or above)"
+    reach = "" if target is None else f" (validation loss at least {format_fixed(target.value, 3)})"
     for cost, ratios in run.where(metric="ratio").by("unit").items():
         words = [_describe_ratio(data, ratio) for ratio in ratios]
         shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
-        question = f"How many {cost} to the loss that an arm and the backbone both reach{reach}?"
-        answer = f"Times those of {find_baseline(data) or 'the backbone'}: {shown}."
+        question = f"How many {cost} to a loss that a variant and the backbone both reach{reach}?"
+        answer = f"Relative to {find_baseline(data) or 'the backbone'}: {shown}."
         yield Finding(question, answer, to_verdict(all(known for _, known in words)))
 
 
@@ -165,7 +165,7 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.TUNING_CONVERGENCE)
     targets = run.where(metric="score", arm=None)
     task = vocab.ALL if len(targets) > 1 else "".join(targets.axis("task"))
-    clauses, settled_of = [], []
+    clauses, is_settled = [], []
     for arm, when in WEIGHTS_IN.items():
         ratios = run.where(metric="ratio", task=task, arm=arm, against=vocab.BACKBONE)
         if ratios.one(unit=vocab.STEPS) is None:
@@ -173,14 +173,14 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
         words = [_describe_ratio(data, ratio) for ratio in ratios]
         costs = ", ".join(f"{ratio.unit} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         clauses.append(f"weights in {when if when == 'both' else f'{when} only'}: {costs}")
-        settled_of += [known for _, known in words]
+        is_settled += [known for _, known in words]
     if clauses:
         reached = join_words([f"{row.task} {format_fixed(row.value, 3)}" for row in targets])
         answer = (
             f"Compared with weights in neither, to the selection score that both reach (at most {reached}): "
             f"{'; '.join(clauses)}."
         )
-        yield Finding("Do layer weights make fine-tuning sooner?", answer, to_verdict(all(settled_of)))
+        yield Finding("Do layer weights speed up fine-tuning?", answer, to_verdict(all(is_settled)))
 
 
 def _describe_ratio(data: ReportData, ratio: Score) -> tuple[str, bool]:
@@ -208,7 +208,7 @@ def _cost_table(name: str, measure: str) -> Pivot:
             Column(f"× {cost}", "ratio", where={"unit": cost}),
         )
     )
-    rows = {"task": "task", "arm": "arm"} if measure == vocab.TUNING_CONVERGENCE else {"arm": "arm"}
+    rows = {"task": "task", "variant": "arm"} if measure == vocab.TUNING_CONVERGENCE else {"variant": "arm"}
     return Pivot(name=name, derive=costs, rows=rows, columns=tuple(columns), folded=True, terminal=False)
 
 
@@ -219,13 +219,13 @@ COMPARED = Section(
         Text(difference_findings, note="terms"),
         Pivot(
             name="differences",
-            derive=differences,
+            derive=derive_differences,
             folded=True,
             terminal=False,
-            rows={"arms": "arm", "what": "task", "terms": "unit"},
-            words=lambda name: TERMS.get(name) or question_name(name),
+            rows={"variants": "arm", "quantity": "task", "terms": "unit"},
+            words=lambda name: TERMS.get(name) or format_task(name),
             columns=(
-                Column("difference", show=lambda row: quantity(row.task).text(row)),
+                Column("difference", show=lambda row: choose_format(row.task).text(row)),
                 Column("p", show=format_p),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Pretrainings of several recipes and seeds on one text with one tokenizer; each resumes, also under torchrun."""
+"""Pretrainings of several recipes and seeds on one text with one tokenizer."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.training_log import Progress
 
 FAMILY = "pretraining"
-"""The family in the manifest of a run of pretrainings."""
+"""Family in the manifest of a run of pretrainings."""
 
 
 @dataclass(frozen=True)
 class Pretrainings(FolderTrainings[PretrainingRecipe]):
-    """Recipes, each with every seed from 0 on; `arguments` are `TrainingArguments` that replace recipe settings."""
+    """Pretrainings of all recipes with every seed; `arguments` are `TrainingArguments` that override the recipes."""
 
     trainings: Sequence[FolderTraining[PretrainingRecipe]]
     tokenizer: PreTrainedTokenizerBase
@@ -59,15 +59,16 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
     def by_share(
         self, data: TrainingData, reporter: Reporter, corpus: Corpus | None, *, seed: int
     ) -> list[Pretrainings]:
-        """Divide the trainings by the share of the text that they read, the whole text first.
+        """Group the trainings by their share of the text, the full text first.
 
-        Raises `DataError` for a share that is smaller than a batch.
+        Raises:
+            DataError: If a share is smaller than a batch.
         """
         shares: dict[float, list[PretrainingRecipe]] = {}
         for recipe in self.recipes:
             _, share = find_share(recipe.arm) or (recipe.arm, 1.0)
             shares.setdefault(share, []).append(recipe)
-        divided = []
+        groups = []
         for share in sorted(shares, reverse=True):
             text = self.text
             if share < 1:
@@ -75,8 +76,8 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
                 division = split_documents(data, seed, corpus)
                 text = share_text(text, division.parts, self.tokenizer, share, seed)
                 check_length(shares[share][0], text)
-            divided.append(replace(self, trainings=seeded(shares[share], self.seeds), text=text))
-        return divided
+            groups.append(replace(self, trainings=list_trainings(shares[share], self.seeds), text=text))
+        return groups
 
     def find_models(self, folder: Path) -> dict[str, Path]:
         return {each.label: folder / each.folder / MODEL for each in self.trainings}
@@ -100,7 +101,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         return trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
 
     def length(self, recipe: PretrainingRecipe) -> int:
-        """The steps of the recipe; one that is given seconds has at most so many."""
+        """Return the steps of the recipe, an upper bound for one with seconds."""
         return recipe.steps
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
@@ -112,7 +113,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
     @staticmethod
     def outcome(record: TrainingRecord) -> str:
         losses = record.validation_losses
-        return f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else ""
+        return f", validation loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
 
     def manifest(self, seed: int) -> Manifest:
         recipe, text = self.recipes[0], self.text
@@ -144,38 +145,38 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     def describe(self) -> Iterator[str]:
         text, recipe = self.text, self.recipes[0]
-        skipped = f"; {len(text.skipped):,} without a word were skipped" if text.skipped else ""
+        skipped = f"; {len(text.skipped):,} without words were skipped" if text.skipped else ""
         yield (
             f"{text.name}: {len(text.train):,} documents for training, {len(text.validation):,} for "
             f"validation, {len(text.test):,} for the report{skipped}"
         )
-        yield f"{text.train.tokens:,} tokens to train on, a vocabulary of {len(self.tokenizer):,}"
-        arms = ", ".join(each.arm for each in self.recipes)
+        yield f"{text.train.tokens:,} training tokens, vocabulary size {len(self.tokenizer):,}"
+        variants = ", ".join(each.arm for each in self.recipes)
         length = f"{recipe.seconds:,.0f} seconds" if recipe.seconds else f"{recipe.steps:,} steps"
-        yield f"{arms}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"
+        yield f"{variants}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"
         trainings = self.seeds * len(self.recipes)
         if recipe.seconds:
-            yield f"cost: {trainings} trainings, {format_duration(trainings * recipe.seconds)} together"
+            yield f"cost: {trainings} trainings, {format_duration(trainings * recipe.seconds)} in total"
         else:
-            tokens = tokens_read(recipe)
-            yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} together"
+            tokens = count_tokens(recipe)
+            yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} in total"
 
 
-def seeded(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[FolderTraining[PretrainingRecipe]]:
+def list_trainings(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[FolderTraining[PretrainingRecipe]]:
     recipes = tuple(recipes)
     return [FolderTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
 
 
 def check_length(recipe: PretrainingRecipe, text: PretrainingText) -> None:
-    """Raise `DataError` for a text that is smaller than a batch."""
+    """Raise `DataError` if the text is smaller than a batch."""
     recipe.phases([len(cut(text.train, length)) for length in recipe.lengths])
 
 
-def tokens_read(recipe: PretrainingRecipe) -> int:
-    """The most tokens that a training of the recipe reads: its segments are at most this full.
+def count_tokens(recipe: PretrainingRecipe) -> int:
+    """Return the maximum number of tokens of a training, if all segments are full.
 
     >>> from layerwise.train.pretrain.recipe import pretraining_recipe
-    >>> tokens_read(pretraining_recipe("tiny", "elc", steps=10))
+    >>> count_tokens(pretraining_recipe("tiny", "elc", steps=10))
     5120
     """
     short, long = recipe.lengths
@@ -195,19 +196,22 @@ def prepare_pretrainings(
     arguments: Mapping[str, Any],
     epochs: float | None = None,
 ) -> Pretrainings:
-    """Open the text from the token cache, with the named tokenizer or one learned from it.
+    """Open the text from the token cache, with the named tokenizer or one learned from it; `epochs` replaces the steps.
 
-    `epochs` replaces the steps. One process fills the cache while others wait. Raises `TrainError` for unknown
-    `TrainingArguments`, and `DataError` for a text smaller than a batch.
+    Raises:
+        TrainError: If `TrainingArguments` are unknown.
+        DataError: If the text is smaller than a batch.
     """
     reporter.log("loading torch")
     quiet_transformers()
     check_arguments(arguments)
-    wanted: PreTrainedTokenizerBase | Vocabulary = Vocabulary(recipes[0].vocabulary)
+    vocabulary: PreTrainedTokenizerBase | Vocabulary = Vocabulary(recipes[0].vocabulary)
     if tokenizer is not None:
-        wanted = load_tokenizer(tokenizer)
-        check_tokenizer(wanted, tokenizer)
-    tokenized = open_text(make_text_source(data, seed, corpus), wanted, log=reporter.log, progress=reporter.progress)
+        vocabulary = load_tokenizer(tokenizer)
+        check_tokenizer(vocabulary, tokenizer)
+    tokenized = open_text(
+        make_text_source(data, seed, corpus), vocabulary, log=reporter.log, progress=reporter.progress
+    )
     for note in tokenized.notes:
         reporter.log(f"note: {note}")
     text = tokenized.text
@@ -215,5 +219,5 @@ def prepare_pretrainings(
         count = len(cut(text.train, recipes[0].lengths[0]))
         recipes = tuple(replace(each, steps=max(1, math.ceil(epochs * count / each.batch_size))) for each in recipes)
     check_length(recipes[0], text)
-    trainings = seeded(recipes, seeds)
+    trainings = list_trainings(recipes, seeds)
     return Pretrainings(trainings, tokenized.tokenizer, text, str(resolve_device(device)), arguments)

@@ -1,7 +1,7 @@
 """Variants by name: `BASE[-START][-frozen][-share-X]`, such as elc-bias-2, elc-frozen or ltg-share-0.5.
 
-elc-identity, elc-bias-2   other initial layer weights: a named start, or the initial scalar of the previous layer
-elc-frozen                 the initial layer weights, never trained
+elc-identity, elc-bias-2   other initial layer weights: by name, or the initial scalar of the previous layer
+elc-frozen                 the initial layer weights, without training
 elc-share-0.5              trained on half of the training text; a larger share contains a smaller one
 """
 
@@ -31,8 +31,12 @@ _NAME = re.compile(
 
 
 def make_recipe(size: str, name: str, **changes: Any) -> PretrainingRecipe:
-    """Return the recipe of the variant called `name`; `changes` replace settings. Raises `TrainError`.
+    """Return the recipe of the variant `name`; `changes` replace settings.
 
+    Raises:
+        TrainError: If the variant is unknown.
+
+    Example:
     >>> recipe = make_recipe("tiny", "elc-bias-2-frozen")
     >>> recipe.arm, recipe.variant, recipe.initialisation, recipe.frozen_layer_weights
     ('elc-bias-2-frozen', 'elc', '2', True)
@@ -40,20 +44,20 @@ def make_recipe(size: str, name: str, **changes: Any) -> PretrainingRecipe:
     match = _NAME.fullmatch(name)
     if match is None:
         raise TrainError(
-            f"unknown variant {name!r}; {near_matches(name, VARIANTS)}, with a start (-identity, -zero, -bias-2), "
-            "-frozen or -share-0.5 behind it"
+            f"unknown variant {name!r}; {near_matches(name, VARIANTS)}, with optional suffixes -identity, -zero or "
+            "-bias-2, -frozen and -share-0.5"
         )
     start = match["start"] or match["bias"]
     is_frozen = match["frozen"] is not None
     if (start or is_frozen) and not VARIANTS[match["base"]].mixes:
-        raise TrainError(f"{match['base']} has no layer weights for {name!r} to set; name another, such as elc")
+        raise TrainError(f"{name!r} requires a variant with layer weights, such as elc, got {match['base']}.")
     if is_frozen:
         changes["frozen_layer_weights"] = True
     return pretraining_recipe(size, match["base"], arm=name, initialisation=start, **changes)
 
 
 def draw_share(documents: Sequence[Document], share: float, seed: int) -> tuple[Document, ...]:
-    """Draw documents with a share of the words, in their order; a larger share contains a smaller one.
+    """Draw documents with a share of the words, in order; a larger share contains a smaller one.
 
     >>> four = [Document(name, "one two three four") for name in "abcd"]
     >>> len(draw_share(four, 0.5, 0)), set(draw_share(four, 0.25, 0)) <= set(draw_share(four, 0.5, 0))
@@ -62,14 +66,14 @@ def draw_share(documents: Sequence[Document], share: float, seed: int) -> tuple[
     words = [len(each.text.split()) for each in documents]
     order = list(range(len(documents)))
     Random(f"{seed}/shares").shuffle(order)
-    wanted, taken = share * sum(words), 0
-    kept = set()
+    goal, count = share * sum(words), 0
+    drawn = set()
     for index in order:
-        if taken >= wanted - 1e-9 * wanted:
+        if count >= goal - 1e-9 * goal:
             break
-        kept.add(index)
-        taken += words[index]
-    return tuple(each for index, each in enumerate(documents) if index in kept)
+        drawn.add(index)
+        count += words[index]
+    return tuple(each for index, each in enumerate(documents) if index in drawn)
 
 
 def share_text(
@@ -79,7 +83,7 @@ def share_text(
     share: float,
     seed: int,
 ) -> PretrainingText:
-    """Return the text with a share of its training documents; held-out text stays."""
+    """Return the text with a share of its training documents, and the same held-out text."""
     train = draw_share(parts["train"], share, seed)
     return replace(
         text,

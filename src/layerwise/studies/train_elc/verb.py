@@ -1,4 +1,4 @@
-"""`layerwise train elc`: ELC-BERT, its backbone and their variants, pretrained on a text and compared."""
+"""`layerwise train elc`: pretrain ELC-BERT, its backbone and their variants on a text, and compare them."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def elc(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The rows: losses, minimal pairs, layer weights and costs by `arm` and `seed`, and their differences.
+        The result with losses, minimal pairs, layer weights and costs by variant and seed, and their differences.
 
     Raises:
-        OptionError: If options contradict each other.
+        OptionError: If options exclude each other.
         TrainError: If a variant or a training argument is unknown.
         DataError: If the text is smaller than a batch.
     """
@@ -115,9 +115,9 @@ def elc(
     lengths = {"steps": steps, "epochs": epochs, "seconds": seconds}
     given = [spell(name) for name, value in lengths.items() if value is not None]
     if len(given) > 1:
-        raise OptionError(f"{' and '.join(given)} each set the length of a training. Pass one of them.")
+        raise OptionError(f"{' and '.join(given)} exclude each other. Pass one of them.")
     if vocabulary is not None and tokenizer is not None:
-        raise OptionError(f"{spell('vocabulary')} requires a learned tokenizer. Leave out {spell('tokenizer')}.")
+        raise OptionError(f"{spell('vocabulary')} and {spell('tokenizer')} exclude each other. Pass one of them.")
     check_push(push, private=private)
     from layerwise.data.suites.generated import generated_pairs
     from layerwise.runner.minimal_pairs import format_pairs

@@ -18,13 +18,13 @@ WORDS = {True: "holds", False: "FAILS", None: "n/a"}
 
 
 class Verification(tuple["Law", ...]):
-    """The laws that were checked; `exit_code` is 1 if one of them fails."""
+    """Results of the checks; `exit_code` is 1 if one of them failed."""
 
     __slots__ = ()
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a law fails, otherwise 0."""
+        """Return 1 if a check failed, otherwise 0."""
         return int(any(law.holds is False for law in self))
 
 
@@ -63,7 +63,7 @@ def verify(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        Every law with its name, whether it holds (None if it does not apply), and the details.
+        Every check with its name, its result (None if it does not apply), and details.
 
     Raises:
         PlanError: If the plan is invalid or runs layers that the model does not have.

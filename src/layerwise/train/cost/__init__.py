@@ -1,1 +1,1 @@
-"""The cost of trainings: what is reached at a cost, and what it costs to reach a loss or a score."""
+"""Cost of trainings: the loss reached at a cost, and the cost to reach a loss or score."""

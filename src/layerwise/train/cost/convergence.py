@@ -1,11 +1,10 @@
-"""How soon a training reaches a loss: steps and seconds over seeds, compared with a reference of the same seeds.
+"""Speed of convergence: steps and seconds to a loss over seeds, compared with a reference with the same seeds.
 
-An arm and the reference are compared at the lowest loss that every training of both reaches, so that two equal arms are
-treated alike. The validation losses are made monotone and read off in the logarithm of the cost
-(`layerwise.train.cost.frontier`); a training that is below the target at its first evaluation counts with that cost, an
-upper bound without an interval. Rows of measure `convergence` (unit `steps` or `seconds`): `cost`, `ratio` to
-another arm, and `loss`, the target. Fine-tunings give rows of measure `tuning_convergence`, task by task, with `score`
-in place of `loss`.
+A variant and the reference are compared at the lowest loss that every training of both reaches. Validation losses are
+made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`); a training below the
+target at its first evaluation counts with that cost, an upper bound without an interval. Rows of measure `convergence`
+(unit `steps` or `seconds`): `cost`, `ratio` to another variant, and `loss`, the target. Fine-tunings have rows of
+measure `tuning_convergence` by task, with `score` instead of `loss`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ COSTS = (STEPS, SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class ValidationCurve:
-    """The losses that were noted in one training, in nats, by ascending steps above 0; a step took `step_seconds`."""
+    """Validation losses of one training in nats/token by ascending step; a step took `step_seconds`."""
 
     steps: tuple[int, ...]
     losses: tuple[float, ...]
@@ -46,7 +45,7 @@ class ValidationCurve:
 
 
 Curves = Mapping[str, Mapping[int, ValidationCurve]]
-"""The trainings of several arms: arm to seed to curve."""
+"""Curves by variant and seed."""
 
 
 def common_target(*arms: Mapping[int, ValidationCurve]) -> float:
@@ -54,7 +53,7 @@ def common_target(*arms: Mapping[int, ValidationCurve]) -> float:
 
 
 def convergence_rows(curves: Curves, reference: str) -> list[Score]:
-    """Return the rows of all arms; there are none without the reference."""
+    """Return the rows of all variants, or none without the reference."""
     if not curves.get(reference):
         return []
     goals = _goals(curves, reference)
@@ -85,7 +84,7 @@ Spent = Mapping[int, Reached]
 
 
 def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
-    """What each training spent to the target; seconds only of those whose step was timed."""
+    """Return the cost of each training to reach the target; seconds only if its step was timed."""
     steps = {seed: cost_to_loss(curve.steps, curve.losses, target) for seed, curve in curves.items()}
     if cost == "steps":
         return steps
@@ -126,7 +125,7 @@ def ratio_rows(spent: Mapping[str, tuple[Spent, Spent]], reference: str, cost: s
 
 
 def score_curve(points: Mapping[int, float], step_seconds: float | None = None) -> ValidationCurve:
-    """The curve of `points`, step to score, as one that comes down: 1 - score.
+    """Return the curve of 1 - score, where `points` maps steps to scores.
 
     >>> score_curve({1: 0.5, 10: 0.75}).losses
     (0.5, 0.25)
@@ -136,7 +135,7 @@ def score_curve(points: Mapping[int, float], step_seconds: float | None = None) 
 
 
 def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str) -> list[Score]:
-    """The rows of all tasks, of the curves by task, arm and seed; none of a task that the reference has no curve of."""
+    """Return the rows of all tasks for which the reference has a curve; `curves` are by task, variant and seed."""
     rows: list[Score] = []
     compared = {task: arms for task, arms in curves.items() if arms.get(reference)}
     for task, arms in compared.items():
@@ -164,7 +163,7 @@ def _over_tasks(curves: Mapping[str, Curves], reference: str) -> Iterator[Score]
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:
-    """Return the geometric mean of what every seed spent on the tasks."""
+    """Return the geometric mean over tasks of the cost of every seed."""
     seeds = sorted(set.intersection(*(set(of) for of in tasks)))
     means: dict[int, Reached] = {}
     for seed in seeds:

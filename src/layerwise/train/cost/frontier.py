@@ -1,11 +1,11 @@
-"""The frontier: what the plain training reaches at a cost, and how far from it another training ends.
+"""Cost frontier of uniform training, and the distance of other trainings from it.
 
     loss(c) = loss_i + (loss_k - loss_i) * (log c - log c_i) / (log c_k - log c_i)     c_i <= c <= c_k neighbors
     saving  = 1 - exp(mean over seeds s of log(c_s / C_s))     cost to reach the reference's loss, over its cost
 
-The reference is trained to several lengths, each with its rate decayed to its end; there is one line for each seed.
-Differences are taken within a seed, with Student's interval over seeds, and corrected over arms (Holm). Nothing is read
-beyond the ends of the line except by `SLACK`. A loss that is never reached is censored and gives a bound.
+The reference is trained to several lengths, each with its own decay of the learning rate; there is one line per seed.
+Differences are within seeds, with Student's interval over seeds, and corrected over variants (Holm). The line is
+extrapolated at most by `SLACK`. A loss that is never reached is censored and gives a bound.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from layerwise.results.vocabulary import (
 )
 
 COSTS = (FLOPS, SECONDS)
-"""The costs at which trainings are compared: floating-point operations, and seconds of training steps."""
+"""Costs at which trainings are compared: floating-point operations, and seconds of training steps."""
 
 SLACK = 0.01
-"""How far beyond its ends, as a share of the cost there, the line of a frontier is carried on."""
+"""Maximum extrapolation of a frontier beyond its ends, relative to the cost there."""
 
 EQUAL: Mapping[str, float] = {"tokens": 0.01, "flops": 0.01, "seconds": 0.05}
-"""The relative difference up to which two trainings count as equal in a cost; time is measured."""
+"""Relative difference up to which two trainings have equal cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
-    """Where one training ended: its held-out loss in nats per token, its costs (`COSTS`), and the `tokens` it read."""
+    """End of a training: its held-out loss in nats/token, its costs (`COSTS`), and its `tokens`."""
 
     loss: float
     costs: Mapping[str, float]
 
 
 Points = Mapping[int, CostPoint]
-"""The trainings of one arm, by seed."""
+"""Trainings of one variant by seed."""
 
 
 def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | None:
-    """Return the loss of a training of several lengths at a cost, or None beyond its ends.
+    """Return the interpolated loss of trainings of several lengths at a cost, or None beyond their ends.
 
-    A training of one length has the loss at its own cost alone, within `EQUAL`.
+    A single length has a loss only at its own cost, within `EQUAL`.
 
     >>> lengths = [CostPoint(loss, {"flops": flops}) for flops, loss in ((100.0, 3.0), (400.0, 2.0))]
     >>> round(loss_at(lengths, 200.0, "flops"), 6), loss_at(lengths, 500.0, "flops")
@@ -83,7 +83,7 @@ def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | N
 
 
 def difference_at(arm: Points, lengths: Mapping[int, Sequence[CostPoint]], cost: str) -> SeedDifference | None:
-    """Return the mean over seeds of `arm`'s loss minus uniform's at the same cost; None if a seed has none there."""
+    """Return the mean over seeds of a variant's loss minus uniform's at equal cost, or None if a seed has none."""
     shared = sorted(set(arm) & set(lengths))
     uniform = {seed: loss_at(lengths[seed], arm[seed].costs[cost], cost) for seed in shared}
     known = {seed: loss for seed, loss in uniform.items() if loss is not None}
@@ -95,10 +95,10 @@ def difference_at(arm: Points, lengths: Mapping[int, Sequence[CostPoint]], cost:
 def compare_at_cost(
     arms: Mapping[str, Points], lengths: Mapping[int, Sequence[CostPoint]]
 ) -> tuple[list[Score], list[str]]:
-    """Compare every arm with the `lengths` of uniform by seed, at every cost; say what cannot be compared.
+    """Compare every variant with the `lengths` of uniform by seed at every cost; return rows and notes on omissions.
 
-    Rows of measure `growth`, the cost as `unit`: `difference`, in nats, below 0 where the arm is better, and `at`,
-    the mean over seeds of what the arm itself spent. With one length of uniform, arms of another cost have no rows.
+    Rows of measure `growth` with the cost as `unit`: `difference` in nats/token, below 0 if the variant is better, and
+    `at`, the mean cost of the variant. With one length of uniform, variants of another cost have no rows.
     """
     rows: list[Score] = []
     notes: list[str] = []
@@ -111,8 +111,8 @@ def compare_at_cost(
             spent = float(np.mean([point.costs[cost] for point in arms[arm].values()]))
             rows.append(Score(GROWTH, AT, spent, arm=arm, against=UNIFORM_TRAINING, unit=cost))
         notes += [
-            f"{arm} is not compared with uniform at equal {cost}: what it spent lies beyond the lengths that uniform "
-            "was trained to, and a loss there would be a guess"
+            f"{arm} is not compared with uniform at equal {cost}: its cost is outside the range of the uniform "
+            "trainings"
             for arm in arms
             if is_frontier and arm not in compared
         ]
@@ -120,7 +120,7 @@ def compare_at_cost(
 
 
 def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: str) -> list[Score]:
-    """Return differences from `name` at one cost as rows, their p corrected together."""
+    """Return rows of the differences from `name` at one cost, with corrected p."""
     adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
     return [
         Score(
@@ -141,27 +141,27 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
 
 
 Censored = Literal["exact", "never", "sooner"]
-"""Whether a cost is that of the loss, or the loss was never reached, or sooner than at the first cost."""
+"""The loss is reached at the cost, never, or before the first cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A cost at which a loss is reached; what is `censored` costs more, or less, than that."""
+    """Cost at which a loss is reached, or a bound if it is `censored`."""
 
     cost: float
     censored: Censored = "exact"
 
 
 def cost_to_loss(costs: Sequence[float], losses: Sequence[float], loss: float) -> Reached:
-    """Return what it costs to come down to `loss`, read off the `losses` at `costs`.
+    """Return the interpolated cost to reach `loss`, given the `losses` at `costs`.
 
     >>> round(cost_to_loss([100.0, 400.0], [3.0, 2.0], 2.5).cost, 6)
     200.0
     >>> cost_to_loss([100.0, 400.0], [3.0, 2.0], 1.9)
     Reached(cost=400.0, censored='never')
     """
-    known = sorted(zip(costs, losses, strict=True))
-    costs, losses = [float(each) for each, _ in known], descending([each for _, each in known])
+    points = sorted(zip(costs, losses, strict=True))
+    costs, losses = [float(each) for each, _ in points], descending([each for _, each in points])
     if loss < losses[-1]:
         return Reached(costs[-1], "never")
     if loss > losses[0]:
@@ -174,7 +174,7 @@ def cost_to_loss(costs: Sequence[float], losses: Sequence[float], loss: float) -
 
 
 def descending(losses: Sequence[float]) -> list[float]:
-    """Return the descending losses nearest to these by least squares (isotonic regression).
+    """Return the least-squares descending fit of the losses (isotonic regression).
 
     >>> descending([5.0, 3.0, 4.0, 2.0])
     [5.0, 3.5, 3.5, 2.0]
@@ -184,11 +184,11 @@ def descending(losses: Sequence[float]) -> list[float]:
 
 
 def saving_rows(arm: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points, read_off: int) -> list[Score]:
-    """Return what `arm` saves of every cost of `uniform` to reach its loss, read off trainings of so many lengths.
+    """Return the share of every cost of `uniform` that a variant saves to reach its loss; `read_off` is its lengths.
 
-    The metric is `SAVING`, with its interval over seeds, or a bound without one: `SAVING_AT_MOST`, the upper end if
-    `NEVER` seeds missed the loss, `SAVING_AT_LEAST`, the lower end if `SOONER` seeds had reached it by the first cost.
-    There is no row if no seed is in both, or if seeds are censored on both sides.
+    The metric is `SAVING` with its interval over seeds, or a bound: `SAVING_AT_MOST` if `NEVER` seeds missed the loss,
+    `SAVING_AT_LEAST` if `SOONER` seeds reached it by the first cost. Empty without common seeds, or if seeds are
+    censored on both sides.
     """
     shared = sorted(set(trainings) & set(uniform))
     return [row for cost in COSTS if shared for row in _saving_rows(arm, trainings, uniform, shared, cost, read_off)]
@@ -214,16 +214,16 @@ def _saving_rows(
     )
     value = 1 - exp(ratio.value)
     low, high = (None if bound is None else 1 - exp(bound) for bound in (ratio.high, ratio.low))
-    own: dict[str, Any] = {"arm": arm, "against": UNIFORM_TRAINING, "unit": cost}
+    columns: dict[str, Any] = {"arm": arm, "against": UNIFORM_TRAINING, "unit": cost}
     if never:
-        yield Score(GROWTH, SAVING_AT_MOST, value if high is None else high, **own)
-        yield Score(GROWTH, NEVER, float(never), **own)
+        yield Score(GROWTH, SAVING_AT_MOST, value if high is None else high, **columns)
+        yield Score(GROWTH, NEVER, float(never), **columns)
     elif sooner:
-        yield Score(GROWTH, SAVING_AT_LEAST, value if low is None else low, **own)
-        yield Score(GROWTH, SOONER, float(sooner), **own)
+        yield Score(GROWTH, SAVING_AT_LEAST, value if low is None else low, **columns)
+        yield Score(GROWTH, SOONER, float(sooner), **columns)
     else:
-        yield Score(GROWTH, SAVING, value, low, high, **own)
-    yield Score(GROWTH, READ_OFF, float(read_off), **own)
+        yield Score(GROWTH, SAVING, value, low, high, **columns)
+    yield Score(GROWTH, READ_OFF, float(read_off), **columns)
 
 
 def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:

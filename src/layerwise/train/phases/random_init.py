@@ -1,10 +1,9 @@
-"""A decoder with random weights, built from a configuration: the base model of trainings without a checkpoint.
+"""Decoders with random weights, built from a configuration: base models of trainings without a checkpoint.
 
-The weights are drawn when the model is opened, by torch's generator, which a training seeds first: every seed begins
-from weights of its own, and all arms of a seed begin from the same. The tiny size is a Granite of twelve layers, so
-that every role of the published schedule has a layer; a Llama of this width ends above the loss of a table of token
-pairs. The published size has what is known of the founding paper's model: twelve layers and 9.57 million weights, in
-the shape of SmolLM2.
+Weights are drawn when the model is opened, with torch's generator, which a training seeds first: all variants of a seed
+start from the same weights. The tiny size is a Granite of twelve layers, so that every role of the published schedule
+has a layer; a Llama of this width ends above the loss of the bigram baseline. The published size follows the founding
+paper as far as known: twelve layers and 9.57 million weights, in the shape of SmolLM2.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class Size:
 
 
 def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
-    """Build twelve layers of width 40 for the vocabulary of `tokenizer`; the embedding, times 10, and head are untied.
+    """Return the configuration of twelve layers of width 40 for the vocabulary of `tokenizer`.
 
-    Updates of layers are multiplied by 0.3; without that, so many narrow layers learn slowly.
+    Updates of layers are multiplied by 0.3, because so many narrow layers would learn slowly otherwise.
     """
     return GraniteConfig(
         vocab_size=len(tokenizer),
@@ -91,79 +90,81 @@ def published(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
 
 
 SIZES: Mapping[str, Size] = {
-    "tiny": Size(TINY, 512, tiny),  # so few tokens that a megabyte of text shows each of them often
+    "tiny": Size(TINY, 512, tiny),  # so few tokens that each is frequent in a megabyte of text
     "published": Size(PUBLISHED, 4096, published),
 }
-"""The models without a checkpoint, by the word that names them."""
+"""Models without a checkpoint, by name."""
 
 
 def has_weights(model: str, revision: str | None = None) -> bool:
-    """Check whether a folder or hub id holds weights; pickled ones count, so that opening refuses them."""
+    """Return True if a folder or hub id has weights, including pickled ones, which fail to open."""
     if model in EMBEDDED:
         return True
     folder = Path(model).expanduser()
     if folder.is_dir():
         return any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt"))
     if folder.exists() or model.startswith((".", "/", "~")):
-        return True  # no folder and no hub id: opening it says what is wrong
+        return True  # neither a folder nor a hub id: opening it raises an error
     try:
         there = {name for name in (*_WEIGHTS, _CONFIG) if cached_file(model, name, revision=revision, **_MAY_BE_ABSENT)}
     except (OSError, ValueError):
-        return True  # no hub id that can be reached: opening it says so
+        return True  # not a reachable hub id: opening it raises an error
     return there != {_CONFIG}
 
 
 def random_model(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, device: str = "auto") -> Base:
-    """Return a base with this configuration, whose random weights are drawn when it is opened.
+    """Return a base model with this configuration, whose random weights are drawn when it is opened.
 
-    Its `weights` is a digest of configuration and vocabulary. Raises `ModelError` for a configuration without a
-    decoder, `DataError` for more tokens than embeddings.
+    Its `weights` is a digest of configuration and vocabulary.
+
+    Raises:
+        ModelError: If the configuration is not that of a decoder.
+        DataError: If the tokenizer has more tokens than the model has embeddings.
     """
-    room = vocabulary_size(config, name)
-    if len(tokenizer) > room:
+    size = vocabulary_size(config, name)
+    if len(tokenizer) > size:
         raise DataError(
-            f"the tokenizer has {len(tokenizer):,} tokens, and {name} has embeddings for {room:,}; write vocab_size: "
-            f"{len(tokenizer)} in its {_CONFIG}, or name another tokenizer with --tokenizer"
+            f"vocab_size of {name} must be at least {len(tokenizer)}, the size of the tokenizer, got {size:,}. Change "
+            f"its {_CONFIG}, or pass another --tokenizer."
         )
-    _check_room(config, name)
-    return Base(partial(_drawn, config, tokenizer, name, device), _digest(config, tokenizer))
+    _check_memory(config, name)
+    return Base(partial(_build, config, tokenizer, name, device), _digest(config, tokenizer))
 
 
 def vocabulary_size(config: Any, name: str) -> int:
-    """How many tokens a model with this configuration has embeddings for. Raises `ModelError` for one of no text."""
-    with suppress(ValueError):  # of several parts of text
+    with suppress(ValueError):  # configurations with several text models
         size = getattr(config.get_text_config(), "vocab_size", None)
         if type(size) is int and size > 0:
             return size
-    raise ModelError(f"{name} describes no model of text: its {_CONFIG} says no vocab_size; give that of a decoder")
+    raise ModelError(f"{name} is not a text model: its {_CONFIG} has no vocab_size. Pass that of a decoder.")
 
 
-def _check_room(config: Any, name: str) -> None:
+def _check_memory(config: Any, name: str) -> None:
     numbers = 0
     with (
         suppress(Exception),
         torch.device("meta"),
         no_init_weights(),
-    ):  # what cannot be drawn up says why when it is drawn
+    ):  # errors are raised when the model is built
         numbers = numbers_of(from_config("AutoModelForCausalLM", config))
-    needed, room = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > room:
+    needed, available = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
         raise ModelError(
-            f"{name} describes a model of {numbers:,} numbers, which take {format_bytes(needed)}, and this machine "
-            f"has {format_bytes(room)} of memory; write smaller sizes in its {_CONFIG}"
+            f"{name} has {numbers:,} parameters, which take {format_bytes(needed)}, but this machine has "
+            f"{format_bytes(available)} of memory. Reduce the sizes in its {_CONFIG}."
         )
 
 
-def _drawn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, device: str) -> Stack:
+def _build(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, device: str) -> Stack:
     try:
         model = from_config("AutoModelForCausalLM", config)
     except ModelError:
         raise
-    except Exception as error:  # wrong sizes make each architecture trip over something else
-        reason = shortened(str(error).strip().partition("\n")[0], 160)
+    except Exception as error:  # architectures raise different errors for wrong sizes
+        reason = shortened(str(error).strip().partition("\n")[0].rstrip("."), 160)
         raise ModelError(
-            f"{name} describes a {config.model_type}, of which transformers makes no model that predicts the next "
-            f"token ({reason}); give the configuration of one that has a ...ForCausalLM"
+            f"transformers cannot build a causal language model from {name} ({config.model_type}): {reason}. Pass the "
+            "configuration of a ...ForCausalLM."
         ) from error
     stack = load(model.float().to(resolve_device(device)).eval(), tokenizer=tokenizer)
     stack.source = replace(stack.source, name=name)

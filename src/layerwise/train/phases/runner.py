@@ -1,10 +1,10 @@
-"""Growth training: a schedule of phases, carried out in the Hugging Face Trainer.
+"""Growth training: a schedule of phases in the Hugging Face Trainer.
 
-At the first step of a phase weights are copied, redrawn and scaled, and the optimizer forgets. Before every step the
-weights that do not learn are frozen: without a gradient the optimizer passes them over, weight decay included.
-Everything else follows from the step alone (`StepSchedule`), also after a resume. The weights before and behind the
-layers are found by behavior: what the inputs of the layers depend on, and what the output depends on given the last
-state. A weight that is both is tied and learns as one.
+At the first step of a phase, weights are copied, redrawn and scaled, and their optimizer state is dropped. Before every
+step, weights that are not trained are frozen: without a gradient the optimizer skips them, including weight decay.
+Everything else follows from the step alone (`StepSchedule`), also after resuming. Weights before and after the layers
+are found by behavior: what the inputs of the layers depend on, and what the output depends on given the last state. A
+weight in both is tied and trained as one.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.recipe import GrowthVariant
 from layerwise.train.sharding import assign, reshard
 from layerwise.train.trainer import PlanTrainer
-from layerwise.train.training_log import seconds_a_step
+from layerwise.train.training_log import median_step_seconds
 
 Weights = tuple[nn.Parameter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingsAndHead:
-    """The parameters `before` the layers and `behind` them; `tied` names those that are in both.
+    """Parameters before the layers and after them (`behind`); `tied` names those in both.
 
-    Parameters that nothing depends on, such as an unused pooler, are behind.
+    Parameters without effect, such as an unused pooler, are in `behind`.
     """
 
     before: tuple[nn.Parameter, ...]
@@ -79,16 +79,16 @@ def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> l
 
 
 class GrowthRunner(TrainerCallback):
-    """Applies a timetable to the weights of `stack`, and tells what the current pass runs.
+    """Apply a schedule to the weights of `stack`, and return the plan of each pass.
 
-    `around` holds what is before and behind the layers.
+    `around` has the parameters before and after the layers.
     """
 
     def __init__(self, stack: Stack, step_schedule: StepSchedule, cost: ModelCost, around: EmbeddingsAndHead) -> None:
         self.stack = stack
         self.step_schedule = step_schedule
         self.cost = cost
-        # By name: sharding puts other parameters in their place.
+        # By name, because sharding replaces parameters.
         self._names = {id(weight): name for name, weight in stack.model.named_parameters() if weight.requires_grad}
         self._before, self._behind = self._named(around.before), self._named(around.behind)
         self._layers = [self._named(stack.block(layer).parameters()) for layer in range(stack.depth)]
@@ -112,8 +112,6 @@ class GrowthRunner(TrainerCallback):
     def layers(self) -> list[Weights]:
         return [self._weights(names) for names in self._layers]
 
-    # -- what the Trainer calls ----------------------------------------------------------------------------------
-
     def at(self, step: int, number_of_pass: int = 0) -> Plan:
         self.running = self.step_schedule.resolve(step, number_of_pass)
         return Plan.of(self.running.running(self.stack.depth))
@@ -123,8 +121,6 @@ class GrowthRunner(TrainerCallback):
         units = inputs["input_ids"].numel() if "input_ids" in inputs else len(first)
         return flops_per_token(self.running, self.cost) * units
 
-    # -- what happens when --------------------------------------------------------------------------------------
-
     def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
         reshard(self.stack.model)
         step = state.global_step
@@ -133,9 +129,9 @@ class GrowthRunner(TrainerCallback):
             self._enter(phase, optimizer)
         learning = self.step_schedule.learning(step)
         for layer, weights in enumerate(self.layers):
-            _let_learn(weights, layer in learning)
-        _let_learn(self.before, phase.embedding)
-        _let_learn(self.behind, phase.head)
+            _set_trainable(weights, layer in learning)
+        _set_trainable(self.before, phase.embedding)
+        _set_trainable(self.behind, phase.head)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         if self.step_schedule.ends(state.global_step - 1):
@@ -151,9 +147,7 @@ class GrowthRunner(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         reshard(self.stack.model)
         for weights in (self.before, self.behind, *self.layers):
-            _let_learn(weights, True)
-
-    # -- a phase begins -----------------------------------------------------------------------------------------
+            _set_trainable(weights, True)
 
     @torch.no_grad()
     def _enter(self, phase: Phase, optimizer: Any) -> None:
@@ -188,21 +182,20 @@ class GrowthTrainer(PlanTrainer):
         super().__init__(draws=runner, validation=SeededSampler(Fixed(), runner.stack.depth, 0), **options)
         if self.is_deepspeed_enabled:
             raise TrainError(
-                "phases freeze and replace whole weights, which DeepSpeed takes apart; train on one process or with "
-                "DistributedDataParallel, which torchrun does, or shard the model with --set fsdp=true"
+                "growth schedules do not support DeepSpeed. Train on one process, with DistributedDataParallel "
+                "(torchrun), or with --set fsdp=true."
             )
         self.runner = runner
         self.add_callback(runner)
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         if self.lr_scheduler is None:
-            own = super().create_scheduler(num_training_steps, optimizer)
-            if not isinstance(own, LambdaLR):
+            created = super().create_scheduler(num_training_steps, optimizer)
+            if not isinstance(created, LambdaLR):
                 raise TrainError(
-                    f"phases multiply a curve over the steps, and {self.args.lr_scheduler_type} is none; write linear, "
-                    "cosine or constant"
+                    f"the schedule must be linear, cosine or constant with phases, got {self.args.lr_scheduler_type}."
                 )
-            factors = [self._factor(curve) for curve in own.lr_lambdas]
+            factors = [self._factor(curve) for curve in created.lr_lambdas]
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, factors)
         scheduler: LRScheduler = self.lr_scheduler
         return scheduler
@@ -216,7 +209,7 @@ class GrowthTrainer(PlanTrainer):
         return super().evaluate(*args, **kwargs)
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """The operations of the pass that has just run; the parent sums them, over processes and sessions."""
+        """Return the operations of the last pass; the parent sums them over processes and sessions."""
         return round(self.runner.flops(inputs))
 
     def figures(self) -> dict[str, float]:
@@ -229,18 +222,18 @@ class GrowthTrainer(PlanTrainer):
         if getattr(self.stack.model, "main_input_name", None) == "input_ids":
             figures["tokens"] = float(state.num_input_tokens_seen)
         for phase, (first, end) in zip(step_schedule.schedule.phases, step_schedule.bounds, strict=True):
-            seconds = seconds_a_step(state.log_history, first, end)
+            seconds = median_step_seconds(state.log_history, first, end)
             if seconds is not None:
                 figures[f"step_seconds {phase.name}"] = seconds
         return figures
 
 
 def growth_runner(stack: Stack, growth: GrowthVariant, splits: Splits, seed: int) -> GrowthRunner:
-    """Return what carries `growth` out on `stack`; refuses what the model or the data does not allow.
+    """Create the callback that applies `growth` to `stack`.
 
-    Raises `PlanError` for a schedule of another depth, `TrainError` for tied weights that a phase trains as one and
-    freezes as the other, and for layers that cannot take each other's weights; also what
-    `layerwise.stack.weights.random_twin` raises, where a phase draws new weights.
+    Raises:
+        PlanError: If the schedule has another depth.
+        TrainError: If a phase trains only one of two tied weights, or copies weights between different layers.
     """
     growth.schedule.check(stack.depth)
     batch = {key: value.to(stack.device) for key, value in splits.collate([splits.train[0]]).items()}
@@ -250,14 +243,14 @@ def growth_runner(stack: Stack, growth: GrowthVariant, splits: Splits, seed: int
         if around.tied and phase.embedding != phase.head:
             learns, rests = ("embedding", "head") if phase.embedding else ("head", "embedding")
             raise TrainError(
-                f"phase {phase.name}: the {learns} learns and the {rests} does not, but in {stack.source.name} they "
-                f"share {around.tied[0]}; train both or neither"
+                f"phase {phase.name} trains the {learns} and freezes the {rests}, but in {stack.source.name} they "
+                f"share {around.tied[0]}. Train both or neither."
             )
         for layer, source in phase.copies:
             if _shapes(stack, layer) != _shapes(stack, source):
-                phase.refuse(f"layer {layer} is not built as layer {source} is, and cannot take its weights")
+                phase.refuse(f"layer {layer} cannot copy layer {source}: their shapes differ")
     if any(phase.redraw for phase in growth.schedule.phases):
-        random_twin(stack, step_schedule.seed)  # what cannot be drawn is refused now, and not when the phase begins
+        random_twin(stack, step_schedule.seed)  # raises now rather than when the phase starts
     return GrowthRunner(stack, step_schedule, growth.cost, around)
 
 
@@ -265,7 +258,7 @@ def seed_of(seed: int, phase: Phase) -> int:
     return random.Random(f"{seed}/{phase.name}/weights").getrandbits(32)
 
 
-def _let_learn(weights: Weights, learns: bool) -> None:
+def _set_trainable(weights: Weights, learns: bool) -> None:
     for weight in weights:
         weight.requires_grad_(learns)
 

@@ -1,9 +1,9 @@
-"""The timetable of a growth training: what runs and what learns in every pass, and at what rate, by its step alone.
+"""Schedule of a growth training by step: the running layers, the trained layers and the learning rate of every pass.
 
-A schedule for so many steps, and a seed, leave nothing to chance: which layers of a `sample` learn is drawn by (seed,
-phase, number of the draw), which layers stochastic depth leaves out by (seed, phase, step, pass). So a training that
-resumes inside a phase goes on as it would have, and every process of a distributed one does the same, without a word
-between them. The controls of a study have the phases of the schedule they are a control of, and so its draws.
+A schedule, a number of steps and a seed determine everything: the layers of a `sample` are drawn by (seed, phase,
+number of the draw), the layers that stochastic depth skips by (seed, phase, step, pass). So a training resumes within a
+phase exactly, and all processes agree without communication. Controls of a study have the phases, and so the draws, of
+their schedule.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Curve = Callable[[int], float]
 
 @dataclass(frozen=True)
 class StepSchedule:
-    """A schedule, laid over so many `steps` and drawn by `seed`. Steps count from 0, and so do the passes within one.
+    """Schedule over a number of `steps`, drawn by `seed`. Steps, and passes within a step, count from 0.
 
     >>> halves = GrowthSchedule("halves", 2, (Phase("top", 0.5, (1,)), Phase("all", 0.5, (0, 1), rate=0.1)))
     >>> table = StepSchedule(halves, steps=8, seed=0)
@@ -59,10 +59,9 @@ class StepSchedule:
         return tuple(sorted(chance.sample(phase.trains, phase.sample)))
 
     def resolve(self, step: int, number_of_pass: int = 0) -> Phase:
-        """The phase as one pass runs it, with all draws made: `present` names the layers that run, `trains` those of
-        them that learn, and nothing is left to chance.
+        """Return the phase of one pass with all draws made: `present` layers run, and those in `trains` are trained.
 
-        A draw that would leave no layer to run, or nothing to learn, is drawn again.
+        A draw without a running or trained layer is repeated.
         """
         phase, learning = self.phase(step), self.learning(step)
         running = phase.running(self.schedule.depth)
@@ -70,7 +69,7 @@ class StepSchedule:
             chance = random.Random(f"{self.seed}/{phase.name}/running/{step}/{number_of_pass}")
             lost = phase.dropped(self._progress(step), self.schedule.depth)
             around = phase.embedding or phase.head
-            running = _kept(running, lost, chance, needed=running if around else learning)
+            running = _draw_running(running, lost, chance, needed=running if around else learning)
         return replace(
             phase,
             trains=tuple(layer for layer in learning if layer in running),
@@ -87,12 +86,12 @@ class StepSchedule:
         return Plan.of(self.phase(step).running(self.schedule.depth))
 
     def factor(self, step: int, curve: Curve) -> float:
-        """The factor of the learning rate at `step`; `curve` is that of the training.
+        """Return the factor of the learning rate at `step`; `curve` is that of the training.
 
-        The shape `run` has the curve as it is; the others begin anew with the phase: they rise over its warm-up, and
-        then stay at 1 or fall to 0 at its end, in a line or half a cosine. `rate` multiplies them all.
+        The shape `run` is that curve; the others restart with the phase: they rise over its warmup, and then stay at 1
+        or fall to 0 linearly or as half a cosine. `rate` multiplies them all.
         """
-        last = min(step, self.steps - 1)  # a scheduler also reads the step after the last
+        last = min(step, self.steps - 1)  # a scheduler also calls the step after the last
         phase, (first, end) = self.phase(last), self.bounds[self.number(last)]
         if phase.shape == "run":
             return curve(step) * phase.rate
@@ -108,7 +107,7 @@ class StepSchedule:
         return (step - first) / max(1, end - 1 - first)
 
 
-def _kept(
+def _draw_running(
     layers: tuple[int, ...], lost: tuple[float, ...], chance: random.Random, needed: tuple[int, ...]
 ) -> tuple[int, ...]:
     while True:

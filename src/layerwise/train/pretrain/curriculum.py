@@ -1,8 +1,7 @@
-"""Phases of a pretraining: short segments in large batches first, long ones in small batches at the end.
+"""Phases of a pretraining: short segments in large batches, then long segments in small batches.
 
-The first 90 % of the steps read short segments, and the rest segments four times as long, a quarter as many: as many
-tokens a step. Which segments a step reads is decided by (seed, phase, step) alone, so a training resumes in either
-phase.
+The first 90 % of the steps read short segments, the rest segments four times as long, a quarter as many. The segments
+of a step depend only on (seed, phase, step), so a training resumes exactly.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from layerwise.errors import TrainError
 
 @dataclass(frozen=True, slots=True)
 class CurriculumPhase:
-    """Steps from `first` up to `end`, each of `batch` of the `segments`, of at most `length` tokens.
+    """Steps from `first` to `end` (exclusive) with `batch_size` of the `segments` of at most `length` tokens each.
 
-    Raises `TrainError` for fewer segments than a batch.
+    Raises:
+        TrainError: If there are fewer segments than a batch.
     """
 
     length: int
@@ -36,17 +36,19 @@ class CurriculumPhase:
     def __post_init__(self) -> None:
         if self.segments < self.batch_size:
             raise TrainError(
-                f"the text to train on gives {self.segments:,} segment(s) of up to {self.length} tokens, fewer than "
-                f"one batch of {self.batch_size:,}: give more text, or a --batch-size of at most "
-                f"{self.segments:,} for segments of this length"
+                f"--batch-size must be at most {self.segments:,}, the number of segments of up to {self.length} tokens "
+                f"in the training text, got {self.batch_size:,}. Pass more text, or a smaller batch size."
             )
 
 
 class Batches(Sampler[list[Draw]]):
-    """The batches of one process, step after step: a Trainer's batch sampler for the whole training.
+    """Batch sampler of one process for a full training.
 
-    A step is divided among `passes` on each of `processes`; slot s of a step is the same example, with the same masks,
-    however it is divided. `steps` are read in order. Raises `TrainError` when a batch does not divide.
+    A step is divided among `passes` on each of `processes`; the examples and masks of a step do not depend on the
+    division. `steps` are read in order.
+
+    Raises:
+        TrainError: If a batch cannot be divided equally.
     """
 
     def __init__(
@@ -55,9 +57,8 @@ class Batches(Sampler[list[Draw]]):
         for phase in phases:
             if phase.batch_size % (passes * processes):
                 raise TrainError(
-                    f"a batch of {phase.batch_size} segments of length {phase.length} does not fall into equal pieces "
-                    f"for {processes} process(es) x {passes} pass(es); choose a batch whose quarter is a multiple of "
-                    f"{passes * processes}"
+                    f"batch_size must be a multiple of {4 * passes * processes} (4 x {processes} processes x {passes} "
+                    f"passes), got {phase.batch_size} segments of length {phase.length}."
                 )
         self.phases = tuple(phases)
         self.seed = seed
@@ -91,7 +92,7 @@ def _order(seed: int, phase: int, epoch: int, segments: int) -> NDArray[np.int64
 
 
 def rate_at(step: int, steps: int, warmup: int, floor: float) -> float:
-    """The learning rate of `step` (from 0) as a share of the highest: up in a line, then down in half a cosine.
+    """Return the learning rate at `step` (from 0) relative to the peak: linear warmup, then half a cosine.
 
         (step + 1) / warmup                                                        while step < warmup
         floor + (1 - floor) (1 + cos(pi (step - warmup) / (steps - warmup))) / 2   afterwards

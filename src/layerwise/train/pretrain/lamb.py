@@ -1,8 +1,8 @@
-"""LAMB for pretraining, with its parameters in the two groups of the published recipe (You et al. 2020, algorithm 2).
+"""LAMB for pretraining, with the two parameter groups of the published recipe (You et al. 2020, algorithm 2).
 
-LAMB scales Adam's update of every tensor so that its norm is a fixed share of the tensor's own. That suits matrices.
-What is small, or shared by all tokens (biases, norms, embeddings, layer weights), is updated by plain Adam and does not
-decay. The scaling function of the weight norm is the identity, as in the training of LTG-BERT and ELC-BERT.
+LAMB scales Adam's update of every tensor to a fixed share of the norm of the tensor, which suits matrices. Small
+tensors and those common to all tokens (biases, norms, embeddings, layer weights) are updated by plain Adam without
+weight decay. The scaling function of the weight norm is the identity, as for LTG-BERT and ELC-BERT.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ import torch
 from torch import Tensor, nn
 
 ALGORITHM = "LAMB of arXiv 1904.00962, algorithm 2"
-"""The name of the optimizer in the record of a training."""
+"""Name of the optimizer in training records."""
 
 PLAIN = ("bias", "norm", "embedding", "scalars")
-"""A parameter whose name holds one of these is updated by plain Adam, without decay."""
+"""Parts of the names of parameters that are updated by plain Adam without weight decay."""
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB with both moments corrected for their bias, and the decay inside what the trust ratio scales.
+    """LAMB with bias correction of both moments, and weight decay inside the trust ratio.
 
-    At step t (from 1) of a tensor w with gradient g, m and v its moments, both 0 at first:
+    At step t (from 1) of a tensor w with gradient g and moments m and v, initially 0:
 
         m <- b1 m + (1 - b1) g        v <- b2 v + (1 - b2) g^2
         u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay * w
         w <- w - rate * ratio * u        ratio = |w| / |u|
 
-    Norms are Euclidean, over the whole tensor. The ratio is 1 where either norm is 0, and in a group whose
-    `trust_ratio` is false: the update is then Adam's (Kingma and Ba 2015, algorithm 1), with the decay, if any, of
-    AdamW (Loshchilov and Hutter 2019). A tensor without a gradient stays as it is, and its t does not advance.
+    Norms are Euclidean, over the full tensor. The ratio is 1 if either norm is 0, and in groups without `trust_ratio`:
+    the update is then that of Adam (Kingma and Ba 2015, algorithm 1) with the weight decay of AdamW (Loshchilov and
+    Hutter 2019). A tensor without a gradient is unchanged, and its t does not advance.
 
-    Source: You et al. 2020, arXiv 1904.00962, algorithm 2, with the identity for phi.
+    References:
+        You et al. 2020, arXiv 1904.00962, algorithm 2, with the identity for phi.
     """
 
     def __init__(
@@ -88,12 +89,12 @@ class Lamb(torch.optim.Optimizer):
 
 
 def _trust_ratio(parameter: Tensor, update: Tensor) -> Tensor:
-    norm, of_update = torch.linalg.vector_norm(parameter), torch.linalg.vector_norm(update)
-    return torch.where((norm > 0) & (of_update > 0), norm / of_update, 1.0)
+    norm, update_norm = torch.linalg.vector_norm(parameter), torch.linalg.vector_norm(update)
+    return torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0)
 
 
 def is_plain(name: str) -> bool:
-    """Whether the parameter of this name is updated by plain Adam.
+    """Return True if a parameter is updated by plain Adam.
 
     >>> is_plain("encoder.output_weights.scalars"), is_plain("encoder.layers.0.attention.value.weight")
     (True, False)

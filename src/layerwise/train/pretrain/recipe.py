@@ -1,7 +1,7 @@
-"""Recipes of pretraining: everything that decides it but the text, the tokenizer and the seed, as one frozen value.
+"""Recipes of pretraining: all settings except text, tokenizer and seed, as one frozen value.
 
-They are those of LTG-BERT and ELC-BERT: LAMB in two groups of parameters, a warm-up and half a cosine, gradients cut at
-a norm of 2, span masking, and short segments for the first 90 % of the steps.
+The recipes are those of LTG-BERT and ELC-BERT: LAMB with two parameter groups, warmup and half a cosine, gradient
+clipping at a norm of 2, span masking, and short segments for the first 90 % of the steps.
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ from layerwise.train.recipe import check_positive
 
 @dataclass(frozen=True, slots=True)
 class PretrainingRecipe:
-    """One way to pretrain one model; the defaults are those of the published small model.
+    """Recipe of a pretraining; the defaults are those of the published small model.
 
-    `arm` is the name that its models share, by default the variant. A step reads `batch_size` segments of `lengths[0]`
-    tokens, in `gradient_accumulation_steps` equal parts that run one after another; after the share `short` of the
-    steps it reads a quarter as many segments of `lengths[1]`. `learning_rate` is the peak, `floor` the share of it at
-    the end, `warmup` the share of the steps over which it rises. `mask_probability` is the share of masked tokens; a
-    masked span continues with a probability of 1 - `stop`. `evals` is the number of validations (on `validation`
-    segments) and of checkpoints. With `seconds`, the steps are as many as fit; see the module. `vocabulary` is the size
-    of the tokenizer to train; by default the size follows from the text. `frozen_layer_weights` keep their initial
-    values. With `compiled` the layers are (`layerwise.stack.compilation`); with `padding_free` nothing but attention is
-    computed for padding, which pays where segments are short of their length.
+    `arm` names the variant in results. A step reads `batch_size` segments of `lengths[0]` tokens, in
+    `gradient_accumulation_steps` equal parts; after the share `short` of the steps it reads a quarter as many segments
+    of `lengths[1]`. `learning_rate` is the peak, `floor` its final share, `warmup` the share of steps with a rising
+    rate. `mask_probability` is the share of masked tokens; a masked span continues with probability 1 - `stop`. `evals`
+    is the number of validations (on `validation` segments) and checkpoints. With `seconds`, the steps are as many as
+    fit. `vocabulary` is the size of the tokenizer to train (default: by the size of the text). `frozen_layer_weights`
+    are not trained. With `compiled`, layers are compiled; with `padding_free`, only attention is computed for padding.
     """
 
     arm: str = "elc"
@@ -71,7 +69,7 @@ class PretrainingRecipe:
             check_positive(name, getattr(self, name))
         if self.batch_size % 4:
             raise TrainError(
-                f"a batch of {self.batch_size} has no whole quarter for the long segments; write a multiple of 4"
+                f"batch_size must be a multiple of 4 (long segments use a quarter of it), got {self.batch_size}."
             )
         if self.seconds is not None:
             check_positive("seconds", self.seconds)
@@ -79,21 +77,22 @@ class PretrainingRecipe:
             check_positive("vocabulary", self.vocabulary)
 
     def to_json(self) -> dict[str, Any]:
-        """The recipe in plain values, as JSON gives them back; `variant` there says that nothing was added to it.
-
-        `optimizer` and `masking` name the algorithms, so that no training goes on, or is compared, with other ones'.
-        """
+        """Return the recipe in JSON values, with the names of the `optimizer` and `masking` algorithms."""
         content = {"variant": "plain", "optimizer": ALGORITHM, "masking": MASKING, "pretraining": asdict(self)}
         plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
     @property
     def switch(self) -> int:
-        """The first step, from 0, that reads long segments."""
+        """First step (from 0) with long segments."""
         return round(self.short * self.steps)
 
     def phases(self, counts: Sequence[int]) -> tuple[CurriculumPhase, ...]:
-        """Return the phases with steps, for `counts` segments of each length; raises `TrainError` for too few."""
+        """Return the phases for `counts` segments of each length.
+
+        Raises:
+            TrainError: If there are too few segments.
+        """
         edges = (0, self.switch, self.steps)
         sizes = zip(self.lengths, (self.batch_size, self.batch_size // 4), edges, edges[1:], counts, strict=False)
         return tuple(
@@ -133,29 +132,29 @@ PRESETS: Mapping[str, PretrainingRecipe] = {
         gradient_accumulation_steps=128,
     ),
 }
-"""Recipes by size: the published ones, and one of ours that takes minutes on two cores.
+"""Recipes by size: the published ones, and `tiny`, which takes minutes on two cores.
 
-A model that reads half a million tokens never gets past the frequencies of words by the published recipe (its loss
-stays at the entropy of single tokens). So ours masks more, and mostly one token at a time, which teaches what stands
-beside what; it drops nothing out, since nothing is read often enough to be learned by heart; and its steps are small.
-
-The published ones run 256 segments at once; with several processes, lower the accumulation accordingly.
+With half a million tokens, the published recipe does not get beyond word frequencies. So `tiny` masks more, mostly
+single tokens, and uses no dropout and small batches. The published recipes run 256 segments at once; with several
+processes, reduce the accumulation accordingly.
 """
 
 
 def pretraining_recipe(
     size: str = "small", variant: str = "elc", *, arm: str | None = None, **changes: Any
 ) -> PretrainingRecipe:
-    """The recipe of a size (`tiny`, `small`, `base`) for a variant; `changes` replace any other setting.
+    """Return the recipe of a size (`tiny`, `small`, `base`) for a variant; `changes` replace other settings.
 
-    Raises `TrainError` with the near matches for an unknown size, and `ModelError` for an unknown variant or
-    initialisation.
+    Raises:
+        TrainError: If the size is unknown.
+        ModelError: If the variant or initialization is unknown.
 
+    Example:
     >>> pretraining_recipe("base", "ltg", steps=1_000).switch
     900
     """
     if size not in PRESETS:
-        raise TrainError(f"there is no size {size!r} to pretrain; {near_matches(size, PRESETS)}")
+        raise TrainError(f"unknown model size {size!r}; {near_matches(size, PRESETS)}")
     find_variant(variant)
     recipe = replace(PRESETS[size], arm=arm or variant, variant=variant, **changes)
     if recipe.initialisation is not None:

@@ -1,8 +1,7 @@
-"""Pretraining: a masked language model from random weights, through kills and restarts, to an ordinary model folder.
+"""Pretrain a masked language model from random weights into a model folder.
 
-The loop is the Hugging Face Trainer's. To compare models at equal time, a recipe gives seconds in place of steps: each
-gets the steps that fit into that time, by a step of both phases that is timed before the training begins. A training
-that resumes keeps the number that its first session measured.
+To compare models at equal time, a recipe can have seconds instead of steps: the number of steps that fit is estimated
+by timing a step of both phases. A resumed training uses the number of its first session.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from layerwise.errors import RunError
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.checked import read_json_file
 from layerwise.results.training_record import TrainingRecord
-from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
+from layerwise.train.arguments import MeasuredArguments, common_arguments, step_arguments, with_device
 from layerwise.train.checkpoint_dir import last_checkpoint, run_training
 from layerwise.train.precision import ARGUMENTS
 from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase, rate_at
 from layerwise.train.pretrain.lamb import Lamb
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.sharding import with_units
-from layerwise.train.training_log import MakeTrainer, Progress, gradient_norms, seconds_of_step
+from layerwise.train.training_log import MakeTrainer, Progress, gradient_norms, time_step
 from layerwise.train.validation import DividedValidation
 
 _TIMED = 4
@@ -59,11 +58,14 @@ def pretrain(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> TrainingRecord:
-    """Pretrain `recipe` with `seed` into `folder`, or carry on what is there; returns the training record of the model.
+    """Pretrain `recipe` with `seed` into `folder`, or resume; return the training record of the model.
 
-    `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
-    `DataError` for a tokenizer without the tokens it needs, `TrainError` for a text that is smaller than a batch, when
-    the folder holds another training, and at a loss or a gradient that is not finite (see `MeasuredTrainer`).
+    `arguments` are further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
+
+    Raises:
+        DataError: If the tokenizer lacks required tokens. TrainError: If the text is smaller than a batch, the folder
+        has a different training, or a loss or gradient is not
+            finite.
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
     make = partial(trainer_of, tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
@@ -81,9 +83,9 @@ def trainer_of(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> PretrainingTrainer:
-    """Return the Trainer of a pretraining (arguments as in `pretrain`), on a model of its own; nothing is written.
+    """Create the Trainer of a pretraining with a new model; the parameters are those of `pretrain`.
 
-    The steps that fit into a recipe's seconds are timed here, or read from the checkpoint in `folder`.
+    The steps that fit into the seconds of a recipe are timed here, or read from the checkpoint in `folder`.
     """
     arguments = with_device(arguments or {})
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
@@ -92,7 +94,7 @@ def trainer_of(
     examples = MaskedSegments(segments, masking, tokenizer, seed)
     validation = FixedMasks(cut(text.validation, recipe.lengths[0]), masking, tokenizer, recipe.validation)
 
-    def made(recipe: PretrainingRecipe, folder: Path, arguments: Mapping[str, Any]) -> PretrainingTrainer:
+    def make_trainer(recipe: PretrainingRecipe, folder: Path, arguments: Mapping[str, Any]) -> PretrainingTrainer:
         set_seed(seed)
         model = new_model(recipe, tokenizer)
         given = _arguments(recipe, seed, folder, with_units(arguments, model.encoder.layers))
@@ -118,15 +120,17 @@ def trainer_of(
         )
 
     if recipe.seconds is not None:
-        steps = promised_steps(folder) or _timed_steps(
-            recipe.seconds, recipe.phases(counts), lambda folder, quiet: made(recipe, folder, {**arguments, **quiet})
+        steps = read_max_steps(folder) or _estimate_steps(
+            recipe.seconds,
+            recipe.phases(counts),
+            lambda folder, quiet: make_trainer(recipe, folder, {**arguments, **quiet}),
         )
         recipe = replace(recipe, steps=steps)
-    return made(recipe, folder, arguments)
+    return make_trainer(recipe, folder, arguments)
 
 
 class PretrainingTrainer(DividedValidation):
-    """A Trainer with the batches, optimiser and rate of a `PretrainingRecipe`; everything else is the parent's."""
+    """Trainer with the batches, optimizer and learning rate of a `PretrainingRecipe`."""
 
     optimizer: Any
     lr_scheduler: Any
@@ -152,7 +156,7 @@ class PretrainingTrainer(DividedValidation):
         }
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The batches of this process; they are divided already, so accelerate has nothing to divide."""
+        """Return the batches of this process, which accelerate does not divide again."""
         return DataLoader(
             self.train_dataset,
             batch_sampler=self.batches,
@@ -193,7 +197,7 @@ def _origin(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> st
 
 def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[str, Any]) -> MeasuredArguments:
     own = {
-        **steps_and_looks(recipe.steps, recipe.evals),
+        **step_arguments(recipe.steps, recipe.evals),
         "per_device_train_batch_size": max(1, recipe.batch_size // recipe.gradient_accumulation_steps),
         "per_device_eval_batch_size": 64,
         "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
@@ -206,30 +210,29 @@ def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[s
     return common_arguments(folder, seed, given, **own)
 
 
-def _timed_steps(seconds: float, phases: Sequence[CurriculumPhase], make: MakeTrainer) -> int:
+def _estimate_steps(seconds: float, phases: Sequence[CurriculumPhase], make: MakeTrainer) -> int:
     def trial(folder: Path, quiet: Mapping[str, Any], phase: CurriculumPhase) -> PretrainingTrainer:
         trainer: PretrainingTrainer = make(folder, quiet)
         trainer.batches.steps = [min(phase.first + step, phase.end - 1) for step in range(1 + _TIMED)]
-        trainer.pace.progress = None  # nobody is told of steps that are no part of the training
+        trainer.pace.progress = None  # trial steps are not part of the training
         return trainer
 
     paces = [
-        ((phase.end - phase.first) / phases[-1].end, seconds_of_step(partial(trial, phase=phase), _TIMED))
-        for phase in phases
+        ((phase.end - phase.first) / phases[-1].end, time_step(partial(trial, phase=phase), _TIMED)) for phase in phases
     ]
-    return int(broadcast_object_list([steps_that_fit(seconds, paces)])[0])
+    return int(broadcast_object_list([count_steps(seconds, paces)])[0])
 
 
-def steps_that_fit(seconds: float, paces: Sequence[tuple[float, float]]) -> int:
-    """The steps that take `seconds`, at least 1; `paces` are (share of the steps, seconds a step) of every phase.
+def count_steps(seconds: float, paces: Sequence[tuple[float, float]]) -> int:
+    """Return the number of steps in `seconds`, at least 1; `paces` are (share of steps, seconds per step) by phase.
 
-    >>> steps_that_fit(60.0, [(0.9, 0.5), (0.1, 1.5)])
+    >>> count_steps(60.0, [(0.9, 0.5), (0.1, 1.5)])
     100
     """
     return max(1, round(seconds / sum(share * pace for share, pace in paces)))
 
 
-def promised_steps(folder: Path) -> int | None:
+def read_max_steps(folder: Path) -> int | None:
     checkpoint = last_checkpoint(folder)
     if checkpoint is None:
         return None
@@ -237,4 +240,4 @@ def promised_steps(folder: Path) -> int | None:
     try:
         return int(read_json_file(state)["max_steps"])
     except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{state} does not say how many steps there are; remove {checkpoint} to go on") from error
+        raise RunError(f"{state} has no number of steps. Remove {checkpoint} to resume.") from error
