@@ -1,4 +1,4 @@
-"""Every kind of training, tiny: observed (`watched`), stopped before a step (`stop`), in one process or in several."""
+"""Tiny trainings of every kind, observed (`watched`), stopped (`stop`), in one process or two."""
 
 import json
 import warnings
@@ -56,7 +56,7 @@ SAMPLERS: dict[str, Sampler] = {
     "two layers": Fixed(Plan.of((0, 2))),
     "preserve": Drop(0.5, of=Shuffle(), preserve=True),
 }
-"""Draws that no method makes by itself."""
+"""Samplers that no method uses alone."""
 
 
 def eventful(depth: int) -> GrowthSchedule:
@@ -74,7 +74,7 @@ def eventful(depth: int) -> GrowthSchedule:
 
 
 class Stopped(Exception):
-    """The machine was switched off."""
+    """Simulated power failure."""
 
 
 @dataclass
@@ -173,7 +173,7 @@ REPRESENTATIVE = (
     "wiring-softmax",
     *SAMPLERS,
 )
-"""A recipe of every way of drawing: an order, its own parts, layers left out, a wiring, frozen weights."""
+"""One recipe for each sampler and training variant."""
 BY_METHOD = (*METHODS, *SAMPLERS, "retrained-2")
 HEALED: tuple[Method, ...] = ("lora", "full", "tail")
 
@@ -186,7 +186,7 @@ KINDS: dict[str, Kind] = {
     "with dropout": of_images(method("layershuffle"), dropout=0.1),
     "pretraining with dropout": pretrains(0.1),
 }
-"""Every kind of training; with dropout, several processes draw masks other than those of one."""
+"""Every kind of training; with dropout, masks depend on the number of processes."""
 
 
 def interval(kind: str) -> int:

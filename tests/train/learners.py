@@ -1,4 +1,4 @@
-"""What the tests of fine-tuning teach: a BERT of a few thousand weights in a folder, and tasks whose truth is known."""
+"""A tiny BERT in a folder, and tasks with planted answers, for tests of fine-tuning."""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,4 @@
-"""What the tests of pretraining read: a few sentences, their tokenizer, and a recipe of six steps in two phases."""
+"""A text of a few sentences with its tokenizer, and a recipe of six steps in two phases."""
 
 from collections.abc import Mapping, Sequence
 

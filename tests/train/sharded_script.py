@@ -1,4 +1,4 @@
-"""One of two processes that shard a model (`fully_shard`): losses, gradients and LAMB steps must match a whole copy."""
+"""Sharded (`fully_shard`) losses, gradients and LAMB steps compared with those of a full copy, on two processes."""
 
 import copy
 import sys

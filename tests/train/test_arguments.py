@@ -21,19 +21,6 @@ from layerwise.train.recipe import Recipe, Settings
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"use_cpu": True},
-        {"use_cpu": True, "report_to": "none", "dataloader_num_workers": 2, "learning_rate": 1, "weight_decay": 0.1},
-        {"use_cpu": True, "optim": "adafactor", "lr_scheduler_kwargs": {"num_cycles": 2}, "fsdp": ""},
-    ],
-)
-def test_valid_arguments_are_accepted(given: dict[str, Any]) -> None:
-    check_arguments(given)
-
-
-@pytest.mark.parametrize(
     ("given", "part"),
     [
         ({"foo": 1}, "no training argument 'foo'"),
@@ -100,10 +87,6 @@ def test_bfloat16_is_the_default_of_accelerators() -> None:
     assert resolve_precision(None, {}, device="cpu", run=None) == "float32"
     assert resolve_precision("float16", {}, device="auto", run=None) == "float16"
     assert resolve_precision(None, {"bf16": True}, device="auto", run=None) == "float32"
-
-
-def test_float32_is_the_default_of_the_cpu() -> None:
-    assert precision.default_precision("cpu") == "float32"
 
 
 @pytest.mark.usefixtures("with_bfloat16")

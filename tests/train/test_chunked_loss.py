@@ -1,4 +1,4 @@
-"""Losses in chunks and of a teacher, compared with the same written by hand."""
+"""Losses in chunks and distillation losses."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Trainings whose blocks are compiled: few graphs, whatever is drawn, and the model that is trained without them."""
+"""Trainings with compiled blocks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,6 @@ def trained(what: Recipe, folder: Path, *, compiled: bool) -> dict[str, Tensor]:
 def test_blocks_are_compiled_once_for_any_plan(
     what: Recipe, most: int, graphs: CompileCounterWithBackend, tmp_path: Path
 ) -> None:
-    """In phases also for frozen layers, and for the lowest that learns, whose input has no gradient."""
     assert close(trained(what, tmp_path / "compiled", compiled=True), trained(what, tmp_path / "plain", compiled=False))
     assert graphs.frame_count == most
 

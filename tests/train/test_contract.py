@@ -259,9 +259,9 @@ STOPPED = {
     "pretraining": 3,
     "pretraining, in shards": 5,
 }
-"""Two layers never learn, so they have no moments to load."""
+"""Two layers are never trained and have no moments."""
 SHARED_OUT = {"layershuffle": 3, "growth": 11, "pretraining": 3, "heal full": 3}
-"""Begun in one process and finished in two, and the other way round."""
+"""Started in one process and finished in two, and vice versa."""
 
 
 def trainings(family: str) -> dict[str, dict[str, Any]]:

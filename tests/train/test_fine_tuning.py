@@ -1,4 +1,4 @@
-"""Fine-tuning under a plan: pruned is skipped, groups and loops learn, a head learns alone."""
+"""Fine-tuning under a plan."""
 
 from dataclasses import replace
 from pathlib import Path

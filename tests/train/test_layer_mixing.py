@@ -1,4 +1,4 @@
-"""Layer weights on models that have none: the formula, exact where it must be, learned, saved, and sparse."""
+"""Learned layer weights on models without them."""
 
 from collections.abc import Callable
 from math import e

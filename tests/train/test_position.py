@@ -71,15 +71,6 @@ def test_position_encodings_match_the_formula(table: str, text: str, single_pass
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_position_tables_are_per_layer_or_shared() -> None:
-    each = position.attach_encoding(load(tiny_vit()), PositionOptions(features=FEATURES))
-    shared = position.attach_encoding(load(tiny_vit()), PositionOptions(features=FEATURES, table="shared"))
-    assert [tuple(table.shape) for table in each.tables] == [(3, FEATURES)] * 3
-    assert [tuple(table.shape) for table in shared.tables] == [(3, FEATURES)]
-    assert len(shared.projections) == len(shared.norms) == 3
-    assert each.projections[0].weight.shape == (WIDTH, WIDTH + FEATURES)
-
-
 @pytest.mark.parametrize("single_pass", [True, False])
 def test_more_visits_than_positions_are_rejected(single_pass: bool) -> None:
     stack = load(tiny_vit())
@@ -251,7 +242,6 @@ def test_validation_includes_the_prediction_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
 def test_layers_of_another_model_predict_nothing(single_pass: bool) -> None:
-    """A host does not ask layers of another model, so models that predict can be merged."""
     stacks = {}
     for seed, name in enumerate("ab"):
         torch.manual_seed(seed)

@@ -25,12 +25,6 @@ from layerwise.train.recipe import Recipe, Settings, Variant
 DEPTH = 12
 
 
-def test_default_settings_match_the_paper() -> None:
-    paper = Settings()
-    assert (paper.betas, paper.epsilon, paper.learning_rate) == ((0.9, 0.999), 1e-6, 1e-4)
-    assert (paper.batch_size, paper.epochs, paper.precision) == (128, 20.0, "float32")
-
-
 @pytest.mark.parametrize(
     ("method", "training", "validation", "variant"),
     [

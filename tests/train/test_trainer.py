@@ -1,4 +1,4 @@
-"""A trainer and the order of its data."""
+"""The trainer and its data order."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -168,7 +168,7 @@ def test_the_plan_is_removed_after_training(tmp_path: Path) -> None:
 def test_a_non_finite_gradient_stops_the_training(
     make: Make, read: Any, passes: int, clip: float, tmp_path: Path
 ) -> None:
-    """The loss stays finite, so only the gradient tells; with two passes, only that of the first."""
+    """The loss stays finite; with two passes, only the first gradient is not."""
     model = rooted(make(), lambda: trainer.state.global_step == 2 and len(trainer.losses) == 2 * passes)
     trainer = trainer_of(
         model,
@@ -214,7 +214,7 @@ def test_overflows_skipped_by_the_scaler_are_no_error(tmp_path: Path) -> None:
 
 
 def test_gradients_that_overflow_at_every_scale_are_an_error(tmp_path: Path) -> None:
-    """Steps are skipped until the scale falls to where float16 would lose the loss: 2^-11, ..., 2^-14."""
+    """The scale falls until float16 would lose the loss."""
     trainer = trainer_of(rooted(tiny_vit()), tiny_digits(), Fixed(), tmp_path, max_steps=20)
     scaler = scaled(trainer, 2.0**-11)
     with pytest.raises(TrainError, match="the loss of step 4 is finite and its gradient is nan under the plan 0-2"):

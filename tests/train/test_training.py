@@ -1,4 +1,4 @@
-"""One training from beginning to end: stopped, killed, resumed, finished, opened again; and refused what is not its."""
+"""A full training, its model and its errors."""
 
 from collections.abc import Callable
 from dataclasses import replace

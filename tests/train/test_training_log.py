@@ -1,4 +1,4 @@
-"""The clock of a training: what steps take, what the log says, and when checkpoints are written."""
+"""Step times, log entries and timed checkpoints."""
 
 import sys
 from pathlib import Path

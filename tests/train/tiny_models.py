@@ -1,4 +1,4 @@
-"""Tiny models, images and words, and loops by hand (`forward_by_hand` uses no layerwise code)."""
+"""Tiny models, images and words, and manual loops (`forward_by_hand` does not use layerwise)."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def plan_trainer(
     own: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Return a trainer whose passes are drawn, able to make a step without a training around it."""
+    """Return a trainer with sampled plans that can run a single step."""
     set_seed(3)
     trainer = made(
         stack=stack,

@@ -1,4 +1,4 @@
-"""Models are published with a card that states what runs and training records contain, and nothing else."""
+"""Model cards and models pushed to the hub."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ SEARCH = [
 ]
 
 
-def test_a_sweep_gives_the_row_of_the_plan_and_those_of_plans_that_cost_as_much(tmp_path: Path) -> None:
+def test_a_sweep_provides_the_plan_and_plans_of_equal_cost(tmp_path: Path) -> None:
     table = collect_evidence(run_of(tmp_path / "run", "org/name", SWEEP), PLAN, ["org/name"])
     nats = "nats/token above the original model"
     assert table.rows == (
@@ -73,7 +73,7 @@ def test_a_sweep_gives_the_row_of_the_plan_and_those_of_plans_that_cost_as_much(
     assert table.sentences[-1] == NOT_HELD_OUT
 
 
-def test_a_search_gives_what_it_confirmed_and_its_controls(tmp_path: Path) -> None:
+def test_a_search_provides_the_plan_and_its_controls(tmp_path: Path) -> None:
     table = collect_evidence(run_of(tmp_path / "run", "org/name", [*SWEEP, *SEARCH]), PLAN, ["org/name"])
     assert [row[:4] for row in table.rows] == [
         ("this plan", "report", "nats/token above the original model", "0.5000"),
@@ -91,7 +91,7 @@ def test_a_search_gives_what_it_confirmed_and_its_controls(tmp_path: Path) -> No
         (SWEEP, "org/other", "is about org/other, not org/name"),
     ],
 )
-def test_a_claim_without_its_row_is_refused(tmp_path: Path, scores: list[Score], model: str, reason: str) -> None:
+def test_evidence_without_the_plan_is_rejected(tmp_path: Path, scores: list[Score], model: str, reason: str) -> None:
     with pytest.raises(RunError, match=reason):
         collect_evidence(run_of(tmp_path / "run", model, scores), PLAN, ["org/name"])
 
@@ -142,7 +142,7 @@ def trained(folder: Path) -> Path:
     return folder
 
 
-def test_every_trained_model_goes_to_its_repository_once(hub: FakeHub, tmp_path: Path) -> None:
+def test_every_trained_model_is_pushed_once(hub: FakeHub, tmp_path: Path) -> None:
     models = {f"shuffled/{seed}": trained(tmp_path / f"seed-{seed}" / "model") for seed in (0, 1)}
     names = ["org/it-shuffled-0", "org/it-shuffled-1"]
     options = {"push": "org/it", "private": True, "model": "org/vit"}
@@ -153,25 +153,25 @@ def test_every_trained_model_goes_to_its_repository_once(hub: FakeHub, tmp_path:
         assert all(call["private"] for kind, call in hub.calls if kind == "create_repo")
     assert "README.md" in hub.files[names[1]]
     hub.files["org/other-shuffled-1"] = {"config.json"}
-    with pytest.raises(CheckpointError, match="has a model already"):
+    with pytest.raises(CheckpointError, match="already has a model"):
         TrainedModels.to_push({"push": "org/other"}, models)
     assert TrainedModels.to_push({"push": "org/other", "overwrite": True}, models).due()
 
 
-def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_token_is_an_error_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: None)
     monkeypatch.setattr("layerwise.runner.trainings.train", lambda *_, **__: pytest.fail("trained"))
     command = ("train", "robust", "layershuffle", "--model", str(save_vit(tmp_path / "vit")), "--images", "digits")
     text = refused(*command, "--limit", "20", "--run", str(tmp_path / "run"), "--push", "org/shuffled")
-    assert "there is no token" in text
+    assert "the hub requires a token" in text
     assert not (tmp_path / "run").exists()
     assert "--push must be ORG/NAME" in refused("train", "elc", "--push", "shuffled")
     assert "--private requires --push" in refused("train", "growth", "--private")
     assert "--private requires --push" in refused(*command, "--private")
 
 
-def test_the_card_of_a_trained_model_states_its_training_record(tmp_path: Path) -> None:
+def test_the_card_of_a_trained_model_has_its_training_record(tmp_path: Path) -> None:
     text = write_trained_card(trained(tmp_path / "model"), name="shuffled", base="org/vit")
     assert text == (tmp_path / "model" / "README.md").read_text()
     for part in (
@@ -188,7 +188,7 @@ def test_the_card_of_a_trained_model_states_its_training_record(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_training_pushes_its_models_at_its_end(hub: FakeHub, tmp_path: Path) -> None:
+def test_trained_models_are_pushed_at_the_end(hub: FakeHub, tmp_path: Path) -> None:
     model = save_vit(tmp_path / "vit")
     tiny_training(model, tmp_path / "run", "baseline", seeds=1, push="org/shuffled")
     assert list(hub.files) == ["org/shuffled"]

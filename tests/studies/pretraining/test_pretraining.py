@@ -1,4 +1,4 @@
-"""`layerwise train elc` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
+"""`layerwise train elc`: models, rows, resumption and errors."""
 
 from itertools import islice
 from pathlib import Path

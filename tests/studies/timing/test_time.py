@@ -1,4 +1,4 @@
-"""`layerwise time`: what it stores, what it prints, how it goes on, and what it refuses."""
+"""`layerwise time`: rows, report, resumption and errors."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""Frontiers with a planted saving: one way of training costs 1 - `saved` of another at every loss."""
+"""Frontiers with a planted saving: the cost of one variant is 1 - `saved` of another's at every loss."""
 
 import random
 
 from layerwise.train.cost.frontier import CostPoint
 
 LENGTHS = (0.25, 0.35, 0.5, 0.65, 0.8, 1.0, 1.3)
-"""Training lengths of the arm as shares of uniform's budget."""
+"""Training lengths of the variant as shares of the uniform budget."""
 
 UNIFORM_LENGTHS = (0.5, 0.8, 1.0)
 """The last is its budget."""
@@ -25,7 +25,7 @@ def point(share: float, loss: float) -> CostPoint:
 
 
 def frontiers(saved: float, *, seeds: int, noise: float, draw: int) -> tuple[Trainings, Trainings]:
-    """Seeds shift both alike; every training has `noise` as well."""
+    """Seeds shift both equally; every training also has `noise`."""
     chance = random.Random(f"{saved}/{seeds}/{noise}/{draw}")
     luck = {seed: chance.gauss(0.0, 0.2) for seed in range(seeds)}
     arm = {

@@ -1,4 +1,4 @@
-"""What a loss costs, at equal cost and in steps: planted effects are found, and nothing is guessed."""
+"""Comparisons at equal cost, and costs to reach a loss, with planted effects."""
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
@@ -117,7 +117,7 @@ def test_a_planted_saving_is_recovered(truth: float) -> None:
 
 LENGTHS = (0.8, 1.0, 1.25, 1.5, 2.0)
 INTERCEPTS = {0: 5.0, 1: 5.3, 2: 4.9}
-"""Seeds differ by far more than any planted effect."""
+"""The spread over seeds, far above any planted effect."""
 
 
 def law(seed: int, length: float) -> float:
@@ -254,8 +254,7 @@ def test_the_default_target_is_reached_by_all_trainings() -> None:
 
 
 def test_equal_variants_have_a_ratio_of_one() -> None:
-    """The worst seed of the reference was the target: half of the studies had no interval, and in 70 % of the others
-    the arm looked faster."""
+    """A target at the reference's worst seed would favor the variant."""
     faster = []
     for run in range(100):
         ratio = row(convergence_rows(trainings(1.0, run), "ltg"), "elc - ltg", "steps", "ratio")

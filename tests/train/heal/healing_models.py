@@ -1,4 +1,4 @@
-"""Tiny models for the tests of healing."""
+"""Tiny models for tests of healing."""
 
 import copy
 from collections.abc import Callable

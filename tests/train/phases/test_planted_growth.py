@@ -1,6 +1,6 @@
-"""Planted truth: a block that can learn nothing gets no budget, no loss is added, and the control loses.
+"""Growth by importance, with a planted block that always adds zero.
 
-A letter follows from the two before it nine times in ten; the middle one of three blocks always adds zero.
+A letter follows from the two before it nine times in ten.
 """
 
 import random
@@ -41,7 +41,7 @@ SETTINGS = Settings(batch_size=32, learning_rate=4e-3, schedule="cosine", warmup
 QUIET = {"use_cpu": True, "save_strategy": "no", "eval_strategy": "no"}
 
 MARGIN = 0.005
-"""Nats per token that count as a loss; the control must lose ten times that."""
+"""Tolerance in nats/token; the control must lose ten times as much."""
 
 
 def planted() -> Stack:

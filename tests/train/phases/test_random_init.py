@@ -1,4 +1,4 @@
-"""Models drawn by a seed, and the weights before and behind the layers."""
+"""Randomly initialized models, and their embedding and head weights."""
 
 from pathlib import Path
 from typing import Any

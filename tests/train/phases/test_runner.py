@@ -1,4 +1,4 @@
-"""Growth training from beginning to end: what learns learns, what rests is untouched, and a stop changes nothing."""
+"""Growth trainings: frozen and trained weights, resumption and errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The timetable of a growth training: what runs, what learns and at what rate, by the step alone."""
+"""Layers and learning rates of a growth training by step."""
 
 from collections.abc import Callable
 from statistics import fmean

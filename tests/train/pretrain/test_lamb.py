@@ -1,4 +1,4 @@
-"""LAMB against the published algorithm, and the batches and rates of a pretraining."""
+"""LAMB, batches and learning rates of pretraining."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ SHAPES = {
     "embedding.words.weight": ((20, 8), 1.0),
     "layer_weights.scalars": ((4,), 0.0),
 }
-"""Every kind of tensor in the encoder, with the size of its values."""
+"""Tensors of the encoder, with the scale of their values."""
 
 RATE, DECAY, EPSILON, BETAS = 0.01, 0.4, 1e-6, (0.9, 0.98)
 
@@ -102,7 +102,7 @@ def drawn(dtype: torch.dtype, steps: int) -> tuple[dict[str, nn.Parameter], dict
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_updates_match_the_published_algorithm(dtype: torch.dtype) -> None:
-    """Compared with numpy in double precision, within the rounding errors of each update."""
+    """Compared with float64 numpy, within rounding errors."""
     rounding = torch.finfo(dtype).eps
     steps = 12
     named, gradients = drawn(dtype, steps)

@@ -1,4 +1,4 @@
-"""Pretraining from beginning to end: recipes, the switch, stops and kills, what is left, and what is refused."""
+"""Pretraining: recipes, phases, resumption and errors."""
 
 import json
 import math
@@ -149,7 +149,6 @@ def test_the_config_identifies_base_text_recipe_and_seed() -> None:
 def test_a_different_algorithm_is_rejected(
     algorithm: str, finished: tuple[Path, TrainingRecord], tmp_path: Path
 ) -> None:
-    """Earlier versions did not name theirs: LAMB with bounded weight norms, and masks of other random numbers."""
     shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     file = tmp_path / MODEL / FILE
     pedigree = json.loads(file.read_text())

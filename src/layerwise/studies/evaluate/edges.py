@@ -31,12 +31,7 @@ ORIGIN = "Train them with `layerwise train robust wiring-identity --model MODEL`
 
 
 def find_weighted(subjects: Subjects, suites: Sequence[PairSet]) -> tuple[str, ...]:
-    """Return the labels of the models with learned layer weights.
-
-    Raises:
-        ModelError: If there is none.
-        DataError: If a phenomenon has too few pairs.
-    """
+    """Return the labels of the models with learned layer weights."""
     for each in suites:
         name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
         if count < MIN_UNITS:
@@ -77,12 +72,7 @@ def evaluate_without_edges(
     seed: int,
     progress: Callable[[str, float], None],
 ) -> None:
-    """Evaluate every model on every suite without the edges of each cut, unless stored rows have the same settings.
-
-    Raises:
-        ModelError: If a model has no layer weights.
-        PlanError: If a cut removes no edge.
-    """
+    """Evaluate every model on every suite without the edges of each cut, unless stored rows have the same settings."""
     for pairs in suites:
         note = f"{pairs.suite}: seed {seed}, {describe_setting(pairs, options)}"
         notes = [each.text for each in run.store.notes(EDGES)]

@@ -79,11 +79,7 @@ def choose_limit(
     began: float,
     options: ScoringOptions,
 ) -> tuple[int, str]:
-    """Return the number of pairs per paradigm for `minutes` since `began` (`time.monotonic`), and a sentence on it.
-
-    Raises:
-        OptionError: If not even one pair per paradigm fits.
-    """
+    """Return the number of pairs per paradigm for `minutes` since `began` (`time.monotonic`), and a sentence on it."""
     start = time.monotonic()
     opened = scorer()
     opening = time.monotonic() - start

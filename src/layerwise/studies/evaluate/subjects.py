@@ -44,11 +44,7 @@ class Subjects:
         return self.stack or _open_trained(Path(self.models[label].location), self.loading)
 
     def open(self, label: str) -> Opened:
-        """Open a model with its tokenizer.
-
-        Raises:
-            ModelError: If it has no tokenizer.
-        """
+        """Open a model with its tokenizer."""
         return _with_tokenizer(self.open_stack(label))
 
     def list_models(self, labels: tuple[str, ...] = ()) -> list[EvaluatedModel]:
@@ -90,12 +86,7 @@ def open_single(
     seed: int,
     settings: Mapping[str, Any],
 ) -> Subjects:
-    """Open a single model.
-
-    Raises:
-        ModelError: If it has no tokenizer.
-        DataError: If an opened model is to be fine-tuned.
-    """
+    """Open a single model."""
     quiet_transformers()
     is_named = isinstance(model, str | Path)
     if not is_named and (selection.tasks or selection.attributes):

@@ -64,11 +64,7 @@ def read_pair_sets(
 def read_fine_tuned_tasks(
     suites: Sequence[str], folder: Path | None, names: Sequence[str], seed: int
 ) -> tuple[ClassificationTask, ...]:
-    """Read the named (default: all) tasks to fine-tune on.
-
-    Raises:
-        DataError: If a name is unknown, or a file is missing.
-    """
+    """Read the named (default: all) tasks to fine-tune on."""
     tasks: list[ClassificationTask] = []
     folder = folder or Path()
     if "glue" in suites:

@@ -51,11 +51,7 @@ class HealingBenchmarks:
     def open(
         cls, tasks: Sequence[str], folder: Path | None, limit: int | None, stack: Stack, *, seed: int, fills_in: bool
     ) -> HealingBenchmarks | None:
-        """Return the benchmarks named `tasks`, or None without names.
-
-        Raises:
-            MeasureError: If the model has no tokenizer, or cannot answer the tasks.
-        """
+        """Return the benchmarks named `tasks`, or None without names."""
         if not tasks:
             return None
         if stack.tokenizer is None:
@@ -92,11 +88,7 @@ class HealingBenchmarks:
         return f"benchmarks of every model: {', '.join(counts)}"
 
     def answer(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
-        """Return right (1) or wrong (0) answers under a plan, by benchmark; a tied pair counts 0.5.
-
-        Raises:
-            MeasureError: If a benchmark has no accuracy.
-        """
+        """Return right (1) or wrong (0) answers under a plan, by benchmark; a tied pair counts 0.5."""
         right: dict[str, list[float]] = {}
         if self.requests is not None:
             rows = judge_plan(stack, plan, self.requests, _likelihoods(stack, plan, self.requests)).rows

@@ -202,11 +202,7 @@ def discard_healing(folder: Path) -> None:
 
 
 def check_plan(stack: Stack, plan: Plan, *, is_taught: bool, windows: int) -> None:
-    """Check that a model can be healed under a plan.
-
-    Raises:
-        PlanError: If the plan does not fit the model, or leaves nothing to learn.
-    """
+    """Check that a model can be healed under a plan."""
     stack.check(plan)
     if plan == Plan.identity(stack.depth) and not windows and is_taught:
         raise PlanError(

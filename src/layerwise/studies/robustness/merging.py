@@ -89,10 +89,6 @@ def compare_models(
     """Return rows of measures `merging` and `merges` for models of one training variant, and their contrasts.
 
     With `draws=0`, no models are merged.
-
-    Raises:
-        ModelError: If there are fewer than two models, or if they do not fit together.
-        PlanError: If the models have one layer.
     """
     if len(stacks) < 2:
         raise ModelError(f"merging requires at least two models, got {len(stacks)} of {variant}.")
@@ -338,11 +334,7 @@ def read_shared_splits(
     seed: int,
     corpus: Corpus | None,
 ) -> Splits:
-    """Read the splits that every model was trained on.
-
-    Raises:
-        RunError: If a model was trained on different splits.
-    """
+    """Read the splits that every model was trained on."""
     recorded = first.record.data_name if first.record is not None else None
     if data.images is None and data.text is None and corpus is None and recorded == DIGITS:
         data = replace(data, images=DIGITS)
@@ -359,11 +351,7 @@ def read_shared_splits(
 def describe_merging(
     stack: Stack, several: Variants, splits: Splits, open_one: Callable[[SourceModel], Stack], seed: int
 ) -> Manifest:
-    """Return the manifest of merging models that are not from one run.
-
-    Raises:
-        ModelError: If the layers of two models do not fit together.
-    """
+    """Return the manifest of merging models that are not from one run."""
     weights = ""
     for models in several.values():
         stacks = {name: open_one(source) for name, source in models.items()}

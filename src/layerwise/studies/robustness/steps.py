@@ -78,12 +78,7 @@ def train_then_survey(
     trial_splits: Splits | None = None,
     on_several_processes: bool = True,
 ) -> Path:
-    """Train every method with every seed, then survey all models of the run.
-
-    Raises:
-        DataError: If there is too little data.
-        PlanError: If a method does not fit the model.
-    """
+    """Train every method with every seed, then survey all models of the run."""
     stack = opened.stack
     inside.select_layers(stack.depth)
     next(conditions(stack.depth, grid))  # raises for a model of one layer
@@ -197,11 +192,7 @@ def survey_run(
     dtype: str,
     seed: int | None,
 ) -> Path:
-    """Survey every finished model of a `layerwise train robust` run, and add the rows to that run.
-
-    Raises:
-        RunError: If it is a different kind of run, has no finished model, or was trained on different splits.
-    """
+    """Survey every finished model of a `layerwise train robust` run, and add the rows to that run."""
     manifest = read_training_manifest(folder)
     models = finished_models(folder)
     if not models:
@@ -326,11 +317,7 @@ def tune_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
 
 
 def choose_trial_splits(splits: Splits, held_out: Callable[[], Splits]) -> Splits:
-    """Return splits for trials that never use reported examples: `splits`, or `held_out()` if they select on those.
-
-    Raises:
-        DataError: If the images have no test split.
-    """
+    """Return splits for trials that never use reported examples: `splits`, or `held_out()` if they select on those."""
     if not splits.selects_on_reported:
         return splits
     if not splits.origin and not hasattr(splits.test, "windows"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from layerwise.errors import OptionError, TrainError, near_matches
@@ -185,10 +184,8 @@ def train_robust(
     _check_method_options(names, [option for option, is_given in given.items() if is_given])
     if evals is not None and names == ("baseline",):
         raise OptionError(f"{spell('evals')} requires a method other than baseline, which is validated at its end.")
-    if learning_rate is not None and learning_rates:
-        raise OptionError(f"{spell('learning_rate')} and {spell('learning_rates')} exclude each other.")
-    if batch_size is not None and batch_sizes:
-        raise OptionError(f"{spell('batch_size')} and {spell('batch_sizes')} exclude each other.")
+    _check_exclusive(learning_rate=learning_rate, learning_rates=learning_rates)
+    _check_exclusive(batch_size=batch_size, batch_sizes=batch_sizes)
     check_push(push, private=private)
     arguments: dict[str, Any] = trainer_arguments(set, device=device)
     variants = (
@@ -196,7 +193,6 @@ def train_robust(
         PredictionOptions(prediction_loss, prediction_token),
     )
     trained = dict.fromkeys((*(("baseline",) if baseline else ()), *names))
-    run_folder = None if run is None else Path(run)
 
     def plan_recipes(settings: Settings, depth: int, precision: Precision | None) -> tuple[Options, tuple[Recipe, ...]]:
         given = drop_none(
@@ -224,7 +220,7 @@ def train_robust(
 
     reporter = reporter or Silent()
     check_arguments(arguments)
-    resolved = resolve_precision(precision, arguments, device=device, run=run_folder)
+    resolved = resolve_precision(precision, arguments, device=device, run=to_path(run))
     reporter.log(f"loading {model}" if isinstance(model, str) else "loading the model")
     opened = open_base(model, device=device, tokenizer=tokenizer, layers=layers, revision=revision)
     stack = opened.stack
@@ -271,6 +267,11 @@ def _check_methods(names: Sequence[str]) -> None:
         if name not in METHODS and not name.startswith(RETRAINED):
             known = near_matches(name, (*METHODS, *OTHER_TRAININGS))
             raise TrainError(f"unknown training method {name[:40]!r}; {known}, {RETRAINED}-K")
+
+
+def _check_exclusive(**options: object) -> None:
+    if all(options.values()):
+        raise OptionError(f"{' and '.join(map(spell, options))} exclude each other.")
 
 
 def _check_method_options(names: Sequence[str], options: Sequence[str]) -> None:

@@ -52,11 +52,7 @@ class PlannedModels:
 def choose_models(
     models: Sequence[str], plan: str, arm: str | None, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
-    """Return the models of a plan by name.
-
-    Raises:
-        ModelError: If the models are of several variants, or do not fit into an ordinary checkpoint.
-    """
+    """Return the models of a plan by name."""
     for location in models:
         reporter.log(f"loading {location}")
     names = _merge_runs(models, arm, reporter) if takes_several(models) else _check_single(models[0])
@@ -186,9 +182,6 @@ def read_planned(
     """Return the plan of the recipe `given` over its models, or over `models`.
 
     The dtype is `auto` if all models are stored in it.
-
-    Raises:
-        OptionError: If a value is given twice.
     """
     recipe = read_recipe(given)
     if not (recipe.models or models):
@@ -250,12 +243,7 @@ class Publication:
     def prepare(
         cls, runs: Sequence[str], plan: Plan, models: Iterable[str], *, push: str | None, private: bool, overwrite: bool
     ) -> Publication:
-        """Prepare the card with the results of the plan in `runs`.
-
-        Raises:
-            RunError: If a run has no result of the plan.
-            CheckpointError: If the hub would reject the push.
-        """
+        """Prepare the card with the results of the plan in `runs`."""
         locations = tuple(models)
         tables = tuple(collect_evidence(Path(run), plan, locations) for run in runs)
         if push is not None:
@@ -263,11 +251,7 @@ class Publication:
         return cls(tables, push, private, overwrite)
 
     def publish(self, folder: Path, reporter: Reporter, origin: Origin | None = None) -> None:
-        """Write the card of the model in `folder`, or of the GGUF file of `origin`, and push both.
-
-        Raises:
-            CheckpointError: If the hub rejects the push.
-        """
+        """Write the card of the model in `folder`, or of the GGUF file of `origin`, and push both."""
         name = card_path(folder.resolve()).stem if is_gguf(folder) else folder.resolve().name
         name = name if self.repository is None else self.repository.partition("/")[2]
         write_card(folder, name=name, command=format_command(), tables=self.tables, origin=origin)
@@ -277,11 +261,7 @@ class Publication:
 
 
 def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTable:
-    """Return the results of `plan` and its controls in the search or sweep in `folder`.
-
-    Raises:
-        RunError: If the run is of another model, or has no result of the plan.
-    """
+    """Return the results of `plan` and its controls in the search or sweep in `folder`."""
     with Run.open(folder) as run:
         manifest, scores = run.manifest, run.store.scores()
     if _resolve(manifest.model) not in map(_resolve, models):

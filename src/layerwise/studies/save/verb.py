@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -93,17 +93,8 @@ def save(
         CheckpointError: If the output exists, or if the hub would reject it.
     """
     reporter, output, locations = reporter or Silent(), Path(output), [str(each) for each in models]
-    if plan is None and recipe is None and len(locations) == 1 and is_gguf(locations[0]):
-        from layerwise.runner.foreign_plans import read_depth
-
-        plan = Plan.identity(read_depth(locations[0]))
-    if (plan is None) == (recipe is None):
-        raise OptionError("either --plan or --from is required. Pass one of them.")
-    if plan is not None and not locations:
-        raise OptionError("a model is required. Run layerwise save MODEL --plan PLAN --output FOLDER.")
+    plan = _resolve_saved_plan(plan, recipe, locations)
     check_push(push, private=private)
-    if plan is not None:
-        resolve_plan(str(plan))
     shard_bytes = parse_size(max_shard_size)
     opening = {"tokenizer": tokenizer, "layers": layers, "revision": revision, "trust_remote_code": trust_remote_code}
     from layerwise.studies.save import steps
@@ -165,6 +156,20 @@ def save(
     if publication is not None:
         publication.publish(output, reporter)
     return output
+
+
+def _resolve_saved_plan(plan: str | Plan | None, recipe: str | None, locations: Sequence[str]) -> str | Plan | None:
+    if plan is None and recipe is None and len(locations) == 1 and is_gguf(locations[0]):
+        from layerwise.runner.foreign_plans import read_depth
+
+        plan = Plan.identity(read_depth(locations[0]))
+    if (plan is None) == (recipe is None):
+        raise OptionError("either --plan or --from is required. Pass one of them.")
+    if plan is not None:
+        if not locations:
+            raise OptionError("a model is required. Run layerwise save MODEL --plan PLAN --output FOLDER.")
+        resolve_plan(str(plan))
+    return plan
 
 
 def _check_unused(options: Mapping[str, object], reason: str) -> None:

@@ -70,11 +70,7 @@ def estimate_confirmation(
 
 
 def rule_controls(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
-    """Return the allocation of each rule, including that of a llama.cpp importance matrix next to the model.
-
-    Raises:
-        CheckpointError: If the matrix belongs to another model.
-    """
+    """Return the allocation of each rule, including that of a llama.cpp importance matrix next to the model."""
     path = imatrix_beside(stack)
     return build_rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))
 

@@ -116,11 +116,7 @@ def add_sources(
     layers: str | None,
     revision: str | None,
 ) -> Stack:
-    """Return the stack with the layers of the other models as b, c, ...
-
-    Raises:
-        ModelError: If a model has a different architecture.
-    """
+    """Return the stack with the layers of the other models as b, c, ..."""
     if not locations:
         return stack
     named = {source_name(0): stack}
@@ -151,12 +147,7 @@ def prepare(
     size: int | None,
     compares_in_bfloat16: bool,
 ) -> PreparedSearch:
-    """Choose the amount of text and the search algorithm, and split the text.
-
-    Raises:
-        OptionError: If the original model meets the budget.
-        DataError: If there is too little text.
-    """
+    """Choose the amount of text and the search algorithm, and split the text."""
     seed, request, costs = requested.seed, TextRequest.of_call(text), PlanCosts.from_stack(stack)
     space = build_space(stack, requested, costs, requested.counted_budget())
     cut = partial(tokenize, stack, corpus, batch_tokens=size or BATCH_TOKENS, seed=seed)
@@ -398,11 +389,7 @@ def continue_text(prepared: PreparedSearch, selected: Plan) -> dict[str, Sequenc
 
 
 def build_space(stack: Stack, settings: SearchSettings, costs: PlanCosts, instead: Budget | None = None) -> Space:
-    """Return the search space within the budget, or within `instead`.
-
-    Raises:
-        OptionError: If the original model meets the budget.
-    """
+    """Return the search space within the budget, or within `instead`."""
     budget, moves = instead or settings.budget, settings.moves
     if BITS in moves:
         stack.check(assign_uniform(stack.depth, SMALLEST_TYPE))

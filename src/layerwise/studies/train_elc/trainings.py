@@ -59,11 +59,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
     def by_share(
         self, data: TrainingData, reporter: Reporter, corpus: Corpus | None, *, seed: int
     ) -> list[Pretrainings]:
-        """Group the trainings by their share of the text, the full text first.
-
-        Raises:
-            DataError: If a share is smaller than a batch.
-        """
+        """Group the trainings by their share of the text, the full text first."""
         shares: dict[float, list[PretrainingRecipe]] = {}
         for recipe in self.recipes:
             _, share = find_share(recipe.arm) or (recipe.arm, 1.0)
@@ -196,12 +192,7 @@ def prepare_pretrainings(
     arguments: Mapping[str, Any],
     epochs: float | None = None,
 ) -> Pretrainings:
-    """Open the text from the token cache, with the named tokenizer or one learned from it; `epochs` replaces the steps.
-
-    Raises:
-        TrainError: If `TrainingArguments` are unknown.
-        DataError: If the text is smaller than a batch.
-    """
+    """Open the text with the named tokenizer, or with one learned from it; `epochs` replaces the steps."""
     reporter.log("loading torch")
     quiet_transformers()
     check_arguments(arguments)
