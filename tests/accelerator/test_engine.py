@@ -39,7 +39,7 @@ def built(one: Specimen, device: torch.device, dtype: torch.dtype) -> tuple[nn.M
 
 
 @pytest.mark.parametrize("one", SPECIMENS)
-def test_the_laws_hold(one: Specimen, device: torch.device, dtype: torch.dtype) -> None:
+def test_plan_laws_hold_on_the_accelerator(one: Specimen, device: torch.device, dtype: torch.dtype) -> None:
     """Identity, plans in place, cached decoding equal to recomputation (greedy, left-padded, static, beam)."""
     model, batch = built(one, device, dtype)
     stack = load(model)
@@ -51,7 +51,7 @@ def test_the_laws_hold(one: Specimen, device: torch.device, dtype: torch.dtype) 
 
 
 @pytest.mark.parametrize("one", SPECIMENS)
-def test_a_plan_gives_what_a_processor_gives(one: Specimen, device: torch.device) -> None:
+def test_a_plan_equals_its_cpu_result(one: Specimen, device: torch.device) -> None:
     model, batch = built(one, device, torch.float32)
     stack, twin = load(model), load(specimen.build(one))
     own = {name: value.cpu() for name, value in batch.items()}
@@ -81,7 +81,7 @@ def ragged_text() -> EvalData:
 
 
 @pytest.mark.parametrize("one", DECODERS)
-def test_a_sweep_is_one_plan_at_a_time(one: Specimen, device: torch.device, dtype: torch.dtype) -> None:
+def test_a_sweep_equals_single_plans(one: Specimen, device: torch.device, dtype: torch.dtype) -> None:
     model, _ = built(one, device, dtype)
     stack = load(model)
     data = ragged_text()

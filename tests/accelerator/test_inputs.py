@@ -31,7 +31,7 @@ def stack(device: torch.device) -> Stack:
 
 
 @PLANS
-def test_inputs_on_the_processor_follow_the_stack(plan: str, stack: Stack) -> None:
+def test_cpu_inputs_follow_the_stack(plan: str, stack: Stack) -> None:
     inputs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}
     there = {name: value.to(stack.device) for name, value in inputs.items()}
     expected = stack.logits(plan, **there)
@@ -47,7 +47,7 @@ def test_inputs_on_the_processor_follow_the_stack(plan: str, stack: Stack) -> No
 
 @PLANS
 @pytest.mark.filterwarnings("ignore:You are calling .generate")
-def test_a_prompt_on_the_processor_is_continued(plan: str, stack: Stack) -> None:
+def test_a_cpu_prompt_is_continued(plan: str, stack: Stack) -> None:
     with stack.under(plan):
         found, expected = (
             stack.model.generate(ids, max_new_tokens=4, do_sample=False) for ids in (IDS, IDS.to(stack.device))
@@ -55,7 +55,7 @@ def test_a_prompt_on_the_processor_is_continued(plan: str, stack: Stack) -> None
     assert torch.equal(found.cpu(), expected.cpu())
 
 
-def test_tensors_inside_other_inputs_move_and_nothing_is_changed(device: torch.device) -> None:
+def test_nested_tensors_are_moved(device: torch.device) -> None:
     own = BatchEncoding({"input_ids": IDS})
     given = {"own": own, "list": [IDS, (IDS, None)], "output": BaseModelOutput(IDS.float()), "word": "text", "count": 3}
     found = on_device(given, device)
@@ -67,20 +67,20 @@ def test_tensors_inside_other_inputs_move_and_nothing_is_changed(device: torch.d
     assert given["list"][0] is IDS
 
 
-def test_a_new_head_opens_where_it_was_asked_to(device: torch.device, tmp_path: Path) -> None:
+def test_a_new_head_is_on_the_requested_device(device: torch.device, tmp_path: Path) -> None:
     tiny_vit().save_pretrained(tmp_path)
     places = {name: with_new_head(str(tmp_path), ("a", "b"), device=name).device for name in (device.type, "cpu")}
     assert {name: place.type for name, place in places.items()} == {device.type: device.type, "cpu": "cpu"}
 
 
-def test_models_on_different_devices_are_refused_with_what_to_write(stack: Stack) -> None:
+def test_models_on_different_devices_are_rejected(stack: Stack) -> None:
     with pytest.raises(
         ModelError, match=rf"the device is cpu, not {stack.device}; load b with device='{stack.device}'"
     ):
         Stack.with_sources({"a": stack, "b": load(tiny_llama())})
 
 
-def test_healing_moves_its_copies_once(device: torch.device, tmp_path: Path) -> None:
+def test_healing_moves_its_copies_to_the_device_once(device: torch.device, tmp_path: Path) -> None:
     trainer = trainer_of(
         opened("llama"), "llama", tmp_path, HealingOptions(plan=str(PLAN), method="full"), use_cpu=False
     )
@@ -92,7 +92,7 @@ def test_healing_moves_its_copies_once(device: torch.device, tmp_path: Path) -> 
     assert held[0] == held[1]
 
 
-def test_generators_are_left_as_they_were(stack: Stack, device: torch.device) -> None:
+def test_random_state_is_restored(stack: Stack, device: torch.device) -> None:
     module = torch.get_device_module(device)
     before = module.get_rng_state(), torch.get_rng_state()
     twins = [random_twin(stack, 3) for _ in range(2)]
@@ -105,7 +105,7 @@ def test_generators_are_left_as_they_were(stack: Stack, device: torch.device) ->
     assert all(torch.equal(*pair) for pair in zip(*(twin.model.parameters() for twin in twins), strict=True))
 
 
-def test_a_clock_is_that_of_the_models_device(device: torch.device) -> None:
+def test_timing_uses_the_device_of_the_model(device: torch.device) -> None:
     if torch.accelerator.device_count() < 2:
         pytest.skip("one device")
     for current, own in itertools.product(range(2), repeat=2):

@@ -22,7 +22,7 @@ IN_CI = [f"{EXAMPLES}[{name}]" for name in ("05_any_order",)]
     ("marked", "examples"),
     [("not slow and not nightly", IN_CI), pytest.param("", [EXAMPLES], marks=pytest.mark.nightly)],
 )
-def test_a_stand_in_for_an_accelerator_passes(marked: str, examples: list[str]) -> None:
+def test_the_simulated_accelerator_passes(marked: str, examples: list[str]) -> None:
     if DEVICE in os.environ or torch.accelerator.is_available():
         pytest.skip("these tests run on another device")
     reason = stand_in.missing()

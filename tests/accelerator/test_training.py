@@ -69,7 +69,7 @@ NAMES = [pytest.param(name, marks=[] if name in IN_CI else [pytest.mark.nightly]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_recipe_takes_steps(name: str, device: torch.device, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_recipes_train(name: str, device: torch.device, dtype: torch.dtype, tmp_path: Path) -> None:
     made, kind = recipes(dtype)[name], "vit" if "predict" in name else "llama"
     record = trained(made, kind, device, tmp_path)
     assert record.steps == made.steps(24)
@@ -78,7 +78,7 @@ def test_every_recipe_takes_steps(name: str, device: torch.device, dtype: torch.
 
 
 @pytest.mark.parametrize("method", first_fast(["lora", "full", "tail"], 2, slow=0))
-def test_a_healing_takes_steps(method: Any, device: torch.device, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_healing_trains(method: Any, device: torch.device, dtype: torch.dtype, tmp_path: Path) -> None:
     options = HealingOptions(method=method, hidden="cosine", rank=2)
     record = trained(
         healing_recipe("healed", settings_of(dtype), Plan.parse("0 2-3"), options), "llama", device, tmp_path
@@ -87,7 +87,7 @@ def test_a_healing_takes_steps(method: Any, device: torch.device, dtype: torch.d
 
 
 @pytest.mark.parametrize("variant", ["ltg", "elc"])
-def test_a_pretraining_takes_steps(variant: str, device: torch.device, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_pretraining_trains(variant: str, device: torch.device, dtype: torch.dtype, tmp_path: Path) -> None:
     record = pretrained(variant, device, dtype, tmp_path)
     assert record.steps == 6
     assert record.figures["tokens"] > 0
@@ -126,7 +126,7 @@ TRAININGS: dict[str, tuple[Training, Any]] = {
 
 
 @pytest.mark.parametrize("name", first_fast(TRAININGS, 1, slow=0))
-def test_a_stopped_training_ends_as_one_that_was_not(
+def test_resumed_training_equals_uninterrupted(
     name: str, device: torch.device, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, trainer = TRAININGS[name]

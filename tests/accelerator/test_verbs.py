@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("device")
 
 @pytest.mark.parametrize("verb", [pytest.param(v, marks=[pytest.mark.nightly] if v in LONG else []) for v in KINDS])
 @pytest.mark.usefixtures("flat")
-def test_a_verb_runs(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verbs_run(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch.setattr)
     KINDS[verb](tmp_path / "run")
     assert rows(tmp_path / "run")
@@ -35,7 +35,7 @@ def test_a_verb_runs(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("place", ["accelerator", pytest.param("cpu", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("verb", first_fast(sorted(KINDS, key="sweep".__ne__), 1, slow=0))
 @pytest.mark.usefixtures("flat")
-def test_a_verb_runs_whatever_the_default_device(
+def test_verbs_ignore_the_default_device(
     verb: str, place: str, device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch.setattr)
@@ -47,7 +47,7 @@ def test_a_verb_runs_whatever_the_default_device(
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, marks=[] if p in IN_CI else [pytest.mark.nightly]) for p in PAGES])
-def test_the_cells_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_cells_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     for cell in CELL.findall(PAGES[page].read_text()):
@@ -81,7 +81,7 @@ SPREAD: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("verb", SPREAD)
-def test_a_model_spread_over_two_devices_gives_what_one_gives(verb: str, spread: Stack, tmp_path: Path) -> None:
+def test_a_model_on_two_devices_equals_one_device(verb: str, spread: Stack, tmp_path: Path) -> None:
     found = {}
     for name, model in (("two", spread), ("one", stack())):
         SPREAD[verb](model, corpus(40), run=tmp_path / name, **SHORT)

@@ -107,7 +107,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_runs_checkpoint_code(store: Path, arguments: tuple[str, ...]) -> None:
     message = refused(*(str(store / each) if (store / each).exists() else each for each in arguments))
-    assert "comes with its own code" in message
+    assert "has remote code" in message
     assert "--trust-remote-code" in message
 
 
@@ -135,7 +135,7 @@ TASK = ClassificationTask("glue", "rte", ("yes", "no"), "accuracy", SAMPLE, SAMP
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_no_function_runs_checkpoint_code(store: Path, function: Callable[[Path], object]) -> None:
-    with pytest.raises(LayerwiseError, match=r"comes with its own code.*--trust-remote-code"):
+    with pytest.raises(LayerwiseError, match=r"has remote code.*--trust-remote-code"):
         function(store)
 
 

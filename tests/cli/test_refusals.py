@@ -50,7 +50,7 @@ def sweep(model: Path, texts: Path, folder: Path) -> Callable[..., str]:
 
 def test_missing_models_are_refused(sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert "there is no folder ./tyni" in sweep(model="./tyni")
+    assert "./tyni does not exist" in sweep(model="./tyni")
     assert "nobody/nothing could not be loaded" in sweep(model="nobody/nothing")
     assert "dmeo could not be loaded: no such folder exists, and the hub cannot be reached" in sweep(model="dmeo")
 
@@ -93,11 +93,11 @@ def test_missing_text_is_refused(model: Path, folder: Path) -> None:
 
 
 def test_too_long_windows_are_refused(sweep: Callable[..., str]) -> None:
-    assert "the model has 128 positions: use --max-length 128 or less" in sweep("--max-length", "129")
+    assert "--max-length must be at most the 128 positions" in sweep("--max-length", "129")
 
 
 def test_too_few_tokens_are_refused(sweep: Callable[..., str]) -> None:
-    assert "is less than one window" in sweep("--tokens", "1")
+    assert "--tokens must be at least 127" in sweep("--tokens", "1")
 
 
 @pytest.mark.parametrize("verb", ["sweep", "diagnose"])

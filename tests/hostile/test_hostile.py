@@ -9,6 +9,6 @@ SHARES = 2
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
-def test_every_case_is_refused_or_right(share: int) -> None:
+def test_hostile_input_is_rejected_or_handled(share: int) -> None:
     found = [described(*each) for each in failed(range(share, len(CASES), SHARES))]
     assert not found, "\n\n".join(["", *found])

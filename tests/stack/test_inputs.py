@@ -235,7 +235,7 @@ def test_a_window_of_all_positions_is_scored_and_a_longer_one_is_refused_with_a_
     for batch in reading.batches:
         state = stack.run(Plan.identity(2), stack.capture(**batch.inputs))
         assert all(loss.nll > 0 for loss in window_losses(stack, state, batch))
-    with pytest.raises(DataError, match=f"the model has {longest} positions: use --max-length {longest} or less"):
+    with pytest.raises(DataError, match=f"--max-length must be at most the {longest} positions"):
         tokenize(stack, corpus, length=longest + 1)
 
 

@@ -132,8 +132,8 @@ def test_a_broken_folder_is_refused_with_what_is_wrong(folder: Path, words: str)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("config.json", "is a file; give the folder"),
-        ("nowhere", "there is no folder .*nowhere; give a folder, a hub id"),
+        ("config.json", r"is a file\. Pass a directory"),
+        ("nowhere", r"nowhere does not exist\. Pass a directory, a hub id"),
     ],
 )
 def test_a_path_that_is_not_a_folder_is_refused(folder: Path, name: str, words: str) -> None:

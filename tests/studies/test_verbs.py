@@ -165,7 +165,7 @@ def test_a_module_and_a_list_of_texts_are_opened(result: layerwise.Result, model
         (lambda: layerwise.sweep(12, ["a"], reporter=Silent()), "model must be a name, a folder, .* got int"),
         (lambda: layerwise.sweep("demo", {"a": 1}, reporter=Silent()), "a list of strings, got dict"),
         (lambda: layerwise.sweep("demo", ["a", 1], reporter=Silent()), "a list of strings, got list"),
-        (lambda: layerwise.search("demo", [], "layers=9", reporter=Silent()), "holds no document"),
+        (lambda: layerwise.search("demo", [], "layers=9", reporter=Silent()), "must have at least one document"),
         (lambda: layerwise.diagnose("demo", dtype="int8", reporter=Silent()), "dtype must be .* got 'int8'"),
         (lambda: layerwise.load("demo", dtype=torch.int8), "unknown dtype 'int8'"),
         (lambda: Corpus(["a"]), "Corpus.of"),

@@ -1,10 +1,11 @@
-"""Laws of a swarm under drawn faults: every request ends, degraded tokens are named, recomputation is exact.
+"""Laws of a swarm under random faults: every request ends, degraded tokens are named, recomputation is exact.
 
-With `spot_share=1` every call is compared; no token takes longer than `slowest_token`.
+With `spot_share=1` every call is compared; no token takes longer than `bound_token_seconds`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,22 +17,23 @@ import torch
 from contracts.specimen import DEPTH, EOS, VOCABULARY, build
 from contracts.zoo import named
 from layerwise import load
+from layerwise.errors import SwarmError
 from layerwise.stack import Stack
 from layerwise.swarm.answer import Answer, Decoding
 from layerwise.swarm.gathering import gather
-from layerwise.swarm.nodes.local import Fault, Kind, Schedule, Wrongness
-from layerwise.swarm.router import MOST_FAILURES
+from layerwise.swarm.node_records import Latencies
+from layerwise.swarm.nodes.local import Corruption, Fault, FaultKind, Schedule
+from layerwise.swarm.router import MAX_FAILURES
 from layerwise.swarm.settings import OnLoss, Quorum, SwarmSettings
 from layerwise.swarm.swarm import Swarm
-from swarm.streams import Ended, Load, answer_all, slowest_token
 
 NODES = tuple(f"node-{number}" for number in range(4))
-KINDS: tuple[Kind, ...] = ("pause", "slow", "twice", "lost")
+KINDS: tuple[FaultKind, ...] = ("pause", "slow", "twice", "lost")
 STREAMS = 2
 SLOW = 0.5
 """Maximum extra seconds per call of a slow node."""
 
-DEADLY: tuple[Kind, ...] = ("die", "wrong")
+LOSS_FAULTS: tuple[FaultKind, ...] = ("fail", "wrong")
 """Faults that can remove a node's layers; lateness cannot."""
 
 Tokens = tuple[int, ...]
@@ -49,7 +51,7 @@ def prompt(number: int) -> Tokens:
 
 
 @cache
-def undisturbed(ids: Tokens, new: int, plan: str = f"0-{DEPTH - 1}") -> Tokens:
+def reference_tokens(ids: Tokens, new: int, plan: str = f"0-{DEPTH - 1}") -> Tokens:
     stack, given = decoder(), torch.tensor([ids])
     mask = torch.ones_like(given)  # a padding token that the model wrote itself is a token like any other
     with stack.under(plan), torch.inference_mode():
@@ -57,19 +59,19 @@ def undisturbed(ids: Tokens, new: int, plan: str = f"0-{DEPTH - 1}") -> Tokens:
     return tuple(written[0, len(ids) :].tolist())
 
 
-def drawn_schedule(seed: int, deaths: int, returns: bool, kinds: Sequence[Kind]) -> Schedule:
+def draw_schedule(seed: int, failures: int, returns: bool, kinds: Sequence[FaultKind]) -> Schedule:
     """Draw failures within 30 ms and one temporary fault of each other kind (durations log-uniform, 0.1x to 30x)."""
     chance = random.Random(f"schedule/{seed}")
     seconds, low, high = 0.03, 0.1, 30.0
 
-    def drawn(node: str, kind: Kind, *, ends: bool = True) -> Fault:
+    def draw(node: str, kind: FaultKind, *, ends: bool = True) -> Fault:
         at = chance.uniform(0.0, seconds)
         until = at + seconds * low * (high / low) ** chance.random() if ends else float("inf")
-        wrongness: Wrongness = chance.choice(("noise", "zeros", "flip"))
-        return Fault(node, kind, at, until, chance.uniform(0.0, SLOW), wrongness)
+        corruption: Corruption = chance.choice(("noise", "zeros", "flip"))
+        return Fault(node, kind, at, until, chance.uniform(0.0, SLOW), corruption)
 
-    faults = [drawn(node, "die", ends=returns) for node in chance.sample(NODES, deaths)]
-    faults += [drawn(chance.choice(NODES), kind) for kind in kinds]
+    faults = [draw(node, "fail", ends=returns) for node in chance.sample(NODES, failures)]
+    faults += [draw(chance.choice(NODES), kind) for kind in kinds]
     return Schedule(tuple(faults), jitter=0.2, seed=seed)
 
 
@@ -84,12 +86,12 @@ class Trial:
     health_seconds: float = 0.05
 
     @classmethod
-    def drawn(cls, seed: int) -> Trial:
+    def draw(cls, seed: int) -> Trial:
         chance = random.Random(f"honesty/{seed}")
-        kinds: list[Kind] = [kind for kind in KINDS if chance.random() < 0.25]
+        kinds: list[FaultKind] = [kind for kind in KINDS if chance.random() < 0.25]
         wrong = chance.choice((0, 0, 0, 0, 1, 2))
         kinds += ["wrong"] * wrong
-        schedule = drawn_schedule(seed, chance.choice((0, 1, 1, 2, 2, 3)), chance.random() < 0.7, kinds)
+        schedule = draw_schedule(seed, chance.choice((0, 1, 1, 2, 2, 3)), chance.random() < 0.7, kinds)
         return cls(
             seed,
             schedule,
@@ -107,7 +109,7 @@ class Trial:
             spot_share=self.spot_share,
             quorum=Quorum(layers=self.quorum),
             first_deadline=0.5,
-            hop_floor=0.5,
+            min_deadline=0.5,
             health_seconds=self.health_seconds,
         )
 
@@ -119,13 +121,13 @@ class Trial:
     @property
     def bound(self) -> float:
         load = Load(STREAMS, DEPTH, 3, len(prompt(2)), self.new, 0.01 + SLOW, 0.01)
-        return slowest_token(load, self.settings, MOST_FAILURES * len(NODES))
+        return bound_token_seconds(load, self.settings, MAX_FAILURES * len(NODES))
 
 
-def violations(trial: Trial) -> list[str]:
+def find_violations(trial: Trial) -> list[str]:
     swarm, ended = trial.run()
-    dead = {fault.node for fault in trial.schedule.faults if fault.kind in DEADLY}
-    alive = frozenset(chain.from_iterable(swarm.members[node].layers for node in set(NODES) - dead))
+    lost = {fault.node for fault in trial.schedule.faults if fault.kind in LOSS_FAULTS}
+    alive = frozenset(chain.from_iterable(swarm.members[node].layers for node in set(NODES) - lost))
     may_lack = set(range(DEPTH)) - {layer.number for layer in alive}
     wrong = []
     for number, each in enumerate(ended):
@@ -136,17 +138,17 @@ def violations(trial: Trial) -> list[str]:
             if len(alive) >= trial.quorum:
                 wrong.append(f"{where} was refused: {each.refusal}")
             continue
-        wrong += [f"{where} {text}" for text in lies(each.answer, prompt(number), may_lack, trial)]
+        wrong += [f"{where} {text}" for text in find_false_reports(each.answer, prompt(number), may_lack, trial)]
     return wrong
 
 
-def lies(answer: Answer, ids: Tokens, may_lack: set[int], trial: Trial) -> Iterator[str]:
-    spans, tokens, right = answer.spans, answer.tokens, undisturbed(ids, trial.new)
+def find_false_reports(answer: Answer, ids: Tokens, may_lack: set[int], trial: Trial) -> Iterator[str]:
+    spans, tokens, right = answer.spans, answer.tokens, reference_tokens(ids, trial.new)
     if len(tokens) != trial.new and tokens[-1:] != (EOS,):
         yield f"has {len(tokens)} tokens of {trial.new}"
     if [spans[0].start, spans[-1].stop] != [0, len(tokens)] or any(a.stop != b.start for a, b in pairwise(spans)):
         yield f"has spans that do not cover {len(tokens)} tokens: {spans}"
-    named = {number for span in spans if not span.is_whole for number in range(span.start, span.stop)}
+    named = {number for span in spans if not span.is_complete for number in range(span.start, span.stop)}
     off = {number for number, token in enumerate(tokens) if right[number : number + 1] != (token,)}
     if not off <= named:
         yield f"wrote {tokens} and not {right}, and names {sorted(named)} alone: {spans}"
@@ -155,11 +157,73 @@ def lies(answer: Answer, ids: Tokens, may_lack: set[int], trial: Trial) -> Itera
     for span in spans:
         if not may_lack >= set(span.missing) or not set(span.doubted) <= wrong or not set(span.earlier) <= lacked:
             yield f"names without cause {span}"
-        if not span.is_whole and not (span.missing or span.doubted or span.earlier):
+        if not span.is_complete and not (span.missing or span.doubted or span.earlier):
             yield f"names nothing in {span}"
         lacked |= set(span.missing)
     kept = answer.from_token
     if trial.on_loss == "recompute" and trial.spot_share == 0 and tokens[kept:]:
-        after = undisturbed(ids + tokens[:kept], len(tokens) - kept, answer.plan)
+        after = reference_tokens(ids + tokens[:kept], len(tokens) - kept, answer.plan)
         if tokens[kept:] != after:
             yield f"wrote {tokens[kept:]} from token {kept} under {answer.plan} and not {after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`streams` concurrent requests on a model of `depth` layers, and the limits of its nodes and calls."""
+
+    streams: int
+    depth: int
+    most_held: int
+    prompt: int
+    new: int
+    call: float
+    layer: float
+
+
+def bound_token_seconds(load: Load, settings: SwarmSettings, losses: int) -> float:
+    """Bound a token's seconds: losses x (silence + replay + the token once more) + the token itself."""
+    undisturbed = load.streams * load.depth * (load.call + load.layer)
+    replay = load.streams * (load.call + load.most_held * load.layer)
+    latencies = Latencies(settings.first_deadline, settings.min_deadline)
+    silence = latencies.timeout(load.most_held * (load.prompt + load.new)) + latencies.timeout(0)
+    return losses * (silence + replay + undisturbed) + undisturbed
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    seconds: tuple[float, ...]
+    answer: Answer | None
+    refusal: str = ""
+
+
+def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decoding, streams: int) -> tuple[Ended, ...]:
+    ended: dict[int, Ended] = {}
+    left = iter(enumerate(prompts))
+
+    async def stream() -> None:
+        for number, ids in left:
+            ended[number] = await _end(swarm, ids, decoding, f"request-{number}")
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(streams, len(prompts))):
+                group.create_task(stream())
+
+    swarm.run(main())
+    return tuple(ended[number] for number in range(len(prompts)))
+
+
+async def _end(swarm: Swarm, ids: Sequence[int], decoding: Decoding, request: str) -> Ended:
+    clock = asyncio.get_running_loop().time
+    seconds: list[float] = []
+    last, answer = clock(), None
+    try:
+        async for item in swarm.stream(ids, decoding, request=request):
+            if isinstance(item, Answer):
+                answer = item
+            else:
+                seconds.append(clock() - last)
+                last = clock()
+    except SwarmError as refusal:
+        return Ended((*seconds, clock() - last), None, str(refusal))
+    return Ended(tuple(seconds), answer)

@@ -1,4 +1,4 @@
-"""What tests of the swarm share: prompts, decoding of whole batches, and swarms whose weights went through bytes."""
+"""Shared helpers: prompts, batch decoding, and swarms whose weights went through bytes."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -13,10 +13,7 @@ from contracts.specimen import EOS, PAD, VOCABULARY
 from contracts.zoo import named
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
-from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
-from layerwise.swarm.decoding.decode import decode
-from layerwise.swarm.decoding.head import BatchedHead
-from layerwise.swarm.gathering import gather
+from layerwise.swarm.decoding import BatchedHead, CachedDecoding, decode, prepare_generation
 from layerwise.swarm.messages import Pass
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import Node
@@ -51,15 +48,15 @@ def options(mask: Tensor | None = None, new_tokens: int = NEW_TOKENS) -> dict[st
     }
 
 
-def generated(model: Any, ids: Tensor, mask: Tensor | None = None, new_tokens: int = NEW_TOKENS) -> Tensor:
+def generate_tokens(model: Any, ids: Tensor, mask: Tensor | None = None, new_tokens: int = NEW_TOKENS) -> Tensor:
     with torch.inference_mode():
         return model.generate(ids, **options(mask, new_tokens))[:, ids.shape[1] :]
 
 
-def decoded(
+def decode_tokens(
     swarm: Swarm, ids: Tensor, mask: Tensor | None = None, new_tokens: int = NEW_TOKENS
 ) -> tuple[Tensor, SwarmRequest]:
-    session = SwarmRequest.of(f"request-{next(_NUMBERS)}", swarm.plan)
+    session = SwarmRequest.create(f"request-{next(_NUMBERS)}", swarm.plan)
 
     async def tokens() -> list[Tensor]:
         steps = decode(swarm.router, session, BatchedHead(swarm.stack), ids, **options(mask, new_tokens))
@@ -68,31 +65,33 @@ def decoded(
     return torch.stack(swarm.run(tokens()), dim=1), session
 
 
-def from_bytes(stack: Stack, nodes: int, replicas: int = 1, schedule: Schedule | None = None, **settings: Any) -> Swarm:
+def build_from_bytes(
+    stack: Stack, nodes: int, replicas: int = 1, schedule: Schedule | None = None, **settings: Any
+) -> Swarm:
     supply = Supply(stack, Plan.identity(stack.depth), [f"node-{number}" for number in range(nodes)], replicas)
     transport = LocalTransport({name: Node(name) for name in supply.placement}, schedule or Schedule())
     swarm = Swarm(stack, transport, supply, SwarmSettings(spot_share=0.0, **settings), loop_factory=VirtualLoop)
-    swarm.run(swarm.fill())
+    swarm.run(swarm.load_nodes())
     return swarm
 
 
 @cache
 def llama() -> Stack:
-    return inspected(specimen.build(named("llama")), prompts(1)[0])
+    return inspect_model(specimen.build(named("llama")), prompts(1)[0])
 
 
-def passes_of(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
-    reading = CachedDecoding(stack, prepared(stack, ids[:, :length], options()))
+def encode_passes(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
+    reading = CachedDecoding(stack, prepare_generation(stack, ids[:, :length], options()))
     made = []
     for index, end in enumerate(range(length, ids.shape[1] + 1)):
         captured = reading.capture(ids[:, :end])
         made.append(encode(captured, [1, 2], index))
         with torch.inference_mode():
-            reading.passed(stack.finish_pass(captured.state, captured.inputs), captured.state)
+            reading.update(stack.finish_pass(captured.state, captured.inputs), captured.state)
     return made
 
 
-def inspected(model: nn.Module, ids: Tensor) -> Stack:
+def inspect_model(model: nn.Module, ids: Tensor) -> Stack:
     stack = load(model)
     stack.inspect(input_ids=ids)
     return stack
@@ -100,17 +99,3 @@ def inspected(model: nn.Module, ids: Tensor) -> Stack:
 
 def events(swarm: Swarm, kinds: Sequence[str]) -> list[str]:
     return [event.text for event in swarm.members.events if event.kind in kinds]
-
-
-__all__ = [
-    "decoded",
-    "events",
-    "from_bytes",
-    "gather",
-    "generated",
-    "inspected",
-    "llama",
-    "options",
-    "passes_of",
-    "prompts",
-]

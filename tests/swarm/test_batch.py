@@ -1,4 +1,4 @@
-"""Hops that a node runs together, and passes that a router finishes together, arrive where each arrives alone."""
+"""Batched calls of a node and batched heads of a router equal single ones."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,12 +11,10 @@ from torch import Tensor
 
 from contracts.specimen import EOS, VOCABULARY
 from layerwise.stack import Stack
-from layerwise.swarm.calls import Calling
-from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
-from layerwise.swarm.decoding.head import BatchedHead
+from layerwise.swarm.calls import NodeClient
+from layerwise.swarm.decoding import BatchedHead, CachedDecoding, prepare_generation
 from layerwise.swarm.messages import (
     Gone,
-    Hop,
     Message,
     Pass,
     Refused,
@@ -25,13 +23,13 @@ from layerwise.swarm.messages import (
     RemoteVisit,
     Reply,
     Response,
+    RunLayers,
 )
 from layerwise.swarm.node_records import NodeRecords
-from layerwise.swarm.nodes.batch import batches
-from layerwise.swarm.nodes.node import Node, local_node
+from layerwise.swarm.nodes.node import Node, group_calls, local_node
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.wire import to_tensor
-from swarm.driver import llama, options, passes_of, prompts
+from swarm.driver import encode_passes, llama, options, prompts
 
 VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
 LENGTHS = (3, 7, 5)
@@ -45,17 +43,17 @@ def stack() -> Stack:
 @pytest.fixture(scope="module")
 def texts(stack: Stack) -> list[list[Pass]]:
     ids = torch.randint(EOS + 1, VOCABULARY, (len(LENGTHS), 9), generator=torch.Generator().manual_seed(0))
-    return [passes_of(stack, each[None, : length + 2], length) for each, length in zip(ids, LENGTHS, strict=True)]
+    return [encode_passes(stack, each[None, : length + 2], length) for each, length in zip(ids, LENGTHS, strict=True)]
 
 
-def _hop(text: int, given: Pass) -> Hop:
-    return Hop(f"text-{text}", given.index, VISITS, given)
+def _call(text: int, given: Pass) -> RunLayers:
+    return RunLayers(f"text-{text}", given.index, VISITS, given)
 
 
 def _node(stack: Stack, texts: Sequence[Sequence[Pass]]) -> Node:
     node = local_node("node", stack, [RemoteLayer(1), RemoteLayer(2)])
     for number, passes in enumerate(texts):
-        assert isinstance(node.handle(_hop(number, passes[0])), Reply)
+        assert isinstance(node.handle(_call(number, passes[0])), Reply)
     return node
 
 
@@ -64,124 +62,124 @@ def _states(responses: Sequence[Response]) -> list[Tensor]:
     return [to_tensor(each.state) for each in responses if isinstance(each, Reply)]
 
 
-def test_a_batch_arrives_where_each_hop_arrives_alone(stack: Stack, texts: list[list[Pass]]) -> None:
+def test_batched_calls_equal_single_calls(stack: Stack, texts: list[list[Pass]]) -> None:
     alone, together = _node(stack, texts), _node(stack, texts)
-    blocks = [alone._held[RemoteLayer(1)].block, together._held[RemoteLayer(1)].block]
+    blocks = [alone._blocks[RemoteLayer(1)].block, together._blocks[RemoteLayer(1)].block]
     assert blocks[0] is blocks[1]
     ran: list[int] = []
     with_hook = blocks[0].register_forward_pre_hook(lambda block, args: ran.append(args[0].shape[0]))
     for index in (1, 2):
-        hops = [_hop(number, passes[index]) for number, passes in enumerate(texts)]
-        for one, other in zip(_states(list(map(alone.handle, hops))), _states(together.handle_all(hops)), strict=True):
+        calls = [_call(number, passes[index]) for number, passes in enumerate(texts)]
+        for one, other in zip(
+            _states(list(map(alone.handle, calls))), _states(together.handle_all(calls)), strict=True
+        ):
             torch.testing.assert_close(one, other)
         assert together.bytes == alone.bytes
-        assert together.handle_all(hops) == [together.handle(hop) for hop in hops], "a hop that comes twice runs once"
+        assert together.handle_all(calls) == [together.handle(call) for call in calls], "a repeated call runs once"
     with_hook.remove()
     assert ran == [1, 1, 1, 2, 1, 1, 3, 1, 1, 1, 3]
     assert list(together._batched.values()) == [True]
 
 
-def test_one_that_cannot_run_is_refused_beside_those_that_can(stack: Stack, texts: list[list[Pass]]) -> None:
+def test_a_refused_call_does_not_affect_its_batch(stack: Stack, texts: list[list[Pass]]) -> None:
     node = _node(stack, texts)
-    node.handle_all([_hop(number, passes[1]) for number, passes in enumerate(texts)])
+    node.handle_all([_call(number, passes[1]) for number, passes in enumerate(texts)])
     node.handle(Release("text-1"))
-    first, second, third = node.handle_all([_hop(number, passes[2]) for number, passes in enumerate(texts)])
+    first, second, third = node.handle_all([_call(number, passes[2]) for number, passes in enumerate(texts)])
     assert isinstance(second, Refused)
-    assert "holds 0 of 1, 0 of 2 passes and was sent pass 2" in second.reason
+    assert "has 0 of 1, 0 of 2 passes, and received pass 2" in second.reason
     assert isinstance(first, Reply)
     assert isinstance(third, Reply)
 
 
-@pytest.mark.parametrize("how", ["fails", "differs"])
-def test_blocks_that_are_not_used_to_batches_run_alone(
-    stack: Stack, texts: list[list[Pass]], how: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("behavior", ["fails", "differs"])
+def test_blocks_without_batch_support_run_unbatched(
+    stack: Stack, texts: list[list[Pass]], behavior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, node = _node(stack, texts), _node(stack, texts)
-    block = node._held[RemoteLayer(2)].block
+    block = node._blocks[RemoteLayer(2)].block
     forward = block.forward
 
     def alone(state: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if len(state) > 1 and how == "fails":
+        if len(state) > 1 and behavior == "fails":
             raise RuntimeError("one text at a time")
         return forward(state.flip(0), *args, **kwargs)
 
     monkeypatch.setattr(block, "forward", alone)
     for index in (1, 2):
-        hops = [_hop(number, passes[index]) for number, passes in enumerate(texts)]
-        assert node.handle_all(hops) == [
+        calls = [_call(number, passes[index]) for number, passes in enumerate(texts)]
+        assert node.handle_all(calls) == [
             replace(each, seconds=own.seconds, process=own.process)
-            for each, own in zip(map(expected.handle, hops), node.handle_all(hops), strict=True)
+            for each, own in zip(map(expected.handle, calls), node.handle_all(calls), strict=True)
             if isinstance(each, Reply) and isinstance(own, Reply)
         ]
     assert list(node._batched.values()) == [False]
 
 
-def test_what_runs_together_is_one_token_of_different_requests(texts: list[list[Pass]]) -> None:
-    first, second = (_hop(number, texts[number][1]) for number in (0, 1))
+def test_batches_are_single_tokens_of_different_requests(texts: list[list[Pass]]) -> None:
+    first, second = (_call(number, texts[number][1]) for number in (0, 1))
     other = replace(second, visits=VISITS[:1])
-    messages: list[Message] = [first, _hop(2, texts[2][0]), second, Release("text-4"), other]
-    assert batches(messages) == [[0, 2], [1], [3], [4]]
-    assert batches([first, second, first]) == [[0], [1], [2]]
+    messages: list[Message] = [first, _call(2, texts[2][0]), second, Release("text-4"), other]
+    assert group_calls(messages) == [[0, 2], [1], [3], [4]]
+    assert group_calls([first, second, first]) == [[0], [1], [2]]
 
 
 class _Kept:
     is_over = False
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Sequence[Hop], asyncio.Future[Sequence[Response]]]] = []
+        self.calls: list[tuple[Sequence[RunLayers], asyncio.Future[Sequence[Response]]]] = []
 
-    async def call(self, node: str, messages: Sequence[Hop]) -> Sequence[Response]:
+    async def call(self, node: str, messages: Sequence[RunLayers]) -> Sequence[Response]:
         answer: asyncio.Future[Sequence[Response]] = asyncio.get_running_loop().create_future()
         self.calls.append((messages, answer))
         return await answer
 
     @property
     def sent(self) -> list[list[str]]:
-        return [[hop.request for hop in hops] for hops, _ in self.calls]
+        return [[call.request for call in calls] for calls, _ in self.calls]
 
     def answer(self, call: int) -> None:
-        hops, answer = self.calls[call]
-        answer.set_result([Gone("node", hop.request) for hop in hops])
+        calls, answer = self.calls[call]
+        answer.set_result([Gone("node", call.request) for call in calls])
 
 
-async def _settled() -> None:
+async def _context_length() -> None:
     for _ in range(9):
         await asyncio.sleep(0)
 
 
-def test_what_gathers_while_a_node_is_at_work_is_sent_together(texts: list[list[Pass]]) -> None:
+def test_messages_are_batched_while_a_node_is_busy(texts: list[list[Pass]]) -> None:
     async def main() -> None:
         kept, records = _Kept(), NodeRecords(asyncio.get_running_loop().time)
         records.join("node", [])
-        calling = Calling(kept, records, SwarmSettings(), texts[0][0])  # type: ignore[arg-type]
+        client = NodeClient(kept, records, SwarmSettings(), texts[0][0])  # type: ignore[arg-type]
 
         def sent(name: str, given: Pass) -> asyncio.Task[Any]:
-            return calling.begin(calling.hop("node", Hop(name, 0, VISITS, given), lambda: False))
+            return client.start_task(client.call("node", RunLayers(name, 0, VISITS, given), lambda: False))
 
         first = [sent(name, texts[0][1]) for name in "ab"]
-        await _settled()
+        await _context_length()
         assert kept.sent == [["a", "b"]]
         later = [sent("c", texts[0][1]), sent("prompt", texts[1][0]), *(sent(name, texts[0][1]) for name in "de")]
-        await _settled()
+        await _context_length()
         later[2].cancel()
-        await _settled()
+        await _context_length()
         kept.answer(0)
-        await _settled()
+        await _context_length()
         assert [task.result() for task in first] == [Gone("node", name) for name in "ab"]
         assert kept.sent[1:] == [["c", "e"]]
         kept.calls[1][1].set_exception(OSError("no way"))
-        await _settled()
+        await _context_length()
         assert later[0].result() == Gone("node", "no way")
         assert kept.sent[2:] == [["prompt"]]
-        await calling.close()
+        await client.close()
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("agrees", [True, False])
-def test_passes_are_finished_together_if_that_is_the_same(
-    stack: Stack, agrees: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_are_batched_only_if_equal(stack: Stack, agrees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     finish, rows = stack.finish_pass, list[int]()
 
     def counted(state: Tensor, inputs: Any) -> Any:
@@ -193,16 +191,16 @@ def test_passes_are_finished_together_if_that_is_the_same(
 
     monkeypatch.setattr(stack, "finish_pass", counted)
     ids, _ = prompts(2)
-    readings = [CachedDecoding(stack, prepared(stack, each[None, :4], options())) for each in ids]
+    readings = [CachedDecoding(stack, prepare_generation(stack, each[None, :4], options())) for each in ids]
     captured = [each.capture(own[None, :4]) for each, own in zip(readings, ids, strict=True)]
     with torch.inference_mode():
         for each, first in zip(readings, captured, strict=True):
-            each.passed(finish(first.state, first.inputs), first.state)
+            each.update(finish(first.state, first.inputs), first.state)
     seconds = [each.capture(own[None, :5]) for each, own in zip(readings, ids, strict=True)]
     head = BatchedHead(stack)
 
     async def both() -> list[Any]:
-        return await asyncio.gather(*(head.outputs(each.state, each.inputs) for each in seconds))
+        return await asyncio.gather(*(head.finish(each.state, each.inputs) for each in seconds))
 
     for _ in range(2):
         for outputs, each in zip(asyncio.run(both()), seconds, strict=True):
@@ -216,12 +214,12 @@ def test_a_pass_without_a_cache_is_finished_alone(stack: Stack) -> None:
     ids, _ = prompts(1)
     with torch.inference_mode():
         bare = stack.capture_pass({"input_ids": ids[:, :1], "use_cache": False})
-    cached = CachedDecoding(stack, prepared(stack, ids[:, :1], options())).capture(ids[:, :1])
+    cached = CachedDecoding(stack, prepare_generation(stack, ids[:, :1], options())).capture(ids[:, :1])
     head = BatchedHead(stack)
     head._agrees = True
 
     async def all_at_once() -> list[Any]:
-        return await asyncio.gather(*(head.outputs(each.state, each.inputs) for each in (bare, cached, cached)))
+        return await asyncio.gather(*(head.finish(each.state, each.inputs) for each in (bare, cached, cached)))
 
     with torch.inference_mode():
         first, *others = asyncio.run(all_at_once())

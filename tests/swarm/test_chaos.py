@@ -1,4 +1,4 @@
-"""A thousand drawn schedules of faults: no request is lost, and answers name what the whole model would not write."""
+"""Random fault schedules: no request is lost, and answers report all tokens that the original model would not write."""
 
 from functools import partial
 from typing import Any
@@ -8,40 +8,40 @@ import pytest
 from layerwise.stack import Capture
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.request import SwarmRequest
-from swarm.chaos import Trial, violations
+from swarm.chaos import Trial, find_violations
 from tier import by_tier
 
 RUNS = 100
 """Schedules per nightly test; the other tiers run only the first of the ten tests, with fewer."""
 
 
-def broken(first: int = 0, runs: int = 12) -> str:
-    return "\n".join(text for seed in range(first, first + runs) for text in violations(Trial.drawn(seed)))
+def find_broken(first: int = 0, runs: int = 12) -> str:
+    return "\n".join(text for seed in range(first, first + runs) for text in find_violations(Trial.draw(seed)))
 
 
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.nightly) for first in range(RUNS, 1000, RUNS))]
 )
-def test_every_schedule_keeps_the_laws(first: int) -> None:
-    assert not broken(first, by_tier(fast=10, nightly=RUNS))
+def test_drawn_fault_schedules_break_no_law(first: int) -> None:
+    assert not find_broken(first, by_tier(fast=10, nightly=RUNS))
 
 
 @pytest.mark.slow
-def test_the_schedules_put_every_rule_to_the_test() -> None:
+def test_drawn_schedules_cover_every_event() -> None:
     """The first schedules include harmless failures, missing layers, too many failures, and returns."""
-    kinds = {event.kind for seed in range(40) for event in Trial.drawn(seed).run()[0].members.events}
+    kinds = {event.kind for seed in range(40) for event in Trial.draw(seed).run()[0].members.events}
     assert kinds >= {"completed", "lost", "late", "replayed", "degraded", "refused", "returned", "quarantined"}
 
 
-def test_a_schedule_is_the_same_for_the_same_seed() -> None:
-    first, again = (Trial.drawn(7) for _ in range(2))
+def test_trials_are_reproducible() -> None:
+    first, again = (Trial.draw(7) for _ in range(2))
     assert first == again
     assert first.run()[1] == again.run()[1]
 
 
-def test_a_swarm_that_forgets_a_token_when_it_starts_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), health_seconds=3.0)
-    assert not violations(trial)
+def test_a_planted_restart_error_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(0, Schedule((Fault("node-0", "fail", 0.015),)), health_seconds=3.0)
+    assert not find_violations(trial)
     restart = SwarmRequest.restart
 
     def forgetful(self: SwarmRequest) -> Capture:
@@ -51,4 +51,4 @@ def test_a_swarm_that_forgets_a_token_when_it_starts_over_is_caught(monkeypatch:
         return restart(self)
 
     monkeypatch.setattr(SwarmRequest, "restart", forgetful)
-    assert violations(trial)
+    assert find_violations(trial)

@@ -1,4 +1,4 @@
-"""A node and the bytes it is sent."""
+"""Nodes and the encoding of their messages."""
 
 import time
 from dataclasses import replace
@@ -18,7 +18,6 @@ from layerwise.stack.executors.capture import Call, Capture
 from layerwise.swarm.messages import (
     Array,
     Done,
-    Hop,
     LoadLayers,
     Pass,
     Refused,
@@ -27,14 +26,14 @@ from layerwise.swarm.messages import (
     RemoteVisit,
     Reply,
     Response,
+    RunLayers,
     pack,
     unpack,
 )
-from layerwise.swarm.nodes.batch import Calls
 from layerwise.swarm.nodes.blocks import byte_count, load_message
-from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
+from layerwise.swarm.nodes.node import LEASE_SECONDS, BlockCalls, Node
 from layerwise.swarm.wire import encode, to_array, to_tensor
-from swarm.driver import llama, passes_of, prompts
+from swarm.driver import encode_passes, llama, prompts
 
 VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
 
@@ -46,7 +45,7 @@ def stack() -> Stack:
 
 @pytest.fixture(scope="module")
 def passes(stack: Stack) -> list[Pass]:
-    return passes_of(stack, prompts(1, 8)[0], 6)
+    return encode_passes(stack, prompts(1, 8)[0], 6)
 
 
 @pytest.fixture
@@ -56,21 +55,19 @@ def node(stack: Stack) -> Node:
     return node
 
 
-def _hop(number: int, given: Pass, **others: object) -> Hop:
-    return replace(Hop("request", number, VISITS, given), **others)  # type: ignore[arg-type]
+def _call(number: int, given: Pass, **others: object) -> RunLayers:
+    return replace(RunLayers("request", number, VISITS, given), **others)  # type: ignore[arg-type]
 
 
-def test_a_pass_of_all_tokens_leaves_what_the_passes_left_that_it_repeats(
-    node: Node, passes: list[Pass], stack: Stack
-) -> None:
-    states = [_state(node.handle(_hop(index, each))) for index, each in enumerate(passes)]
+def test_recomputing_all_tokens_restores_the_caches(node: Node, passes: list[Pass], stack: Stack) -> None:
+    states = [_state(node.handle(_call(index, each))) for index, each in enumerate(passes)]
     captured = stack.capture_pass({"input_ids": prompts(1, 8)[0][:, :7], "use_cache": True, **_empty_cache(stack)})
     both = to_array(torch.cat([to_tensor(each.state) for each in passes[:2]], dim=1))
     other = Node("other")
     other.handle(load_message(stack, [0, 1, 2]))
-    again = _state(other.handle(_hop(5, encode(captured, [1, 2], state=both))))
+    again = _state(other.handle(_call(5, encode(captured, [1, 2], state=both))))
     torch.testing.assert_close(again, torch.cat(states[:2], dim=1))
-    torch.testing.assert_close(_state(other.handle(_hop(6, replace(passes[2], index=1)))), states[2])
+    torch.testing.assert_close(_state(other.handle(_call(6, replace(passes[2], index=1)))), states[2])
 
 
 def _state(answer: Response) -> torch.Tensor:
@@ -82,84 +79,82 @@ def _empty_cache(stack: Stack) -> dict[str, Any]:
     return {"past_key_values": DynamicCache(config=stack.text_config)}
 
 
-def test_a_hop_that_comes_twice_runs_once(node: Node, passes: list[Pass]) -> None:
-    node.handle(_hop(1, passes[0]))
-    second = node.handle(_hop(2, passes[1]))
-    assert node.handle(_hop(2, passes[1])) == second
-    assert isinstance(node.handle(_hop(3, passes[2])), Reply)
-    late = node.handle(_hop(1, passes[0]))
-    assert late == Refused("node", "has run hop 3 of this request; hop 1 came after it")
+def test_a_repeated_call_runs_once(node: Node, passes: list[Pass]) -> None:
+    node.handle(_call(1, passes[0]))
+    second = node.handle(_call(2, passes[1]))
+    assert node.handle(_call(2, passes[1])) == second
+    assert isinstance(node.handle(_call(3, passes[2])), Reply)
+    late = node.handle(_call(1, passes[0]))
+    assert late == Refused("node", "received call 1 of this request after call 3")
 
 
-def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: list[Pass]) -> None:
-    node.handle(_hop(1, passes[0]))
-    answer = node.handle(_hop(2, passes[2]))
+def test_a_missing_pass_is_detected(node: Node, passes: list[Pass]) -> None:
+    node.handle(_call(1, passes[0]))
+    answer = node.handle(_call(2, passes[2]))
     assert isinstance(answer, Refused)
-    assert "holds 1 of 1, 1 of 2 passes and was sent pass 2" in answer.reason
+    assert "has 1 of 1, 1 of 2 passes, and received pass 2" in answer.reason
     node.handle(Release("request"))
-    answer = node.handle(_hop(3, passes[1]))
+    answer = node.handle(_call(3, passes[1]))
     assert isinstance(answer, Refused)
-    assert "holds 0 of 1, 0 of 2 passes" in answer.reason
+    assert "has 0 of 1, 0 of 2 passes" in answer.reason
 
 
-def test_caches_have_a_bound_in_bytes_and_a_lease(
-    stack: Stack, passes: list[Pass], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_are_bounded_and_expire(stack: Stack, passes: list[Pass], monkeypatch: pytest.MonkeyPatch) -> None:
     one = Node("node")
     one.handle(load_message(stack, [1, 2]))
-    one.handle(_hop(1, passes[0]))
+    one.handle(_call(1, passes[0]))
     each = one.bytes
     caches = [(visited.cache, visit.layer.number) for visit, visited in one._requests["request"].visited.items()]
     assert each == sum(cache.layers[n].keys.nbytes + cache.layers[n].values.nbytes for cache, n in caches)
     one.handle(Release("request"))
     assert one.bytes == 0
 
-    node = Node("node", most_bytes=3 * each)
+    node = Node("node", max_bytes=3 * each)
     node.handle(load_message(stack, [1, 2]))
     for name in ("a", "b", "c", "a", "d"):
-        node.handle(replace(_hop(1 + (name == "d"), passes[0]), request=name))
+        node.handle(replace(_call(1 + (name == "d"), passes[0]), request=name))
     assert list(node._requests) == ["c", "a", "d"]
     assert node.bytes == 3 * each
     clock = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: clock + LEASE_SECONDS + 1)
-    node.handle(replace(_hop(1, passes[0]), request="e"))
+    node.handle(replace(_call(1, passes[0]), request="e"))
     assert list(node._requests) == ["e"]
     assert node.bytes == each
 
 
-def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: list[Pass]) -> None:
-    answer = node.handle(_hop(1, passes[0], visits=(RemoteVisit(4, RemoteLayer(4)),)))
+def test_a_missing_layer_is_refused(node: Node, passes: list[Pass]) -> None:
+    answer = node.handle(_call(1, passes[0], visits=(RemoteVisit(4, RemoteLayer(4)),)))
     assert answer == Refused("node", "does not hold layer 4", lacks_layers=True)
 
 
-def test_what_goes_wrong_is_an_answer(node: Node, passes: list[Pass]) -> None:
+def test_node_errors_are_replies(node: Node, passes: list[Pass]) -> None:
     short = replace(passes[0], state=Array("float32", (1, 2, 4), bytes(32)))
-    assert isinstance(node.handle(_hop(1, short)), Refused)
+    assert isinstance(node.handle(_call(1, short)), Refused)
     cut = replace(passes[0], state=replace(passes[0].state, data=b""))
-    answer = node.handle(_hop(2, cut))
+    answer = node.handle(_call(2, cut))
     assert isinstance(answer, Refused)
-    assert "0 came" in answer.reason
-    assert isinstance(node.handle(_hop(3, passes[0])), Reply)
+    assert "got 0" in answer.reason
+    assert isinstance(node.handle(_call(3, passes[0])), Reply)
 
 
-def test_a_message_names_no_other_code(stack: Stack) -> None:
+def test_a_message_cannot_name_foreign_code(stack: Stack) -> None:
     message = load_message(stack, [1])
     for kind in ("subprocess:Popen", "os:system"):
         answer = Node("node").handle(replace(message, model_class=kind))
         assert isinstance(answer, Refused)
-        assert "none of the packages that a node builds models of" in answer.reason
+        assert "Model classes must be from transformers or layerwise" in answer.reason
     without = replace(message, weights=(message.weights[0][1:],))
     answer = Node("node").handle(without)
     assert isinstance(answer, Refused)
-    assert "came without" in answer.reason
+    assert "The message lacks" in answer.reason
 
 
-def test_blocks_from_bytes_are_the_blocks(stack: Stack) -> None:
+def test_blocks_round_trip(stack: Stack) -> None:
     message = load_message(stack, [2])
     assert isinstance(message, LoadLayers)
     node = Node("node")
     assert node.handle(message) == Done("node")
-    held = node._held[RemoteLayer(2)].block
+    held = node._blocks[RemoteLayer(2)].block
     for (name, own), (other, sent) in zip(stack.block(2).state_dict().items(), held.state_dict().items(), strict=True):
         assert name == other
         assert torch.equal(own, sent)
@@ -176,14 +171,14 @@ def normal(*shape: int) -> Tensor:
 
 
 @given(st.sampled_from(DTYPES), st.lists(st.integers(0, 4), max_size=4))
-def test_a_tensor_arrives_as_it_left(dtype: torch.dtype, shape: list[int]) -> None:
+def test_tensors_round_trip(dtype: torch.dtype, shape: list[int]) -> None:
     tensor = (3 * normal(*shape)).to(dtype)
     arrived = to_tensor(unpack(pack([Reply("node", "request", 0, 0, to_array(tensor), 0.0)]))[0].state)
     assert arrived.dtype == dtype
     assert torch.equal(arrived, tensor)
 
 
-def test_a_view_arrives_as_it_reads() -> None:
+def test_views_round_trip() -> None:
     tensor = torch.arange(12.0).reshape(3, 4).t()[1:].unsqueeze(0).expand(2, 3, 3)
     assert torch.equal(to_tensor(to_array(tensor)), tensor)
 
@@ -191,13 +186,13 @@ def test_a_view_arrives_as_it_reads() -> None:
 @pytest.mark.parametrize(
     ("array", "words"),
     [
-        (Array("float32", (2, 2), bytes(15)), "takes 16 bytes; 15 came"),
-        (Array("float32", (2,), bytes(16)), "takes 8 bytes; 16 came"),
-        (Array("Tensor", (1,), bytes(4)), "which torch does not know"),
-        (Array("load", (1,), bytes(4)), "which torch does not know"),
+        (Array("float32", (2, 2), bytes(15)), "must have 16 bytes, got 15"),
+        (Array("float32", (2,), bytes(16)), "must have 8 bytes, got 16"),
+        (Array("Tensor", (1,), bytes(4)), "must be the name of a torch dtype"),
+        (Array("load", (1,), bytes(4)), "must be the name of a torch dtype"),
     ],
 )
-def test_bytes_that_do_not_fit_are_refused(array: Array, words: str) -> None:
+def test_inconsistent_arrays_are_rejected(array: Array, words: str) -> None:
     with pytest.raises(SwarmError, match=words):
         to_tensor(array)
 
@@ -214,8 +209,8 @@ def _captured(state: Tensor) -> Capture:
     return Capture(state, tuple(Call((state, masks[layer % 2]), others) for layer in range(4)), {})
 
 
-def test_calls_arrive_as_they_left() -> None:
-    """The node's cache takes the place of the router's, and tensors are sent once."""
+def test_block_arguments_round_trip() -> None:
+    """The node's cache replaces the router's, and tensors are sent once."""
     state, cache = normal(1, 3, 8), DynamicCache()
     captured = _captured(state)
     given = encode(captured, [3, 0, 1], 2)
@@ -223,9 +218,9 @@ def test_calls_arrive_as_they_left() -> None:
     assert len(encode(captured, [0]).arrays) == 2
     assert given.calls[0] == given.calls[2] != given.calls[1]
     kinds: list[str] = []
-    arrived = Calls([given], "cpu")
+    arrived = BlockCalls([given], "cpu")
     for visit, layer in enumerate((3, 0)):
-        args, kwargs, key = arrived.of(visit, layer, [lambda kind: kinds.append(kind) or cache])
+        args, kwargs, key = arrived.build(visit, layer, [lambda kind: kinds.append(kind) or cache])
         assert key == 0
         assert (args[1] is None) == (layer == 0)
         assert kwargs["past_key_values"] is cache
@@ -238,28 +233,30 @@ def test_calls_arrive_as_they_left() -> None:
     assert kinds == ["transformers.cache_utils:DynamicCache"] * 2
 
 
-def test_an_object_cannot_be_sent() -> None:
+def test_objects_cannot_be_sent() -> None:
     state = normal(1, 2, 4)
     with pytest.raises(SwarmError, match="called with a object, which is neither a tensor nor plain data"):
         encode(Capture(state, (Call((state, object()), {}),), {}), [0])
 
 
-def test_a_message_arrives_as_it_left_and_nothing_else_is_made_of_bytes() -> None:
+def test_messages_round_trip_and_foreign_bytes_are_rejected() -> None:
     state = normal(1, 3, 8)
     sent = encode(_captured(state), [0, 1])
-    message = Hop("request", 3, (RemoteVisit(0, RemoteLayer(4, "a"), "mlp"), RemoteVisit(1, RemoteLayer(5))), sent)
+    message = RunLayers(
+        "request", 3, (RemoteVisit(0, RemoteLayer(4, "a"), "mlp"), RemoteVisit(1, RemoteLayer(5))), sent
+    )
     packed = pack([message, Release("request")])
     assert unpack(packed) == [message, Release("request")]
     assert pack([replace(message, number=4)]) != pack([message])
     packb = msgspec.msgpack.encode
     for wrong in (
         packb([("Popen", {"args": "ls"})]),
-        packb([("Hop", {"request": "request"})]),
+        packb([("RunLayers", {"request": "request"})]),
         packb([("Release", {"request": 3})]),
-        packb("Hop"),
-        packb(["Hop"]),
+        packb("RunLayers"),
+        packb(["RunLayers"]),
         packed[:-1],
         b"",
     ):
-        with pytest.raises(SwarmError, match="is no message of this layerwise"):
+        with pytest.raises(SwarmError, match="not a message of this layerwise version"):
             unpack(wrong)

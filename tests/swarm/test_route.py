@@ -1,4 +1,4 @@
-"""Routes of a swarm, its settings, and the spans of an answer."""
+"""Routes, placement, settings and quorum of a swarm, and the spans of an answer."""
 
 import itertools
 import math
@@ -17,28 +17,26 @@ from layerwise.errors import RunError, SwarmError
 from layerwise.plan import Plan
 from layerwise.plan.families import leave_one_out, random_subsets
 from layerwise.results import Manifest, PlanRecord, Run, Score
-from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected, TokenSpan, continued
-from layerwise.swarm.deadlines import Latencies
-from layerwise.swarm.estimate import LossEstimate, estimate_of_run
-from layerwise.swarm.live_plan import LivePlan, layers_of
+from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, ExpectedCost, TokenSpan, join_spans
+from layerwise.swarm.estimate import LossEstimate, read_loss_estimate
 from layerwise.swarm.messages import RemoteLayer, RemoteVisit
-from layerwise.swarm.node_records import NodeRecord
-from layerwise.swarm.placement import Placement, assign_layers, assign_missing
-from layerwise.swarm.route import Leg, Uncovered, cheapest
+from layerwise.swarm.node_records import Latencies, NodeRecord
+from layerwise.swarm.request import LivePlan, NoRoute, Segment, find_layers, find_route
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.settings import Quorum, SwarmSettings
+from layerwise.swarm.supply import Placement, assign_layers, assign_missing
 
 
-def visits_of(count: int) -> tuple[RemoteVisit, ...]:
+def make_visits(count: int) -> tuple[RemoteVisit, ...]:
     return tuple(RemoteVisit(number, RemoteLayer(number)) for number in range(count))
 
 
-def record(name: str, layers: Collection[RemoteLayer], hop: float, layer: float, waiting: int = 0) -> NodeRecord:
-    seconds = {"overhead": deque([hop]), "per_layer": deque([layer])}
+def record(name: str, layers: Collection[RemoteLayer], call: float, layer: float, waiting: int = 0) -> NodeRecord:
+    seconds = {"overhead": deque([call]), "per_layer": deque([layer])}
     return NodeRecord(name, frozenset(layers), Latencies(), waiting=waiting, **seconds)
 
 
-def seconds_of(run: Sequence[tuple[RemoteVisit, NodeRecord]]) -> float:
+def sum_seconds(run: Sequence[tuple[RemoteVisit, NodeRecord]]) -> float:
     total, before = 0.0, None
     for _, node in run:
         if node is not before:
@@ -48,20 +46,20 @@ def seconds_of(run: Sequence[tuple[RemoteVisit, NodeRecord]]) -> float:
     return total
 
 
-def seconds_of_legs(legs: Sequence[Leg], nodes: Sequence[NodeRecord]) -> float:
+def sum_route_seconds(segments: Sequence[Segment], nodes: Sequence[NodeRecord]) -> float:
     by_name = {node.name: node for node in nodes}
-    return seconds_of([(visit, by_name[leg.node]) for leg in legs for visit in leg.visits])
+    return sum_seconds([(visit, by_name[segment.node]) for segment in segments for visit in segment.visits])
 
 
-def brute_force(visits: Sequence[RemoteVisit], nodes: Sequence[NodeRecord]) -> float | None:
+def find_best_seconds(visits: Sequence[RemoteVisit], nodes: Sequence[NodeRecord]) -> float | None:
     choices = [[(visit, each) for each in nodes if visit.layer in each.layers] for visit in visits]
-    return min((seconds_of(run) for run in itertools.product(*choices)), default=None)
+    return min((sum_seconds(run) for run in itertools.product(*choices)), default=None)
 
 
 @st.composite
 def problems(draw: st.DrawFn, most: int = 4) -> tuple[tuple[RemoteVisit, ...], tuple[NodeRecord, ...]]:
     chance = random.Random(draw(st.integers(0, 10**6)))
-    visits = visits_of(draw(st.integers(0, most)))
+    visits = make_visits(draw(st.integers(0, most)))
     count, replicas = draw(st.integers(2, 4)), draw(st.integers(1, 2))
     held: list[set[RemoteLayer]] = [set() for _ in range(count)]
     for layer in [visit.layer for visit in visits if chance.random() < 0.9]:
@@ -72,55 +70,55 @@ def problems(draw: st.DrawFn, most: int = 4) -> tuple[tuple[RemoteVisit, ...], t
 
 
 @given(problems())
-def test_any_route_is_the_fastest_and_runs_every_visit_in_order(problem: tuple) -> None:
+def test_routes_are_optimal(problem: tuple) -> None:
     visits, nodes = problem
-    legs = cheapest(visits, nodes, 0.0)
-    least = brute_force(visits, nodes)
+    segments = find_route(visits, nodes, 0.0)
+    least = find_best_seconds(visits, nodes)
     if least is None:
         held = frozenset().union(*(node.layers for node in nodes))
-        assert legs == Uncovered(tuple(each for each in visits if each.layer not in held))
+        assert segments == NoRoute(tuple(each for each in visits if each.layer not in held))
         return
-    assert not isinstance(legs, Uncovered)
-    assert seconds_of_legs(legs, nodes) == pytest.approx(least, rel=1e-9, abs=1e-9)
-    assert tuple(visit for leg in legs for visit in leg.visits) == visits
+    assert not isinstance(segments, NoRoute)
+    assert sum_route_seconds(segments, nodes) == pytest.approx(least, rel=1e-9, abs=1e-9)
+    assert tuple(visit for segment in segments for visit in segment.visits) == visits
     by_name = {node.name: node for node in nodes}
-    assert all(visit.layer in by_name[leg.node].layers for leg in legs for visit in leg.visits)
-    assert all(a.node != b.node for a, b in itertools.pairwise(legs))
+    assert all(visit.layer in by_name[segment.node].layers for segment in segments for visit in segment.visits)
+    assert all(a.node != b.node for a, b in itertools.pairwise(segments))
 
 
 @given(problems(most=12))
-def test_a_node_more_never_makes_the_route_slower(problem: tuple) -> None:
+def test_an_additional_node_never_slows_the_route(problem: tuple) -> None:
     visits, nodes = problem
-    more, fewer = (cheapest(visits, each, 0.0) for each in (nodes, nodes[1:]))
-    if not isinstance(fewer, Uncovered):
-        assert not isinstance(more, Uncovered)
-        assert seconds_of_legs(more, nodes) <= seconds_of_legs(fewer, nodes) + 1e-9
+    more, fewer = (find_route(visits, each, 0.0) for each in (nodes, nodes[1:]))
+    if not isinstance(fewer, NoRoute):
+        assert not isinstance(more, NoRoute)
+        assert sum_route_seconds(more, nodes) <= sum_route_seconds(fewer, nodes) + 1e-9
 
 
-def test_waiting_hops_and_silence_make_a_node_slower() -> None:
+def test_queues_and_silence_slow_a_node() -> None:
     layers = [RemoteLayer(number) for number in range(3)]
     quiet, busy, free = (
         record("quiet", layers, 1.0, 1.0),
         record("busy", layers, 0.5, 1.0, waiting=1),
         record("free", layers, 0.5, 1.0),
     )
-    assert cheapest(visits_of(3), (quiet, busy), 0.0) == (Leg("quiet", visits_of(3)),)
-    assert cheapest(visits_of(3), (quiet, free), 0.0) == (Leg("free", visits_of(3)),)
+    assert find_route(make_visits(3), (quiet, busy), 0.0) == (Segment("quiet", make_visits(3)),)
+    assert find_route(make_visits(3), (quiet, free), 0.0) == (Segment("free", make_visits(3)),)
     free.began = 1.0
-    assert cheapest(visits_of(3), (quiet, free), 1.4) == (Leg("free", visits_of(3)),)
-    assert cheapest(visits_of(3), (quiet, free), 1.6) == (Leg("quiet", visits_of(3)),)
+    assert find_route(make_visits(3), (quiet, free), 1.4) == (Segment("free", make_visits(3)),)
+    assert find_route(make_visits(3), (quiet, free), 1.6) == (Segment("quiet", make_visits(3)),)
 
 
-def test_without_any_node_every_visit_is_uncovered() -> None:
-    assert cheapest(visits_of(3), [], 0.0) == Uncovered(visits_of(3))
-    assert cheapest((), [], 0.0) == ()
+def test_without_nodes_there_is_no_route() -> None:
+    assert find_route(make_visits(3), [], 0.0) == NoRoute(make_visits(3))
+    assert find_route((), [], 0.0) == ()
 
 
 def numbered_layers(depth: int) -> list[RemoteLayer]:
     return [RemoteLayer(number) for number in range(depth)]
 
 
-def placed(depth: int, nodes: int, replicas: int = 2) -> Placement:
+def place_layers(depth: int, nodes: int, replicas: int = 2) -> Placement:
     return assign_layers(numbered_layers(depth), [f"n{number}" for number in range(nodes)], replicas)
 
 
@@ -129,10 +127,8 @@ def numbers(placement: Placement) -> dict[str, list[int]]:
 
 
 @given(st.integers(1, 24), st.integers(1, 9), st.integers(1, 4))
-def test_copies_of_a_layer_are_on_different_nodes_and_nodes_hold_equally_many(
-    depth: int, nodes: int, replicas: int
-) -> None:
-    placement = placed(depth, nodes, replicas)
+def test_placement_is_balanced_over_distinct_nodes(depth: int, nodes: int, replicas: int) -> None:
+    placement = place_layers(depth, nodes, replicas)
     assert len(placement) == nodes
     for held in placement.values():
         assert list(held) == sorted(set(held)), "in order, none twice"
@@ -142,10 +138,8 @@ def test_copies_of_a_layer_are_on_different_nodes_and_nodes_hold_equally_many(
 
 
 @given(st.integers(1, 24), st.integers(1, 9), st.integers(1, 4), st.data())
-def test_missing_copies_are_placed_on_live_nodes_and_nothing_else_moves(
-    depth: int, nodes: int, replicas: int, data: st.DataObject
-) -> None:
-    placement = placed(depth, nodes, replicas)
+def test_only_missing_copies_are_placed(depth: int, nodes: int, replicas: int, data: st.DataObject) -> None:
+    placement = place_layers(depth, nodes, replicas)
     names = data.draw(st.sets(st.sampled_from(sorted(placement))))
     live = {name: placement[name] for name in sorted(names)}
     added = assign_missing(numbered_layers(depth), live, replicas)
@@ -157,27 +151,25 @@ def test_missing_copies_are_placed_on_live_nodes_and_nothing_else_moves(
 
 
 def test_nodes_hold_runs_of_consecutive_layers() -> None:
-    assert numbers(placed(12, 8)) == {f"n{n}": [*range(3 * n % 12, 3 * n % 12 + 3)] for n in range(8)}
-    assert numbers(placed(6, 3)) == {"n0": [0, 1, 2, 3], "n1": [0, 1, 4, 5], "n2": [2, 3, 4, 5]}
+    assert numbers(place_layers(12, 8)) == {f"n{n}": [*range(3 * n % 12, 3 * n % 12 + 3)] for n in range(8)}
+    assert numbers(place_layers(6, 3)) == {"n0": [0, 1, 2, 3], "n1": [0, 1, 4, 5], "n2": [2, 3, 4, 5]}
     for nodes, replicas in ((1, 0), (0, 1)):
         with pytest.raises(SwarmError, match=f"must be at least 1, got {nodes} and {replicas}"):
-            placed(2, nodes, replicas)
+            place_layers(2, nodes, replicas)
 
 
 @pytest.mark.parametrize(
-    ("beside", "apart", "chosen"),
+    ("adjacent", "distant", "selected"),
     [
-        ([2, 3, 4], [4, 5], "beside"),  # 4 against 3 * 1.5
-        ([2, 3, 4, 5], [4, 5], "apart"),  # 5 against 3 * 1.5
-        ([2], [], "apart"),  # 2 against 1 * 1.5
+        ([2, 3, 4], [4, 5], "adjacent"),  # 4 < 3 * 1.5
+        ([2, 3, 4, 5], [4, 5], "distant"),  # 5 > 3 * 1.5
+        ([2], [], "distant"),  # 2 > 1 * 1.5
     ],
 )
-def test_a_node_without_a_neighbor_counts_as_half_as_much_again(
-    beside: list[int], apart: list[int], chosen: str
-) -> None:
-    held = {"beside": beside, "apart": apart}
-    live = {name: tuple(map(RemoteLayer, own)) for name, own in held.items()}
-    assert assign_missing([RemoteLayer(1)], live, 1) == {chosen: (RemoteLayer(1),)}
+def test_placement_prefers_neighboring_layers(adjacent: list[int], distant: list[int], selected: str) -> None:
+    held = {"adjacent": adjacent, "distant": distant}
+    live = {name: tuple(map(RemoteLayer, layers)) for name, layers in held.items()}
+    assert assign_missing([RemoteLayer(1)], live, 1) == {selected: (RemoteLayer(1),)}
 
 
 DEPTH = 12
@@ -185,18 +177,18 @@ MANIFEST = Manifest("demo", None, "w", "float32", "cpu", "lib", "c", 2, 9, 8, ("
 WHOLE_MODEL = PlanRecord(f"0-{DEPTH - 1}", "identity", "identity", 0, None, 12, 12, 12, 12)
 
 
-def test_what_was_measured_is_given_as_it_was_and_anything_else_is_unknown() -> None:
-    alone, both, moved = (Expected(nats, nats - 0.1, nats + 0.1, "measured") for nats in (0.5, 1.5, 9.0))
+def test_only_measured_plans_have_a_cost() -> None:
+    alone, both, moved = (ExpectedCost(nats, nats - 0.1, nats + 0.1, "measured") for nats in (0.5, 1.5, 9.0))
     estimate = LossEstimate(DEPTH, {"0-2 4-11": alone, "0-2 5-11": both, "1 0 2-11": moved})
     assert estimate.expected(frozenset()) == COMPLETE
     assert estimate.expected({3}) == alone
     assert estimate.expected({3, 4}) == both
     assert [estimate.expected(each) for each in ({3, 5}, {4}, set(range(DEPTH)))] == [UNKNOWN] * 3
-    assert estimate.of_plan("1 0 2-11") == moved
-    assert estimate.of_plan("2 0 1 3-11") == UNKNOWN
+    assert estimate.for_plan("1 0 2-11") == moved
+    assert estimate.for_plan("2 0 1 3-11") == UNKNOWN
 
 
-def stored(folder: Path, *, scores: bool = True) -> dict[str, float]:
+def store_effects(folder: Path, *, scores: bool = True) -> dict[str, float]:
     members = [*leave_one_out(DEPTH), *random_subsets(DEPTH, 20)]
     costs = {str(member.plan): 0.1 * (number + 1) for number, member in enumerate(members)}
     with Run.create(folder, MANIFEST) as run:
@@ -211,27 +203,27 @@ def stored(folder: Path, *, scores: bool = True) -> dict[str, float]:
     return costs
 
 
-def test_a_run_of_a_sweep_is_read(tmp_path: Path) -> None:
-    costs = stored(tmp_path / "run")
-    estimate = estimate_of_run(tmp_path / "run")
+def test_loss_estimates_are_read_from_a_sweep(tmp_path: Path) -> None:
+    costs = store_effects(tmp_path / "run")
+    estimate = read_loss_estimate(tmp_path / "run")
     assert estimate.depth == DEPTH
     assert len(costs) > DEPTH
     for plan, cost in costs.items():
         missing = frozenset(range(DEPTH)) - Plan.parse(plan).layers()
-        assert estimate.expected(missing) == Expected(cost, cost - 0.2, cost + 0.4, "measured")
+        assert estimate.expected(missing) == ExpectedCost(cost, cost - 0.2, cost + 0.4, "measured")
 
 
-def test_a_run_without_effects_is_refused(tmp_path: Path) -> None:
-    stored(tmp_path / "begun", scores=False)
+def test_a_run_without_effects_is_rejected(tmp_path: Path) -> None:
+    store_effects(tmp_path / "unfinished", scores=False)
     with pytest.raises(SwarmError, match="--families leave_one_out,every_window"):
-        estimate_of_run(tmp_path / "begun")
+        read_loss_estimate(tmp_path / "unfinished")
     with pytest.raises(RunError, match="is not a run"):
-        estimate_of_run(tmp_path / "nothing")
+        read_loss_estimate(tmp_path / "nothing")
 
 
 REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
     *(
-        (Decoding, {"max_new_tokens": 4, name: value}, rf"^{name} is .*; write ")
+        (Decoding, {"max_new_tokens": 4, name: value}, rf"^{name} must be .*, got ")
         for name, value in (
             ("max_new_tokens", 0),
             ("min_new_tokens", 5),
@@ -244,23 +236,23 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
             ("seed", 2**63),
         )
     ),
-    (Quorum, {}, "one of the two"),
-    (Quorum, {"layers": 1, "nats": 1.0}, "one of the two"),
-    (Quorum, {"nats": math.inf}, "a number of nats from 0, not inf"),
+    (Quorum, {}, "in layers or in nats, not both"),
+    (Quorum, {"layers": 1, "nats": 1.0}, "in layers or in nats, not both"),
+    (Quorum, {"nats": math.inf}, "at least 0 nats, got inf"),
     *(
-        (SwarmSettings, {name: value}, f"{name} is {value}; give a number of seconds above 0")
-        for name, value in (("hop_floor", 0.0), ("first_deadline", -1.0), ("first_deadline", math.inf))
+        (SwarmSettings, {name: value}, f"{name} must be a positive number of seconds, got {value}")
+        for name, value in (("min_deadline", 0.0), ("first_deadline", -1.0), ("first_deadline", math.inf))
     ),
-    (SwarmSettings, {"spot_share": 2.0}, "spot_share is 2.0; give a share from 0 to 1"),
+    (SwarmSettings, {"spot_share": 2.0}, "spot_share must be between 0 and 1, got 2.0"),
     *(
         (ServeSettings, {name: value}, name)
-        for name, value in (("port", 70_000), ("temperature", 3.0), ("most_running", 0), ("body_seconds", -1.0))
+        for name, value in (("port", 70_000), ("temperature", 3.0), ("max_running", 0), ("body_seconds", -1.0))
     ),
 )
 
 
 @pytest.mark.parametrize(("kind", "values", "words"), REFUSED)
-def test_a_value_that_cannot_be_is_refused_in_a_sentence(kind: Any, values: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_rejected(kind: Any, values: dict[str, Any], words: str) -> None:
     with pytest.raises(SwarmError, match=words) as caught:
         kind(**values)
     assert len(str(caught.value)) < 200
@@ -275,82 +267,79 @@ def test_a_value_that_cannot_be_is_refused_in_a_sentence(kind: Any, values: dict
         (".25 nats", Quorum(nats=0.25)),
     ],
 )
-def test_how_a_quorum_is_written(text: str, quorum: Quorum) -> None:
+def test_quorum_text_form(text: str, quorum: Quorum) -> None:
     assert Quorum.parse(text) == quorum
     assert Quorum.parse(str(quorum)) == quorum
 
 
 @pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "half", "0.5 nat per token", "1e3 nats", "8 of 12", "٣ nats"])
-def test_what_is_no_quorum_is_refused(text: str) -> None:
-    with pytest.raises(SwarmError, match="a quorum is a"):
+def test_invalid_quorums_are_rejected(text: str) -> None:
+    with pytest.raises(SwarmError, match="quorum must be"):
         Quorum.parse(text)
 
 
-def test_a_quorum_can_be_met() -> None:
-    with pytest.raises(
-        SwarmError, match="the model has 6 layers, so that it never meets a quorum of 8 layers: write 6"
-    ):
-        SwarmSettings(quorum=Quorum(layers=8)).quorum_of(6)
-    assert SwarmSettings(quorum=Quorum(layers=6)).quorum_of(6) == Quorum(layers=6)
-    assert SwarmSettings(quorum=Quorum(nats=0.5)).quorum_of(1) == Quorum(nats=0.5)
-    assert SwarmSettings().quorum_of(5) == Quorum(layers=3)
+def test_an_unreachable_quorum_is_rejected() -> None:
+    with pytest.raises(SwarmError, match="quorum must be at most the 6 layers of the plan, got 8 layers"):
+        SwarmSettings(quorum=Quorum(layers=8)).resolve_quorum(6)
+    assert SwarmSettings(quorum=Quorum(layers=6)).resolve_quorum(6) == Quorum(layers=6)
+    assert SwarmSettings(quorum=Quorum(nats=0.5)).resolve_quorum(1) == Quorum(nats=0.5)
+    assert SwarmSettings().resolve_quorum(5) == Quorum(layers=3)
 
 
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)))
-def test_a_quorum_of_layers_counts_those_that_are_live(least: int, missing: set[int]) -> None:
+def test_a_layer_quorum_counts_live_layers(least: int, missing: set[int]) -> None:
     live = set(range(12)) - missing
-    assert (Quorum(layers=least).verdict(live, missing, UNKNOWN) is None) == (len(live) >= least)
+    assert (Quorum(layers=least).explain_refusal(live, missing, UNKNOWN) is None) == (len(live) >= least)
 
 
-def test_the_sentences() -> None:
-    cost = Expected(0.4, 0.3, 0.6, "measured")
-    assert Quorum(layers=8).verdict(range(5), range(5, 12), cost) == (
+def test_quorum_messages() -> None:
+    cost = ExpectedCost(0.4, 0.3, 0.6, "measured")
+    assert Quorum(layers=8).explain_refusal(range(5), range(5, 12), cost) == (
         "5 of 12 layers are live and the quorum is 8 layers; missing: 5-11"
     )
-    assert Quorum(nats=0.6).verdict(range(9), [9, 10, 11], cost) is None
-    assert Quorum(nats=0.5).verdict(range(9), [9, 10, 11], cost) == (
-        "the missing layers are expected to cost 0.4 nats per token, at most 0.6, and the quorum is 0.5 nats; "
-        "missing: 9-11"
+    assert Quorum(nats=0.6).explain_refusal(range(9), [9, 10, 11], cost) is None
+    assert Quorum(nats=0.5).explain_refusal(range(9), [9, 10, 11], cost) == (
+        "the missing layers are expected to cost 0.4 nats/token, at most 0.6, and the quorum is 0.5 nats; missing: 9-11"
     )
-    assert Quorum(nats=0.5).verdict([0, 2], [1], UNKNOWN) == (
-        "nobody knows what the missing layers cost and the quorum is 0.5 nats; missing: 1"
+    assert Quorum(nats=0.5).explain_refusal([0, 2], [1], UNKNOWN) == (
+        "the cost of the missing layers is unknown and the quorum is 0.5 nats; missing: 1"
     )
-    assert Quorum(nats=9.0).verdict([], [0], cost) == "no layer is live and the quorum is 9 nats"
-    assert Quorum(nats=0.0).verdict(range(12), [], COMPLETE) is None
+    assert Quorum(nats=9.0).explain_refusal([], [0], cost) == "no layer is live and the quorum is 9 nats"
+    assert Quorum(nats=0.0).explain_refusal(range(12), [], COMPLETE) is None
 
 
 def _live(text: str, *missing: int) -> LivePlan:
-    live = LivePlan.of(Plan.parse(text), [RemoteLayer(number) for number in missing])
+    live = LivePlan.create(Plan.parse(text), [RemoteLayer(number) for number in missing])
     assert live is not None
     return live
 
 
-def test_a_layer_keeps_its_slot_when_others_go() -> None:
+def test_remaining_layers_keep_their_slots() -> None:
     live = _live("0 1 (2|3) 1 4", 0, 2)
     assert str(live.running) == "1 (3) 1 4"
     assert [(visit.slot, visit.layer.number) for visit in live.visits] == [(1, 1), (3, 3), (4, 1), (5, 4)]
     assert live.missing_numbers == (0, 2)
-    assert LivePlan.of(Plan.parse("0 1"), [RemoteLayer(0), RemoteLayer(1)]) is None
+    assert LivePlan.create(Plan.parse("0 1"), [RemoteLayer(0), RemoteLayer(1)]) is None
 
 
-def test_a_replaced_layer_runs_in_the_same_slot() -> None:
+def test_a_replacement_runs_in_the_same_slot() -> None:
     replaced = {RemoteLayer(number): RemoteLayer(number, "b") for number in (1, 2)}
-    live = LivePlan.of(Plan.parse("0-3"), [RemoteLayer(2)], replaced)
+    live = LivePlan.create(Plan.parse("0-3"), [RemoteLayer(2)], replaced)
     assert str(live.running) == "0 b:1 3"
     assert live.missing_numbers == (2,)
 
 
-def test_hops_begin_at_the_seams_of_groups() -> None:
-    assert _live("0 (1 2|3) 4").seams() == (0, 1, 3, 4)
-    assert _live("0-3").seams() == (0,)
+def test_group_boundaries() -> None:
+    assert _live("0 (1 2|3) 4").find_boundaries() == (0, 1, 3, 4)
+    assert _live("0-3").find_boundaries() == (0,)
 
 
 @given(plans(depth=6), st.sets(st.integers(0, 5), max_size=4))
-def test_what_runs_are_the_steps_of_the_running_plan(plan: Plan, missing: set[int]) -> None:
+def test_visits_match_the_running_plan(plan: Plan, missing: set[int]) -> None:
     gone = [RemoteLayer(number) for number in missing]
-    live = LivePlan.of(plan, gone)
+    live = LivePlan.create(plan, gone)
     if live is None:
-        assert set(layers_of(plan)) <= set(gone)
+        assert set(find_layers(plan)) <= set(gone)
         return
     assert [step.layer for step in live.running.steps()] == [visit.layer.number for visit in live.visits]
     assert not {visit.layer for visit in live.visits} & set(gone)
@@ -360,36 +349,36 @@ def test_what_runs_are_the_steps_of_the_running_plan(plan: Plan, missing: set[in
 
 
 WHOLE = TokenSpan(0, 5, "0-11")
-LACKING = TokenSpan(2, 5, "0-3 6-11", (4, 5), Expected(0.3, 0.1, 0.5, "fitted"))
+LACKING = TokenSpan(2, 5, "0-3 6-11", (4, 5), ExpectedCost(0.3, 0.1, 0.5, "fitted"))
 
 
 @given(st.integers(1, 40), st.data())
-def test_what_the_whole_model_wrote_in_two_parts_is_one_span(count: int, data: st.DataObject) -> None:
+def test_complete_spans_are_merged(count: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, count - 1))
     known = data.draw(st.integers(min(at, 1), at))  # the spans are told where they change, not with every token
     before = (TokenSpan(0, known, "0-11"),) if at else ()
-    assert continued(before, at, (TokenSpan(0, count - at, "0-11"),)) == (TokenSpan(0, count, "0-11"),)
+    assert join_spans(before, at, (TokenSpan(0, count - at, "0-11"),)) == (TokenSpan(0, count, "0-11"),)
 
 
-def test_the_last_span_reaches_to_where_the_second_swarm_began() -> None:
-    assert continued((TokenSpan(0, 2, "0-11"), LACKING), 9, ()) == (
+def test_the_last_span_is_extended_to_the_boundary() -> None:
+    assert join_spans((TokenSpan(0, 2, "0-11"), LACKING), 9, ()) == (
         TokenSpan(0, 2, "0-11"),
         TokenSpan(2, 9, "0-3 6-11", (4, 5), LACKING.expected),
     )
 
 
-def test_what_lacked_before_follows_all_later_tokens() -> None:
-    *_, last = continued((TokenSpan(0, 2, "0-11"), LACKING), 5, (TokenSpan(0, 3, "0-11"),))
+def test_missing_layers_carry_over_to_later_spans() -> None:
+    *_, last = join_spans((TokenSpan(0, 2, "0-11"), LACKING), 5, (TokenSpan(0, 3, "0-11"),))
     assert last == TokenSpan(5, 8, "0-11", (), COMPLETE, earlier=(4, 5))
-    assert not last.is_whole
+    assert not last.is_complete
 
 
-def test_a_doubted_node_is_named_in_all_later_tokens() -> None:
+def test_doubted_nodes_carry_over_to_later_spans() -> None:
     doubted = TokenSpan(0, 5, "0-11", (), UNKNOWN, doubted=("node-1",))
-    *_, last = continued((doubted,), 5, (TokenSpan(0, 3, "0-11", doubted=("node-0",)),))
+    *_, last = join_spans((doubted,), 5, (TokenSpan(0, 3, "0-11", doubted=("node-0",)),))
     assert last.doubted == ("node-0", "node-1")
 
 
-def test_tokens_that_are_made_again_are_the_second_swarms() -> None:
-    first, second = continued((WHOLE,), 4, (TokenSpan(0, 3, "0-3 6-11", (4, 5), LACKING.expected),))
+def test_recomputed_tokens_belong_to_the_second_swarm() -> None:
+    first, second = join_spans((WHOLE,), 4, (TokenSpan(0, 3, "0-3 6-11", (4, 5), LACKING.expected),))
     assert (first.start, first.stop, second.start, second.stop) == (0, 4, 4, 7)

@@ -1,4 +1,4 @@
-"""A swarm computes what its plan says in one process, whatever the plan and the losses."""
+"""A swarm equals a single process for every plan and after failures."""
 
 import asyncio
 import logging
@@ -18,14 +18,13 @@ from layerwise.stack import Stack, load
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm import Answer, Fault, Quorum, Schedule, SwarmSettings, gather, node_records
 from layerwise.swarm.answer import Decoding
-from layerwise.swarm.decoding.decode import decode
-from layerwise.swarm.decoding.head import BatchedHead
-from layerwise.swarm.messages import Hop, Message, Refused, RemoteLayer, Response
+from layerwise.swarm.decoding import BatchedHead, decode
+from layerwise.swarm.messages import Message, Refused, RemoteLayer, Response, RunLayers
 from layerwise.swarm.nodes.local import LocalTransport
 from layerwise.swarm.nodes.node import local_node
 from layerwise.swarm.request import SwarmRequest
-from layerwise.swarm.router import MOST_FAILURES
-from swarm.driver import events, from_bytes
+from layerwise.swarm.router import MAX_FAILURES
+from swarm.driver import build_from_bytes, events
 from tier import first_fast
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
@@ -57,7 +56,7 @@ def _generated(stack: Stack, plan: str, ids: torch.Tensor = IDS, tokens: int = 1
         ["0-3 (4 5|6 7):sum 8*3 9-11", "0-3 4.attn 5.mlp 6-11", "11-0", "0-5 2-5 6-11", "0-11", "0-3 (4|5|6) 7-11"], 2
     ),
 )
-def test_any_plan_writes_what_it_writes_in_one_process(demo: Stack, plan: str) -> None:
+def test_any_plan_equals_a_single_process(demo: Stack, plan: str) -> None:
     with gather(demo, 4, 2, plan=plan) as swarm:
         answer = swarm.generate(IDS, max_new_tokens=12, do_sample=False)
     assert list(answer.tokens) == _generated(demo, plan)
@@ -65,7 +64,7 @@ def test_any_plan_writes_what_it_writes_in_one_process(demo: Stack, plan: str) -
     assert (answer.missing, answer.expected.basis, answer.from_token) == ((), "complete", 0)
 
 
-def test_a_sampled_answer_is_that_of_its_seed(demo: Stack) -> None:
+def test_a_seed_makes_sampling_reproducible(demo: Stack) -> None:
     decoding = Decoding(16, temperature=1.0, top_k=20, seed=4)
 
     with gather(demo, 2, 1) as swarm:
@@ -78,7 +77,7 @@ def test_a_sampled_answer_is_that_of_its_seed(demo: Stack) -> None:
 
 
 @pytest.mark.parametrize("decoding", [Decoding(6, 6), Decoding(6, 6, 1.0, seed=-7), Decoding(6, stop=(" a",))])
-def test_an_answer_that_another_swarm_began_is_gone_on_with(demo: Stack, decoding: Decoding) -> None:
+def test_another_swarm_continues_an_answer_exactly(demo: Stack, decoding: Decoding) -> None:
     with gather(demo, 2, 1) as swarm:
         *tokens, whole = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="whole")))
         for made in range(1, len(tokens)):
@@ -96,8 +95,8 @@ def test_an_answer_that_another_swarm_began_is_gone_on_with(demo: Stack, decodin
         Decoding(6, temperature=1.0, seed=1, min_p=1.0),
     ],
 )
-def test_a_temperature_of_next_to_nothing_takes_the_likeliest_token(demo: Stack, decoding: Decoding) -> None:
-    """Logits divided by the temperature overflow; the smallest top_p also leaves the likeliest token alone."""
+def test_tiny_temperatures_are_greedy(demo: Stack, decoding: Decoding) -> None:
+    """Logits divided by the temperature overflow; the smallest top_p also leaves only the most likely token."""
     with gather(demo, 2, 1) as swarm:
         *tokens, _ = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="a")))
     assert tokens == _generated(demo, "0-11", torch.tensor([[5, 6, 7]]), tokens=6)
@@ -107,10 +106,10 @@ async def _collect(stream: object) -> list[int | Answer]:
     return [item async for item in stream]  # type: ignore[attr-defined]
 
 
-def test_a_lost_layer_is_missing_logged_and_comes_back(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_layer_is_missing_and_returns(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[tuple[object, ...]] = []
     monkeypatch.setattr(node_records.log, "log", lambda *record: logged.append(record))
-    schedule = Schedule((Fault("node-1", "die", 0.1, 3.0),))
+    schedule = Schedule((Fault("node-1", "fail", 0.1, 3.0),))
     settings = SwarmSettings(health_seconds=0.5)
     with gather(demo, 4, 1, schedule=schedule, settings=settings) as swarm:
         answer = swarm.generate(IDS, max_new_tokens=20, do_sample=False)
@@ -123,21 +122,21 @@ def test_a_lost_layer_is_missing_logged_and_comes_back(demo: Stack, monkeypatch:
         overview = swarm.overview()
     assert (overview.completed, overview.degraded, overview.refused) == (2, 1, 0)
     assert overview.live_layers == tuple(range(12))
-    assert events(swarm, ["lost"]) == ["node-1 is gone: is dead"]
-    assert (logging.WARNING, "node=%s %s: %s", "node-1", "lost", "node-1 is gone: is dead") in logged
+    assert events(swarm, ["lost"]) == ["node-1 failed: simulated failure"]
+    assert (logging.WARNING, "node=%s %s: %s", "node-1", "lost", "node-1 failed: simulated failure") in logged
 
 
-def test_below_the_quorum_is_a_refusal_with_the_reason(demo: Stack) -> None:
-    deaths = tuple(Fault(f"node-{number}", "die", 0.0) for number in range(3))
-    with gather(demo, 4, 1, schedule=Schedule(deaths), settings=SwarmSettings(quorum=Quorum(layers=4))) as swarm:
+def test_requests_below_the_quorum_are_refused(demo: Stack) -> None:
+    failures = tuple(Fault(f"node-{number}", "fail", 0.0) for number in range(3))
+    with gather(demo, 4, 1, schedule=Schedule(failures), settings=SwarmSettings(quorum=Quorum(layers=4))) as swarm:
         with pytest.raises(BelowQuorumError, match="3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"):
             swarm.generate(IDS, max_new_tokens=4)
         assert swarm.overview().refused == 1
         assert swarm.run(swarm.ready()) == (False, "3 of 12 layers are live and the quorum is 4 layers; missing: 0-8")
 
 
-def test_what_nodes_held_that_stay_away_others_take_up(demo: Stack) -> None:
-    schedule = Schedule((Fault("node-0", "die", 0.05),))
+def test_layers_of_absent_nodes_are_reassigned(demo: Stack) -> None:
+    schedule = Schedule((Fault("node-0", "fail", 0.05),))
     settings = SwarmSettings(health_seconds=1.0, balance_after=5.0)
     with gather(demo, 4, 1, schedule=schedule, settings=settings) as swarm:
         assert swarm.generate(IDS, max_new_tokens=12, do_sample=False).missing == (0, 1, 2)
@@ -147,13 +146,13 @@ def test_what_nodes_held_that_stay_away_others_take_up(demo: Stack) -> None:
         assert not set(range(3)) - {layer.number for layer in swarm.members.live_layers()}
 
 
-def test_a_lost_layer_is_replaced_by_that_of_another_model(demo: Stack) -> None:
+def test_a_lost_layer_is_replaced_by_another_model(demo: Stack) -> None:
     both = Stack.with_sources({"model": demo, "r0": demo})
-    schedule = Schedule((Fault("node-1", "die", 0.05),))
+    schedule = Schedule((Fault("node-1", "fail", 0.05),))
     settings = SwarmSettings(replacements=("r0",))
     with gather(both, 4, 1, settings=settings, schedule=schedule) as swarm:
         other = swarm.members["node-2"]
-        swarm._transport.members["node-2"] = _holding(both, swarm)  # type: ignore[attr-defined]
+        swarm._transport.members["node-2"] = _build_node(both, swarm)  # type: ignore[attr-defined]
         other.layers = frozenset(swarm._transport.members["node-2"].layers)  # type: ignore[attr-defined]
         answer = swarm.generate(IDS, max_new_tokens=12, do_sample=False)
     assert answer.plan == "0-2 r0:3-5 6-11"
@@ -161,12 +160,12 @@ def test_a_lost_layer_is_replaced_by_that_of_another_model(demo: Stack) -> None:
     assert (answer.missing, answer.expected.basis) == ((), "unknown")
 
 
-def _holding(stack: Stack, swarm: object) -> object:
+def _build_node(stack: Stack, swarm: object) -> object:
     held = [RemoteLayer(layer) for layer in (6, 7, 8)] + [RemoteLayer(layer, "r0") for layer in (3, 4, 5)]
     return local_node("node-2", stack, held)
 
 
-def test_images_are_classified_as_in_one_process(vision: Stack) -> None:
+def test_classification_equals_a_single_process(vision: Stack) -> None:
     inputs = example_inputs(vision.model)
     assert inputs is not None
     with torch.inference_mode():
@@ -176,18 +175,16 @@ def test_images_are_classified_as_in_one_process(vision: Stack) -> None:
         chances, _ = swarm.run(swarm.classify(Image.new("RGB", (40, 40), (255, 0, 0)), request="one"))
     assert sum(chances) == pytest.approx(1.0)
     assert len(chances) == len(swarm.labels)
-    assert answer.is_whole
+    assert answer.is_complete
     assert torch.equal(found, logits)
 
 
-def test_a_router_whose_layers_are_on_the_disk_sends_them_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("layerwise.swarm.supply.MESSAGE_BYTES", 1)
+def test_streamed_layers_are_sent_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layerwise.swarm.supply.MAX_MESSAGE_BYTES", 1)
     tiny_llama().save_pretrained(tmp_path)
     whole, streamed = load(tmp_path), load(tmp_path, resident_layers=1)
     assert streamed.resident is not None
-    with from_bytes(streamed, nodes=2, replicas=2) as swarm:
+    with build_from_bytes(streamed, nodes=2, replicas=2) as swarm:
         assert streamed.resident.cost.most_layers == 1
         cost = streamed.resident.count()
         answers = [swarm.generate(IDS, max_new_tokens=12, do_sample=False) for _ in range(2)]
@@ -195,25 +192,25 @@ def test_a_router_whose_layers_are_on_the_disk_sends_them_one_by_one(
     assert [list(answer.tokens) for answer in answers] == [_generated(whole, "0-5")] * 2
 
 
-def test_a_node_that_lacks_one_of_its_layers_is_sent_them_again(demo: Stack) -> None:
-    with from_bytes(demo, nodes=2) as swarm:
-        assert swarm.generate(IDS, max_new_tokens=1).is_whole
+def test_missing_layers_are_sent_again(demo: Stack) -> None:
+    with build_from_bytes(demo, nodes=2) as swarm:
+        assert swarm.generate(IDS, max_new_tokens=1).is_complete
         node = swarm._transport.members["node-0"]  # type: ignore[attr-defined]
         lost = node.layers[-1]
-        del node._held[lost]
+        del node._blocks[lost]
         swarm.run(asyncio.sleep(60))
         assert lost in node.layers
-        assert swarm.generate(IDS, max_new_tokens=1).is_whole
+        assert swarm.generate(IDS, max_new_tokens=1).is_complete
 
 
-def test_what_cannot_be_gathered_is_refused_with_the_reason(demo: Stack) -> None:
-    with pytest.raises(SwarmError, match="the model has 12 layers, so that it never meets a quorum of 13 layers"):
+def test_invalid_swarms_are_rejected(demo: Stack) -> None:
+    with pytest.raises(SwarmError, match="quorum must be at most the 12 layers of the plan, got 13 layers"):
         gather(demo, 4, settings=SwarmSettings(quorum=Quorum(layers=13)))
-    with gather(demo, 2, 1) as swarm, pytest.raises(SwarmError, match="does not search with beams"):
+    with gather(demo, 2, 1) as swarm, pytest.raises(SwarmError, match="does not support beam search"):
         swarm.generate(IDS, num_beams=3)
 
 
-def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_started(
+def test_dense_models_are_rejected_before_nodes_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = ElcForMaskedLM(ElcConfig(vocab_size=60, hidden_size=16, num_hidden_layers=3, num_attention_heads=2))
@@ -223,12 +220,12 @@ def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_star
             gather(load(model.eval()), 2, 1, address=address)
 
 
-def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_refuses_every_call_is_abandoned(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = LocalTransport.call
 
     async def refusing(self: LocalTransport, node: str, messages: Sequence[Message]) -> Sequence[Response]:
         (message,) = messages
-        if node == "node-1" and isinstance(message, Hop) and not message.request.startswith("check"):
+        if node == "node-1" and isinstance(message, RunLayers) and not message.request.startswith("check"):
             await asyncio.sleep(3.0)  # the next check of its health comes first
             return [Refused(node, "not today")]
         return await calls(self, node, messages)
@@ -240,11 +237,11 @@ def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeyp
     assert answer.missing == (3, 4, 5)
 
 
-def test_a_pass_goes_on_without_a_node_that_has_failed_it_and_is_well_otherwise(demo: Stack) -> None:
+def test_a_pass_continues_without_a_node_that_failed_it(demo: Stack) -> None:
     """The node stays live for other requests; its layers are missing for this pass only."""
     with gather(demo, 4, 1) as swarm:
-        request = SwarmRequest.of("request", swarm.plan)
-        request.failures["node-1"] = MOST_FAILURES
+        request = SwarmRequest.create("request", swarm.plan)
+        request.failures["node-1"] = MAX_FAILURES
 
         async def one_token() -> None:
             async for _ in decode(swarm.router, request, BatchedHead(demo), IDS, max_new_tokens=1, do_sample=False):

@@ -1,4 +1,4 @@
-"""Trust: a node that returns something else than its layers' output is found, named and left; an honest one never."""
+"""Wrong nodes are detected, reported and quarantined; correct ones never are."""
 
 import asyncio
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from layerwise.swarm import Answer, Fault, Quorum, Schedule, Swarm, SwarmSettings, gather
-from layerwise.swarm.comparison import SpotChecks
-from layerwise.swarm.messages import Array, Hop, RemoteLayer
+from layerwise.swarm.checks import SpotChecks
+from layerwise.swarm.messages import Array, RemoteLayer, RunLayers
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.local import LocalTransport
-from layerwise.swarm.trust import tolerance
-from swarm.driver import events, generated, llama, prompts
+from layerwise.swarm.wire import tolerance
+from swarm.driver import events, generate_tokens, llama, prompts
 from tier import by_tier, first_fast
 
 REQUESTS = 20
@@ -32,37 +32,37 @@ def _requests_until_found(swarm: Swarm, seed: int) -> int | None:
 
 
 @pytest.mark.parametrize("replicas", first_fast([2, 3]))
-@pytest.mark.parametrize("wrongness", ["noise", "zeros", "another layer"])
+@pytest.mark.parametrize("corruption", ["noise", "zeros", "another layer"])
 @pytest.mark.parametrize("seed", range(by_tier(fast=1, nightly=10)))
-def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -> None:
-    fault = Fault("node-1", "wrong", 0.0, wrongness="zeros" if wrongness == "zeros" else "noise")
-    schedule = Schedule(() if wrongness == "another layer" else (fault,), seed=seed)
+def test_a_wrong_node_is_quarantined(corruption: str, replicas: int, seed: int) -> None:
+    fault = Fault("node-1", "wrong", 0.0, corruption="zeros" if corruption == "zeros" else "noise")
+    schedule = Schedule(() if corruption == "another layer" else (fault,), seed=seed)
     with gather(llama(), 2 * replicas, replicas, schedule=schedule) as swarm:
-        if wrongness == "another layer":
+        if corruption == "another layer":
             transport = swarm._transport
             assert isinstance(transport, LocalTransport)
             node = transport.members["node-1"]
             first, second = node.layers[:2]
-            held = node._held[second]
-            node.keep(first, held)
+            held = node._blocks[second]
+            node.add_layer(first, held)
         found = _requests_until_found(swarm, seed)
         assert found <= WITHIN
         assert _quarantined(swarm) == ["node-1"]
-        assert swarm.members["node-1"].reason.startswith("node-1: its answer to layers")
+        assert swarm.members["node-1"].reason.startswith("node-1: its output of layers")
 
 
-def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
-    """A request that used a wrong node restarts, and later findings do not change it."""
+def test_the_text_is_correct_after_a_quarantine() -> None:
+    """A request that used a wrong node restarts."""
     stack = llama()
     ids, _ = prompts(1)
     with gather(stack, 4, 2, schedule=Schedule((Fault("node-1", "wrong", 0.0),))) as swarm:
         answer = swarm.generate(ids, max_new_tokens=6, min_new_tokens=6, do_sample=False)
         assert _quarantined(swarm) == ["node-1"]
-    assert list(answer.tokens) == generated(stack.model, ids)[0].tolist()
+    assert list(answer.tokens) == generate_tokens(stack.model, ids)[0].tolist()
 
 
-def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named() -> None:
-    """The node is found by the first pass of its eighth next request, while another one is under way."""
+def test_tokens_of_a_later_quarantined_node_are_reported() -> None:
+    """The node is detected in the first pass of its eighth request, while another one is running."""
     stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.05) for number in range(2)))
     settings = SwarmSettings(spot_share=0.001)
@@ -87,9 +87,9 @@ def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named(
     assert overview.completed == 10
 
 
-def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
+def test_identical_faults_are_detected() -> None:
     stack, (ids, _) = llama(), prompts(1)
-    schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.0, wrongness="zeros") for number in (1, 3)))
+    schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.0, corruption="zeros") for number in (1, 3)))
     settings = SwarmSettings(spot_share=1.0, quorum=Quorum(layers=1))
     with gather(stack, 4, 2, schedule=schedule, settings=settings) as swarm:
         answer = swarm.generate(ids, max_new_tokens=6, do_sample=False)
@@ -97,10 +97,10 @@ def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
     assert answer.missing == (3, 4)
 
 
-def test_quarantine_ends_with_the_process() -> None:
-    """A new process under the old name is checked; the old one stays quarantined."""
+def test_a_new_process_leaves_quarantine() -> None:
+    """A new process under the same name is checked; the old one stays quarantined."""
     stack, (ids, _) = llama(), prompts(1)
-    schedule = Schedule((Fault("node-1", "wrong", 0.0, 1.0), Fault("node-1", "die", 20.3, 20.5)))
+    schedule = Schedule((Fault("node-1", "wrong", 0.0, 1.0), Fault("node-1", "fail", 20.3, 20.5)))
     states = []
     with gather(stack, 4, 2, schedule=schedule) as swarm:
         swarm.generate(ids, max_new_tokens=6, do_sample=False)
@@ -109,35 +109,33 @@ def test_quarantine_ends_with_the_process() -> None:
             swarm.run(asyncio.sleep(15.0))
         answer = swarm.generate(ids, max_new_tokens=6, do_sample=False)
     assert states == ["quarantined", "quarantined", "live"]
-    assert answer.is_whole
+    assert answer.is_complete
 
 
-def test_an_honest_node_is_never_quarantined() -> None:
+def test_correct_nodes_are_never_quarantined() -> None:
     for seed in range(by_tier(fast=1, nightly=100)):
         with gather(llama(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed)) as swarm:
             assert _requests_until_found(swarm, seed) is None
 
 
-@pytest.mark.parametrize("wrongness", first_fast(["noise", "zeros"]))
+@pytest.mark.parametrize("corruption", first_fast(["noise", "zeros"]))
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(by_tier(fast=1, nightly=10)))
-def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, replicas: int, seed: int) -> None:
-    """No wrong output of a pass is returned, whether a replica or the router detects it."""
+def test_full_comparison_returns_no_wrong_output(corruption: str, replicas: int, seed: int) -> None:
+    """A replica or the router detects every wrong output."""
     stack, (ids, _) = llama(), prompts(1, seed=seed)
-    schedule = Schedule((Fault("node-0", "wrong", 0.0, wrongness=wrongness),), seed=seed)
+    schedule = Schedule((Fault("node-0", "wrong", 0.0, corruption=corruption),), seed=seed)
     settings = SwarmSettings(spot_share=1.0, quorum=Quorum(layers=1))
     with gather(stack, replicas + 1, replicas, schedule=schedule, settings=settings) as swarm:
         logits, answer = swarm.outputs(input_ids=ids)
         assert _quarantined(swarm) == ["node-0"]
-    assert (answer.missing == ()) == (replicas > 1), (
-        "without a replica the layers of the node that was left are missing"
-    )
+    assert (answer.missing == ()) == (replicas > 1), "without a replica the layers of the node are missing"
     torch.testing.assert_close(logits, stack.logits(answer.plan, input_ids=ids), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> None:
-    schedule = Schedule((Fault("node-1", "wrong", 0.25, wrongness="zeros"),))
+def test_a_node_without_a_replica_is_checked_by_the_router() -> None:
+    schedule = Schedule((Fault("node-1", "wrong", 0.25, corruption="zeros"),))
     texts, _ = prompts(40)
     with gather(llama(), 2, 1, schedule=schedule, settings=SwarmSettings(quorum=Quorum(layers=1))) as swarm:
         for ids in texts:
@@ -146,15 +144,13 @@ def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> No
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_a_share_of_requests_is_compared_token_by_token_and_the_first_pass_of_every_eighth(
-    share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spot_checks_compare_a_share_of_requests(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: dict[str, list[int]] = {}
     ask = SpotChecks._run_checker
 
-    async def counted(self: SpotChecks, checker: str, hop: Hop) -> Array | None:
-        compared.setdefault(hop.request.partition("/")[0], []).append(hop.given.index)
-        return await ask(self, checker, hop)
+    async def counted(self: SpotChecks, checker: str, call: RunLayers) -> Array | None:
+        compared.setdefault(call.request.partition("/")[0], []).append(call.given.index)
+        return await ask(self, checker, call)
 
     monkeypatch.setattr(SpotChecks, "_run_checker", counted)
     ids, _ = prompts(1)
@@ -170,30 +166,30 @@ def test_a_share_of_requests_is_compared_token_by_token_and_the_first_pass_of_ev
         assert 1 <= len(set(compared) - set(whole)) <= 4
 
 
-def test_rounding_is_tolerated_and_little_else() -> None:
+def test_tolerance_covers_only_rounding() -> None:
     assert tolerance(4096, 3, 2.0**-23) < 1e-3
     assert tolerance(4096, 3, 2.0**-7) == 0.05
 
 
-def test_answers_that_differ_after_the_first_pass_are_decided_by_the_router() -> None:
-    """The request starts over with the router as the checker, and the text is right from the first token."""
+def test_the_router_decides_later_disagreements() -> None:
+    """The request restarts with the router as the checker."""
     stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule((Fault("node-0", "wrong", 0.03),))
     with gather(stack, 4, 2, schedule=schedule, settings=SwarmSettings(spot_share=1.0)) as swarm:
         answer = swarm.generate(ids, max_new_tokens=12, min_new_tokens=12, do_sample=False)
         assert _quarantined(swarm) == ["node-0"]
         assert events(swarm, ["replayed"])
-    assert list(answer.tokens) == generated(stack.model, ids, new_tokens=12)[0].tolist()
+    assert list(answer.tokens) == generate_tokens(stack.model, ids, new_tokens=12)[0].tolist()
 
 
-def test_who_is_wrong_is_quarantined_until_it_is_gone_and_has_a_new_beginning_then() -> None:
+def test_quarantine_ends_when_the_node_fails() -> None:
     records = NodeRecords(lambda: 0.0)
     records.join("a", [RemoteLayer(0)])
     assert records.change("a", "quarantined", "quarantined", "a is wrong")
     assert not records.change("a", "live", "returned", "a computes again")
     assert (records["a"].state, records["a"].reason) == ("quarantined", "a is wrong")
     assert [event.kind for event in records.events] == ["joined", "quarantined"]
-    records.change("a", "gone", "lost", "a is gone: is dead")
-    assert not records.change("a", "quarantined", "quarantined", "a is wrong"), "it may be mended when it comes back"
+    records.change("a", "gone", "lost", "a failed: simulated failure")
+    assert not records.change("a", "quarantined", "quarantined", "a is wrong"), "it may be repaired when it returns"
     records.change("a", "live", "returned", "a computes again")
     assert records["a"].state == "live"

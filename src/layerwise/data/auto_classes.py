@@ -1,8 +1,6 @@
-"""Open transformers' automatic classes; code from a checkpoint runs only if the caller allows it.
+"""The only callers of transformers' auto classes; every call passes `trust_remote_code`.
 
-Unless told otherwise, transformers asks on the terminal whether to run a checkpoint's own code (`auto_map`). So nothing
-else in layerwise calls an automatic class (tests/laws/test_auto_classes.py), and every call here passes
-`trust_remote_code`.
+By default transformers asks on the terminal whether to run a checkpoint's code (`auto_map`).
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ def without_retries(location: str | Path | None) -> Iterator[None]:
     if not before and location is not None and not Path(location).exists():
         try:
             get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-        except Exception:  # the errors of its client, which is not ours to choose
+        except Exception:  # depends on the HTTP client
             constants.HF_HUB_OFFLINE = True
     try:
         yield
@@ -46,9 +44,9 @@ def class_named(name: str) -> Any | None:
 
 
 def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code: bool = False, **options: Any) -> Any:
-    """Return `kind.from_pretrained` of the checkpoint at `location`; `kind` is a transformers class or its name.
+    """Call `kind.from_pretrained` for the checkpoint at `location`; `kind` is a transformers class or its name.
 
-    Raises `ModelError` if the checkpoint's code would have to run, and what transformers raises otherwise.
+    Raises `ModelError` if the checkpoint has remote code and `trust_remote_code` is not set.
     """
     kind = class_named(kind) if isinstance(kind, str) else kind
     if location is not None and is_gguf(location):
@@ -66,7 +64,7 @@ def config_for(settings: Mapping[str, Any]) -> Any:
 
 def tokenizer_class(config: Any) -> Any:
     kind = transformers.TOKENIZER_MAPPING.get(type(config), None)
-    # Mistral's own is for files that no GGUF file has.
+    # Mistral's class needs files that are not in a GGUF file.
     return transformers.PreTrainedTokenizerFast if kind is None or kind.__name__ == "MistralCommonBackend" else kind
 
 
@@ -82,7 +80,7 @@ def quiet(name: str) -> Iterator[None]:
 
 
 def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> nn.Module:
-    """Build a model of class `kind` from a copy of `config`, with new weights; raises what `from_pretrained` raises."""
+    """Build a model of class `kind` from a copy of `config` with random weights; raises as `from_pretrained`."""
     kind = class_named(kind) if isinstance(kind, str) else kind
     try:
         if issubclass(kind, nn.Module):
@@ -105,8 +103,8 @@ def _refusal(location: str, error: ValueError) -> Exception:
     if "trust_remote_code" not in str(error):
         return error
     return ModelError(
-        f"{named(location)} comes with its own code, which is not run without --trust-remote-code; where a command has "
-        "no such option, give a checkpoint of a class that transformers has itself"
+        f"{named(location)} has remote code, which runs only with --trust-remote-code. If a command lacks this option, "
+        "pass a checkpoint of a class that is part of transformers."
     )
 
 

@@ -1,6 +1,6 @@
-"""Batches: windows of similar length, padded on the right, with their targets.
+"""Batches of windows of similar length, padded on the right, with their targets.
 
-Batches depend only on the windows and the settings, so a resumed run gives bitwise equal results.
+Batches depend only on the windows and the settings, so resumed runs have bitwise equal results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError
 
 IGNORED = -100
-"""The target of a position that is not scored; the value torch's cross entropy passes over."""
+"""Target of a position that is not scored, the default `ignore_index` of torch's cross entropy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Windows that run through the model together, as int64 tensors of shape (batch, seq).
+    """A batch of windows as int64 tensors of shape (batch, seq).
 
     `targets[b, t]` is the token to predict at position t, or `IGNORED`: the token at t + 1 for a next-token loss, the
     original token at t for a masked-token loss.
@@ -40,7 +40,7 @@ class Batch:
 
     @property
     def scored(self) -> Tensor:
-        """(batch, seq) booleans: the positions whose output is scored."""
+        """Mask (batch, seq) of the scored positions."""
         return self.targets != IGNORED
 
     @property
@@ -49,16 +49,16 @@ class Batch:
 
 
 Metric = Callable[[Any, Mapping[str, Tensor]], Tensor]
-"""A function of a model's output and a batch that returns one number per row, lower is better."""
+"""Function of a model's output and a batch that returns one number per row; lower is better."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledBatch:
-    """Items with one label each, such as images; evaluates models of `...ForImageClassification`.
+    """A batch of items with one label each, such as images.
 
     `inputs` are keyword arguments of forward with `batch` rows. `targets` is int64 (batch,), or for sentences the
-    embeddings (batch, width) of the original model. `windows` names the items, one target each. A `metric` of the
-    model's output and the tensors `given` replaces the loss of the targets.
+    embeddings (batch, width) of the original model. `windows` names the items. A `metric` of the model's output and the
+    tensors `given` replaces the loss of the targets.
     """
 
     inputs: dict[str, Tensor]
@@ -75,7 +75,7 @@ class LabelledBatch:
 AnyBatch = Batch | LabelledBatch
 
 Row = tuple[Tensor, Tensor]
-"""The ids and the targets of one window, without padding."""
+"""Ids and targets of one window, without padding."""
 
 
 def item(document: str) -> Window:
@@ -88,38 +88,36 @@ def batches(
     pad_id: int,
     mask_id: int | None = None,
 ) -> tuple[Batch, ...]:
-    """The windows in batches of at most `tokens_per_batch` tokens, padding counted, the longest first.
+    """Batch windows into at most `tokens_per_batch` tokens, including padding, the longest first.
 
-    A window longer than `tokens_per_batch` is a batch of its own. Where a window says which of its tokens are masked,
-    `mask_id` stands in their place, and they are the targets.
-
-    Raises `DataError` without windows, for a batch size below 1, or for masked windows without `mask_id`.
+    A window longer than that is a separate batch. In masked windows `mask_id` replaces the masked tokens, which are the
+    targets. Raises `DataError` without windows, for a batch size below 1, and for masked windows without `mask_id`.
     """
     if not windows:
-        raise DataError("there is no window to make a batch of: give a text with at least 2 tokens")
+        raise DataError("A batch must have at least one window, got none. Pass a text with at least 2 tokens.")
     if tokens_per_batch < 1:
-        raise DataError(f"a batch of {tokens_per_batch} tokens holds nothing: use 1 or more")
+        raise DataError(f"The batch size must be at least 1 token, got {tokens_per_batch}.")
     rows = {window: row_of(window, mask_id) for window in windows}
     return tuple(_padded_batch(group, rows, pad_id) for group in of_like_length(windows, tokens_per_batch))
 
 
 def row_of(window: Window, mask_id: int | None) -> Row:
-    """Return the input ids and targets of a window, both (seq,); raises `DataError` for a mask without `mask_id`."""
+    """Build the input ids and targets of a window, both (seq,). Raises `DataError` for masks without `mask_id`."""
     if window.masked is None:
         ids, labels = labelled(window)
         return ids, pad(labels[1:], (0, 1), value=IGNORED)
     if mask_id is None:
-        raise DataError("a masked-language-model loss needs a mask token: pass a tokenizer that has one (--tokenizer)")
+        raise DataError("A masked-language-model loss requires a mask token. Pass a --tokenizer that has one.")
     ids = torch.tensor(window.ids, device="cpu")
     targets = torch.full_like(ids, IGNORED)
-    chosen = torch.tensor(window.masked, dtype=torch.int64, device="cpu")
-    targets[chosen] = ids[chosen]
-    ids[chosen] = mask_id
+    positions = torch.tensor(window.masked, dtype=torch.int64, device="cpu")
+    targets[positions] = ids[positions]
+    ids[positions] = mask_id
     return ids, targets
 
 
 def labelled(window: Window) -> Row:
-    """The ids of a window and those that are scored in their own places, both (seq,); the model shifts them itself."""
+    """Build the ids and labels of a window, both (seq,); the labels are not shifted."""
     ids = torch.tensor(window.ids, device="cpu")
     labels = torch.full_like(ids, IGNORED)
     scored = slice(window.scored_from, window.scored_until)
@@ -128,12 +126,12 @@ def labelled(window: Window) -> Row:
 
 
 def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
-    """Group windows into at most `tokens` tokens, padding included, the longest first.
+    """Group windows into at most `tokens` tokens, including padding, the longest first.
 
-    No window is more than twice as long as another of its group. A window longer than `tokens` is a group of its own; a
-    labeled item fills one position.
+    No window is more than twice as long as another of its group. A longer window is a separate group; a labeled item
+    counts as one token.
     """
-    # Longest first, so that a batch which does not fit the memory fails at once and not in the last minute.
+    # Longest first, so that a batch that does not fit into memory fails at once.
     group: list[Window] = []
     for window in sorted(windows, key=lambda window: -len(window.ids)):
         widest = max(1, len(group[0].ids)) if group else 0
@@ -146,42 +144,41 @@ def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Wind
 
 
 def regrouped(
-    made: Sequence[AnyBatch], kept: Collection[Window], cut: Mapping[Window, Window] | None = None
+    existing: Sequence[AnyBatch], windows: Collection[Window], truncated: Mapping[Window, Window] | None = None
 ) -> tuple[AnyBatch, ...]:
-    """Return batches of only the windows `kept`, with the targets and masks they already have.
+    """Rebuild batches of only the given `windows`, with their existing targets and masks.
 
-    Token windows are batched again, up to the largest batch of `made`; those in `cut` are replaced by their beginnings.
-    Labeled items stay in their batches. Raises `DataError` if nothing is left.
+    Token windows are batched again, up to the largest existing batch; those in `truncated` are replaced. Labeled items
+    stay in their batches. Raises `DataError` if no window remains.
     """
-    wanted = frozenset(kept)
+    selected = frozenset(windows)
     rows: dict[Window, Row] = {}
-    labelled: list[AnyBatch] = []
-    for batch in made:
-        chosen = [row for row, window in enumerate(batch.windows) if window in wanted]
+    labeled: list[AnyBatch] = []
+    for batch in existing:
+        indices = [row for row, window in enumerate(batch.windows) if window in selected]
         if isinstance(batch, LabelledBatch):
-            if chosen:
-                inputs, given = ({k: v[chosen] for k, v in each.items()} for each in (batch.inputs, batch.given))
-                names = tuple(batch.windows[row] for row in chosen)
-                labelled.append(LabelledBatch(inputs, batch.targets[chosen], names, batch.metric, given))
+            if indices:
+                inputs, given = ({k: v[indices] for k, v in each.items()} for each in (batch.inputs, batch.given))
+                names = tuple(batch.windows[row] for row in indices)
+                labeled.append(LabelledBatch(inputs, batch.targets[indices], names, batch.metric, given))
         else:
-            for row in chosen:
-                whole = batch.windows[row]
+            for row in indices:
+                full = batch.windows[row]
                 length = int(batch.attention_mask[row].sum())
                 tensors = (batch.input_ids[row, :length], batch.targets[row, :length])
-                window = (cut or {}).get(whole, whole)
-                rows[window] = tensors if window.ids == whole.ids else _beginning(tensors, whole, window)
-    if not rows and not labelled:
-        raise DataError("no window is left: keep at least one document")
-    groups = of_like_length(list(rows), max(batch.size for batch in made))
-    return (*(_padded_batch(group, rows) for group in groups), *labelled)
+                window = (truncated or {}).get(full, full)
+                rows[window] = tensors if window.ids == full.ids else _truncate(tensors, full, window)
+    if not rows and not labeled:
+        raise DataError("At least one document must remain, got none.")
+    groups = of_like_length(list(rows), max(batch.size for batch in existing))
+    return (*(_padded_batch(group, rows) for group in groups), *labeled)
 
 
-def _beginning(row: Row, whole: Window, window: Window) -> Row:
-    kept = [*range(window.scored_until), *range(whole.scored_until, len(whole.ids))]
-    ids, targets = (values[kept] for values in row)
+def _truncate(row: Row, full: Window, window: Window) -> Row:
+    positions = [*range(window.scored_until), *range(full.scored_until, len(full.ids))]
+    ids, targets = (values[positions] for values in row)
     if window.masked is None:
-        # What comes next is no longer there to be predicted.
-        targets[window.scored_until - 1] = IGNORED
+        targets[window.scored_until - 1] = IGNORED  # the next token was removed
     return ids, targets
 
 
@@ -192,17 +189,17 @@ def _padded_batch(group: Sequence[Window], rows: Mapping[Window, Row], pad_id: i
 
 
 def padded(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1) -> dict[str, Tensor]:
-    """Pad tensors (seq,) on the right into (batch, seq), with seq rounded up to `multiple`.
+    """Pad rows (seq,) on the right to (batch, seq), with seq rounded up to `multiple`.
 
-    Adds an "attention_mask" unless the rows have "position_ids", which say which tokens belong together.
+    Adds an "attention_mask" unless the rows have "position_ids", which separate texts.
     """
     lengths = torch.tensor([len(row["input_ids"]) for row in rows], device="cpu")
     width = -(-int(lengths.max()) // multiple) * multiple
     fill = {"input_ids": pad_id, "labels": IGNORED, "position_ids": 0}
     batch = {}
     for name in rows[0]:
-        beside = pad_sequence([row[name] for row in rows], batch_first=True, padding_value=fill[name])
-        batch[name] = pad(beside, (0, width - beside.shape[1]), value=fill[name])
+        stacked = pad_sequence([row[name] for row in rows], batch_first=True, padding_value=fill[name])
+        batch[name] = pad(stacked, (0, width - stacked.shape[1]), value=fill[name])
     if "position_ids" not in batch:
         batch["attention_mask"] = (torch.arange(width, device="cpu") < lengths[:, None]).long()
     return batch

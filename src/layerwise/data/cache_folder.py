@@ -1,7 +1,7 @@
-"""Cache folder: `LAYERWISE_CACHE`, else `XDG_CACHE_HOME/layerwise`, else `~/.cache/layerwise`.
+"""Cache directory (`LAYERWISE_CACHE`, `XDG_CACHE_HOME/layerwise` or `~/.cache/layerwise`), locks and file stamps.
 
-A stamp (size, inode, times of change) tells without reading a file that it is unchanged. Files that changed within one
-tick of the file system's clock have no stamp yet.
+A stamp (size, inode, times of change) detects changes without reading the file, unless the file changed within the
+current tick of the file system's clock.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from layerwise.errors import DataError
 VARIABLE = "LAYERWISE_CACHE"
 
 Stamp = tuple[str, int, int, int, int]
-"""The path of a file, its size, its inode, and the two times."""
+"""Path, size, inode, and modification and change time of a file."""
 
-SETTLED = 2_000_000_000
-"""Nanoseconds after which a change gets another time, on every file system."""
+TICK = 2_000_000_000
+"""Nanoseconds after which a change has a different time on every file system."""
 
 
 def cache_folder() -> Path:
@@ -40,17 +40,14 @@ def writable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            f"tokenized text cannot be kept in {folder} ({error.strerror or error}): set {VARIABLE} to a folder on a "
-            "disk that can be written and has room"
+            f"Cannot write the token cache to {folder} ({error.strerror or error}). Set {VARIABLE} to a writable "
+            "directory on a disk with enough space."
         ) from error
 
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of `path`, which the end of the process releases; `waiting` is called if another process holds it.
-
-    Raises `DataError` if the file cannot be locked.
-    """
+    """Hold the lock of `path`, calling `waiting` if another process holds it. Raises `DataError` on failure."""
     with writable(path.parent.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
@@ -72,13 +69,13 @@ def stamp(path: Path) -> Stamp:
     return (str(path.absolute()), state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
 
 
-def settled(known: Iterable[Stamp]) -> bool:
+def settled(stamps: Iterable[Stamp]) -> bool:
     now = time.time_ns()
-    return all(max(changed, entered) < now - SETTLED for *_, changed, entered in known)
+    return all(max(modified, changed) < now - TICK for *_, modified, changed in stamps)
 
 
 def code_digest(*paths: Path) -> str:
-    """SHA-256 of the Python files at `paths`, or below them: another program may compute something else."""
+    """Compute a SHA-256 of the Python files at or below `paths`."""
     state = sha256()
     for root in paths:
         for path in sorted(root.rglob("*.py")) if root.is_dir() else [root]:

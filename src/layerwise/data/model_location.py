@@ -1,4 +1,4 @@
-"""What a user's name of a model leads to: a folder, a GGUF file, or a hub id."""
+"""Resolution of model names to directories, GGUF files and hub ids."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from layerwise.bounded import kind_of, named
 from layerwise.errors import CheckpointError, ModelError
 
 EMBEDDED = {"demo": "models/demo", "demo-vit": "models/demo_vit"}
-"""Models that come with the package, by the name a user types."""
-
+"""Bundled models by name."""
 
 SUFFIX = ".gguf"
-"""How the names of GGUF files end, each of which is a whole model."""
 
 
 def is_gguf(location: str | Path) -> bool:
@@ -21,7 +19,7 @@ def is_gguf(location: str | Path) -> bool:
 
 
 def location_of(name: str) -> str:
-    """Return what transformers loads for a model's name: a folder, a GGUF file or a hub id.
+    """Resolve a model name to a directory, a GGUF file or a hub id.
 
     Raises `ModelError` or `CheckpointError` for a path without a model.
     """
@@ -30,18 +28,18 @@ def location_of(name: str) -> str:
     try:
         folder = Path(name).expanduser()
     except RuntimeError as error:
-        raise ModelError(f"there is no model at {named(name)}: {error}") from error
+        raise ModelError(f"{named(name)} does not exist: {error}") from error
     kind = kind_of(folder)
     if kind == "folder" or (kind == "file" and is_gguf(folder)):
         return str(folder)
     if kind != "nothing":
         raise CheckpointError(
-            f"{name} is a {kind}; give the folder that holds config.json and model.safetensors, or a GGUF file"
+            f"{name} is a {kind}. Pass a directory with config.json and model.safetensors, or a GGUF file."
         )
     if is_gguf(name):
-        raise CheckpointError(f"there is no file {named(name)}; give a GGUF file, a folder, or a hub id")
+        raise CheckpointError(f"{named(name)} does not exist. Pass a GGUF file, a directory, or a hub id.")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise CheckpointError(
-            f"there is no folder {named(name)}; give a folder, a hub id such as owner/name, or `demo`"
+            f"{named(name)} does not exist. Pass a directory, a hub id such as owner/name, or `demo`."
         )
     return name

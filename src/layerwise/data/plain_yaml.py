@@ -1,7 +1,7 @@
-"""Plain YAML: lists, mappings and values, as people write settings; the one place that reads and writes YAML.
+"""YAML of plain lists, mappings and values.
 
-Aliases and tags are refused, because 424 bytes of them can make gigabytes. Dates are text, and a key that occurs twice
-is an error.
+Aliases and tags are rejected because a few bytes of them can expand to gigabytes. Dates are text, and repeated keys are
+errors.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import yaml
 from layerwise.bounded import MAX_DIGITS, UnreadableError, check_size
 
 SIZE = 2**18
-"""Bytes of the largest YAML file: the parser is slow, and keeps a kilobyte for every word."""
+"""Maximum characters of a YAML text, since the parser is slow and uses a kilobyte per word."""
 
 DEPTH = 50
 
 
 def parse_yaml(text: str) -> Any:
-    """The plain values of a YAML text.
+    """Parse a YAML text of plain values.
 
-    Raises `UnreadableError` for a text of another form, for what is no plain value, for a key that stands twice, for
-    lists and mappings deeper than `DEPTH`, and for a number or a text without end.
+    Raises `UnreadableError` for invalid YAML, aliases, tags, repeated keys, nesting deeper than `DEPTH`, and excessive
+    numbers or texts.
 
     >>> parse_yaml("name: 2024-01-01\\nlayers: [1, 2]")
     {'name': '2024-01-01', 'layers': [1, 2]}
@@ -36,11 +36,11 @@ def parse_yaml(text: str) -> Any:
     except UnreadableError:
         raise
     except ValueError as error:
-        raise UnreadableError(f"holds a value that cannot be read ({error})") from error
+        raise UnreadableError(f"has an invalid value ({error})") from error
 
 
 def write_yaml(value: Any) -> str:
-    """Plain values as YAML text, which `parse_yaml` reads back; keys keep their order.
+    """Format plain values as YAML, keeping the order of keys.
 
     >>> write_yaml({"name": "two", "layers": [1, 2]})
     'name: two\\nlayers:\\n- 1\\n- 2\\n'
@@ -56,11 +56,11 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast(Any, self).peek_event()
         if isinstance(event, yaml.AliasEvent):
-            raise UnreadableError(f"uses the alias *{event.anchor} in {_line(event)}: write out what it stands for")
+            raise UnreadableError(f"uses the alias *{event.anchor} in {_line(event)}: write its value instead")
         if getattr(event, "tag", None) is not None:
             raise UnreadableError(f"uses the tag {event.tag} in {_line(event)}: write plain values")
         if self._depth == DEPTH:
-            raise UnreadableError(f"is nested too deeply in {_line(event)}: at most {DEPTH} levels are read")
+            raise UnreadableError(f"is nested more than {DEPTH} levels deep in {_line(event)}")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -69,10 +69,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
-            word = (key.tag, str(key.value))
-            if word in seen:
-                raise UnreadableError(f"has the key {key.value} twice, the second time in {_line(key)}: write it once")
-            seen.add(word)
+            entry = (key.tag, str(key.value))
+            if entry in seen:
+                raise UnreadableError(f"has the key {key.value} twice, the second time in {_line(key)}")
+            seen.add(entry)
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
@@ -81,7 +81,7 @@ class _Loader(yaml.SafeLoader):
         return int(super().construct_yaml_int(node))
 
 
-# Without that of dates, of which there are impossible ones.
+# Dates stay text, since some are invalid.
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()

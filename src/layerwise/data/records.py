@@ -1,8 +1,7 @@
-"""Rows of files that somebody hands in, each with its place: JSON lines, tables with a header, and Parquet.
+"""Rows of user files with their location: JSON lines, CSV, TSV and Parquet.
 
-Files that end in `.gz` or `.zst` are unpacked while they are read, a block at a time. A zip archive of tables is read
-in memory only (EWoK is locked against crawlers). What a packed file or a Parquet file unpacks to is bounded: half a
-kilobyte of repeated values can make gigabytes. Errors name file, line and column.
+`.gz` and `.zst` files are decompressed in blocks, and zip archives of tables in memory (EWoK is encrypted against
+crawlers). The decompressed size is bounded. Errors name file, line and column.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from layerwise.bounded import (
 from layerwise.errors import DataError, near_matches
 
 PACKED: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
-"""The endings of files that are unpacked while they are read."""
+"""Suffixes of compressed files."""
 
 KINDS = (".jsonl", ".csv", ".tsv")
-"""The endings of tables; each may be followed by one of `PACKED`."""
+"""Suffixes of tables, each optionally followed by one of `PACKED`."""
 
 _BLOCK = 2**20
 _MAX_ROWS = 1_024
@@ -47,7 +46,7 @@ _ROW_SIZE = 64
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One row: its columns, and its place (`line` counts from 1; a binary file has rows instead of lines)."""
+    """One row: its columns and its location (`line` counts from 1; binary files have rows instead of lines)."""
 
     columns: Mapping[str, Any]
     file: str
@@ -57,18 +56,18 @@ class FileRecord:
     def cell(self, column: str) -> Any:
         """Return the value of `column`. Raises `DataError`, with file, line and column, if there is none."""
         if column not in self.columns:
-            raise DataError(f"{self.location}: there is no column {column!r}; {near_matches(column, self.columns)}")
+            raise DataError(f"{self.location}: unknown column {column!r}; {near_matches(column, self.columns)}")
         return self.columns[column]
 
     def text(self, column: str) -> str:
         """Return the text in `column`. Raises `DataError`, with file, line and column, if there is none."""
         value = self.cell(column)
         if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{self.location}: column {column!r} holds {shown(value)}; it must hold text")
+            raise DataError(f"{self.location}: column {column!r} must be text, got {shown(value)}.")
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             raise DataError(
-                f"{self.location}: column {column!r} holds half a character, a lone surrogate: no tokenizer reads "
-                "that, so repair the text at its source"
+                f"{self.location}: column {column!r} has an unpaired surrogate, which no tokenizer can read. Repair "
+                "the text."
             )
         return value
 
@@ -78,7 +77,7 @@ class FileRecord:
 
 
 def unpacked_name(name: str) -> str:
-    """Return the name of a file without the ending that says how it is packed.
+    """Remove the compression suffix from a file name.
 
     >>> unpacked_name("words.jsonl.zst"), unpacked_name("words.txt")
     ('words.jsonl', 'words.txt')
@@ -87,7 +86,7 @@ def unpacked_name(name: str) -> str:
 
 
 def kind_of(name: str) -> str | None:
-    """Return which of `KINDS` a table is by its name, or `None`.
+    """Return the table suffix (of `KINDS`) of a file name, or `None`.
 
     >>> kind_of("blimp.jsonl.gz"), kind_of("notes.txt")
     ('.jsonl', None)
@@ -97,7 +96,7 @@ def kind_of(name: str) -> str | None:
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """List every file and folder below `folder` by name, links followed once; unreadable folders are skipped."""
+    """Yield all files and directories below `folder` by name, following each link once."""
     searched: set[str] = set()
     for root, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(root)
@@ -110,7 +109,7 @@ def below(folder: Path) -> Iterator[Path]:
 
 
 def read_text(path: Path) -> str:
-    """Read a file as text, unpacked, with line ends as `\\n` and without a byte-order mark.
+    """Read a text file, decompressed, with normalized line ends and without a byte-order mark.
 
     Raises `DataError` for a file that is not text or too large.
     """
@@ -126,14 +125,13 @@ def read_text(path: Path) -> str:
 
 
 def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
-    """Read every row of the file at `path`; `kind` (of `KINDS`, or `.parquet`) is its format if its name does not say.
+    """Read all rows of a table in the format `kind` (of `KINDS`, or `.parquet`; default: from the file name).
 
-    Raises `DataError` for a file of another kind, that cannot be read, or without rows.
+    Raises `DataError` for another format, an unreadable file, or a file without rows.
     """
     kind = kind or kind_of(path.name)
     if kind is None:
-        known = ", ".join(KINDS)
-        raise DataError(f"{path} is not a readable table; give a file that ends in one of {known} (or .gz of it)")
+        raise DataError(f"{path} must be a table that ends in {', '.join(KINDS)} (or .gz or .zst of it).")
     return tuple(parquet_rows(path) if kind == ".parquet" else _table(_lines(path, MAX_TEXT_SIZE), str(path), kind))
 
 
@@ -142,21 +140,21 @@ def json_rows(path: Path) -> Iterator[FileRecord]:
 
 
 def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, tuple[FileRecord, ...]]]:
-    """Return name and rows of the table at `path`, or of each table in the archive, opened with `password`.
+    """Yield name and rows of the table at `path`, or of each table in a zip archive, decrypted with `password`.
 
-    Raises `DataError` as `read_records`, and for an archive that is damaged, locked, without tables, or far too large.
+    Raises `DataError` as `read_records`, and for an archive that is damaged, encrypted, without tables, or too large.
     """
     if not zipfile.is_zipfile(path):
         yield path.name, read_records(path)
         return
-    left = min(MAX_TEXT_SIZE, max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * path.stat().st_size))
+    remaining = min(MAX_TEXT_SIZE, max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * path.stat().st_size))
     with _opened(path) as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(KINDS))
         if not names:
-            raise DataError(f"{path} holds no .jsonl, .csv or .tsv file; give an archive of minimal pairs")
+            raise DataError(f"{path} has no .jsonl, .csv or .tsv file. Pass an archive of minimal pairs.")
         for name in names:
-            content = _unlocked(archive, name, path, password, left)
-            left -= len(content)
+            content = _decrypt(archive, name, path, password, remaining)
+            remaining -= len(content)
             location = f"{path}:{name}"
             yield (
                 PurePosixPath(name).name,
@@ -165,10 +163,10 @@ def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, 
 
 
 def parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[FileRecord]:
-    """Yield the rows of a Parquet file, with those of the `columns` that hold texts or numbers.
+    """Yield the rows of a Parquet file, with those of the `columns` that are texts or numbers.
 
-    Raises `DataError` for another file, for one without rows, and for one that unpacks to more than `MAX_UNPACK_RATIO`
-    times its bytes.
+    Raises `DataError` for another file, one without rows, and one that decompresses to more than `MAX_UNPACK_RATIO`
+    times its size.
     """
     number = 0
     try:
@@ -177,40 +175,40 @@ def parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator
                 number += 1
                 yield FileRecord(row, str(path), number, "row")
     except UnreadableError as fault:
-        raise DataError(f"{path} {fault}; fetch it again") from fault
+        raise DataError(f"{path} {fault}. Download it again.") from fault
     if not number:
-        raise DataError(f"{path} holds no row; fetch it again")
+        raise DataError(f"{path} has no rows. Download it again.")
 
 
 def _parquet_batches(path: Path, columns: Collection[str] | None) -> Iterator[pyarrow.RecordBatch]:
     try:
         check_file(path)
         with parquet.ParquetFile(path) as table:
-            size, taken = path.stat().st_size, 0
+            size, read = path.stat().st_size, 0
             bound = max(MAX_UNPACKED_SIZE, MAX_UNPACK_RATIO * size)
             kinds = {each.name: each.type for each in table.schema_arrow if columns is None or each.name in columns}
-            chosen = [name for name, kind in kinds.items() if _is_plain(kind)]
-            if not chosen:
+            plain = [name for name, kind in kinds.items() if _is_plain(kind)]
+            if not plain:
                 names = shortened(", ".join(table.schema_arrow.names))
-                wanted = "texts or numbers" if columns is None else " or ".join(columns)
-                raise UnreadableError(f"has no column of {wanted} (its columns are {names})")
+                required = "texts or numbers" if columns is None else " or ".join(columns)
+                raise UnreadableError(f"has no column of {required} (its columns are {names})")
             groups = map(table.metadata.row_group, range(table.metadata.num_row_groups))
             chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-            sizes = [each.total_uncompressed_size for each in chunks if each.path_in_schema in chosen]
+            sizes = [each.total_uncompressed_size for each in chunks if each.path_in_schema in plain]
             if sum(sizes) > bound:
-                raise UnreadableError(
-                    f"unpacks to {format_bytes(sum(sizes))}, and at most {format_bytes(bound)} are read"
-                )
-            # No value is larger than the column that holds it, so no batch is larger than the bound.
+                raise UnreadableError(f"decompresses to {format_bytes(sum(sizes))} (at most {format_bytes(bound)})")
+            # No value is larger than its column, so no batch is larger than the bound.
             rows = max(1, min(_MAX_ROWS, bound // max([1, *sizes])))
-            for batch in map(_decode_dictionaries, table.iter_batches(rows, columns=chosen)):
-                taken += max(_ROW_SIZE * batch.num_rows, batch.nbytes)
-                if taken > bound:
-                    raise UnreadableError(f"has {format_bytes(size)} and unpacks to more than {format_bytes(bound)}")
+            for batch in map(_decode_dictionaries, table.iter_batches(rows, columns=plain)):
+                read += max(_ROW_SIZE * batch.num_rows, batch.nbytes)
+                if read > bound:
+                    raise UnreadableError(
+                        f"has {format_bytes(size)} and decompresses to more than {format_bytes(bound)}"
+                    )
                 yield batch
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as fault:
         reason = shortened(str(fault).split("\n")[0]) or type(fault).__name__
-        raise UnreadableError(f"is not a readable parquet file ({reason})") from fault
+        raise UnreadableError(f"is not a readable Parquet file ({reason})") from fault
 
 
 def _decode_dictionaries(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
@@ -234,18 +232,20 @@ def _blocks(path: Path) -> Iterator[bytes]:
             while block := file.read(_BLOCK):
                 read += len(block)
                 if bound is not None and read > bound:
-                    raise UnreadableError(f"has {format_bytes(size)} and unpacks to more than {format_bytes(bound)}")
+                    raise UnreadableError(
+                        f"has {format_bytes(size)} and decompresses to more than {format_bytes(bound)}"
+                    )
                 yield block
     except OSError as error:
         reason = getattr(error, "strerror", None) or error
         raise UnreadableError(
-            f"cannot be read: {reason}" if kind is None else f"is not a whole {kind} file ({error})"
+            f"cannot be read: {reason}" if kind is None else f"is not a complete {kind} file ({error})"
         ) from error
 
 
-def _lines(path: Path, most: int | None = None) -> Iterator[str]:
+def _lines(path: Path, max_size: int | None = None) -> Iterator[str]:
     try:
-        check_file(path, most)
+        check_file(path, max_size)
         yield from _text_lines(_blocks(path), str(path))
     except UnreadableError as fault:
         raise _refusal(path, fault) from fault
@@ -254,9 +254,9 @@ def _lines(path: Path, most: int | None = None) -> Iterator[str]:
 def _text_lines(blocks: Iterable[bytes], name: str) -> Iterator[str]:
     start, rest = 0, b""
     for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
+        *complete, rest = (rest + block).split(b"\n")
         check_size(len(rest), MAX_TEXT_SIZE)
-        for line in whole:
+        for line in complete:
             text = _decoded(line + b"\n", start, name)
             yield text if start else text.removeprefix("\ufeff")
             start += len(line) + 1
@@ -274,14 +274,14 @@ def _decoded(content: bytes, start: int, name: str) -> str:
         offset = error.start if nul < 0 else min(nul, error.start)
     if offset >= 0:
         raise DataError(
-            f"{name} is not UTF-8 text: byte {start + offset} is 0x{content[offset]:02x}; "
-            "layerwise reads plain text, so convert the file (iconv -t UTF-8) or name another"
+            f"{name} is not UTF-8 text: byte {start + offset} is 0x{content[offset]:02x}. Convert the file "
+            "(iconv -t UTF-8) or pass another one."
         )
     return text
 
 
 def _refusal(path: Path, fault: UnreadableError) -> DataError:
-    return DataError(f"{path} {fault}: copy it again, or name a file or a folder that can be read")
+    return DataError(f"{path} {fault}. Copy it again, or pass a readable file or directory.")
 
 
 def _table(lines: Iterable[str], name: str, kind: str) -> Iterator[FileRecord]:
@@ -290,7 +290,7 @@ def _table(lines: Iterable[str], name: str, kind: str) -> Iterator[FileRecord]:
         is_empty = False
         yield record
     if is_empty:
-        raise DataError(f"{name} is empty: it holds no row; give a file with at least one")
+        raise DataError(f"{name} must have at least one row, got none.")
 
 
 def _json_lines(lines: Iterable[str], name: str) -> Iterator[FileRecord]:
@@ -300,55 +300,55 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[FileRecord]:
         try:
             value = parse_json(text)
         except UnreadableError as fault:
-            raise DataError(f"{name}, line {line}: it {fault}; write one object a line") from fault
+            raise DataError(f"{name}, line {line}: it {fault}. Write one JSON object per line.") from fault
         if not isinstance(value, dict):
-            raise DataError(f"{name}, line {line}: a {type(value).__name__}, not an object; write one object a line")
+            raise DataError(f"{name}, line {line} must be a JSON object, got a {type(value).__name__}.")
         yield FileRecord(value, name, line)
 
 
 def _separated(lines: Iterable[str], name: str, kind: str) -> Iterator[FileRecord]:
-    whole = io.StringIO("".join(lines), newline="")  # some files end their lines with a carriage return alone
-    rows = csv.reader(whole, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    text = io.StringIO("".join(lines), newline="")  # some files end lines with only a carriage return
+    rows = csv.reader(text, delimiter="\t" if kind == ".tsv" else ",", strict=True)
     try:
         header = next(rows, [])
         repeated = sorted({column for column in header if header.count(column) > 1})
         if repeated:
-            raise DataError(f"{name}, line 1: the column {repeated[0]!r} is there twice; name each column once")
+            raise DataError(f"{name}, line 1: column names must be unique, got {repeated[0]!r} twice.")
         for row in filter(None, rows):
             if len(row) != len(header):
                 raise DataError(
-                    f"{name}, line {rows.line_num}: {len(row)} columns where the header has {len(header)} "
-                    f"({', '.join(header)}); quote cells that hold the separator"
+                    f"{name}, line {rows.line_num} must have {len(header)} columns ({', '.join(header)}), got "
+                    f"{len(row)}. Quote cells that contain the separator."
                 )
             yield FileRecord(dict(zip(header, row, strict=True)), name, rows.line_num)
     except csv.Error as error:
-        raise DataError(f"{name}, line {rows.line_num}: {error}; check its quotation marks") from error
+        raise DataError(f"{name}, line {rows.line_num}: {error}. Check its quotation marks.") from error
 
 
 def _opened(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, OSError) as error:
-        raise DataError(f"{path} is not a whole zip archive ({_reason(error)}); fetch it again") from error
+        raise DataError(f"{path} is not a complete zip archive ({_reason(error)}). Download it again.") from error
 
 
-def _unlocked(archive: zipfile.ZipFile, name: str, path: Path, password: str | None, most: int) -> bytes:
-    locked = bool(archive.getinfo(name).flag_bits & 0x1)
-    if locked and password is None:
-        raise DataError(f"{path} is locked: give the word that its authors published with it, --password WORD")
+def _decrypt(archive: zipfile.ZipFile, name: str, path: Path, password: str | None, max_size: int) -> bytes:
+    is_encrypted = bool(archive.getinfo(name).flag_bits & 0x1)
+    if is_encrypted and password is None:
+        raise DataError(f"{path} is encrypted. Pass the password that its authors publish with --password.")
     try:
         with archive.open(name, pwd=password.encode() if password is not None else None) as file:
-            content = file.read(most + 1)
-    except NotImplementedError as error:  # a kind of RuntimeError
-        raise DataError(f"{name} in {path} is packed in a way that Python does not read ({error})") from error
+            content = file.read(max_size + 1)
+    except NotImplementedError as error:  # a subclass of RuntimeError
+        raise DataError(f"{name} in {path} has a compression that Python does not support ({error}).") from error
     except RuntimeError as error:
-        raise DataError(f"{path} does not open with this --password ({error}); check its spelling") from error
+        raise DataError(f"{path} does not open with this --password ({error}). Check its spelling.") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        raise DataError(f"{name} in {path} cannot be read ({_reason(error)}); fetch the archive again") from error
-    if len(content) > most:
+        raise DataError(f"{name} in {path} cannot be read ({_reason(error)}). Download the archive again.") from error
+    if len(content) > max_size:
         raise DataError(
-            f"{name} in {path} unpacks to more than {format_bytes(most)}, and the archive is far smaller: unpack it "
-            "yourself, and give its tables"
+            f"{name} in {path} must decompress to at most {format_bytes(max_size)}. Unzip the archive and pass its "
+            "tables."
         )
     return content
 

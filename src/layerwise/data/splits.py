@@ -1,8 +1,8 @@
-"""Splits: the examples a model is trained on, those that choose a checkpoint, and those that are reported.
+"""Training, validation and test splits.
 
-Selection and reporting never share an example: a checkpoint chosen by its best loss has been fitted to the examples
-that chose it. An image example is `{"pixel_values": float32 (channels, height, width), "labels": int64 ()}`; a text
-example `{"input_ids": int64 (seq,), "labels": int64 (seq,)}`, where labels that are not scored are `IGNORED`.
+Validation and test examples are disjoint, since a checkpoint selected by its loss is fitted to the examples that select
+it. An image example is `{"pixel_values": float32 (channels, height, width), "labels": int64 ()}`; a text example is
+`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`, where labels that are not scored are `IGNORED`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Label = TypeVar("_Label", bound=Hashable)
 SPLITS = ("train", "validation", "test")
 
 Example = dict[str, Tensor]
-"""One image or one window of text, by the names of the model's arguments."""
+"""One image or text window as model arguments."""
 
 
 class Examples(Dataset[Example]):
@@ -40,11 +40,11 @@ class Examples(Dataset[Example]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Splits:
-    """Three disjoint sets of examples under a name.
+    """Three disjoint sets of examples.
 
-    `digest` is a SHA-256 over every example, its label and its split; augmentation does not count. `classes` names the
-    labels in order (empty for text), `skipped` the images that could not be read, and `copies` those left out because a
-    later split has the same image. `pad_id` pads texts, masked and with labels `IGNORED`.
+    `digest` is a SHA-256 of all examples with their labels and splits, without augmentation. `classes` names the labels
+    in order (empty for text), `skipped` the unreadable images, and `copies` the images removed because a later split
+    has the same one. `pad_id` pads texts.
     """
 
     name: str
@@ -67,23 +67,21 @@ class Splits:
         return max(Counter(int(label) for label in labels).values()) / len(labels)
 
     def collate(self, examples: Sequence[Example]) -> Example:
-        """Collate to model arguments with "labels": images (batch, channels, height, width), texts `padded`."""
+        """Collate examples to model arguments with "labels": images (batch, channels, height, width), texts padded."""
         if "input_ids" in examples[0]:
             return padded(examples, self.pad_id)
         return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
 
 
 def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -> tuple[tuple[int, ...], ...]:
-    """The positions of `labels` in as many parts as there are `shares`, every label in its share in each part.
+    """Split the positions of `labels` into parts by `shares`, stratified by label.
 
-    Of n positions with one label, part k > 0 gets max(1, floor(shares[k] * n)) of them, drawn from `seed` and the
-    label alone, and the first part gets the rest: adding a class leaves the others as they were. Positions ascend
-    within a part.
+    Of n positions with one label, part k > 0 gets max(1, floor(shares[k] * n)), drawn from `seed` and the label, and
+    the first part gets the rest, so adding a class does not change the others. Positions are ascending within a part.
+    Raises `DataError` for a label with fewer positions than parts.
 
     >>> stratified("aaaaabbbbb", (0.6, 0.2, 0.2), seed=0)
     ((0, 2, 4, 6, 7, 8), (3, 9), (1, 5))
-
-    Raises `DataError` for a label with fewer positions than there are parts, or whose first part would be empty.
     """
     parts: list[list[int]] = [[] for _ in shares]
     for label, positions in _positions_of(labels).items():
@@ -91,8 +89,8 @@ def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -
         sizes = [len(positions) - sum(later), *later]
         if sizes[0] < 1:
             raise DataError(
-                f"{label!r} has {len(positions)} example(s), too few to split into {len(shares)} sets that share none: "
-                f"give it at least {len(shares)}, or separate sets for training, validation and test"
+                f"{label!r} must have at least {len(shares)} examples to be split into {len(shares)} sets, got "
+                f"{len(positions)}. Add examples, or pass separate training, validation and test sets."
             )
         drawn = iter(Random(f"{seed}/{label}").sample(positions, len(positions)))
         for part, size in zip(parts, sizes, strict=True):
@@ -101,9 +99,7 @@ def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -
 
 
 def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, ...]:
-    """The positions of at most `limit` of the `labels`: one of each, then another of each, and so on; ascending.
-
-    Which of a label's positions are taken is drawn from `seed`. Raises `DataError` for fewer than one of each.
+    """Draw at most `limit` positions, balanced over the labels; ascending. Raises `DataError` for less than one each.
 
     >>> limited([0, 0, 0, 0, 1], 3, seed=0)
     (1, 2, 4)
@@ -112,10 +108,7 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
         return tuple(range(len(labels)))
     positions_of = _positions_of(labels)
     if limit < len(positions_of):
-        raise DataError(
-            f"a limit of {limit} images is less than one for each of the {len(positions_of)} classes: "
-            f"use {len(positions_of)} or more"
-        )
+        raise DataError(f"The limit must be at least {len(positions_of)} images, one per class, got {limit}.")
     drawn = (
         Random(f"{seed}/{label}").sample(positions, len(positions)) for label, positions in sorted(positions_of.items())
     )
@@ -124,11 +117,10 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
 
 
 def evenly_ordered(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
-    """Every position of `labels` once, in an order drawn from `seed` in which every label is spread evenly.
+    """Draw an order of all positions in which every label is spread evenly.
 
-    Of n positions with one label the k-th stands at (k + u) / n of the order, u uniform in [0, 1) for each label. So
-    any part of the order has the labels in about their shares, and of equally common labels no two among as many
-    neighbours as there are labels are the same.
+    Of n positions with one label the k-th is at (k + u) / n of the order, with u uniform in [0, 1) for each label, so
+    any part of the order has about the overall shares of labels.
 
     >>> evenly_ordered("aaaabbbbcc", seed=0)
     (1, 5, 8, 0, 4, 3, 7, 9, 2, 6)
@@ -150,32 +142,29 @@ def _positions_of(labels: Sequence[_Label]) -> dict[_Label, list[int]]:
 
 
 def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:
-    """Return the positions of at most `count` examples, drawn from `seed`, ascending.
-
-    Images are balanced over classes; examples without a label each are drawn uniformly.
-    """
+    """Draw the positions of at most `count` examples, ascending; images are balanced over classes."""
     if count >= len(examples):
         return tuple(range(len(examples)))
-    known = getattr(examples, "labels", None)
-    if known is None:
+    example_labels = getattr(examples, "labels", None)
+    if example_labels is None:
         return tuple(sorted(Random(f"{seed}/sample").sample(range(len(examples)), count)))
-    labels = [int(label) for label in known]
-    present = sorted(set(labels))
-    if count >= len(present):
+    labels = [int(label) for label in example_labels]
+    classes = sorted(set(labels))
+    if count >= len(classes):
         return limited(labels, count, seed)
-    chosen = set(Random(f"{seed}/sample").sample(present, count))
-    of_chosen = [position for position, label in enumerate(labels) if label in chosen]
-    return tuple(of_chosen[each] for each in limited([labels[position] for position in of_chosen], count, seed))
+    drawn = set(Random(f"{seed}/sample").sample(classes, count))
+    positions = [position for position, label in enumerate(labels) if label in drawn]
+    return tuple(positions[each] for each in limited([labels[position] for position in positions], count, seed))
 
 
 def selecting_on_reported(splits: Splits) -> Splits:
-    """Return the splits with the reported examples also used for selection, which biases the report; another digest."""
+    """Use the test examples for selection as well, which biases the report and changes the digest."""
     state = digest([("validation", "reported", splits.digest.encode())])
     return replace(splits, validation=splits.test, digest=state, selects_on_reported=True)
 
 
 def digest(rows: Iterable[tuple[str, str, bytes]]) -> str:
-    """SHA-256 over (split, label, content) of every example in order, each field preceded by its length."""
+    """Compute a SHA-256 of the (split, label, content) rows in order, each field preceded by its length."""
     state = sha256()
     for split, label, content in rows:
         for field in (split.encode(), label.encode(), content):

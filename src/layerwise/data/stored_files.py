@@ -1,6 +1,6 @@
-"""A model folder as stored: its configuration, and its tensors as ranges of bytes; no tensor is read.
+"""Stored models: their configuration, and their tensors as byte ranges, without reading any tensor.
 
-Files are untrusted, so JSON is read within bounds, and weights must be safetensors files inside the folder.
+Files are untrusted: JSON has a maximum size, and weights must be safetensors files in the model's directory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 
-LONGEST_HEADER = 100_000_000
-"""Bytes of the longest header, as in safetensors."""
+MAX_HEADER_BYTES = 100_000_000
+"""Maximum header size, as in safetensors."""
 
 DTYPE_BITS = {
     "BOOL": 8,
@@ -48,14 +48,14 @@ DTYPE_BITS = {
     "I64": 64,
     "U64": 64,
 }
-"""Of a number of each dtype, as safetensors spells them and in the order in which it declares them."""
+"""Bits per number of each safetensors dtype, in the order of safetensors."""
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor on the disk: its dtype as safetensors spells it, its shape, and its bytes `begin` to `end` of a file."""
+    """A stored tensor: safetensors dtype, shape, and its bytes `begin` to `end` of a file."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -74,40 +74,37 @@ Tensors = Mapping[str, StoredTensor]
 def read_config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
         contents = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
-        raise CheckpointError(f"{folder} has no {CONFIG} (it holds {contents}); give a Hugging Face model folder")
+        raise CheckpointError(
+            f"{folder} has no {CONFIG} (it contains {contents}). Pass a Hugging Face model directory."
+        )
     settings = read_settings(folder / CONFIG)
-    named = settings.get("architectures")
-    if named is not None and not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
-        raise _wrong(folder, "architectures", named, 'a list of names, such as ["LlamaForCausalLM"]')
+    names = settings.get("architectures")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise _wrong(folder, "architectures", names, 'a list of names, such as ["LlamaForCausalLM"]')
     if not isinstance(settings.get("model_type", ""), str):
         raise _wrong(folder, "model_type", settings["model_type"], "a name such as llama")
     if not isinstance(settings.get("quantization_config") or {}, dict):
-        raise _wrong(
-            folder,
-            "quantization_config",
-            settings["quantization_config"],
-            "an object that says how the weights are quantized, or left out",
-        )
+        raise _wrong(folder, "quantization_config", settings["quantization_config"], "an object")
     return settings
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """The object in a JSON file, empty without one. Raises `CheckpointError`."""
+    """Read the object in a JSON file; empty if the file is missing. Raises `CheckpointError` for invalid content."""
     if not file.exists():
         return {}
     try:
         content = read_json(file)
     except UnreadableError as fault:
-        raise CheckpointError(f"{file} {fault}; restore the file, or save the model again") from fault
+        raise CheckpointError(f"{file} {fault}. Restore the file, or save the model again.") from fault
     if not isinstance(content, dict):
         raise CheckpointError(
-            f"{file} is a {type(content).__name__}, not an object; restore it, or save the model again"
+            f"{file} must be a JSON object, got a {type(content).__name__}. Restore it, or save the model again."
         )
     return content
 
 
-def _wrong(folder: Path, key: str, value: object, wanted: str) -> CheckpointError:
-    return CheckpointError(f"{folder / CONFIG}: {key} is {shown(value)}; it should be {wanted}")
+def _wrong(folder: Path, key: str, value: object, constraint: str) -> CheckpointError:
+    return CheckpointError(f"{folder / CONFIG}: {key} must be {constraint}, got {shown(value)}.")
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
@@ -126,30 +123,29 @@ def weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
     if not first.name.endswith(".index.json"):
         return [first]
     index = read_settings(first)
-    placed = index.get("weight_map")
-    if not isinstance(placed, dict) or not placed or not isinstance(index.get("metadata"), dict):
+    files = index.get("weight_map")
+    if not isinstance(files, dict) or not files or not isinstance(index.get("metadata"), dict):
         raise CheckpointError(
-            f'{first} should hold {{"metadata": {{}}, "weight_map": {{tensor: file}}}}, and its weight_map is '
-            f"{shown(placed)}; save the model again"
+            f'{first} must be {{"metadata": {{}}, "weight_map": {{tensor: file}}}}, got the weight_map {shown(files)}. '
+            "Save the model again."
         )
-    for name, file in placed.items():
+    for name, file in files.items():
         _check_name(first, name, file)
-    headers = {file: read_header(folder / file) for file in sorted(set(placed.values()))}
-    for name, file in placed.items():
+    headers = {file: read_header(folder / file) for file in sorted(set(files.values()))}
+    for name, file in files.items():
         if name not in headers[file]:
             raise CheckpointError(
-                f"{first} says that {shortened(name)} lies in {shortened(file)}, which does not hold it; save the "
-                "model again"
+                f"{first} maps {shortened(name)} to {shortened(file)}, which does not contain it. Save the model again."
             )
     return [folder / file for file in headers]
 
 
-def _check_name(source: Path, what: str, file: object) -> None:
-    plain = isinstance(file, str) and "/" not in file and "\\" not in file
-    if not plain or not str(file).endswith((".safetensors", ".safetensors.index.json")):
+def _check_name(source: Path, tensor: str, file: object) -> None:
+    is_plain = isinstance(file, str) and "/" not in file and "\\" not in file
+    if not is_plain or not str(file).endswith((".safetensors", ".safetensors.index.json")):
         raise CheckpointError(
-            f"{source} names {shown(file)} for {shown(what)}; weights are safetensors that lie beside it, in the same "
-            "folder"
+            f"{source}: the file of {shown(tensor)} must be a safetensors file in the same directory, got "
+            f"{shown(file)}."
         )
 
 
@@ -157,36 +153,34 @@ def _no_weights(folder: Path) -> CheckpointError:
     pickled = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
     if pickled:
         return CheckpointError(
-            f"{folder} holds only pickled weights ({', '.join(pickled[:3])}), which can run code when they are read; "
-            "convert them to safetensors (model.save_pretrained writes it) and load that"
+            f"{folder} has only pickled weights ({', '.join(pickled[:3])}), which can run code. Convert them to "
+            "safetensors with model.save_pretrained."
         )
-    return CheckpointError(
-        f"{folder} has no {WEIGHTS} and no {INDEX}; save the model with model.save_pretrained(folder)"
-    )
+    return CheckpointError(f"{folder} has no {WEIGHTS} or {INDEX}. Save the model with model.save_pretrained.")
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
-    """The tensors of one safetensors file. Raises `CheckpointError` for a file that is not whole."""
+    """Read the header of a safetensors file. Raises `CheckpointError` for an incomplete file."""
     try:
         check_file(file)
         with file.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             length = int.from_bytes(stream.read(8), "little")
-            if not 2 <= length <= min(LONGEST_HEADER, size - 8):
+            if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
                 raise ValueError(f"its header would have {length} bytes")
             header = json.loads(stream.read(length))
         header.pop("__metadata__", None)
         tensors = {name: _stored(entry, file, 8 + length) for name, entry in header.items()}
         if any(not 8 + length <= each.begin <= each.end <= size for each in tensors.values()):
-            raise ValueError("its tensors reach beyond its end")
+            raise ValueError("its tensors exceed the file")
         ranges = sorted((each.begin, each.end) for each in tensors.values())
         if [begin for begin, _ in ranges] + [size] != [8 + length, *(end for _, end in ranges)]:
-            raise ValueError("its tensors do not lie one behind the other up to its end")
+            raise ValueError("its tensors are not contiguous")
     except UnreadableError as fault:
-        raise CheckpointError(f"{named(file)} {fault}; fetch or save it again") from fault
+        raise CheckpointError(f"{named(file)} {fault}. Download or save it again.") from fault
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CheckpointError(
-            f"{named(file)} is not a whole safetensors file ({shortened(str(error))}); fetch or save it again"
+            f"{named(file)} is not a complete safetensors file ({shortened(str(error))}). Download or save it again."
         ) from error
     return tensors
 
@@ -195,5 +189,5 @@ def _stored(entry: Any, file: Path, offset: int) -> StoredTensor:
     begin, end = map(int, entry["data_offsets"])
     dtype, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
     if min(shape, default=0) < 0 or 8 * (end - begin) != math.prod(shape) * DTYPE_BITS[dtype]:
-        raise ValueError(f"{shown(shape)} of {shown(dtype)} are not the {end - begin} bytes that it gives a tensor")
+        raise ValueError(f"a tensor of shape {shown(shape)} and dtype {shown(dtype)} has {end - begin} bytes")
     return StoredTensor(dtype, shape, file, begin + offset, end + offset)

@@ -1,4 +1,4 @@
-"""What a swarm is asked and what it answers: how tokens are chosen, the answer, and how the swarm is."""
+"""Sampling settings, answers and overviews of a swarm."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Literal, TypeAlias
 from layerwise.errors import SwarmError
 
 Basis: TypeAlias = Literal["complete", "measured", "unknown"]
-"""Where an expected cost comes from: nothing is missing, this very set was measured, or nobody knows."""
+"""Source of an expected cost: no layer is missing, exactly this set was measured, or unknown."""
 
 Finish: TypeAlias = Literal["stop", "length"]
-"""Why an answer ends: the model said so or a stop text was reached, or it is as long as was asked for."""
+"""Reason why an answer ends: an end token or stop text, or the maximum length."""
 
 NodeState: TypeAlias = Literal["live", "suspected", "gone", "quarantined"]
-"""A node computes, however slowly; has not shown that it does; is dead; or gave an answer that others contradict."""
+"""State of a node: it computes, has missed a health check, has failed, or has returned a wrong answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """What missing layers are expected to cost, in nats per token above the whole model, with an interval of 95 %."""
+class ExpectedCost:
+    """Expected cost of missing layers: loss increase over the original model in nats/token, with a 95% interval."""
 
     nats: float | None
     low: float | None
@@ -29,13 +29,13 @@ class Expected:
     basis: Basis
 
 
-COMPLETE = Expected(0.0, 0.0, 0.0, "complete")
-UNKNOWN = Expected(None, None, None, "unknown")
+COMPLETE = ExpectedCost(0.0, 0.0, 0.0, "complete")
+UNKNOWN = ExpectedCost(None, None, None, "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSpan:
-    """The new tokens `start` to `stop - 1` of an answer, which were computed under the same conditions.
+    """The new tokens `start` to `stop - 1` of an answer, all computed under the same conditions.
 
     `plan` is the text of the plan that computed them, `missing` the requested layers that it lacks, and `expected` the
     cost of that. `earlier` are layers missing for earlier tokens, `doubted` the nodes later found to compute wrongly.
@@ -45,34 +45,35 @@ class TokenSpan:
     stop: int
     plan: str
     missing: tuple[int, ...] = ()
-    expected: Expected = COMPLETE
+    expected: ExpectedCost = COMPLETE
     earlier: tuple[int, ...] = ()
     doubted: tuple[str, ...] = ()
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.expected.basis == "complete" and not self.earlier and not self.doubted
 
 
-def continued(before: Sequence[TokenSpan], at: int, after: Sequence[TokenSpan]) -> tuple[TokenSpan, ...]:
-    made = [replace(span, stop=min(span.stop, at)) for span in before if span.start < at]
-    made[-1:] = [replace(span, stop=at) for span in made[-1:]]
-    lacked = {layer for span in made for layer in (*span.missing, *span.earlier)}
-    doubted = {node for span in made for node in span.doubted}
+def join_spans(before: Sequence[TokenSpan], at: int, after: Sequence[TokenSpan]) -> tuple[TokenSpan, ...]:
+    """Join the spans of the first `at` tokens with those of a second swarm, which count from there."""
+    spans = [replace(span, stop=min(span.stop, at)) for span in before if span.start < at]
+    spans[-1:] = [replace(span, stop=at) for span in spans[-1:]]
+    missing_before = {layer for span in spans for layer in (*span.missing, *span.earlier)}
+    doubted = {node for span in spans for node in span.doubted}
     for span in after:
-        earlier = tuple(sorted({*span.earlier, *lacked} - set(span.missing)))
-        own = replace(span, start=span.start + at, stop=span.stop + at, earlier=earlier)
-        own = replace(own, doubted=tuple(sorted({*span.doubted, *doubted})))
-        if made and replace(made[-1], start=own.start, stop=own.stop) == own:
-            made[-1] = replace(made[-1], stop=own.stop)
+        earlier = tuple(sorted({*span.earlier, *missing_before} - set(span.missing)))
+        shifted = replace(span, start=span.start + at, stop=span.stop + at, earlier=earlier)
+        shifted = replace(shifted, doubted=tuple(sorted({*span.doubted, *doubted})))
+        if spans and replace(spans[-1], start=shifted.start, stop=shifted.stop) == shifted:
+            spans[-1] = replace(spans[-1], stop=shifted.stop)
         else:
-            made.append(own)
-    return tuple(made)
+            spans.append(shifted)
+    return tuple(spans)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request was answered with, and by which layers: the `spans` cover all tokens."""
+    """The tokens of an answer and the plans that computed them; the `spans` cover all tokens."""
 
     request: str
     tokens: tuple[int, ...]
@@ -81,35 +82,35 @@ class Answer:
 
     @property
     def plan(self) -> str:
-        """The text of the plan that ran last."""
+        """Text of the plan that computed the last tokens."""
         return self.spans[-1].plan
 
     @property
     def from_token(self) -> int:
-        """The number of new tokens that were there when the last span began."""
+        """First token of the last span."""
         return self.spans[-1].start
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The layers that any of the tokens lack."""
+        """Layers that were missing for any of the tokens."""
         return tuple(sorted({layer for span in self.spans for layer in span.missing}))
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all tokens are those of the whole model, as far as is known."""
-        return all(span.is_whole for span in self.spans)
+    def is_complete(self) -> bool:
+        """True if all tokens were computed by all layers, and no node was found to be wrong."""
+        return all(span.is_complete for span in self.spans)
 
     @property
-    def expected(self) -> Expected:
-        """What the span is expected to cost that costs most; unknown where it is of one of them."""
+    def expected(self) -> ExpectedCost:
+        """Cost of the most expensive span; unknown if that of any span is unknown."""
         return max((span.expected for span in self.spans), key=lambda each: (each.basis == "unknown", each.nats or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class PromptScores:
-    """Log-probabilities of the tokens of a prompt, in nats.
+    """Log-probabilities of the tokens of a prompt.
 
-    `logprobs` start at the second token; `best` are the most likely tokens after each prefix, one more.
+    `logprobs` start at the second token; `best` are the most likely tokens after each prefix, the last one included.
     """
 
     logprobs: tuple[float, ...]
@@ -119,7 +120,7 @@ class PromptScores:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node as its router sees it. Times are in seconds of the last hops; `waiting` counts hops under way."""
+    """A node as its router sees it. Latencies are in seconds; `waiting` counts unanswered calls."""
 
     name: str
     layers: tuple[str, ...]
@@ -127,14 +128,14 @@ class NodeView:
     median: float | None
     p99: float | None
     waiting: int
-    hops: int
+    calls: int
     failures: int
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """A request under way: the tokens made so far, the plan it runs, and the layers that are missing."""
+    """A running request: the number of tokens so far, its current plan, and the missing layers."""
 
     request: str
     tokens: int
@@ -144,9 +145,11 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a node or a request: `kind` is `lost`, `late`, `returned`, `quarantined`, `replayed`,
-    `degraded`, `refused`, `completed` or `joined`; `seconds` is the time since the swarm was gathered. `requests` are
-    the last ones that used the answers of a node which was quarantined."""
+    """Event of a node or request, `seconds` after the start of the swarm.
+
+    `kind` is `lost`, `late`, `returned`, `quarantined`, `replayed`, `degraded`, `refused`, `completed` or `joined`.
+    `requests` are the last ones that used the answers of a quarantined node.
+    """
 
     seconds: float
     kind: str
@@ -158,7 +161,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A swarm at one moment."""
+    """State of a swarm at one moment."""
 
     model: str
     depth: int
@@ -174,25 +177,25 @@ class Overview:
     events: tuple[Event, ...]
 
 
-MOST_STOPS = 16
-"""Stop texts that a request may have; the API of OpenAI allows four."""
+MAX_STOPS = 16
+"""Maximum number of stop texts (OpenAI's API allows four)."""
 
-LEAST_TEMPERATURE = 1e-4
-"""Below it the likeliest token is taken: logits divided by less leave the numbers of float32."""
+MIN_TEMPERATURE = 1e-4
+"""Decoding is greedy below this temperature, since smaller divisors overflow float32."""
 
-LEAST_PENALTY = 0.01
-"""The least penalty of a repetition: logits divided by less leave the numbers of float32."""
+MIN_PENALTY = 0.01
+"""Minimum repetition penalty, since smaller divisors overflow float32."""
 
-MOST_STOP_CHARACTERS = 1_000
-"""Characters of the longest stop text: so much of an answer may have to be held back."""
+MAX_STOP_LENGTH = 1_000
+"""Maximum characters of a stop text, which bounds the text held back while streaming."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the tokens of one answer are chosen.
+    """Sampling settings of one answer.
 
-    `temperature` divides the logits; below `LEAST_TEMPERATURE` decoding is greedy. Tokens are drawn from the `top_k`
-    most likely (0: all), the fewest that have `top_p` of the probability, with at least `min_p` times the highest
+    `temperature` divides the logits; below `MIN_TEMPERATURE` decoding is greedy. Tokens are drawn from the `top_k`
+    most likely (0: all), from the smallest set with probability `top_p`, and with at least `min_p` times the highest
     probability. `repetition_penalty` divides the positive logits of earlier tokens and multiplies the negative ones.
     The answer ends after `max_new_tokens`, at the end token (not before `min_new_tokens`) or at a text in `stop`. A
     `seed` makes it reproducible.
@@ -202,7 +205,7 @@ class Decoding:
     >>> Decoding(16, top_p=0.0)
     Traceback (most recent call last):
         ...
-    layerwise.errors.SwarmError: top_p is 0.0; write a number above 0 and up to 1
+    layerwise.errors.SwarmError: top_p must be above 0 and at most 1, got 0.0.
     """
 
     max_new_tokens: int
@@ -216,27 +219,27 @@ class Decoding:
     min_p: float = 0.0
 
     @property
-    def samples(self) -> bool:
-        return self.temperature >= LEAST_TEMPERATURE
+    def is_sampled(self) -> bool:
+        return self.temperature >= MIN_TEMPERATURE
 
     def __post_init__(self) -> None:
         penalty = self.repetition_penalty
         rules = (
-            ("max_new_tokens", self.max_new_tokens >= 1, "a whole number from 1"),
-            ("min_new_tokens", 0 <= self.min_new_tokens <= self.max_new_tokens, "0 to max_new_tokens"),
-            ("temperature", 0 <= self.temperature < math.inf, "0 (the likeliest token) or a positive number"),
-            ("top_p", 0 < self.top_p <= 1, "a number above 0 and up to 1"),
-            ("min_p", 0 <= self.min_p <= 1, "a number from 0 (all tokens) to 1"),
-            ("top_k", self.top_k >= 0, "0 (all tokens) or a positive whole number"),
+            ("max_new_tokens", self.max_new_tokens >= 1, "at least 1"),
+            ("min_new_tokens", 0 <= self.min_new_tokens <= self.max_new_tokens, "between 0 and max_new_tokens"),
+            ("temperature", 0 <= self.temperature < math.inf, "0 (greedy) or a positive number"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+            ("min_p", 0 <= self.min_p <= 1, "between 0 (all tokens) and 1"),
+            ("top_k", self.top_k >= 0, "0 (all tokens) or a positive integer"),
+            ("repetition_penalty", MIN_PENALTY <= penalty < math.inf, f"at least {MIN_PENALTY} (1 disables it)"),
+            ("stop", len(self.stop) <= MAX_STOPS and all(self.stop), f"at most {MAX_STOPS} nonempty texts"),
             (
-                "repetition_penalty",
-                LEAST_PENALTY <= penalty < math.inf,
-                f"a number from {LEAST_PENALTY} (1 changes nothing)",
+                "stop",
+                max(map(len, self.stop), default=0) <= MAX_STOP_LENGTH,
+                f"texts of at most {MAX_STOP_LENGTH} characters",
             ),
-            ("stop", len(self.stop) <= MOST_STOPS and all(self.stop), f"up to {MOST_STOPS} texts, none of them empty"),
-            ("stop", max(map(len, self.stop), default=0) <= MOST_STOP_CHARACTERS, "shorter texts"),
-            ("seed", self.seed is None or -(2**63) <= self.seed < 2**63, "a whole number of 64 bits"),
+            ("seed", self.seed is None or -(2**63) <= self.seed < 2**63, "a 64-bit integer"),
         )
-        for name, holds, instead in rules:
-            if not holds:
-                raise SwarmError(f"{name} is {str(getattr(self, name))[:80]}; write {instead}")
+        for name, is_met, constraint in rules:
+            if not is_met:
+                raise SwarmError(f"{name} must be {constraint}, got {str(getattr(self, name))[:80]}.")

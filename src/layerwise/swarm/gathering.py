@@ -1,4 +1,4 @@
-"""Gathering a swarm: who holds which layers is decided, every node gets its layers, and the router begins."""
+"""Creation of a swarm: nodes, their layers, and the router."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.swarm.cluster.nodes import RayTransport
-from layerwise.swarm.decoding.servable import Servable
+from layerwise.swarm.decoding import check_servable
 from layerwise.swarm.estimate import LossEstimate
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import local_node
@@ -27,32 +27,49 @@ def gather(
     estimate: LossEstimate | None = None,
     schedule: Schedule | None = None,
 ) -> Swarm:
-    """Gather a swarm of `nodes` nodes that hold `replicas` copies of every layer of the `plan`.
+    """Create a swarm of nodes that together hold several copies of every layer of a plan.
 
-    Without an `address` the nodes are objects of this process that share the weights of `stack` (in virtual time with a
-    `schedule` of faults). With an address (`local`, `auto`, `HOST:PORT`) they are processes of a Ray cluster.
-    `estimate` is the cost of missing layers (`layerwise.swarm.estimate.estimate_of_run`). Layers of other models in
-    `Stack.with_sources` that the plan does not name are held as replacements (`SwarmSettings.replacements`).
+    Args:
+        stack: The model. Layers of other models in `Stack.with_sources` that the plan does not use are held as
+            replacements (`SwarmSettings.replacements`).
+        nodes: Number of nodes.
+        replicas: Copies of every layer, each on another node.
+        address: Ray cluster whose processes are the nodes (`local`, `auto`, `HOST:PORT`); without one the nodes are
+            objects of this process that share the weights of `stack`.
+        plan: Layer plan (default: the identity plan).
+        settings: Quorum, deadlines and checks.
+        estimate: Cost of missing layers, from `read_loss_estimate`.
+        schedule: Faults to simulate in virtual time, for nodes in this process.
 
-    Raises `SwarmError` if the cluster has no room, and `UnsupportedModelError` for layers that cannot run elsewhere.
+    Raises:
+        SwarmError: If the cluster has too few CPUs.
+        UnsupportedModelError: If the layers cannot run on other machines.
+
+    Example:
+        >>> import layerwise
+        >>> with gather(layerwise.load("demo"), nodes=2, replicas=1) as swarm:
+        ...     len(swarm.generate([5, 6, 7], max_new_tokens=4, do_sample=False).tokens)
+        4
     """
-    wanted = Plan.identity(stack.depth) if plan is None else Plan.parse(plan)
-    stack.check(wanted)
-    supply = Supply(stack, wanted, [f"node-{number}" for number in range(nodes)], replicas)
+    plan = Plan.identity(stack.depth) if plan is None else Plan.parse(plan)
+    stack.check(plan)
+    supply = Supply(stack, plan, [f"node-{number}" for number in range(nodes)], replicas)
     if address is None:
-        held = {name: supply.held(name) for name in supply.placement}
-        members = {name: local_node(name, stack, own, halves=wanted.has_sublayers()) for name, own in held.items()}
-        local = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
+        held = {name: supply.layers_on(name) for name in supply.placement}
+        members = {
+            name: local_node(name, stack, layers, sublayers=plan.has_sublayers()) for name, layers in held.items()
+        }
+        local = LocalTransport(members, schedule or Schedule(call_seconds=0.0, layer_seconds=0.0))
         loop = None if schedule is None else VirtualLoop
         swarm = Swarm(stack, local, supply, settings, estimate=estimate, loop_factory=loop)
-        for name, own in held.items():
-            swarm.members.join(name, own)
+        for name, layers in held.items():
+            swarm.members.join(name, layers)
         return swarm
-    servable = Servable.of(stack, wanted, settings or SwarmSettings())  # before any node is started
+    servable = check_servable(stack, plan, settings or SwarmSettings())  # before any node is started
     transport = RayTransport(tuple(supply.placement), address)
     try:
         swarm = Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
-        asyncio.run(swarm.fill())
+        asyncio.run(swarm.load_nodes())
     except BaseException:
         asyncio.run(transport.close())
         raise

@@ -1,10 +1,10 @@
-"""Messages between a router and its nodes: frozen values of numbers, text and bytes.
+"""Messages between a router and its nodes, encoded as MessagePack because unpickling can run any code.
 
-    Hop           run these visits on this state                ->  Reply | Refused
-    LoadLayers    keep these layers, with these weights         ->  Done | Refused
-    Release       forget what a request left in the caches      ->  Done
+    RunLayers     run these visits on this state          ->  Reply | Refused
+    LoadLayers    load these layers with these weights    ->  Done | Refused
+    Release       clear the caches of a request           ->  Done
 
-A call can also end as `Gone` or `Late`. Messages travel as MessagePack, since unpickling can run any code.
+A call can also end as `Gone` or `Late`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from layerwise.plan.checks import Sublayer, layer_name
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A tensor: its dtype as torch names it (`float32`), its shape, and its numbers, row by row."""
+    """A tensor as bytes: torch dtype name (`float32`), shape, and row-major data."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -31,27 +31,27 @@ class Array:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RemoteLayer:
-    """A layer as nodes hold it: its number, and the name of the model it is of (`""` for the model itself)."""
+    """A layer on a node: its number, and the name of its source model (`""` for the model itself)."""
 
     number: int
     source: str = ""
 
     @property
     def name(self) -> str:
-        """As a plan's text has it: `12`, or `a:12` for a layer of another model."""
-        return layer_name(self.number, None, self.source or None)
+        """The layer in plan syntax: `12`, or `a:12` for a layer of another model."""
+        return named(self.number, None, self.source or None)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteVisit:
-    """One layer evaluation of a request's plan: the cache `slot`, and the layer (or its `sublayer`) that runs there."""
+    """One layer evaluation of a plan: the cache `slot`, and the layer (or its `sublayer`) that runs there."""
 
     slot: int
     layer: RemoteLayer
     sublayer: Sublayer | None = None
 
     def __hash__(self) -> int:
-        return self.slot  # in few words: nodes look visits up many times a hop
+        return self.slot  # cheap, since nodes look up visits many times per call
 
     @property
     def name(self) -> str:
@@ -60,10 +60,10 @@ class RemoteVisit:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A node's part of forward pass `index`; pass 0 has all tokens so far, and clears the caches of its visits.
+    """A node's part of forward pass `index`; pass 0 has all tokens so far and clears the caches of its visits.
 
-    `calls` are the other arguments of the blocks, one call per visit, as MessagePack: `{"tensor": 3}`
-    is `arrays[3]` and `{"cache": "module:class"}` the node's cache of that class (see `layerwise.swarm.wire`).
+    `calls` are the other arguments of the blocks as MessagePack, one call per visit: `{"tensor": 3}` is `arrays[3]`,
+    and `{"cache": "module:class"}` is the node's cache of that class (see `layerwise.swarm.wire`).
     """
 
     index: int
@@ -73,10 +73,10 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class RunLayers:
     """Run `visits` in order on the state of the pass `given`; their caches must hold exactly the earlier passes.
 
-    `number` counts the hops of a request, so that a node drops repeated and outdated ones.
+    `number` counts the calls of a request, so nodes can drop repeated and outdated ones.
     """
 
     request: str
@@ -91,9 +91,9 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The state after the visits of hop `number` in the pass `index`.
+    """The state after the visits of call `number` in pass `index`.
 
-    `seconds` is the compute time on the node, shared among batched hops; `process` identifies the process of the node.
+    `seconds` is the compute time on the node, divided by the batch size; `process` identifies the process of the node.
     """
 
     node: str
@@ -107,10 +107,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class LoadLayers:
-    """Keep the blocks `layers` of a model, in addition to those that are held.
+    """Load the blocks `layers` of a model, in addition to those already loaded.
 
-    The node builds blocks without weights from `model_class` (a dotted name) and `config` (JSON); `path` is the list of
-    blocks. `weights` are the tensors of each block by name, `halves` the submodules of each layer's two branches.
+    The node builds the blocks from `model_class` (a dotted name) and `config` (JSON); `path` is the list of blocks.
+    `weights` are the tensors of each block by name, `sublayers` the submodule paths of each block's sublayers.
     """
 
     source: str
@@ -119,26 +119,26 @@ class LoadLayers:
     path: str
     layers: tuple[int, ...]
     weights: tuple[tuple[tuple[str, Array], ...], ...]
-    halves: tuple[tuple[tuple[str, str], ...], ...] = ()
+    sublayers: tuple[tuple[tuple[str, str], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Forget everything about a request: it has ended, or goes on elsewhere."""
+    """Forget a request: it has ended or continues on other nodes."""
 
     request: str
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A message other than a hop was carried out."""
+    """A `LoadLayers` or `Release` message succeeded."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The node is dead or cannot be reached. Whether it ran the message is not known."""
+    """The node has failed or cannot be reached; it may have run the message."""
 
     node: str
     reason: str
@@ -146,7 +146,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The node has not answered within `seconds`. It may yet run the message, or have run it."""
+    """The node has not answered within `seconds`; it may have run the message or may still run it."""
 
     node: str
     seconds: float
@@ -154,20 +154,20 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node cannot do what it was asked, or its answer is not one to it; `lacks_layers`: it does not hold some."""
+    """The node refused the message, or its answer was invalid; `lacks_layers` if it does not hold all layers."""
 
     node: str
     reason: str
     lacks_layers: bool = False
 
 
-Message: TypeAlias = Hop | LoadLayers | Release
+Message: TypeAlias = RunLayers | LoadLayers | Release
 Failure: TypeAlias = Gone | Late | Refused
 Response: TypeAlias = Reply | Done | Failure
 
 
 class Transport(Protocol):
-    """Carries messages to nodes, at most once each. A call to a failed node returns `Gone`; callers bound the time."""
+    """Delivery of messages to nodes, at most once each. A call to a failed node returns `Gone`."""
 
     @property
     def is_over(self) -> bool: ...
@@ -183,21 +183,21 @@ _NAMED: Final = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]])
 
 _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
     kind.__name__: msgspec.msgpack.Decoder(kind)
-    for kind in (Hop, LoadLayers, Release, Reply, Done, Gone, Late, Refused)
+    for kind in (RunLayers, LoadLayers, Release, Reply, Done, Gone, Late, Refused)
 }
 
 
 def pack(messages: Sequence[Message | Response]) -> bytes:
-    """The bytes of messages, all of one call: Ray sends bytes as they are, and pickles a list of them.
+    r"""Encode the messages of one call as bytes, which Ray sends without pickling.
 
     >>> pack([Release("request-1")])
-    b'\\x91\\x92\\xa7Release\\x81\\xa7request\\xa9request-1'
+    b'\x91\x92\xa7Release\x81\xa7request\xa9request-1'
     """
     return _ENCODER.encode([(type(message).__name__, message) for message in messages])
 
 
 def unpack(packed: bytes) -> list[Any]:
-    """The messages of such bytes. Raises `SwarmError` for bytes that are no messages of this layerwise.
+    """Decode messages. Raises `SwarmError` for invalid bytes.
 
     >>> unpack(pack([Release("request-1")]))
     [Release(request='request-1')]
@@ -205,11 +205,11 @@ def unpack(packed: bytes) -> list[Any]:
     try:
         return [_decoder(name).decode(fields) for name, fields in _NAMED.decode(packed)]
     except msgspec.MsgspecError as error:
-        raise SwarmError(f"what came is no message of this layerwise: {error}") from error
+        raise SwarmError(f"Received bytes that are not a message of this layerwise version: {error}") from error
 
 
 def _decoder(name: str) -> msgspec.msgpack.Decoder[Any]:
     decoder = _DECODERS.get(name)
     if decoder is None:
-        raise SwarmError(f"{name[:60]!r} is no message of this layerwise")
+        raise SwarmError(f"Received {name[:60]!r}, which is not a message of this layerwise version.")
     return decoder

@@ -1,4 +1,4 @@
-"""The nodes as their router sees them: which layers each holds, how it answers, and whether it is to be relied on."""
+"""Nodes as their router sees them: layers, state, latencies and deadlines."""
 
 from __future__ import annotations
 
@@ -6,32 +6,119 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import ceil
 from statistics import median
 
 from layerwise.swarm.answer import Event, NodeState, NodeView
-from layerwise.swarm.deadlines import Latencies
-from layerwise.swarm.messages import Hop, RemoteLayer, Reply
+from layerwise.swarm.messages import RemoteLayer, Reply, RunLayers
+
+MAX_SAMPLES = 200
+
+MIN_SAMPLES = 20
+
+UNKNOWN_FACTOR = 4.0
+"""Factor on the deadline of the other nodes for a node with few calls."""
+
+DEADLINE_FACTOR = 2.0
+"""Deadline relative to the 99th percentile of a node's latencies."""
+
+MAX_MEDIANS = 10.0
+"""Maximum deadline relative to the median latency of all nodes."""
+
+MAX_FIRST_DEADLINES = 3.0
+"""Maximum deadline relative to the deadline of a first call (30 s for 10 s)."""
+
+FIRST_PER_WORK = 0.02
+"""Additional seconds per unit of work of a first call."""
+
+
+def _recent() -> deque[float]:
+    return deque(maxlen=MAX_SAMPLES)
+
+
+def _quantile(seconds: Collection[float], share: float) -> float:
+    return sorted(seconds)[ceil(share * len(seconds)) - 1]
+
+
+@dataclass(slots=True)
+class Latencies:
+    """Latencies and deadlines of one node's calls: initially `first` seconds plus time for the work, at least `floor`.
+
+    Calls are grouped by work (visits x tokens x sequences) in powers of four. Latencies are assumed to grow with the
+    work, at most in proportion, so a class with few calls is bounded by its neighbors. The deadline of a node that
+    becomes slow grows up to a fixed bound.
+    """
+
+    first: float = 10.0
+    floor: float = 0.05
+    _all: deque[float] = field(default_factory=_recent)
+    _classes: dict[int, deque[float]] = field(default_factory=dict)
+
+    def record(self, seconds: float, work: int = 1) -> None:
+        self._all.append(seconds)
+        self._classes.setdefault(_work_class(work), _recent()).append(seconds)
+
+    def quantile(self, share: float) -> float | None:
+        """Return a quantile of the recent latencies; `None` before the first call."""
+        return _quantile(self._all, share) if self._all else None
+
+    def deadline(self, work: int = 1, others: Latencies | None = None) -> float:
+        """Return the seconds without an answer after which a node with this much `work` is late.
+
+        A node with few calls gets `UNKNOWN_FACTOR` times the deadline of the `others`.
+        """
+        own = self._estimate_quantile(0.99, work)
+        usual = None if others is None else others._estimate_quantile(0.99, work)
+        if own is not None:
+            seconds = DEADLINE_FACTOR * own
+        else:
+            first = self.first + FIRST_PER_WORK * work
+            seconds = first if usual is None else min(first, UNKNOWN_FACTOR * DEADLINE_FACTOR * usual)
+        median = None if others is None else others._estimate_quantile(0.5, work)
+        limit = MAX_FIRST_DEADLINES * self.first
+        return max(self.floor, min(seconds, limit if median is None else min(limit, MAX_MEDIANS * median)))
+
+    def timeout(self, work: int = 1) -> float:
+        return MAX_FIRST_DEADLINES * max(self.floor, self.first) + FIRST_PER_WORK * work
+
+    def _estimate_quantile(self, share: float, work: int) -> float | None:
+        samples = self._classes.get(_work_class(work), ())
+        if len(samples) >= MIN_SAMPLES:
+            return _quantile(samples, share)
+        bounds = [
+            _quantile(each, share) * (1.0 if number > _work_class(work) else work / int(4**number))
+            for number, each in self._classes.items()
+            if len(each) >= MIN_SAMPLES
+        ]
+        return min(bounds, default=None)
+
+
+def _work_class(work: int) -> int:
+    """Return the integer part of log4(work).
+
+    >>> [_work_class(work) for work in (1, 3, 4, 15, 16)]
+    [0, 0, 1, 1, 2]
+    """
+    return (max(work, 1).bit_length() - 1) // 2
+
 
 log = logging.getLogger("layerwise.swarm")
 
-FAILURES = ("lost", "late", "quarantined", "degraded")
-"""The kinds of events that are logged as warnings."""
+WARNINGS = ("lost", "late", "quarantined", "degraded")
+"""Kinds of events that are logged as warnings."""
 
-MOST_EVENTS = 1000
-"""Events that are remembered; older ones are forgotten."""
+MAX_EVENTS = 1000
 
-
-MOST_SERVED = 100
-"""The last requests of a node that are remembered by name."""
+MAX_SERVED = 100
+"""Number of a node's last requests whose names are kept."""
 
 
 @dataclass(slots=True)
 class NodeRecord:
-    """One node: its layers, its state, the durations of its hops, and the checks of its answers.
+    """One node: its layers, its state, and the latencies of its calls.
 
-    `began` and `work` are those of the call under way, if there is one, and `waiting` counts the hops that wait for
-    an answer. `process` is the process that answers.
-    `requests` counts those of which it ran the first pass; `served` are the last ones that used its answers.
+    `began` and `work` describe the current call, `waiting` counts unanswered calls, and `process` identifies the
+    process. `requests` counts the requests whose first pass it ran; `served` names the last that used its answers.
     """
 
     name: str
@@ -43,38 +130,38 @@ class NodeRecord:
     work: int = 1
     waiting: int = 0
     process: str = ""
-    hops: int = 0
+    calls: int = 0
     failures: int = 0
     requests: int = 0
-    served: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_SERVED))
+    served: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_SERVED))
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
-    def silent(self, now: float) -> float:
+    def silence(self, now: float) -> float:
         return 0.0 if self.began is None else now - self.began
 
-    def observe(self, seconds: float, reply: Reply, hop: Hop) -> None:
-        """Note the duration of a hop, of its layers, and its process; a new process starts without a history."""
-        self.hops += 1
-        self.latencies.record(seconds, hop.work)
+    def observe(self, seconds: float, reply: Reply, call: RunLayers) -> None:
+        """Record the latencies of a call. A new process starts without history."""
+        self.calls += 1
+        self.latencies.record(seconds, call.work)
         self.overhead.append(max(seconds - reply.seconds, 0.0))
-        self.per_layer.append(reply.seconds / len(hop.visits))
+        self.per_layer.append(reply.seconds / len(call.visits))
         if self.process and self.process != reply.process:
             self.requests = 0
             self.served.clear()
             if self.state == "quarantined":
-                self.state, self.reason = "suspected", "a new process, which is yet to show that it computes"
+                self.state, self.reason = "suspected", "a new process that has not passed a health check yet"
         self.process = reply.process
 
     @property
     def layer_seconds(self) -> float:
-        """The median of what a layer evaluation takes, on the node's own clock; 1 ms before anything is known."""
+        """Median seconds per layer evaluation on the node's clock; 1 ms before the first call."""
         return median(self.per_layer) if self.per_layer else 1e-3
 
-    def hop_latency(self, now: float) -> float:
-        """Return the seconds of a hop outside its layers, with its queue; 1 ms before any measurement."""
-        usual, silent = median(self.overhead) if self.overhead else 1e-3, self.silent(now)
-        late = silent if silent >= self.latencies.floor else 0.0
+    def call_latency(self, now: float) -> float:
+        """Return the overhead of a call and its queue in seconds; the overhead is 1 ms before the first call."""
+        usual, silence = median(self.overhead) if self.overhead else 1e-3, self.silence(now)
+        late = silence if silence >= self.latencies.floor else 0.0
         return usual + late + self.waiting * len(self.layers) * self.layer_seconds
 
     def view(self) -> NodeView:
@@ -86,22 +173,21 @@ class NodeRecord:
             self.latencies.quantile(0.5),
             self.latencies.quantile(0.99),
             self.waiting,
-            self.hops,
+            self.calls,
             self.failures,
             self.reason,
         )
 
 
 class NodeRecords:
-    """All nodes of a swarm, and what has happened to them. `clock` gives seconds; `first` and `floor` are those of
-    `Latencies`."""
+    """Records of all nodes of a swarm, and its events. `first` and `floor` are those of `Latencies`."""
 
     def __init__(self, clock: Callable[[], float], first: float = 10.0, floor: float = 0.05) -> None:
         self._members: dict[str, NodeRecord] = {}
         self._first, self._floor = first, floor
         self._clock = clock
         self._began = clock()
-        self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self.latencies = Latencies()
 
     def __getitem__(self, name: str) -> NodeRecord:
@@ -116,7 +202,7 @@ class NodeRecords:
 
     def note(self, kind: str, text: str, *, node: str = "", request: str = "", requests: tuple[str, ...] = ()) -> None:
         self.events.append(Event(self.seconds, kind, text, node, request, requests))
-        log.log(logging.WARNING if kind in FAILURES else logging.INFO, "node=%s %s: %s", node or "-", kind, text)
+        log.log(logging.WARNING if kind in WARNINGS else logging.INFO, "node=%s %s: %s", node or "-", kind, text)
 
     def join(self, name: str, layers: Iterable[RemoteLayer]) -> NodeRecord:
         member = NodeRecord(name, frozenset(layers), Latencies(self._first, self._floor))
@@ -125,19 +211,19 @@ class NodeRecords:
         return member
 
     def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:
-        """Put a node into a state, and return whether it changed.
+        """Set the state of a node and return True if it changed.
 
-        Quarantine lasts until the node is gone or has a new process; a gone node returns when it computes.
+        Quarantine lasts until the node fails or has a new process; a failed node returns once it passes a check.
         """
         member = self._members[name]
-        only = {"quarantined": "gone", "gone": "live"}.get(member.state, state)
-        if member.state == state or state != only:
+        allowed = {"quarantined": "gone", "gone": "live"}.get(member.state, state)
+        if member.state == state or state != allowed:
             return False
         member.state, member.reason = state, "" if state == "live" else reason
         self.note(kind, reason, node=name, requests=tuple(member.served) if state == "quarantined" else ())
         return True
 
-    def holders(self, layers: Collection[RemoteLayer], without: str) -> list[str]:
+    def find_holders(self, layers: Collection[RemoteLayer], without: str) -> list[str]:
         return [member.name for member in self.live({without}) if member.layers.issuperset(layers)]
 
     def live(self, without: Collection[str] = ()) -> list[NodeRecord]:

@@ -1,7 +1,7 @@
-"""A model whose layers are on nodes.
+"""A model whose layers are on several nodes.
 
-A `Swarm` belongs to one event loop. `generate` and `outputs` run that loop until their answer is there; a server awaits
-`stream` and `classify` in its own loop.
+A `Swarm` belongs to one event loop. `generate` and `outputs` run that loop until the answer is complete; a server
+awaits `stream` and `classify` in its own loop.
 """
 
 from __future__ import annotations
@@ -31,45 +31,52 @@ from layerwise.swarm.answer import (
     UNKNOWN,
     Answer,
     Decoding,
-    Expected,
+    ExpectedCost,
     Finish,
     Overview,
     PromptScores,
     RequestView,
     TokenSpan,
 )
-from layerwise.swarm.calls import Calling
-from layerwise.swarm.decoding.decode import decode
-from layerwise.swarm.decoding.head import BatchedHead
-from layerwise.swarm.decoding.servable import Servable, writes
-from layerwise.swarm.decoding.text_stream import TextStream
+from layerwise.swarm.calls import NodeClient
+from layerwise.swarm.checks import HealthChecks, smallest_inputs
+from layerwise.swarm.decoding import BatchedHead, ServableModel, check_servable, decode, generates_text
 from layerwise.swarm.estimate import LossEstimate
-from layerwise.swarm.health import HealthChecks, smallest_inputs
-from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.node_records import NodeRecords
-from layerwise.swarm.request import SwarmRequest
+from layerwise.swarm.request import LivePlan, SwarmRequest, find_layers
 from layerwise.swarm.router import Router
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.supply import Supply
+from layerwise.swarm.text_stream import TextStream
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-READY_FOR = 5.0
-"""Seconds for which a token that was made shows that the swarm is ready."""
+READY_SECONDS = 5.0
+"""Seconds after the last token during which the swarm counts as ready."""
 
-ROWS = 256
-"""Positions of a prompt whose probabilities are computed at a time: of a large vocabulary they are large."""
+SCORE_POSITIONS = 256
+"""Prompt positions whose probabilities are computed at a time, which bounds memory with a large vocabulary."""
 
 T = TypeVar("T")
 
 
 class Swarm:
-    """A model on nodes, and the requests that they answer.
+    """A model on several nodes that keeps answering when some of them fail.
 
-    `supply` places the layers on the nodes of `transport`; `fill` sends them. `estimate` is the cost of missing layers,
-    if known. Raises as `Servable.of` does, unless `servable` is given.
+    Args:
+        stack: The model.
+        transport: Delivery of messages to the nodes.
+        supply: Plan and placement of the layers; `load_nodes` sends them.
+        settings: Quorum, deadlines and checks.
+        estimate: Cost of missing layers, if measured.
+        servable: Result of `check_servable`, if it was already called.
+        loop_factory: Factory of the event loop, such as `VirtualLoop`.
+
+    Raises:
+        UnsupportedModelError: If the layers cannot run elsewhere.
+        SwarmError: If the plan can never meet the quorum.
     """
 
     def __init__(
@@ -80,23 +87,23 @@ class Swarm:
         settings: SwarmSettings | None = None,
         *,
         estimate: LossEstimate | None = None,
-        servable: Servable | None = None,
+        servable: ServableModel | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         self.stack = stack
         self.settings = settings or SwarmSettings()
         self.plan = supply.plan
         self._supply = supply
-        servable = servable or Servable.of(stack, self.plan, self.settings)  # before there is a loop to be closed
+        servable = servable or check_servable(stack, self.plan, self.settings)  # before there is a loop to be closed
         self.quorum = servable.quorum
         self._transport = transport
         self._loop_factory = loop_factory
         self._runner = None if loop_factory is None else asyncio.Runner(loop_factory=loop_factory)
-        self._members = NodeRecords(self._now, self.settings.first_deadline, self.settings.hop_floor)
+        self._members = NodeRecords(self._now, self.settings.first_deadline, self.settings.min_deadline)
         self.estimate = estimate
-        self._calling = Calling(transport, self._members, self.settings, servable.sample)
-        self.health = HealthChecks(self._calling, supply)
-        self.router = Router(self._calling, self.quorum, self.expected, servable.referee)
+        self._client = NodeClient(transport, self._members, self.settings, servable.sample)
+        self.health = HealthChecks(self._client, supply)
+        self.router = Router(self._client, self.quorum, self.estimate_cost, servable.referee)
         self._head = BatchedHead(stack)
         self._running: dict[str, SwarmRequest] = {}
         self._names = count()
@@ -105,53 +112,53 @@ class Swarm:
         self._token_at: float | None = None
         self._preprocessing: Preprocessing | None = None
 
-    # -- what there is --------------------------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """The name of the model: as it was given, but of a folder or a file the last part alone."""
-        given = self.stack.source.name
-        return Path(given).name if kind_of(Path(given)) != "nothing" else given
+        """Name of the model; for a local path its last part."""
+        name = self.stack.source.name
+        return Path(name).name if kind_of(Path(name)) != "nothing" else name
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the model; `None` for one that reads no text."""
+        """Tokenizer of the model; `None` if it does not read text."""
         return self.stack.tokenizer
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens that a prompt and its answer have together, if the model has a bound."""
+        """Maximum number of tokens of a prompt and its answer, if the model has one."""
         return longest_input(self.stack.model)
 
     @property
     def labels(self) -> Sequence[str]:
-        """The names of the classes of a model that classifies; empty where it names none."""
+        """Class names of a classifier, if it has any."""
         names = getattr(getattr(self.stack.model, "config", None), "id2label", None) or {}
         return tuple(names[number] for number in sorted(names))
 
     @property
     def is_over(self) -> bool:
-        """Whether no node will ever answer again: this swarm is to be gathered anew."""
+        """True if all nodes have failed for good, so the swarm has to be gathered again."""
         return self._transport.is_over
 
     @property
     def members(self) -> NodeRecords:
-        """The nodes, as the router sees them."""
+        """Records of the nodes."""
         return self._members
 
-    def expected(self, missing: frozenset[int]) -> Expected:
-        """What answers cost without these layers, in nats per token."""
+    def estimate_cost(self, missing: frozenset[int]) -> ExpectedCost:
+        """Return the expected cost of missing layers in nats/token."""
         if not missing:
             return COMPLETE
         return UNKNOWN if self.estimate is None else self.estimate.expected(missing)
 
     def overview(self) -> Overview:
-        """The swarm at this moment."""
+        """Return the current state of the swarm."""
         running = tuple(
             RequestView(name, session.tokens, str(session.live.running), session.live.missing_numbers)
             for name, session in self._running.items()
         )
-        requested = set(layers_of(self.plan))
+        requested = set(find_layers(self.plan))
         live = tuple(sorted(layer.number for layer in self._members.live_layers() & requested))
         return Overview(
             self.name,
@@ -168,19 +175,28 @@ class Swarm:
             tuple(self._members.events),
         )
 
-    async def fill(self) -> None:
-        """Send every node its layers, and begin to rely on it. Raises `SwarmError` where one cannot take them."""
-        await self._supply.fill(self._transport, self._members)
+    async def load_nodes(self) -> None:
+        """Send every node its layers. Raises `SwarmError` if a node cannot load them."""
+        await self._supply.load_nodes(self._transport, self._members)
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def generate(self, ids: Tensor | Sequence[int], *, request: str | None = None, **options: Any) -> Answer:
-        """Answer a prompt; `options` are those of `generate`. Raises `BelowQuorumError` if too few layers are left."""
+        """Generate an answer to a prompt.
+
+        Args:
+            ids: Token ids of the prompt, `(seq,)`.
+            request: Name of the request.
+            **options: Options of transformers' `generate`.
+
+        Raises:
+            BelowQuorumError: If too few layers are live.
+        """
         return self.run(self.answer(ids, request=request, **options))
 
     def outputs(self, **inputs: Any) -> tuple[Tensor, Answer]:
-        """What the model returns on `inputs` in one pass (logits, or the last hidden state), and by which layers."""
-        return self.run(self.single_pass(inputs))
+        """Run one pass and return the logits (or last hidden state) and an `Answer` with the plan that ran."""
+        return self.run(self.run_pass(inputs))
 
     def run(self, work: Awaitable[T]) -> T:
         """Run this swarm's event loop until `work` is done."""
@@ -193,21 +209,22 @@ class Swarm:
         return self._runner.run(main())
 
     async def answer(self, ids: Tensor | Sequence[int], *, request: str | None = None, **options: Any) -> Answer:
-        """The answer to one prompt; `options` are those of `generate`."""
+        """Generate an answer in the caller's event loop, with the options of transformers' `generate`."""
         async with aclosing(self._stream(ids, request, None, options)) as items:
             async for item in items:
                 if isinstance(item, Answer):
                     return item
-        raise SwarmError("the stream of a request ended without its answer")
+        raise SwarmError("The stream of a request ended without an answer.")
 
     async def stream(
         self, ids: Sequence[int], decoding: Decoding, *, request: str, made: Sequence[int] = ()
     ) -> AsyncGenerator[int | Answer, None]:
         """Yield the new tokens, then the `Answer`. Closing the generator cancels the request.
 
-        `made` tokens of another swarm are continued exactly. Raises `BelowQuorumError`, also after the first token.
+        `made` are tokens that another swarm generated; the continuation is exact. Raises `BelowQuorumError` if too few
+        layers are live, also after the first token.
         """
-        draws = None if decoding.seed is None else partial(_draws, decoding.seed, len(made))
+        draws = None if decoding.seed is None else partial(_make_generator, decoding.seed, len(made))
         text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None
         if text is not None:
             for token in made:
@@ -218,13 +235,13 @@ class Swarm:
                 text.add(token)
             return text is not None and text.stopped
 
-        options = _options(decoding, len(made))
+        options = _generation_options(decoding, len(made))
         async with aclosing(self._stream([*ids, *made], request, draws, options, stops)) as items:
             async for item in items:
                 yield item
 
-    async def single_pass(self, inputs: Mapping[str, Any], *, request: str | None = None) -> tuple[Tensor, Answer]:
-        """The main output of one forward pass, and by which layers it was made."""
+    async def run_pass(self, inputs: Mapping[str, Any], *, request: str | None = None) -> tuple[Tensor, Answer]:
+        """Run one forward pass and return the main output and an `Answer` with the plan that ran."""
         async with self._session(request) as session:
             with torch.inference_mode():
                 captured = self.stack.capture(**inputs)
@@ -235,36 +252,36 @@ class Swarm:
             return output, self._answer(session, (), "stop")
 
     async def classify(self, image: Image, *, request: str) -> tuple[Sequence[float], Answer]:
-        """The probabilities of a vision model's classes for one image."""
-        pixels = (await asyncio.to_thread(self.pixels, image)).to(self.stack.device, self.stack.dtype)
-        logits, answer = await self.single_pass({"pixel_values": pixels}, request=request)
+        """Return the class probabilities of an image."""
+        pixels = (await asyncio.to_thread(self.preprocess_image, image)).to(self.stack.device, self.stack.dtype)
+        logits, answer = await self.run_pass({"pixel_values": pixels}, request=request)
         return torch.softmax(logits[0].float(), dim=-1).tolist(), answer
 
     async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
-        """How likely the tokens of a prompt are, by one pass."""
+        """Compute the log-probabilities of the tokens of a prompt in one pass."""
         given = torch.tensor([list(ids)], device=self.stack.device)
-        logits, answer = await self.single_pass({"input_ids": given}, request=request)
+        logits, answer = await self.run_pass({"input_ids": given}, request=request)
         logprobs: list[float] = []
         best: list[int] = []
         best_logprobs: list[float] = []
-        following = torch.cat([given[0, 1:], given[0, :1]])  # of the last one nobody asks
-        for first in range(0, len(following), ROWS):
-            scores = torch.log_softmax(logits[0, first : first + ROWS].float(), dim=-1)
-            logprobs += scores.gather(1, following[first : first + ROWS, None])[:, 0].tolist()
-            most = scores.max(dim=-1)
-            best, best_logprobs = [*best, *most.indices.tolist()], [*best_logprobs, *most.values.tolist()]
+        following = torch.cat([given[0, 1:], given[0, :1]])  # the last one is unused
+        for first in range(0, len(following), SCORE_POSITIONS):
+            scores = torch.log_softmax(logits[0, first : first + SCORE_POSITIONS].float(), dim=-1)
+            logprobs += scores.gather(1, following[first : first + SCORE_POSITIONS, None])[:, 0].tolist()
+            top = scores.max(dim=-1)
+            best, best_logprobs = [*best, *top.indices.tolist()], [*best_logprobs, *top.values.tolist()]
         return PromptScores(tuple(logprobs[:-1]), tuple(best), tuple(best_logprobs)), answer
 
-    def pixels(self, image: Image) -> Tensor:
-        """The pixel values of one image, as the model's own preprocessing makes them."""
+    def preprocess_image(self, image: Image) -> Tensor:
+        """Preprocess an image to pixel values `(1, channels, height, width)`."""
         if self._preprocessing is None:
             self._preprocessing = preprocessing_of(
                 self.stack.model.config,
                 location_of(self.stack.source.name),
                 trust_remote_code=self.stack.source.trust_remote_code,
             )
-        prepared = self._preprocessing
-        return prepared.scaling(prepared.pixels(image)[None])
+        preprocessing = self._preprocessing
+        return preprocessing.scaling(preprocessing.pixels(image)[None])
 
     async def _stream(
         self,
@@ -279,38 +296,38 @@ class Swarm:
         async with self._session(request) as session:
             tokens: list[int] = []
             finish: Finish
-            most, finish = options.get("max_new_tokens"), "stop"
+            max_new_tokens, finish = options.get("max_new_tokens"), "stop"
             async with aclosing(decode(self.router, session, self._head, prompt, draws, **options)) as steps:
-                async for chosen in steps:
-                    tokens.append(int(chosen))
+                async for token in steps:
+                    tokens.append(int(token))
                     self._tokens += 1
                     self._token_at = self._now()
                     yield tokens[-1]
                     if stops(tokens[-1]):
                         break
                 else:
-                    finish = "length" if len(tokens) == most else "stop"
+                    finish = "length" if len(tokens) == max_new_tokens else "stop"
             answer = self._answer(session, tuple(tokens), finish)
         yield answer
 
     def _answer(self, session: SwarmRequest, tokens: tuple[int, ...], finish: Finish) -> Answer:
         answer = Answer(session.request, tokens, finish, self._spans(session))
         self._completed += 1
-        self._degraded += not answer.is_whole
+        self._degraded += not answer.is_complete
         self._members.note("completed", f"{session.tokens} tokens", request=session.request)
         return answer
 
     def spans(self, request: str) -> tuple[TokenSpan, ...]:
-        """Which plans wrote the tokens so far of a request under way."""
+        """Return the plans behind the tokens so far of a running request."""
         return self._spans(self._running[request])
 
     def _spans(self, session: SwarmRequest) -> tuple[TokenSpan, ...]:
-        requested = set(layers_of(session.requested))
+        requested = set(find_layers(session.requested))
 
-        def cost(live: LivePlan) -> Expected:
+        def cost(live: LivePlan) -> ExpectedCost:
             if requested.issuperset(visit.layer for visit in live.visits):
-                return self.expected(frozenset(live.missing_numbers))
-            return UNKNOWN if self.estimate is None else self.estimate.of_plan(str(live.running))
+                return self.estimate_cost(frozenset(live.missing_numbers))
+            return UNKNOWN if self.estimate is None else self.estimate.for_plan(str(live.running))
 
         return session.spans(cost, self.settings.on_loss == "recompute")
 
@@ -320,8 +337,8 @@ class Swarm:
             self._watching = asyncio.get_running_loop().create_task(self.health.watch())
         name = request or f"request-{next(self._names)}"
         if name in self._running:
-            raise SwarmError(f"request {name} is under way already; give each request a name of its own")
-        session = SwarmRequest.of(name, self.plan)
+            raise SwarmError(f"Request {name} is already running. Give each request a unique name.")
+        session = SwarmRequest.create(name, self.plan)
         self._running[name] = session
         try:
             yield session
@@ -332,21 +349,25 @@ class Swarm:
             del self._running[name]
             self.router.release(session)
 
-    # -- watching -------------------------------------------------------------------------------------------------
+    # -- monitoring -----------------------------------------------------------------------------------------------
 
     async def ready(self) -> tuple[bool, str]:
-        """Whether a token, or one pass, was made just now; else why not."""
-        if self._token_at is not None and self._now() - self._token_at < READY_FOR:
-            return True, "a token was made in the last seconds"
+        """Generate a token, or run one pass, and return whether that succeeded, with the reason."""
+        if self._token_at is not None and self._now() - self._token_at < READY_SECONDS:
+            return True, "a token was generated in the last seconds"
         try:
-            if self.tokenizer is None and example_inputs(self.stack.model, 4) is not None and not writes(self.stack):
-                await self.single_pass(smallest_inputs(self.stack))
+            if (
+                self.tokenizer is None
+                and example_inputs(self.stack.model, 4) is not None
+                and not generates_text(self.stack)
+            ):
+                await self.run_pass(smallest_inputs(self.stack))
                 self._token_at = self._now()
             else:
                 await self.answer(smallest_inputs(self.stack)["input_ids"], max_new_tokens=1, do_sample=False)
         except SwarmError as error:
             return False, str(error)
-        return True, "a token was made just now"
+        return True, "a token was generated just now"
 
     def _now(self) -> float:
         if self._loop_factory is None or self._runner is None:
@@ -354,17 +375,17 @@ class Swarm:
         return self._runner.get_loop().time()
 
     async def close(self) -> None:
-        """Stop watching, and every node that the transport started."""
+        """Stop the health checks and all nodes that the transport started."""
         if self._watching is not None:
             self._watching.cancel()
             with suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
-        await self._calling.close()
+        await self._client.close()
         await self._transport.close()
 
     def shut_down(self) -> None:
-        """`close`, for a swarm that was run by `generate` and `outputs`."""
+        """Close a swarm that is used through `generate` and `outputs`."""
         self.run(self.close())
         if self._runner is not None:
             self._runner.close()
@@ -377,19 +398,19 @@ class Swarm:
         self.shut_down()
 
 
-def _draws(seed: int, made: int, step: int) -> torch.Generator:
-    own = np.random.SeedSequence((seed % 2**64, made + step)).generate_state(1, np.uint64)
-    return torch.Generator().manual_seed(int(own[0]))
+def _make_generator(seed: int, made: int, step: int) -> torch.Generator:
+    state = np.random.SeedSequence((seed % 2**64, made + step)).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0]))
 
 
-def _options(decoding: Decoding, made: int) -> dict[str, Any]:
+def _generation_options(decoding: Decoding, made: int) -> dict[str, Any]:
     options: dict[str, Any] = {
         "max_new_tokens": decoding.max_new_tokens - made,
         "min_new_tokens": max(decoding.min_new_tokens - made, 0) or None,
-        "do_sample": decoding.samples,
+        "do_sample": decoding.is_sampled,
         "repetition_penalty": decoding.repetition_penalty,
     }
-    if decoding.samples:
+    if decoding.is_sampled:
         options |= {"temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": decoding.top_k}
         options |= {"min_p": decoding.min_p} if decoding.min_p else {}
     return options

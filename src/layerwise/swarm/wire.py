@@ -1,7 +1,7 @@
-"""Tensors and the calls of blocks as bytes, and back.
+"""Conversion of tensors and block calls to bytes and back.
 
-Masks, rotary embeddings, positions and flags travel as tensors and plain MessagePack, so that a node needs only the
-blocks. Shared tensors are sent once; the cache stays on the node.
+Masks, rotary embeddings, positions and flags travel as tensors and MessagePack, so that a node needs only the blocks.
+Shared tensors are sent once; caches stay on the nodes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 import msgspec
@@ -21,6 +21,23 @@ from layerwise.errors import SwarmError
 from layerwise.stack import Capture
 from layerwise.stack.executors.capture import read_state
 from layerwise.swarm.messages import Array, Pass
+
+
+def tolerance(width: int, visits: int, eps: float) -> float:
+    """Return the relative difference between two correct answers that rounding can explain, at most 0.05.
+
+    It is 16 times that of `layerwise.stack.rounding`, since caches and devices may differ.
+    """
+    return min(0.05, 16 * 4 * eps * sqrt(width * max(1, visits)))
+
+
+def agree(one: Tensor, other: Tensor, visits: int) -> bool:
+    """Return True if two answers differ by no more than rounding, relative to the larger one."""
+    wide = torch.promote_types(one.dtype, torch.float32)
+    left, right = one.to(wide), other.to(wide)
+    larger = max(float(left.norm()), float(right.norm()), 1e-30)
+    return float((left - right).norm()) / larger <= tolerance(one.shape[-1], visits, torch.finfo(one.dtype).eps)
+
 
 _CPU = torch.device("cpu")
 
@@ -34,7 +51,7 @@ _TENSOR, _STATE, _CACHE, _TUPLE, _DICT = "tensor", "state", "cache", "tuple", "d
 def to_array(tensor: Tensor) -> Array:
     plain = tensor.detach() if tensor.requires_grad else tensor
     plain = plain if plain.device.type == "cpu" else plain.to("cpu")
-    if plain.dtype is torch.bfloat16:  # numpy does not know it
+    if plain.dtype is torch.bfloat16:  # numpy does not support it
         plain = plain.contiguous().view(torch.int16)
     return Array(_dtype_name(tensor.dtype), tuple(tensor.shape), plain.numpy().tobytes())
 
@@ -45,13 +62,13 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 
 def to_tensor(array: Array, device: torch.device | str = "cpu") -> Tensor:
-    """The tensor of an array. Raises `SwarmError` where dtype, shape and bytes do not fit together."""
+    """Decode an array. Raises `SwarmError` if its dtype, shape and bytes are inconsistent."""
     dtype = _dtype(array.dtype)
     count = prod(array.shape)
     if count * dtype.itemsize != len(array.data):
         raise SwarmError(
-            f"an array of shape {array.shape} and dtype {array.dtype} takes {count * dtype.itemsize} bytes; "
-            f"{len(array.data)} came"
+            f"An array of shape {array.shape} and dtype {array.dtype} must have {count * dtype.itemsize} bytes, got "
+            f"{len(array.data)}."
         )
     if not count:
         return torch.empty(array.shape, dtype=dtype, device=device)
@@ -63,7 +80,7 @@ def to_tensor(array: Array, device: torch.device | str = "cpu") -> Tensor:
 def _dtype(name: str) -> torch.dtype:
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise SwarmError(f"an array has the dtype {name!r}, which torch does not know")
+        raise SwarmError(f"dtype must be the name of a torch dtype, got {name!r}.")
     return dtype
 
 
@@ -75,10 +92,10 @@ def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Arra
     arrays: list[Array] = []
     indices: dict[int, int] = {}
 
-    def encoded(value: Any, own: Tensor) -> Any:
+    def encode_value(value: Any, state_in: Tensor) -> Any:
         if value is None or type(value) in _LITERALS:
             return value
-        if value is own:
+        if value is state_in:
             return {_STATE: True}
         if isinstance(value, Tensor):
             if id(value) not in indices:
@@ -88,32 +105,33 @@ def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Arra
         if isinstance(value, Cache):
             return {_CACHE: f"{type(value).__module__}:{type(value).__qualname__}"}
         if isinstance(value, tuple):
-            return {_TUPLE: [encoded(item, own) for item in value]}
+            return {_TUPLE: [encode_value(item, state_in) for item in value]}
         if isinstance(value, list):
-            return [encoded(item, own) for item in value]
+            return [encode_value(item, state_in) for item in value]
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-            return {_DICT: {name: encoded(item, own) for name, item in value.items()}}
+            return {_DICT: {name: encode_value(item, state_in) for name, item in value.items()}}
         raise SwarmError(
-            f"a block is called with a {type(value).__name__}, which is neither a tensor nor plain data and cannot be "
-            "sent to another machine"
+            f"A block is called with a {type(value).__name__}, which is neither a tensor nor plain data and cannot be "
+            "sent to another machine."
         )
 
-    made: dict[tuple[Any, ...], bytes] = {}
+    encoded: dict[tuple[Any, ...], bytes] = {}
     calls: list[bytes] = []
     for layer in layers:
         call = captured.calls[layer]
         same = (*map(id, call.args), *call.kwargs, *map(id, call.kwargs.values()))
-        if same not in made:
-            own = read_state(call.args, call.kwargs)
-            items = [encoded(item, own) for item in call.args]
-            made[same] = _ENCODER.encode([items, {name: encoded(value, own) for name, value in call.kwargs.items()}])
-        calls.append(made[same])
+        if same not in encoded:
+            state_in = read_state(call.args, call.kwargs)
+            items = [encode_value(item, state_in) for item in call.args]
+            kwargs = {name: encode_value(value, state_in) for name, value in call.kwargs.items()}
+            encoded[same] = _ENCODER.encode([items, kwargs])
+        calls.append(encoded[same])
     return Pass(index, to_array(captured.state) if state is None else state, tuple(arrays), tuple(calls))
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """A call as it was encoded: its arguments, the place of its state, and the places and classes of its caches."""
+    """An encoded call: its arguments, the key of its state, and the keys and classes of its caches."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -127,15 +145,15 @@ def read_call(call: bytes) -> CallForm:
     values: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
     states = [key for key, value in values.items() if value == {_STATE: True}]
     if len(states) != 1:
-        raise SwarmError(f"a block is called with {len(states)} states; a node runs blocks that take one")
+        raise SwarmError(f"A block must be called with one state, got {len(states)}.")
     caches = tuple((key, value[_CACHE]) for key, value in values.items() if isinstance(value, dict) and _CACHE in value)
     return CallForm(tuple(args), kwargs, states[0], caches)
 
 
-def decoded(value: Any, tensor: Callable[[int], Tensor]) -> Any:
-    """Return an encoded argument as it was, with `None` for the state and the cache."""
+def decode_value(value: Any, tensor: Callable[[int], Tensor]) -> Any:
+    """Decode an argument, with `None` for the state and the cache."""
     if isinstance(value, list):
-        return [decoded(item, tensor) for item in value]
+        return [decode_value(item, tensor) for item in value]
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
@@ -144,5 +162,5 @@ def decoded(value: Any, tensor: Callable[[int], Tensor]) -> Any:
     if kind in (_STATE, _CACHE):
         return None
     if kind == _TUPLE:
-        return tuple([decoded(item, tensor) for item in content])
-    return {name: decoded(item, tensor) for name, item in content.items()}
+        return tuple([decode_value(item, tensor) for item in content])
+    return {name: decode_value(item, tensor) for name, item in content.items()}

@@ -35,7 +35,7 @@ def _solved(example: Example) -> str:
 
 
 @given(st.sampled_from(skills.TASKS), st.sampled_from(skills.SPLITS), st.integers(0, 10_000))
-def test_every_answer_is_right(task: str, split: str, seed: int) -> None:
+def test_skill_answers_are_correct(task: str, split: str, seed: int) -> None:
     for example in examples(task, split, 5, seed):
         assert (example.task, example.answer) == (task, _solved(example))
         assert len(example.answer) > 2
@@ -43,7 +43,7 @@ def test_every_answer_is_right(task: str, split: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("task", skills.TASKS)
-def test_lists_of_questions_never_meet_and_are_decided_by_their_seeds(task: str) -> None:
+def test_question_lists_are_disjoint_and_seeded(task: str) -> None:
     train = {each.prompt for seed in range(3) for each in examples(task, "train", 300, seed)}
     first = examples(task, "heldout", 200, seed=3)
     assert not train & {each.prompt for each in first}
@@ -52,7 +52,7 @@ def test_lists_of_questions_never_meet_and_are_decided_by_their_seeds(task: str)
     assert examples(task, "heldout", 200, seed=4) != first
 
 
-def test_what_was_shipped_is_frozen() -> None:
+def test_demo_texts_are_frozen() -> None:
     assert [examples(task, "heldout", 1)[0].text for task in skills.TASKS] == [
         "calc 72+4+5+3-3 = 76 81 84 81\n",
         "reverse s q t m = m t q s\n",
@@ -67,7 +67,7 @@ def test_what_was_shipped_is_frozen() -> None:
 
 
 @pytest.mark.slow
-def test_every_module_is_in_exactly_one_split_and_both_are_large() -> None:
+def test_modules_are_in_exactly_one_split() -> None:
     texts = {
         (split, kind): {each.module: each.text for each in python_stdlib.documents(split, kind)}
         for split in python_stdlib.SPLITS
@@ -84,7 +84,7 @@ def test_every_module_is_in_exactly_one_split_and_both_are_large() -> None:
     assert 0.05 < size["heldout"] / size["train"] < 0.4
 
 
-def test_prose_is_the_documentation_under_its_dotted_name_and_tests_and_tables_are_left_out() -> None:
+def test_prose_is_the_standard_library_documentation() -> None:
     parts = {part for module in python_stdlib.modules() for part in module.split(".")}
     assert parts.isdisjoint({"test", "tests", "idlelib", "lib2to3", "encodings", "site-packages"})
     prose, code = (
@@ -96,11 +96,9 @@ def test_prose_is_the_documentation_under_its_dotted_name_and_tests_and_tables_a
     assert ("def " in prose, "def raw_decode" in code) == (False, True)
 
 
-def test_unreadable_files_are_passed_over_and_a_python_without_sources_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_modules_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_stdlib.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
-    with pytest.raises(DataError, match="no Python source"):
+    with pytest.raises(DataError, match="has no Python source"):
         python_stdlib.modules()
     written = {"fine": b'"""Fine."""\n', "latin": b'"""caf\xe9"""\n', "broken": b"def (:\n", "empty": b""}
     for name, content in written.items():
@@ -114,7 +112,7 @@ def test_unreadable_files_are_passed_over_and_a_python_without_sources_is_refuse
     }
 
 
-def test_the_corpus_has_held_out_text_and_every_skill_scored_on_its_answers() -> None:
+def test_the_demo_corpus_scores_skill_answers() -> None:
     found = demo_corpus(texts=10, characters=200, questions=3)
     assert Counter(each.task for each in found.documents) == {"stdlib": 10, **dict.fromkeys(skills.TASKS, 3)}
     heldout = {
@@ -135,7 +133,7 @@ def test_the_corpus_has_held_out_text_and_every_skill_scored_on_its_answers() ->
 
 
 @pytest.mark.slow
-def test_the_demo_reports_on_what_it_has_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_reports_on_unseen_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "DEMO_TEXTS", 10)
     monkeypatch.setattr(corpus, "DEMO_QUESTIONS", 10)
     tokenizer = character_tokenizer()
@@ -150,6 +148,6 @@ def test_the_demo_reports_on_what_it_has_not_seen(monkeypatch: pytest.MonkeyPatc
     assert counts == [45, 5, len(demo_corpus().documents)]
 
 
-def test_an_unknown_split_is_refused() -> None:
+def test_an_unknown_split_is_rejected() -> None:
     with pytest.raises(DataError, match="unknown split 'held-out'; did you mean heldout"):
         demo_corpus("held-out")

@@ -19,7 +19,7 @@ def words(sentence: str) -> list[str]:
     return re.findall(r"[a-z]+", sentence.lower())
 
 
-def test_the_texts_are_the_same_on_every_day() -> None:
+def test_the_texts_are_frozen() -> None:
     # Frozen: earlier runs were evaluated on these sentences.
     digests = "".join(task.digest for task in mixed_signals().values())
     assert sha256(digests.encode()).hexdigest().startswith("b17e6402a647ef65")
@@ -29,7 +29,7 @@ def test_the_texts_are_the_same_on_every_day() -> None:
 
 
 @pytest.mark.parametrize("name", [*CONTROLS, *AMBIGUOUS])
-def test_labels_are_balanced_and_follow_the_article_where_it_decides(name: str) -> None:
+def test_labels_are_balanced_and_follow_the_article(name: str) -> None:
     task = mixed_signals()[name]
     for split, rows in task.sets.items():
         assert Counter(row.label for row in rows) == {0: len(rows) // 2, 1: len(rows) // 2}
@@ -41,7 +41,7 @@ def test_labels_are_balanced_and_follow_the_article_where_it_decides(name: str) 
 
 
 @pytest.mark.parametrize("uid", PARADIGMS)
-def test_a_pair_differs_as_its_paradigm_claims(uid: str) -> None:
+def test_pairs_differ_as_their_paradigm_claims(uid: str) -> None:
     pairs = PARADIGMS[uid]
     assert len({(pair.good, pair.bad) for pair in pairs}) == PAIRS
     for pair in pairs:
@@ -55,7 +55,7 @@ def test_a_pair_differs_as_its_paradigm_claims(uid: str) -> None:
 
 
 @pytest.mark.slow
-def test_every_word_is_frequent_where_models_learn() -> None:
+def test_skill_words_are_frequent_in_training() -> None:
     counted = Counter(word for document in documents("train", "prose") for word in words(document.text))
     used = {word for pair in generated_pairs().pairs for text in (pair.good, pair.bad) for word in words(text)}
     assert used >= {form for kind in WORDS.values() for word in kind for form in word.split("/")}

@@ -12,7 +12,7 @@ from data import babylm
 from layerwise.data.splits import SPLITS
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.division import LARGE, Division, division
-from layerwise.data.text.documents import FEWEST, PIECES, WORDS, Document, chunks, excerpt, joined
+from layerwise.data.text.documents import MIN_CHUNKS, MIN_WORDS, WORDS, Document, chunks, excerpt, joined
 from layerwise.errors import DataError
 
 
@@ -28,7 +28,7 @@ def check_apart(found: Division) -> None:
     assert not train & validation | train & test | validation & test
 
 
-def test_given_texts_are_held_out_and_nothing_else_is(tmp_path: Path) -> None:
+def test_given_held_out_texts_are_used(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     train, validation, test = (read_corpus(folders[split]) for split in ("train", "dev", "test"))
     found = division(train, validation, test)
@@ -40,7 +40,7 @@ def test_given_texts_are_held_out_and_nothing_else_is(tmp_path: Path) -> None:
     assert {each.part_of for part in ("validation", "test") for each in found.parts[part]} == {None}
 
 
-def test_half_of_a_validation_text_alone_is_reported(tmp_path: Path) -> None:
+def test_half_of_the_validation_text_is_reported(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     train, validation = read_corpus(folders["train"]), read_corpus(folders["dev"])
     found = division(train, validation)
@@ -49,10 +49,10 @@ def test_half_of_a_validation_text_alone_is_reported(tmp_path: Path) -> None:
     counts = [len(found.parts[split]) for split in ("validation", "test")]
     assert sum(counts) == len(validation.documents)
     assert abs(counts[0] - counts[1]) <= len(babylm.LAYOUTS)
-    assert found.notes == ("one half of dev is looked at on the way, the other half is reported",)
+    assert found.notes == ("one half of dev is used for validation, the other half is reported",)
 
 
-def test_beside_a_test_text_a_tenth_is_looked_at(tmp_path: Path) -> None:
+def test_validation_is_a_tenth_if_a_test_text_is_given(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     train, test = read_corpus(folders["train"]), read_corpus(folders["test"])
     found = division(train, test=test)
@@ -62,7 +62,7 @@ def test_beside_a_test_text_a_tenth_is_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".train", ".txt"])
-def test_a_share_is_drawn_within_every_file_and_the_rest_is_trained_on(ending: str, tmp_path: Path) -> None:
+def test_held_out_share_is_drawn_per_file(ending: str, tmp_path: Path) -> None:
     folder = babylm.write(tmp_path)["train"]
     whole = {}
     for file in folder.iterdir():
@@ -88,7 +88,7 @@ def tasks(**counts: int) -> Corpus:
 
 
 @given(st.dictionaries(st.sampled_from("abcde"), st.integers(1, 20), min_size=1), st.integers(0, 3))
-def test_no_document_is_in_two_parts_and_none_is_lost(counts: dict[str, int], seed: int) -> None:
+def test_splits_are_disjoint_and_complete(counts: dict[str, int], seed: int) -> None:
     assume(sum(counts.values()) >= 3)
     corpus = tasks(**counts)
     found = division(corpus, seed=seed)
@@ -98,7 +98,7 @@ def test_no_document_is_in_two_parts_and_none_is_lost(counts: dict[str, int], se
     assert division(corpus, seed=seed) == found
 
 
-def test_every_task_is_in_every_part_and_equal_texts_stay_together() -> None:
+def test_splits_cover_tasks_and_keep_duplicates_together() -> None:
     found = division(tasks(sums=20, prose=40, rare=2, other=1))
     counts = [Counter(each.task for each in part) for part in found.parts.values()]
     assert [(count["sums"], count["prose"]) for count in counts] == [(16, 32), (2, 4), (2, 4)]
@@ -107,11 +107,11 @@ def test_every_task_is_in_every_part_and_equal_texts_stay_together() -> None:
     for part in division(Corpus("twins", twins)).parts.values():
         assert set(Counter(each.text for each in part).values()) == {2}
     alike = Corpus("book", tuple(Document(f"{number}", "the same") for number in range(5)))
-    with pytest.raises(DataError, match=r"1 different document\(s\).*<\|endoftext\|>"):
+    with pytest.raises(DataError, match=r"at least 3 distinct documents, got 1.*<\|endoftext\|>"):
         division(alike)
 
 
-def test_documents_that_are_small_beside_the_text_are_held_out_whole() -> None:
+def test_small_documents_are_held_out_entirely() -> None:
     many = Corpus("many", tuple(Document(str(number), f"{number} is a line\n" * 40) for number in range(40)))
     assert LARGE > 1 / 40
     found = division(many)
@@ -119,7 +119,7 @@ def test_documents_that_are_small_beside_the_text_are_held_out_whole() -> None:
     assert {each.part_of for each in found.parts["train"]} == {None}
 
 
-def test_a_file_too_short_to_be_cut_is_trained_on(tmp_path: Path) -> None:
+def test_a_short_file_is_used_for_training(tmp_path: Path) -> None:
     folder = babylm.write(tmp_path)["train"]
     (folder / "tiny.train").write_text("A line.\nAnother.\n")
     for seed in range(5):
@@ -127,7 +127,7 @@ def test_a_file_too_short_to_be_cut_is_trained_on(tmp_path: Path) -> None:
         assert "tiny.train" in {each.id for each in found.parts["train"]}
 
 
-def test_a_held_out_text_within_the_training_text_is_not_trained_on(tmp_path: Path) -> None:
+def test_held_out_text_is_removed_from_training(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     (tmp_path / "notes.txt").write_text("A note of some words.\n" * 30)
     found = division(read_corpus(tmp_path), read_corpus(folders["dev"]), read_corpus(tmp_path / "notes.txt"))
@@ -136,28 +136,28 @@ def test_a_held_out_text_within_the_training_text_is_not_trained_on(tmp_path: Pa
     assert not any(name is not None and name.endswith(".dev") for name in names)
     assert "A note of some words.\n" * 30 not in texts(found)["train"]
     assert any("are held out, and not trained on" in note for note in found.notes)
-    with pytest.raises(DataError, match="give texts of which none is a part of another"):
+    with pytest.raises(DataError, match="Pass texts that do not contain each other"):
         division(read_corpus(folders["dev"]), read_corpus(folders["dev"]))
 
 
-def test_the_seed_decides_what_is_drawn(tmp_path: Path) -> None:
+def test_sampling_is_seeded(tmp_path: Path) -> None:
     corpus = read_corpus(babylm.write(tmp_path)["train"])
     assert division(corpus, seed=1) == division(corpus, seed=1)
     assert division(corpus, seed=1).parts["test"] != division(corpus, seed=2).parts["test"]
 
 
-def test_what_is_no_answer_is_refused() -> None:
+def test_invalid_answers_are_rejected() -> None:
     document, plain = Document("sum", "2+2=4", answer_start=4), Document("one", "some text")
     assert (document.prompt, document.answer) == ("2+2=", "4")
     assert (plain.prompt, plain.answer, plain.task) == ("", "some text", "text")
     for start in (-1, 0, 5, 6):
         with pytest.raises(DataError, match="between 1 and 4"):
             Document("sum", "2+2=4", answer_start=start)
-    with pytest.raises(DataError, match="lone surrogate"):
+    with pytest.raises(DataError, match="unpaired surrogate"):
         Document("broken", "before \ud800 after")
 
 
-def test_an_excerpt_starts_with_a_line_where_it_can_and_short_texts_and_answers_stay_whole() -> None:
+def test_excerpts_start_at_lines_and_spare_answers() -> None:
     lines = Document("lines", "\n".join(f"line {number} of many" for number in range(100)))
     found = [excerpt(lines, 60, Random(seed)).text for seed in range(30)]
     assert all(text in lines.text and text.startswith("line ") and 0 < len(text) <= 60 for text in found)
@@ -168,36 +168,36 @@ def test_an_excerpt_starts_with_a_line_where_it_can_and_short_texts_and_answers_
 
 
 @given(st.lists(st.sampled_from(["one two three", "", "= = = A = = =", "a " * 30, "*** B ***", "  "]), max_size=60))
-def test_no_character_is_lost_and_parts_join_to_the_whole(lines: list[str]) -> None:
+def test_chunks_join_to_the_original_text(lines: list[str]) -> None:
     document = Document("a", "\n".join(lines), "prose")
     found = chunks(document)
     assert "".join(each.text for each in found) == document.text
     assert joined(found) == (document,)
     if len(found) > 1:
-        assert all(len(each.text.split()) >= FEWEST for each in found)
+        assert all(len(each.text.split()) >= MIN_WORDS for each in found)
         assert [(each.id, each.part_of, each.task) for each in found] == [
             (f"a#{number}", "a", "prose") for number in range(len(found))
         ]
 
 
 @pytest.mark.parametrize("name", babylm.LAYOUTS)
-def test_chunks_end_where_the_layout_lets_them(name: str) -> None:
+def test_chunks_end_at_paragraphs(name: str) -> None:
     found = chunks(Document(name, babylm.LAYOUTS[name](Random(0), "x", 2_000)))
-    assert len(found) > PIECES / 2
+    assert len(found) > MIN_CHUNKS / 2
     if name == "simple_wiki":
         assert all(each.text.startswith("= = = ") for each in found)
     ending = "\n\n" if name in ("gutenberg", "childes", "open_subtitles") else "\n"
     assert all(each.text.endswith(ending) for each in found[:-1])
 
 
-def test_a_long_text_gives_chunks_of_two_thousand_words_and_what_must_not_be_cut_stays_whole() -> None:
+def test_long_texts_are_chunked_and_answers_stay_whole() -> None:
     found = chunks(Document("a", "seven words stand in each such line\n" * 20_000))
     assert {len(each.text.split()) for each in found[:-1]} == {WORDS + -WORDS % 7}
     for document in (Document("a", "word " * 900), Document("b", "2+2=\n" * 90 + "4", "sums", 450), Document("c", "")):
         assert chunks(document) == (document,)
 
 
-def test_what_is_left_of_a_text_is_joined_and_no_two_texts_are() -> None:
+def test_remainders_join_only_within_a_text() -> None:
     parts, others = (chunks(Document(name, f"line {name} of words\n" * 40)) for name in "ab")
     left = joined([parts[0], parts[2], others[1], Document("c", "x")])
     assert [(each.id, each.part_of) for each in left] == [("a", None), ("b", None), ("c", None)]
@@ -205,7 +205,7 @@ def test_what_is_left_of_a_text_is_joined_and_no_two_texts_are() -> None:
 
 
 @pytest.mark.parametrize("year", babylm.FOLDERS)
-def test_files_of_babylm_are_read_unrenamed(year: str, tmp_path: Path) -> None:
+def test_babylm_files_keep_their_names(year: str, tmp_path: Path) -> None:
     for split, folder in babylm.write(tmp_path, year, train=120).items():
         corpus = read_corpus(folder)
         assert [(each.id, each.text) for each in joined(corpus.documents)] == [

@@ -20,7 +20,7 @@ from layerwise.data.text.division import division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import Encoded, encode, encoded_rows, paragraphs, sentences
 from layerwise.data.text.segments import AROUND, cut, digest_of
-from layerwise.data.text.span_masking import LONGEST, Draw, FixedMasks, MaskedSegments, SpanMasking, uniforms
+from layerwise.data.text.span_masking import MAX_SPAN, Draw, FixedMasks, MaskedSegments, SpanMasking, uniforms
 from layerwise.data.text.vocabulary import PARAGRAPH, TAB, train_wordpiece
 from layerwise.errors import DataError
 
@@ -44,9 +44,7 @@ def ids_of(text: Encoded) -> list[int]:
 @given(
     st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=6), st.integers(AROUND + 1, 40)
 )
-def test_segments_cover_a_document_and_begin_with_the_sentence_that_overflowed(
-    corpus: list[list[int]], length: int
-) -> None:
+def test_segments_cover_documents_by_sentences(corpus: list[list[int]], length: int) -> None:
     text, room = encoded(corpus), length - AROUND
     segments = cut(text, length)
     tokens = segments.ids(range(len(segments)))
@@ -65,14 +63,14 @@ def test_segments_cover_a_document_and_begin_with_the_sentence_that_overflowed(
 
 
 @pytest.mark.parametrize("year", babylm.FOLDERS)
-def test_text_laid_out_as_babylm_fills_segments(year: str, tmp_path: Path) -> None:
+def test_babylm_text_fills_segments(year: str, tmp_path: Path) -> None:
     corpus = read_corpus(babylm.write(tmp_path, year)["train"])
     for documents in (corpus.documents, division(corpus).parts["train"]):
         segments = cut(encode(TOKENIZER, documents), 128)
         assert np.mean([len(ids) + AROUND for ids in segments.ids(range(len(segments)))]) / 128 >= 0.95
 
 
-def test_a_paragraph_ends_in_its_token_and_a_tab_is_one() -> None:
+def test_paragraph_and_tab_tokens() -> None:
     (row,) = encode(TOKENIZER, [Document("one", "The dog ran.\nHe\thid!\n\nDid he?")]).rows
     ids, ends = row["ids"], np.cumsum(row["sentences"])
     assert [index for index, token in enumerate(ids) if token == PAR] == [ends[1] - 1, ends[2] - 1]
@@ -85,7 +83,7 @@ def test_a_paragraph_ends_in_its_token_and_a_tab_is_one() -> None:
         assert [row["ids"][start] == TABULATOR for start in starts] == [True, False, True]
 
 
-def test_parts_of_one_text_are_one_document_and_no_others_are() -> None:
+def test_only_parts_of_one_text_are_joined() -> None:
     parts = [Document("a#0", "He ran.", part_of="a"), Document("a#1", "She did.", part_of="a")]
     other = [Document("b#0", "Who?", part_of="b"), Document("c", "Why?"), Document("d", "Did he?")]
     rows = encode(TOKENIZER, [*parts, *other]).rows
@@ -93,7 +91,7 @@ def test_parts_of_one_text_are_one_document_and_no_others_are() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 30, 2**23])
-def test_the_size_of_a_batch_changes_nothing(size: int) -> None:
+def test_encoding_is_independent_of_the_batch_size(size: int) -> None:
     documents = [Document(str(n), f"The dog {n} ran.\tHe hid! " * n, part_of="a" if n < 3 else None) for n in range(9)]
     skipped: list[str] = []
     rows = list(encoded_rows(TOKENIZER, documents, skipped, size=size))
@@ -113,7 +111,7 @@ def as_gpt2() -> PreTrainedTokenizerFast:
 
 
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, as_gpt2()])
-def test_what_looks_like_a_special_token_is_text(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_special_token_strings_in_text_are_text(tokenizer: PreTrainedTokenizerFast) -> None:
     found = encode(tokenizer, [Document("one", "the [MASK] and [PAR] ran")])
     ids = ids_of(found)
     assert tokenizer.mask_token_id not in ids
@@ -121,12 +119,12 @@ def test_what_looks_like_a_special_token_is_text(tokenizer: PreTrainedTokenizerF
     assert found.tokens == len(ids)
 
 
-def test_what_holds_nothing_is_skipped_by_name_or_refused() -> None:
+def test_empty_texts_are_skipped_or_rejected() -> None:
     some = encode(TOKENIZER, [Document("empty", " \n "), Document("full", "He ran."), Document("none", "")])
     assert (list(some.rows["name"]), some.skipped) == (["full"], ["empty", "none"])
-    with pytest.raises(DataError, match=r"none of the 1 document"):
+    with pytest.raises(DataError, match="At least one of the 1 document"):
         encode(TOKENIZER, [Document("empty", "\n")])
-    with pytest.raises(DataError, match="length of 3 or more"):
+    with pytest.raises(DataError, match="at least 3"):
         cut(some, 2)
 
 
@@ -148,12 +146,12 @@ def test_sentences_and_paragraphs() -> None:
 
 
 @given(st.text(st.sampled_from("aB.!? \n\t"), max_size=60))
-def test_no_character_is_lost(text: str) -> None:
+def test_encoding_loses_no_character(text: str) -> None:
     joined = "".join(sentence for block in paragraphs(text) for sentence in sentences(block))
     assert "".join(joined.split()) == "".join(text.split())
 
 
-def test_a_text_of_three_parts_has_their_digest() -> None:
+def test_a_three_part_corpus_hashes_its_parts() -> None:
     one, two, three = (Document(name, f"He {name} ran.") for name in "abc")
     parts = {"train": [one, two], "validation": [two], "test": [three]}
     assert digest_of(parts) != digest_of({**parts, "train": [two], "validation": [one]})
@@ -183,7 +181,7 @@ def reference(ids: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray,
     if count == 0:
         return shown, asked
     budget = min(count, max(1, int(MASKING.share * count + random.random())))
-    lengths = np.minimum(random.geometric(MASKING.stop, size=len(ids)), LONGEST)
+    lengths = np.minimum(random.geometric(MASKING.stop, size=len(ids)), MAX_SPAN)
     span = np.repeat(np.arange(len(ids)), lengths)[: len(ids)]
     in_order = np.argsort(random.permutation(span[-1] + 1)[span], kind="stable")
     chosen = in_order[candidates[in_order]][:budget]
@@ -204,15 +202,15 @@ def statistics(ids: np.ndarray, shown: np.ndarray, asked: np.ndarray) -> np.ndar
     ]
     edges = np.diff(np.pad(masked, ((0, 0), (1, 1))).astype(int), axis=1)
     (row, begin), (_, end) = np.nonzero(edges == 1), np.nonzero(edges == -1)
-    runs = np.zeros((len(ids), LONGEST + 1))
-    np.add.at(runs, (row, np.minimum(end - begin, LONGEST + 1) - 1), 1)
+    runs = np.zeros((len(ids), MAX_SPAN + 1))
+    np.add.at(runs, (row, np.minimum(end - begin, MAX_SPAN + 1) - 1), 1)
     both = masked[:, 1:] & masked[:, :-1]
     changes = [(both & (fate[:, 1:] != fate[:, :-1])).sum(axis=1) for fate in fates]
     ends = [ids * masked, np.where(fates[1], shown, 0)]  # which tokens are asked about, and shown at random
     return np.column_stack([masked, runs, *(each.sum(axis=1) for each in (masked, *fates, *ends)), *changes])
 
 
-def test_whole_batches_are_masked_as_segments_are_one_by_one() -> None:
+def test_batch_masking_equals_single_masking() -> None:
     # The normal difference of two means passes 5 standard errors, for 60 statistics, once in 29,000 seeds.
     rows, width = 4_000, 40
     random = np.random.default_rng(5)
@@ -226,7 +224,7 @@ def test_whole_batches_are_masked_as_segments_are_one_by_one() -> None:
     assert (np.abs(found.mean(axis=0) - expected.mean(axis=0)) <= 5 * error).all()
 
 
-def test_a_row_is_masked_alike_beside_any_others() -> None:
+def test_masking_is_independent_of_other_rows() -> None:
     read = MaskedSegments([SEGMENTS, LONG], MASKING, ENGLISH, seed=1)
     draws = [Draw(48, 0, 5, 7), Draw(48, 3, 5, 8), Draw(48, 1, 5, 2), Draw(96, 1, 5, 3), Draw(48, 2, 6, 9)]
     for together, draw in zip(read.__getitems__(draws), draws, strict=True):
@@ -238,7 +236,7 @@ def test_a_row_is_masked_alike_beside_any_others() -> None:
 
 
 @given(segments, seeds)
-def test_what_is_asked_is_what_was_there(ids: np.ndarray, seed: int) -> None:
+def test_targets_are_the_original_tokens(ids: np.ndarray, seed: int) -> None:
     shown, asked = drawn(ids, seed)
     masked = asked != IGNORED
     assert (asked[masked] == ids[masked]).all()
@@ -248,7 +246,7 @@ def test_what_is_asked_is_what_was_there(ids: np.ndarray, seed: int) -> None:
 
 
 @given(segments, seeds)
-def test_the_share_is_met(ids: np.ndarray, seed: int) -> None:
+def test_the_masked_share_is_met(ids: np.ndarray, seed: int) -> None:
     _, asked = drawn(ids, seed)
     ordinary = int((~np.isin(ids, SPECIAL)).sum())
     count = int((asked != IGNORED).sum())
@@ -258,16 +256,16 @@ def test_the_share_is_met(ids: np.ndarray, seed: int) -> None:
         assert max(1, int(0.15 * ordinary)) <= count <= max(1, int(0.15 * ordinary) + 1)
 
 
-def test_a_share_or_a_stop_that_is_none_is_refused() -> None:
+def test_invalid_shares_and_stops_are_rejected() -> None:
     for share in (0.0, 1.0, -0.1):
         with pytest.raises(DataError, match="between 0 and 1"):
             SpanMasking.of(ENGLISH, share)
     for stop in (0.0, 1.5):
-        with pytest.raises(DataError, match="above 0 and up to 1"):
+        with pytest.raises(DataError, match="above 0 and at most 1"):
             SpanMasking.of(ENGLISH, stop=stop)
 
 
-def test_random_numbers_are_one_stream_wherever_it_is_entered() -> None:
+def test_random_stream_can_start_anywhere() -> None:
     for count in (1, 4, 6):
         stream = Generator(Philox(SeedSequence((3, 1)))).random((40, -(-count // 4) * 4))[:, :count]
         for indices in ([0], [39], [5, 6, 7], [7, 8, 2, 3, 3, 30], list(range(40))):
@@ -275,7 +273,7 @@ def test_random_numbers_are_one_stream_wherever_it_is_entered() -> None:
     assert not np.isin(*(uniforms((3, key), [0], 64) for key in (1, 2))).any()
 
 
-def test_seed_and_index_decide_a_training_example() -> None:
+def test_training_examples_depend_on_seed_and_index() -> None:
     read, again, other = (MaskedSegments([SEGMENTS], MASKING, ENGLISH, seed=seed) for seed in (3, 3, 4))
     one, same = read[Draw(48, 0, 5, 1)], again[Draw(48, 0, 5, 1)]
     assert all(torch.equal(one[name], same[name]) for name in one)
@@ -283,7 +281,7 @@ def test_seed_and_index_decide_a_training_example() -> None:
         assert not torch.equal(one["labels"], another["labels"])
 
 
-def test_one_training_segment_in_ten_is_cut_short_and_all_stand_between_start_and_end() -> None:
+def test_a_tenth_of_training_segments_are_shortened() -> None:
     read = MaskedSegments([SEGMENTS], MASKING, ENGLISH, seed=0)
     whole = len(SEGMENTS.ids([0])[0]) + 2
     examples = read.__getitems__([Draw(48, 0, 0, slot) for slot in range(5_000)])
@@ -295,7 +293,7 @@ def test_one_training_segment_in_ten_is_cut_short_and_all_stand_between_start_an
         assert each["labels"][0] == each["labels"][-1] == IGNORED
 
 
-def test_held_out_masks_are_fixed_and_spread_over_the_text() -> None:
+def test_held_out_masks_are_fixed_and_spread() -> None:
     whole, some = FixedMasks(SEGMENTS, MASKING, ENGLISH), FixedMasks(SEGMENTS, MASKING, ENGLISH, limit=5)
     assert len(whole) == len(SEGMENTS)
     assert some.numbers.tolist() == sorted(set(some.numbers.tolist()))

@@ -52,7 +52,7 @@ def tiny_gpt2() -> GPT2LMHeadModel:
 
 
 @pytest.mark.parametrize("make", [tiny_llama, tiny_gpt2])
-def test_texts_in_a_row_have_the_losses_that_they_have_alone(make: type[PreTrainedModel]) -> None:
+def test_packed_losses_equal_single_losses(make: type[PreTrainedModel]) -> None:
     model = make()
     model.config.use_cache = False  # as the Trainer sets it
     texts = [window(number, length, answer) for number, (length, answer) in enumerate([(20, 1), (7, 4), (11, 1)])]
@@ -82,7 +82,7 @@ def test_texts_in_a_row_have_the_losses_that_they_have_alone(make: type[PreTrain
     torch.testing.assert_close(whole, every)
 
 
-def test_rows_are_full_and_windows_that_do_not_fit_each_other_are_cut_but_for_answers() -> None:
+def test_packing_fills_rows_and_spares_answers() -> None:
     draw = Random(0)
     short = [window(number, draw.randint(4, 100)) for number in range(1_000)]
     rows = packed(short, 128, seed=0, start=START)
@@ -108,7 +108,7 @@ def test_every_token_is_in_one_row(lengths: list[int], seed: int, begins: bool) 
         assert max(map(len, pieces)) == len(text.ids) - skipped or len(pieces) > 1
 
 
-def test_models_are_known_by_what_they_do() -> None:
+def test_model_types_are_detected() -> None:
     assert keeps_texts_apart(tiny_llama())
     assert keeps_texts_apart(tiny_gpt2())
     torch.manual_seed(0)
@@ -133,7 +133,7 @@ def train(count: int, length: int) -> TokenWindows:
     return found
 
 
-def test_documents_stay_in_their_parts_and_the_digest_knows_them() -> None:
+def test_documents_keep_their_split() -> None:
     parts = {split: documents(4, split) for split in SPLITS}
     found = splits_of(TOKENIZER, Division("mine", parts), length=8)
     assert (found.name, found.pad_id) == ("mine", TOKENIZER.pad_token_id)
@@ -144,7 +144,7 @@ def test_documents_stay_in_their_parts_and_the_digest_knows_them() -> None:
     assert found.digest != swapped.digest
 
 
-def test_labels_are_the_ids_that_are_scored() -> None:
+def test_labels_are_the_scored_ids() -> None:
     found = splits(tuple(Document(f"{number}", f"2+{number}=9\n", "sums", 4) for number in range(10)), 64)
     example = found.test[0]
     ids, labels = example["input_ids"].tolist(), example["labels"].tolist()
@@ -153,7 +153,7 @@ def test_labels_are_the_ids_that_are_scored() -> None:
     assert TOKENIZER.decode(ids[5:]) == "9\n"
 
 
-def test_a_model_of_transformers_computes_the_loss_of_the_scored_tokens() -> None:
+def test_transformers_compute_the_loss_of_scored_tokens() -> None:
     found = splits(documents(12))
     examples = [found.train[index] for index in range(4)]
     model = tiny_llama(vocabulary=len(TOKENIZER))
@@ -168,13 +168,13 @@ def test_a_model_of_transformers_computes_the_loss_of_the_scored_tokens() -> Non
     assert float(together.loss) == pytest.approx(total / scored, rel=1e-5)
 
 
-def test_masked_models_are_refused() -> None:
+def test_masked_models_are_rejected() -> None:
     with pytest.raises(DataError, match=r"\.\.\.ForCausalLM"):
         splits(documents(3), objective="masked_token")
 
 
 @given(st.integers(2, 9), st.integers(1, 12))
-def test_whole_windows_are_of_one_length_and_lose_the_ends_of_documents_alone(length: int, limit: int) -> None:
+def test_full_windows_have_one_length(length: int, limit: int) -> None:
     found = train(30, length)
     kept = whole(found, length)
     assert {len(window.ids) for window in kept.windows} == {length}
@@ -185,10 +185,10 @@ def test_whole_windows_are_of_one_length_and_lose_the_ends_of_documents_alone(le
     assert positions == [number * len(kept) // count for number in range(count)]
 
 
-def test_documents_without_a_whole_window_are_refused_with_the_length_that_fits() -> None:
+def test_too_short_documents_suggest_a_length() -> None:
     found = train(9, 64)
     longest = max(len(window.ids) for window in found.windows)
-    with pytest.raises(DataError, match=f"no document to train on has 64 tokens.*use --max-length {longest} or less"):
+    with pytest.raises(DataError, match=f"training document must have 64 tokens.*Pass --max-length {longest} or less"):
         whole(found, 64)
     assert len(whole(found, longest))
 
@@ -214,7 +214,7 @@ def ids(text: str) -> tuple[int, ...]:
 
 @given(st.lists(texts, min_size=1, max_size=4), st.integers(2, 12))
 @settings(deadline=None)
-def test_with_a_start_token_every_token_of_the_text_is_scored_once(texts: list[str], length: int) -> None:
+def test_start_token_lets_every_token_be_scored(texts: list[str], length: int) -> None:
     cut = windows(corpus(*texts), WITH_START, length)
     assert all(2 <= len(window.ids) <= length and window.ids[0] == WITH_START.bos_token_id for window in cut)
     for number, text in enumerate(texts):
@@ -225,7 +225,7 @@ def test_with_a_start_token_every_token_of_the_text_is_scored_once(texts: list[s
 
 @given(texts, st.integers(2, 12))
 @settings(deadline=None)
-def test_without_a_start_token_all_but_each_first_token_is_scored(text: str, length: int) -> None:
+def test_without_start_token_first_tokens_are_not_scored(text: str, length: int) -> None:
     cut = windows(corpus(text), WITHOUT_START, length)
     whole = tuple(WITHOUT_START(text)["input_ids"])
     pieces = [whole[start : start + length] for start in range(0, len(whole), length)]
@@ -233,34 +233,34 @@ def test_without_a_start_token_all_but_each_first_token_is_scored(text: str, len
     assert all(scored(window) == window.ids[1:] for window in cut)
 
 
-def test_a_window_knows_its_document_and_counts_what_it_scores() -> None:
+def test_windows_know_their_document_and_scored_tokens() -> None:
     (window,) = windows(Corpus("test", (Document("d", "abc", "letters"),)), WITH_START, 9)
     assert window == Window("d", "letters", 0, (1, *ids("abc")), 1, 4)
     assert window.scored == 3
 
 
 @pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START, CharactersWithoutOffsets()])
-def test_an_answer_is_scored_from_its_first_character(tokenizer: Any) -> None:
+def test_answers_are_scored_from_their_first_character(tokenizer: Any) -> None:
     document = Document("sum", "12+3=15", answer_start=5)
     (window,) = windows(Corpus("sums", (document,)), tokenizer, 8)
     assert tokenizer.decode(list(scored(window))).replace(" ", "") == "15"
     assert window.scored_until == len(window.ids)
 
 
-def test_a_token_that_straddles_the_border_belongs_to_the_answer() -> None:
+def test_a_boundary_token_belongs_to_the_answer() -> None:
     document = Document("d", "the cat sat", answer_start=5)  # inside "cat"
     (window,) = windows(Corpus("test", (document,)), WORDS, 8)
     assert WORDS.decode(list(scored(window))) == "cat sat"
 
 
-def test_answers_are_never_cut_and_the_refusal_counts_them() -> None:
+def test_answers_are_never_truncated() -> None:
     sums = [Document(f"d{size}", "1" * size + "=1", answer_start=size + 1) for size in (2, 7, 9)]
     assert len(windows(Corpus("sums", tuple(sums)), WITH_START, 12)) == 3
-    with pytest.raises(DataError, match=r"2 of 3 documents .* the longest, 'd9', needs 12.*--max-length 12"):
+    with pytest.raises(DataError, match=r"2 of 3 documents .* \(longest: 'd9' with 12\).*--max-length 12"):
         windows(Corpus("sums", tuple(sums)), WITH_START, 9)
 
 
-def test_masked_windows_are_wrapped_and_only_the_text_is_scored() -> None:
+def test_masked_windows_score_only_the_text() -> None:
     text = "the cat sat " * 3
     cut = windows(corpus(text), WORDS, 6, objective="masked_token")
     assert [WORDS.decode(list(window.ids)) for window in cut] == [
@@ -271,7 +271,7 @@ def test_masked_windows_are_wrapped_and_only_the_text_is_scored() -> None:
     assert " ".join(WORDS.decode(list(scored(window))) for window in cut) == text.strip()
 
 
-def test_only_what_is_masked_counts_as_scored() -> None:
+def test_only_masked_tokens_are_scored() -> None:
     texts = corpus(*["the cat sat " * 20] * 10)
     whole = windows(texts, WORDS, 62, objective="masked_token")
     assert all(window.scored == len(window.masked or ()) > 0 for window in whole)
@@ -282,22 +282,22 @@ def test_only_what_is_masked_counts_as_scored() -> None:
     assert windows(texts, WORDS, 62, objective="masked_token", seed=1) != whole
 
 
-def test_a_limit_of_masked_tokens_is_reached_in_a_long_document() -> None:
+def test_a_masked_token_limit_is_reached_in_a_long_document() -> None:
     (long,) = corpus("the cat sat on the mat " * 4000).documents
     some = windows(Corpus("test", (long,)), WORDS, 30, 300, objective="masked_token")
     assert 280 < sum(window.scored for window in some) <= 300
 
 
 @pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START])
-def test_what_gives_no_window_is_refused(tokenizer: Any) -> None:
+def test_corpora_without_windows_are_rejected(tokenizer: Any) -> None:
     assert windows(corpus("abc"), tokenizer, 16, positions=16)
-    with pytest.raises(DataError, match=r"'d1' has 1 token"):
+    with pytest.raises(DataError, match="'d1' must have at least 2 tokens to be scored, got 1"):
         windows(corpus("abc", "a"), tokenizer, 8)
     with pytest.raises(DataError, match="at least 2"):
         windows(corpus("abc"), tokenizer, 1)
     with pytest.raises(DataError, match="at least 3"):
         windows(corpus("the cat"), WORDS, 2, objective="masked_token")
-    with pytest.raises(DataError, match="has 16 positions: use --max-length 16"):
+    with pytest.raises(DataError, match="--max-length must be at most the 16 positions"):
         windows(corpus("abc"), tokenizer, 17, positions=16)
     with pytest.raises(DataError, match="answer of document 'd'"):
         windows(Corpus("test", (Document("d", "the cat  ", answer_start=7),)), WORDS, 8)
@@ -307,7 +307,7 @@ MANY = corpus(*("abcde " * (2 + number % 7) for number in range(30)))
 
 
 @pytest.mark.parametrize("limit", [8, 50, 100, 400])
-def test_a_limit_takes_whole_windows_spread_over_documents(limit: int) -> None:
+def test_a_limit_spreads_full_windows_over_documents(limit: int) -> None:
     everything = set(windows(MANY, WITH_START, 9))
     chosen = windows(MANY, WITH_START, 9, limit, seed=3)
     assert set(chosen) <= everything
@@ -318,17 +318,17 @@ def test_a_limit_takes_whole_windows_spread_over_documents(limit: int) -> None:
     assert order == sorted(order)
 
 
-def test_a_limit_is_drawn_from_its_seed_from_anywhere_in_a_document() -> None:
+def test_a_limit_samples_windows_by_seed() -> None:
     draws = [windows(MANY, WITH_START, 9, 60, seed=seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
     draws = [windows(corpus("abcde" * 8), WITH_START, 9, 8, seed=seed) for seed in range(20)]
     assert {window.index for cut in draws for window in cut} == set(range(5))
     assert windows(MANY, WITH_START, 9, 10_000) == windows(MANY, WITH_START, 9)
-    with pytest.raises(DataError, match="use --tokens 8 or more"):
+    with pytest.raises(DataError, match="--tokens must be at least 8"):
         windows(MANY, WITH_START, 9, 7)
 
 
-def test_a_limit_reads_whole_windows_of_excerpts_of_long_texts_from_a_line_start() -> None:
+def test_a_limit_reads_excerpts_from_line_starts() -> None:
     texts = ["\n".join(f"line {number} of the long text {name}" for number in range(400)) for name in "abcdefghijkl"]
     for seed in range(4):
         chosen = windows(corpus(*texts), WITH_START, 40, 12 * 39, seed=seed)
@@ -337,7 +337,7 @@ def test_a_limit_reads_whole_windows_of_excerpts_of_long_texts_from_a_line_start
             assert "".join(WITH_START.convert_ids_to_tokens(list(scored(window)))) in text
 
 
-def test_a_masked_model_reads_what_the_tokenizer_wraps_and_scores_the_rest() -> None:
+def test_masked_windows_score_all_but_special_tokens() -> None:
     tokenizer = word_tokenizer(["b", "c"])
     assert encode_passages(tokenizer, [Passage("a b"), Passage("c")], "masked_token") == (
         EncodedPassage((2, 5, 6, 3), (1, 2)),
@@ -345,13 +345,13 @@ def test_a_masked_model_reads_what_the_tokenizer_wraps_and_scores_the_rest() -> 
     )
 
 
-def test_without_special_tokens_the_first_and_the_last_are_scored_too() -> None:
+def test_without_special_tokens_all_tokens_are_scored() -> None:
     tokenizer = character_tokenizer()
     ids = tuple(tokenizer("abc", add_special_tokens=False)["input_ids"])
     assert encode_passages(tokenizer, [Passage("abc")], "masked_token") == (EncodedPassage(ids, (0, 1, 2)),)
 
 
-def test_a_causal_model_reads_from_the_start_token_where_there_is_one() -> None:
+def test_causal_windows_begin_with_the_start_token() -> None:
     with_start, without = character_tokenizer(), character_tokenizer(start=False)
     ids = tuple(without("abc")["input_ids"])
     assert encode_passages(with_start, [Passage("abc")], "next_token") == (EncodedPassage((1, *ids), (1, 2, 3)),)
@@ -361,14 +361,14 @@ def test_a_causal_model_reads_from_the_start_token_where_there_is_one() -> None:
 
 
 @pytest.mark.parametrize("objective", ["masked_token", "next_token"])
-def test_a_context_is_read_and_not_scored(objective: str) -> None:
+def test_context_tokens_are_not_scored(objective: str) -> None:
     tokenizer = character_tokenizer()
     whole, part = encode_passages(tokenizer, [Passage("ab cd"), Passage("ab cd", 3)], objective)  # type: ignore[arg-type]
     assert whole.ids == part.ids
     assert part.scored == whole.scored[3:]
 
 
-def test_a_tokenizer_without_offsets_encodes_context_and_rest_apart() -> None:
+def test_tokenizers_without_offsets_encode_parts_separately() -> None:
     slow, fast = CharactersWithoutOffsets(), character_tokenizer()
     given = [Passage("ab cd", 3), Passage("abc")]
     for one, other in zip(
@@ -378,6 +378,6 @@ def test_a_tokenizer_without_offsets_encodes_context_and_rest_apart() -> None:
         assert len(one.ids) == len(other.ids)
 
 
-def test_a_text_without_tokens_is_named() -> None:
+def test_a_text_without_tokens_is_reported() -> None:
     with pytest.raises(DataError, match="at least one token to score, got '   '"):
         encode_passages(word_tokenizer([]), [Passage("   ")], "masked_token")

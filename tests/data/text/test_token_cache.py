@@ -28,7 +28,7 @@ DOCUMENTS = 24
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cache_folder, "SETTLED", -(10**12))
+    monkeypatch.setattr(cache_folder, "TICK", -(10**12))
     monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "texts"
     folder.mkdir()
@@ -65,7 +65,7 @@ def contents(text: Encoded) -> tuple[object, ...]:
     return list(text.rows), text.tokens, list(text.skipped)
 
 
-def test_a_later_start_reads_nothing_and_maps_what_would_have_been_encoded(text: Path, tmp_path: Path) -> None:
+def test_cached_tokens_are_memory_mapped_without_reading_text(text: Path, tmp_path: Path) -> None:
     first = Reader(text).open()
     later = Reader(text)
     found = later.open()
@@ -108,7 +108,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_text_that_changed_is_never_taken_from_the_cache(text: Path, tmp_path: Path, change: str) -> None:
+def test_a_changed_text_is_never_read_from_the_cache(text: Path, tmp_path: Path, change: str) -> None:
     Reader(text).open()
     CHANGES[change](text)
     later = Reader(text)
@@ -118,7 +118,7 @@ def test_a_text_that_changed_is_never_taken_from_the_cache(text: Path, tmp_path:
     assert contents(found.text.train) == contents(later.encoded(found.tokenizer)["train"])
 
 
-def test_other_settings_and_other_tokenizers_have_texts_of_their_own(text: Path, tmp_path: Path) -> None:
+def test_settings_and_tokenizers_have_separate_caches(text: Path, tmp_path: Path) -> None:
     first = Reader(text).open()
     assert Reader(text).open(seed=1).text.digest != first.text.digest
     small = Reader(text).open(size=270)
@@ -136,7 +136,7 @@ DOUBTS: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_what_may_be_another_text_is_read_again(
+def test_possibly_changed_texts_are_reread(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doubt: str
 ) -> None:
     Reader(text).open()
@@ -147,10 +147,8 @@ def test_what_may_be_another_text_is_read_again(
         assert (later.read, later.learned) == (expected, expected)
 
 
-def test_files_that_may_change_within_a_tick_are_read_again_and_found_by_their_content(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache_folder, "SETTLED", 10**12)
+def test_recent_files_are_found_by_content(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_folder, "TICK", 10**12)
     Reader(text).open()
     later = Reader(text)
     later.open()
@@ -162,12 +160,12 @@ def test_files_that_may_change_within_a_tick_are_read_again_and_found_by_their_c
     assert changed.learned == 1
 
 
-def test_files_that_change_while_they_are_read_are_not_taken_for_those_before(text: Path, tmp_path: Path) -> None:
+def test_files_changed_while_reading_are_not_cached(text: Path, tmp_path: Path) -> None:
     Reader(text, lambda label, share: (text / "one.txt").touch()).open()
     assert list((tmp_path / "cache").glob("tokens/*/text.json")) == []
 
 
-def test_a_start_that_was_killed_leaves_nothing_that_is_taken_for_a_text(text: Path, tmp_path: Path) -> None:
+def test_a_killed_start_leaves_no_valid_cache(text: Path, tmp_path: Path) -> None:
     def kill(label: str, share: float) -> None:
         if label == "encoding validation":
             raise KeyboardInterrupt
@@ -191,7 +189,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_is_not_what_was_kept_is_made_again(text: Path, tmp_path: Path, damage: str) -> None:
+def test_stale_cache_entries_are_rebuilt(text: Path, tmp_path: Path, damage: str) -> None:
     stored = Reader(text).open().text
     whole, segments = contents(stored.train), list(cut(stored.train, 16).rows)
     for name in ("cache-cut-14", "generator-train"):
@@ -205,7 +203,7 @@ def test_what_is_not_what_was_kept_is_made_again(text: Path, tmp_path: Path, dam
     assert later.read == 1
 
 
-def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> None:
+def test_one_process_encodes_and_the_others_wait(text: Path, tmp_path: Path) -> None:
     readers = [Reader(text) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(Reader.open, readers))
@@ -213,7 +211,7 @@ def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> No
     assert len({each.text.digest for each in found}) == 1
 
 
-def test_a_worker_that_is_handed_segments_maps_them_itself(text: Path, tmp_path: Path) -> None:
+def test_pickled_segments_are_memory_mapped_again(text: Path, tmp_path: Path) -> None:
     segments = cut(Reader(text).open().text.train, 16)
     handed = pickle.dumps(segments)
     assert segments.rows[0]["ids"].combine_chunks().values.to_numpy().tobytes() not in handed
@@ -222,7 +220,7 @@ def test_a_worker_that_is_handed_segments_maps_them_itself(text: Path, tmp_path:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_cache_that_cannot_be_written_says_what_to_set(
+def test_an_unwritable_cache_names_the_variable_to_set(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     def refuse(*_: object) -> None:
@@ -234,13 +232,13 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(
         (tmp_path / "cache").write_text("a file")
     reason = "No space left on device" if full else "File exists|Not a directory"
     with pytest.raises(
-        DataError, match=rf"cannot be kept in .*({reason}).*: set LAYERWISE_CACHE to a folder on a disk"
+        DataError, match=rf"Cannot write the token cache to .*({reason}).* Set LAYERWISE_CACHE to a writable"
     ):
         Reader(text).open()
     assert list(tmp_path.glob("cache/tokens/*/text.json")) == []
 
 
-def test_the_variables_go_before_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_location_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("LAYERWISE_CACHE")

@@ -38,13 +38,13 @@ def ids(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
-def test_every_text_comes_back(text: str) -> None:
+def test_every_text_round_trips(text: str) -> None:
     assert PAIRS.decode(ids(PAIRS, text)) == text
     assert PIECES.unk_token_id not in ids(PIECES, text)
     assert PIECES.decode(ids(PIECES, text)) in (text, f" {text}")
 
 
-def test_special_tokens_come_first_and_stand_around_a_text() -> None:
+def test_special_tokens_surround_a_text() -> None:
     assert PIECES.convert_ids_to_tokens(list(range(len(SPECIALS)))) == list(SPECIALS)
     assert [PAIRS.convert_tokens_to_ids(token) for token in PAIR_SPECIALS] == [0, 1]
     assert (PAIRS.bos_token, PAIRS.eos_token, PAIRS.pad_token) == (END_OF_TEXT, END_OF_TEXT, FILLING)
@@ -55,7 +55,7 @@ def test_special_tokens_come_first_and_stand_around_a_text() -> None:
     assert set(PIECES("the cat")) == {"input_ids", "attention_mask"}
 
 
-def test_case_and_digits_are_kept_apart_and_a_piece_inside_a_word_bears_no_mark() -> None:
+def test_word_pieces_keep_case_and_digits() -> None:
     assert PIECES.tokenize("the") == ["Ġthe"] != PIECES.tokenize("The")
     assert PIECES.tokenize("1987") == ["Ġ", "1", "9", "8", "7"]
     assert "".join(PIECES.tokenize("thecat")) == "Ġthecat"
@@ -63,14 +63,14 @@ def test_case_and_digits_are_kept_apart_and_a_piece_inside_a_word_bears_no_mark(
     assert len(ids(train_bytepair(["1234 1234 1234 1234"] * 9, 300), "1234")) == 4
 
 
-def test_what_is_rare_makes_no_piece() -> None:
+def test_rare_pairs_are_not_merged() -> None:
     for count, length in ((10, 1), (9, len("Ġzebra"))):
         assert len(train_wordpiece(["zebra " * count], vocabulary=300).tokenize("zebra")) == length
     assert (len(ids(PAIRS, " the")), len(ids(PAIRS, " zqx"))) == (1, 4)
     assert len(train_bytepair(["a b"], 300)) == 256 + len(PAIR_SPECIALS)
 
 
-def test_the_same_texts_give_the_same_tokenizer(tmp_path: Path) -> None:
+def test_vocabularies_are_reproducible(tmp_path: Path) -> None:
     assert train_wordpiece(reversed(TEXTS), vocabulary=300).get_vocab() == PIECES.get_vocab()
     one, other = (train_bytepair(iter(TEXTS), 270).get_vocab() for _ in range(2))
     assert (one, len(one)) == (other, 270)
@@ -80,7 +80,7 @@ def test_the_same_texts_give_the_same_tokenizer(tmp_path: Path) -> None:
     assert set(again.all_special_ids) == set(PIECES.all_special_ids) == set(range(len(SPECIALS)))
 
 
-def test_a_text_can_bear_as_many_pieces_as_occur_a_hundred_times() -> None:
+def test_vocabulary_size_is_bounded_by_frequency() -> None:
     # 256 bytes and 7 special tokens do not count; words of two letters are one piece each.
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     words = [a + b for a in letters for b in letters]
@@ -97,18 +97,18 @@ def lacking(**roles: str) -> PreTrainedTokenizerFast:
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: train_wordpiece([]), "have none"),
-    (lambda: train_wordpiece(TEXTS, vocabulary=200), "263 already"),
-    (lambda: train_bytepair(TEXTS, 257), "are 258 already: ask for 258 or more"),
-    (lambda: train_bytepair(["", ""], 300), "these texts are empty"),
+    (lambda: train_wordpiece([]), "at least one word"),
+    (lambda: train_wordpiece(TEXTS, vocabulary=200), "at least 263 entries"),
+    (lambda: train_bytepair(TEXTS, 257), "at least 258 entries"),
+    (lambda: train_bytepair(["", ""], 300), "must not all be empty"),
     (
         lambda: check_tokenizer(lacking(**{**NEEDED, "pad_token": NEEDED["mask_token"]}), "mine"),
-        "one token as pad_token and mask_token",
+        "different tokens for pad_token and mask_token",
     ),
     *(
         (
             lambda role=role: check_tokenizer(lacking(**{k: v for k, v in NEEDED.items() if k != role}), "mine"),  # type: ignore[misc]
-            rf"the tokenizer mine has no {role} \(usually \{text}\)",
+            rf"requires a tokenizer with {role} \(usually \{text}\), which mine lacks",
         )
         for role, text in NEEDED.items()
     ),
@@ -116,7 +116,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_what_cannot_be_learned_or_used_is_refused(call: Callable[[], object], message: str) -> None:
+def test_invalid_vocabularies_are_rejected(call: Callable[[], object], message: str) -> None:
     check_tokenizer(PIECES, "learned")
     with pytest.raises(DataError, match=message):
         call()
@@ -168,13 +168,13 @@ def llama2c(tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerFast
 
 @given(text=st.text("abehtl é☃\n", max_size=30))
 @settings(deadline=None, max_examples=by_tier(fast=30, nightly=500))
-def test_the_fast_encoder_equals_the_slow_one(llama2c: PreTrainedTokenizerFast, text: str) -> None:
+def test_the_fast_encoder_equals_the_reference(llama2c: PreTrainedTokenizerFast, text: str) -> None:
     assert llama2c(text)["input_ids"] == slow_encode(text)
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
 @settings(deadline=None)
-def test_decoding_gives_the_text_back(llama2c: PreTrainedTokenizerFast, text: str) -> None:
+def test_decoding_inverts_encoding(llama2c: PreTrainedTokenizerFast, text: str) -> None:
     if not any(special in text for special in ("<s>", "</s>", "<unk>")):
         assert llama2c.decode(llama2c(text)["input_ids"], skip_special_tokens=True) == text
 
@@ -188,7 +188,7 @@ def test_offsets_point_into_the_text_as_given(llama2c: PreTrainedTokenizerFast) 
     assert encoding["offset_mapping"][-1][1] == len(text)
 
 
-def test_such_a_file_is_recognised_unless_a_saved_tokenizer_lies_beside_it(tmp_path: Path) -> None:
+def test_llama2c_tokenizer_files_are_recognized(tmp_path: Path) -> None:
     (tmp_path / "tok512.bin").write_bytes(packed(SCORED_PIECES))
     for source in (tmp_path, tmp_path / "tok512.bin"):
         assert load_tokenizer(source)("the")["input_ids"] == slow_encode("the")
@@ -201,15 +201,15 @@ def test_such_a_file_is_recognised_unless_a_saved_tokenizer_lies_beside_it(tmp_p
     ("content", "found"),
     [
         (packed(SCORED_PIECES)[:-1], "does not fit"),
-        (packed(SCORED_PIECES) + b"\0\0", "cut short"),
-        (packed(SCORED_PIECES)[:100], "does not fit|cut short|0x00"),
+        (packed(SCORED_PIECES) + b"\0\0", "truncated"),
+        (packed(SCORED_PIECES)[:100], "does not fit|truncated|0x00"),
         (packed(SCORED_PIECES[:3] + SCORED_PIECES[4:]), "pieces 3 to 258"),
         (packed([*SCORED_PIECES[:-1], ("x", 0.0)])[:-1] + b"\xff", "not UTF-8"),
         (b"", "pieces 3 to 258"),
         (struct.pack("<ifi", 1, 0.0, -5), "does not fit"),
     ],
 )
-def test_a_malformed_binary_is_refused_at_its_byte(tmp_path: Path, content: bytes, found: str) -> None:
+def test_a_malformed_binary_is_rejected_at_its_byte(tmp_path: Path, content: bytes, found: str) -> None:
     (tmp_path / "tok.bin").write_bytes(content)
     with pytest.raises(DataError, match=f"not a llama2.c tokenizer: .*({found})"):
         load_tokenizer(tmp_path)
@@ -223,7 +223,7 @@ def test_no_tokenizer_names_the_option(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_a_masked_loss_needs_a_mask() -> None:
+def test_masked_loss_needs_a_mask_token() -> None:
     assert masking_id(word_tokenizer([])) == 4
-    with pytest.raises(DataError, match="no mask token"):
+    with pytest.raises(DataError, match="requires a tokenizer with a mask token"):
         masking_id(character_tokenizer())

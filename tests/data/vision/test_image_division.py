@@ -104,9 +104,7 @@ def memorised(splits: Splits) -> float:
 
 
 @every_layout
-def test_no_training_image_is_reported_and_all_that_is_held_out_is(
-    image_set: Path, request: pytest.FixtureRequest
-) -> None:
+def test_held_out_images_are_disjoint(image_set: Path, request: pytest.FixtureRequest) -> None:
     layout = request.node.callspec.params["image_set"]
     splits = read_images(image_set, preprocessing=SMALL)
     parts = {split: {image for image, _ in content_of(getattr(splits, split))} for split in SPLITS}
@@ -133,7 +131,7 @@ def test_no_training_image_is_reported_and_all_that_is_held_out_is(
 
 
 @every_layout
-def test_any_sample_is_of_many_classes(image_set: Path) -> None:
+def test_samples_cover_many_classes(image_set: Path) -> None:
     splits = read_images(image_set, preprocessing=SMALL, seed=5)
     for part in (splits.validation, splits.test):
         labels = labels_of(part)
@@ -146,14 +144,14 @@ def test_any_sample_is_of_many_classes(image_set: Path) -> None:
                 assert len(drawn) == min(count, len(CLASSES), len(labels))
 
 
-def test_the_order_of_what_is_reported_is_drawn_from_the_seed() -> None:
+def test_the_order_of_reported_images_is_seeded() -> None:
     listed = set_of({"train": [5] * 6, "validation": [4] * 6})
     orders = [[each.name for each in divide(listed, seed)[0]["test"]] for seed in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2]) == sorted(each.name for each in listed.parts["validation"])
 
 
-def test_in_words() -> None:
+def test_origins_are_described() -> None:
     whole = set_of({"train": [20, 20], "validation": [3, 3], "test": [4, 4]})
     origins = {
         parts: divide(set_of({split: [len(whole.parts[split]) // 2] * 2 for split in parts}), 0)[1]
@@ -167,14 +165,14 @@ def test_in_words() -> None:
     ]
 
 
-def test_a_class_of_one_image_is_not_cut() -> None:
+def test_a_class_with_one_image_is_not_split() -> None:
     one = set_of({"train": [5, 1], "validation": [2, 2]})
-    with pytest.raises(DataError, match=r"'class 1' has 1 example\(s\), too few to split into 2"):
+    with pytest.raises(DataError, match="'class 1' must have at least 2 examples"):
         divide(one, 0)
     assert len(divide(one, 0, "reported")[0]["train"]) == 6
 
 
-def test_samples_of_uneven_classes_and_of_texts() -> None:
+def test_samples_of_unbalanced_classes() -> None:
     uneven = Labelled([0] * 90 + [1] * 9 + [2])
     assert {int(uneven.labels[index]) for index in sample(uneven, 3, seed=0)} == {0, 1, 2}
     assert {int(uneven.labels[index]) for index in sample(uneven, 2, seed=0)} < {0, 1, 2}
@@ -229,7 +227,7 @@ def test_every_digit_is_in_exactly_one_split(found: Splits) -> None:
     assert sorted(shown.tolist()) == sorted(expected.tolist())
 
 
-def test_pixels_lie_between_minus_one_and_one(found: Splits) -> None:
+def test_pixels_are_between_minus_one_and_one(found: Splits) -> None:
     example = found.test[0]
     assert example["pixel_values"].shape == (1, 8, 8)
     assert example["pixel_values"].dtype == torch.float32
@@ -238,7 +236,7 @@ def test_pixels_lie_between_minus_one_and_one(found: Splits) -> None:
     assert (every.min(), every.max()) == (-1, 1)
 
 
-def test_the_split_is_the_same_on_every_day(found: Splits) -> None:
+def test_the_split_is_frozen(found: Splits) -> None:
     # Frozen: another draw would evaluate shipped models on their training images.
     assert found.digest == digits("crop").digest
     assert found.digest.startswith("e9b60f446ef06fd4")
@@ -254,7 +252,7 @@ def test_only_training_examples_are_augmented() -> None:
         assert images(part).augmentation == "none"
 
 
-def test_a_limit_is_spread_over_the_digits() -> None:
+def test_a_limit_is_spread_over_digits() -> None:
     found = digits(limit=20)
     for part in (found.train, found.validation, found.test):
         labels = [int(part[index]["labels"]) for index in range(len(part))]
@@ -262,5 +260,5 @@ def test_a_limit_is_spread_over_the_digits() -> None:
     assert found.digest == digits(limit=20).digest
     assert len({found.digest, digits(limit=20, seed=1).digest, digits().digest}) == 3
     assert digits(limit=9_999).digest == digits().digest
-    with pytest.raises(DataError, match="one for each of the 10 classes"):
+    with pytest.raises(DataError, match="at least 10 images, one per class"):
         digits(limit=9)

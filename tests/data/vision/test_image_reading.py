@@ -70,11 +70,11 @@ def greys(splits: Splits) -> list[list[int]]:
 @pytest.fixture(params=["kept", "streamed"])
 def streamed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if request.param == "streamed":
-        monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 0)
+        monkeypatch.setattr(images, "MAX_CACHED_BYTES", 0)
     return bool(request.param == "streamed")
 
 
-def test_a_later_start_reads_nothing(folder: Path, cache: Path, looked: list[bytes], streamed: bool) -> None:
+def test_cached_images_are_not_decoded_again(folder: Path, cache: Path, looked: list[bytes], streamed: bool) -> None:
     first = read_images(folder, preprocessing=SMALL)
     assert len(looked) == 20
     second = read_images(folder, preprocessing=SMALL)
@@ -87,7 +87,7 @@ def test_a_later_start_reads_nothing(folder: Path, cache: Path, looked: list[byt
 
 
 @pytest.mark.usefixtures("streamed")
-def test_a_changed_file_is_read_again(folder: Path, looked: list[bytes]) -> None:
+def test_a_changed_file_is_decoded_again(folder: Path, looked: list[bytes]) -> None:
     before = read_images(folder, preprocessing=SMALL)
     draw(folder / "dark" / "3", 99)
     looked.clear()
@@ -97,7 +97,7 @@ def test_a_changed_file_is_read_again(folder: Path, looked: list[bytes]) -> None
     assert greys(after) == [[99 if grey == 3 else grey for grey in part] for part in greys(before)]
 
 
-def test_beside_a_damaged_image_the_others_are_not_decoded_again(folder: Path, looked: list[bytes]) -> None:
+def test_valid_images_are_decoded_once_despite_a_damaged_one(folder: Path, looked: list[bytes]) -> None:
     (folder / "dark" / "3.ppm").write_bytes(b"damaged")
     for _ in range(2):
         splits = read_images(folder, preprocessing=SMALL, unreadable="skip")
@@ -106,7 +106,7 @@ def test_beside_a_damaged_image_the_others_are_not_decoded_again(folder: Path, l
     assert len(looked) == 20 + 2  # the damaged one once more in each start, in case a disk had failed
 
 
-def test_an_image_that_can_be_read_again_is_not_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repaired_image_is_used_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(content: bytes) -> Image.Image:
         raise DataError("Input/output error")
 
@@ -117,14 +117,14 @@ def test_an_image_that_can_be_read_again_is_not_skipped(folder: Path, monkeypatc
     assert read_images(folder, preprocessing=SMALL).skipped == ()
 
 
-def test_what_was_prepared_otherwise_is_decoded_again(folder: Path) -> None:
+def test_other_preprocessing_decodes_again(folder: Path) -> None:
     one, other = (read_images(folder, preprocessing=Preprocessing(side, side)) for side in (4, 2))
     assert one.train[0]["pixel_values"].shape == (3, 4, 4)
     assert other.train[0]["pixel_values"].shape == (3, 2, 2)
 
 
 @pytest.mark.parametrize("damage", [b"", b"no table" * 100, None])
-def test_a_damaged_file_of_the_cache_is_written_again(
+def test_a_damaged_cache_file_is_rewritten(
     folder: Path, cache: Path, looked: list[bytes], damage: bytes | None
 ) -> None:
     first = greys(read_images(folder, preprocessing=SMALL))
@@ -138,7 +138,7 @@ def test_a_damaged_file_of_the_cache_is_written_again(
         assert len(looked) == 20
 
 
-def test_a_start_that_is_stopped_leaves_no_pixels(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_start_leaves_no_pixels(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -148,7 +148,7 @@ def test_a_start_that_is_stopped_leaves_no_pixels(folder: Path, cache: Path, mon
     assert not list(cache.iterdir())
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(
+def test_an_unwritable_cache_is_bypassed(
     folder: Path, tmp_path: Path, looked: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_cache = read_images(folder, preprocessing=SMALL)
@@ -159,7 +159,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     assert (len(looked), greys(without)) == (20, greys(with_cache))
 
 
-def test_the_pixels_are_mapped_and_not_in_memory(folder: Path, cache: Path) -> None:
+def test_pixels_are_memory_mapped(folder: Path, cache: Path) -> None:
     read_images(folder, preprocessing=SMALL)
     splits = read_images(folder, preprocessing=SMALL)
     (file,) = cache.iterdir()
@@ -179,14 +179,14 @@ def png(**saved: object) -> bytes:
     return content.getvalue()
 
 
-def test_a_photograph_is_turned_upright() -> None:
+def test_exif_orientation_is_applied() -> None:
     turned = Image.Exif()
     turned[0x0112] = 3  # upside down
     assert numpy.array_equal(numpy.array(decoded(png(exif=turned))), NOISE[::-1, ::-1])
 
 
-def test_an_image_that_went_away_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot read the image a\.png: No such file"):
+def test_a_deleted_image_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"Cannot read the image a\.png: No such file"):
         ImageSource("a.png", 0, (tmp_path / "a.png").read_bytes).image()
 
 
@@ -205,21 +205,21 @@ def shifts(name: str, side: int) -> set[tuple[int, int]]:
     return found
 
 
-def test_none_is_the_image_itself() -> None:
+def test_no_augmentation_keeps_the_image() -> None:
     assert shifts("none", 8) == {(0, 0)}
 
 
-def test_crop_shifts_by_at_most_an_eighth_of_the_side() -> None:
+def test_random_crops_shift_by_at_most_an_eighth() -> None:
     assert shifts("crop", 8) == {(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)}
     assert {max(abs(down), abs(right)) for down, right in shifts("crop", 16)} == {0, 1, 2}
 
 
-def test_flip_also_mirrors() -> None:
+def test_flip_augmentation_mirrors() -> None:
     # Mirrored, column 5 of 8 becomes column 2: 3 to the left, give or take the shift.
     assert {right for _, right in shifts("crop+flip", 8)} == {-4, -3, -2, -1, 0, 1}
 
 
-def test_what_comes_in_from_outside_is_zero() -> None:
+def test_image_borders_are_zero() -> None:
     torch.manual_seed(0)
     bright = torch.full((1, 8, 8), 9, dtype=torch.uint8)
     sums = {int(augmented(bright, "crop").sum()) for _ in range(100)}
@@ -235,14 +235,14 @@ def head(*names: str) -> ViTConfig:
 
 
 @pytest.mark.parametrize("config", [head("cat", "sea_lion"), head("Cat", "sea lion"), ViTConfig(num_labels=2)])
-def test_labels_that_agree(config: ViTConfig) -> None:
+def test_consistent_labels(config: ViTConfig) -> None:
     assert check_labels(splits("cat", "sea lion"), config) == ()
 
 
-def test_another_number_of_outputs_is_refused() -> None:
+def test_a_wrong_number_of_outputs_is_rejected() -> None:
     with pytest.raises(
         DataError,
-        match=r"'pets' has 3 classes .* 5 outputs: give it a new one with `layerwise train robust \.\.\. --new-head`",
+        match=r"must have 3 outputs for the classes of 'pets' .*, got 5\. .*`layerwise train robust \.\.\. --new-head`",
     ):
         check_labels(splits("cat", "dog", "fox"), ViTConfig(num_labels=5))
 
@@ -250,11 +250,11 @@ def test_another_number_of_outputs_is_refused() -> None:
 @pytest.mark.parametrize(
     ("names", "note"),
     [
-        (("cat", "wolf"), r"other names .* output 1 is 'wolf' there and 'dog' here"),
-        (("dog", "cat"), "the same names in another order"),
+        (("cat", "wolf"), r"other names .* output 1 is 'wolf' instead of 'dog'"),
+        (("dog", "cat"), "another order"),
     ],
 )
-def test_other_names_are_noted(names: tuple[str, ...], note: str) -> None:
+def test_other_label_names_are_noted(names: tuple[str, ...], note: str) -> None:
     (found,) = check_labels(splits("cat", "dog"), head(*names))
     assert re.search(note, found)
 
@@ -317,7 +317,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("shape", [(40, 57), (57, 40), (10, 9)])
-def test_pixels_are_those_of_the_models_own_processor(tmp_path: Path, name: str, shape: tuple[int, int]) -> None:
+def test_pixels_equal_the_models_processor(tmp_path: Path, name: str, shape: tuple[int, int]) -> None:
     folder = folder_with(tmp_path, **SETTINGS[name])
     image = noise(*shape)
     expected = AutoImageProcessor.from_pretrained(folder, backend="pil")(image, return_tensors="pt")["pixel_values"][0]
@@ -326,7 +326,7 @@ def test_pixels_are_those_of_the_models_own_processor(tmp_path: Path, name: str,
     assert torch.allclose(ours, expected.float(), rtol=1e-5, atol=1e-5)
 
 
-def test_without_settings_the_config_decides(tmp_path: Path) -> None:
+def test_missing_preprocessing_uses_the_config(tmp_path: Path) -> None:
     for where in (None, tmp_path):
         found = preprocessing_of(ViTConfig(image_size=(8, 12), num_channels=1), where)
         assert found == Preprocessing(8, 12, 1, (0.5,), (0.5,))
@@ -335,7 +335,7 @@ def test_without_settings_the_config_decides(tmp_path: Path) -> None:
         assert -1 <= values.min() < values.max() <= 1
 
 
-def test_images_of_every_mode_become_the_models_channels() -> None:
+def test_image_modes_become_the_models_channels() -> None:
     transparent = noise(9, 9).convert("RGBA")
     assert Preprocessing(9, 9).pixels(transparent).shape == (3, 9, 9)
     assert torch.equal(Preprocessing(9, 9).pixels(transparent), Preprocessing(9, 9).pixels(noise(9, 9)))
@@ -348,28 +348,32 @@ REFUSED: list[tuple[PretrainedConfig, dict[str, Any] | None, str]] = [
     (
         CONFIG,
         {"image_processor_type": "EfficientNetImageProcessor", "size": 24},
-        "EfficientNetImageProcessorPil, does more",
+        "must only resize and scale images, got EfficientNetImageProcessorPil",
     ),
-    (CONFIG, {"image_processor_type": "Siglip2ImageProcessor"}, "does more to an image than make bytes"),
-    (CONFIG, SHORTEST, "sizes that depend on the image"),
-    (CONFIG, {"image_processor_type": "NoSuchProcessor"}, r"correct its preprocessor_config\.json"),
-    (GREY, {"image_processor_type": "ViTImageProcessor", "image_mean": [0.5, 0.5, 0.5]}, "need as many means"),
-    (LlamaConfig(), None, "'llama' names no image_size"),
-    (ViTConfig(num_channels=13), None, "images of 13 channels"),
+    (CONFIG, {"image_processor_type": "Siglip2ImageProcessor"}, "got Siglip2ImageProcessorPil"),
+    (CONFIG, SHORTEST, 'must be {"height"'),
+    (CONFIG, {"image_processor_type": "NoSuchProcessor"}, r"Correct its preprocessor_config\.json"),
+    (
+        GREY,
+        {"image_processor_type": "ViTImageProcessor", "image_mean": [0.5, 0.5, 0.5]},
+        "must have 1 values, one per channel, got 3 and 3",
+    ),
+    (LlamaConfig(), None, "'llama' model has no image_size"),
+    (ViTConfig(num_channels=13), None, r"must take images of 1 \(gray\) or 3 channels"),
 ]
 
 
 @pytest.mark.parametrize(("config", "settings", "message"), REFUSED, ids=[message for *_, message in REFUSED])
-def test_what_makes_no_bytes_of_one_size_is_refused(
+def test_invalid_preprocessing_is_rejected(
     config: PretrainedConfig, settings: dict[str, Any] | None, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelError, match=message):
         preprocessing_of(config, None if settings is None else folder_with(tmp_path, **settings))
 
 
-def test_an_image_that_the_processor_does_not_take_is_refused_with_its_size() -> None:
+def test_an_unsupported_image_size_is_reported() -> None:
     def processor(image: Image.Image, **switches: bool) -> None:
         raise ValueError("mean must have 1 elements if it is an iterable, got 3")
 
-    with pytest.raises(DataError, match=r"an image of 7 x 2000 pixels \(mean must .*; give it a more usual size"):
+    with pytest.raises(DataError, match="cannot process an image of 7 x 2000 pixels"):
         Preprocessing(8, 8, processor=processor).pixels(noise(2000, 7))

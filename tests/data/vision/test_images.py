@@ -53,7 +53,7 @@ def parts(splits: Splits) -> list[ImageExamples]:
     return [part for part in found if isinstance(part, ImageExamples)]
 
 
-def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
+def test_a_class_directory_is_split_by_class(folder: Path) -> None:
     found = read_images(folder, preprocessing=SMALL)
     assert (found.name, found.classes, found.skipped) == ("pets", ("cat", "dog"), ())
     counts = [Counter(part.labels.tolist()) for part in parts(found)]
@@ -62,7 +62,7 @@ def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
     assert len(shown) == 50
 
 
-def test_the_digest_is_of_the_files(folder: Path) -> None:
+def test_the_digest_covers_the_files(folder: Path) -> None:
     before = read_images(folder, preprocessing=SMALL).digest
     assert read_images(folder, preprocessing=Preprocessing(6, 6), augmentation="crop").digest == before
     draw(folder.parent / "other", 1, seed=9)
@@ -70,15 +70,15 @@ def test_the_digest_is_of_the_files(folder: Path) -> None:
     assert read_images(folder, preprocessing=SMALL).digest != before
 
 
-def test_a_class_may_be_called_test(tmp_path: Path) -> None:
+def test_a_class_can_be_named_test(tmp_path: Path) -> None:
     draw(tmp_path / "test", 5, seed=0)
     draw(tmp_path / "practice", 5, seed=1)
     assert read_images(tmp_path, preprocessing=SMALL).classes == ("practice", "test")
 
 
-def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_image_sets_are_decoded_on_access(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
-    monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 50 * SMALL.bytes - 1)
+    monkeypatch.setattr(images, "MAX_CACHED_BYTES", 50 * SMALL.bytes - 1)
     decoded = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
     assert decoded.digest == kept.digest
     for one, other in ((kept.train, decoded.train), (kept.validation, decoded.validation)):
@@ -92,7 +92,7 @@ def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypa
             assert int(first["labels"]) == int(second["labels"])
     shutil.rmtree(folder)
     assert len(kept.train[0]["pixel_values"]) == 3
-    with pytest.raises(DataError, match="cannot read the image"):
+    with pytest.raises(DataError, match="Cannot read the image"):
         decoded.train[0]
 
 
@@ -101,11 +101,11 @@ def test_only_training_images_are_augmented(folder: Path) -> None:
     assert [part.augmentation for part in parts(found)] == ["crop+flip", "none", "none"]
 
 
-def test_a_limit_is_spread_over_the_classes(folder: Path) -> None:
+def test_a_limit_is_stratified(folder: Path) -> None:
     found = read_images(folder, preprocessing=SMALL, limit=4)
     assert [Counter(part.labels.tolist()) for part in parts(found)] == [{0: 2, 1: 2}] * 3
     assert read_images(folder, preprocessing=SMALL, limit=4, seed=0).digest == found.digest
-    with pytest.raises(DataError, match="less than one for each of the 2 classes"):
+    with pytest.raises(DataError, match="at least 2 images, one per class"):
         read_images(folder, preprocessing=SMALL, limit=1)
 
 
@@ -114,10 +114,14 @@ def damage(folder: Path) -> dict[str, str]:
     (folder / "cat" / "03.png").write_bytes(whole[: len(whole) // 2])
     (folder / "dog" / "05.JPEG").write_text("not an image")
     Image.fromarray(numpy.zeros((9, 9), dtype=numpy.uint16)).save(folder / "dog" / "99.png")
-    return {"cat/03.png": "", "dog/05.JPEG": "not an image of a known format", "dog/99.png": "more than 8 bits"}
+    return {
+        "cat/03.png": "",
+        "dog/05.JPEG": "not an image of a known format",
+        "dog/99.png": "at most 8 bits per channel",
+    }
 
 
-def test_unreadable_images_are_refused_by_name_or_left_out(folder: Path) -> None:
+def test_unreadable_images_are_rejected_or_skipped(folder: Path) -> None:
     wanted = damage(folder)
     with pytest.raises(DataError, match=r"3 of 51 images of 'pets' cannot be read.*--on-bad-image skip") as caught:
         read_images(folder, preprocessing=SMALL)
@@ -135,7 +139,7 @@ def test_unreadable_images_are_refused_by_name_or_left_out(folder: Path) -> None
     assert str(caught.value).endswith("and 5 more")
 
 
-def test_an_image_in_two_splits_stays_in_the_one_that_reports(split_folder: Path) -> None:
+def test_duplicate_images_stay_in_the_evaluation_split(split_folder: Path) -> None:
     cats = {split: split_folder / split / "cat" for split in ("train", "val", "test")}
     shutil.copy(cats["test"] / "00.png", cats["train"] / "90.png")
     shutil.copy(cats["test"] / "01.png", cats["val"] / "91.png")
@@ -153,7 +157,7 @@ def test_progress_counts_every_image(folder: Path) -> None:
     assert seen == [(done, 50) for done in range(1, 51)]
 
 
-def test_digits_come_by_name() -> None:
+def test_digits_load_by_name() -> None:
     own = Preprocessing(8, 8, 1, (0.5,), (0.5,))
     assert read_images("digits", preprocessing=own, seed=3).digest == digits().digest
     large = read_images("digits", preprocessing=Preprocessing(16, 16), augmentation="crop")
@@ -194,22 +198,22 @@ def change(folder: Path, what: str) -> Path:
 
 
 REFUSED = {
-    "gone": "there is no folder .*nowhere",
-    "file": "is a file",
-    "flat": "cat has no subfolders",
-    "one class": "no image of dog to train on",
-    "an empty class": "fox holds no image",
-    "an archive": r"\.zip files: unpack them",
-    "depths": "has no labels: give each of at least two classes",
-    "few": r"'fox' has 1 example\(s\), too few to split into 2",
-    "no train": "holds test/, val/ but no train/",
+    "gone": "nowhere does not exist",
+    "file": "got the file",
+    "flat": "cat must have one subdirectory",
+    "one class": "no training image of dog",
+    "an empty class": "fox has no images",
+    "an archive": r"\.zip files\. Unzip",
+    "depths": "has no labels. Put the images of each class",
+    "few": "'fox' must have at least 2 examples",
+    "no train": "has test/, val/ but no train/",
     "twice": "val/ and validation/, which mean the same split",
-    "new": "no image of fox to train on",
+    "new": "no training image of fox",
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_folders_that_are_no_image_set_are_refused(split_folder: Path, what: str) -> None:
+def test_directories_without_images_are_rejected(split_folder: Path, what: str) -> None:
     with pytest.raises(DataError, match=REFUSED[what]):
         read_images(change(split_folder, what), preprocessing=SMALL)
 
@@ -246,7 +250,7 @@ def served(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
     monkeypatch.setattr(datasets, "load_dataset", load)
 
 
-def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path) -> None:
+def test_a_saved_dataset_is_read_by_column_types(tmp_path: Path) -> None:
     datasets.DatasetDict({"train": table(20, 0), "test": table(6, 100)}).save_to_disk(tmp_path / "pets")
     found = read_images(tmp_path / "pets", preprocessing=SMALL)
     assert (found.name, found.classes) == ("pets", ("cat", "dog"))
@@ -261,7 +265,7 @@ def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path) -> 
     ] == [1]
 
 
-def test_a_dataset_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_dataset_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, datasets.DatasetDict({"train": table(20, 0), "val": table(4, 50), "test": table(4, 100)}))
     found = read_images("hf:owner/pets", preprocessing=SMALL)
     assert found.name == "owner/pets"
@@ -269,14 +273,14 @@ def test_a_dataset_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(part) for part in (found.train, found.validation, found.test)] == [20, 4, 4]
 
 
-def test_withheld_labels_are_a_missing_split(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_withheld_labels_count_as_a_missing_split(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = table(4, 100).map(lambda row: {"kind": -1})
     served(monkeypatch, datasets.DatasetDict({"train": table(20, 0), "test": hidden}))
     found = read_images("pets", preprocessing=SMALL)
     assert [len(part) for part in (found.train, found.validation, found.test)] == [16, 2, 2]
 
 
-def test_labels_may_be_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_can_be_words(monkeypatch: pytest.MonkeyPatch) -> None:
     words = table(20, 0, datasets.Value("string")).rename_column("kind", "label")
     served(monkeypatch, datasets.DatasetDict({"train": words}))
     found = read_images("flowers", preprocessing=SMALL)
@@ -288,20 +292,20 @@ def test_labels_may_be_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.train.labels[index] == 1
 
 
-def test_several_columns_of_labels_are_told_apart_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_label_columns_are_selected_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     both = table(20, 0, size=[0] * 10 + [1] * 10).cast_column("size", datasets.ClassLabel(names=["large", "small"]))
     served(monkeypatch, datasets.DatasetDict({"train": both}))
-    with pytest.raises(DataError, match=r"several columns of labels \(kind, size\).*name it, as in pets:kind"):
+    with pytest.raises(DataError, match=r"one column of labels, got several \(kind, size\)\. Name it, as in pets:kind"):
         read_images("pets", preprocessing=SMALL)
     assert read_images("pets:size", preprocessing=SMALL).classes == ("large", "small")
     with pytest.raises(DataError, match="no column 'sise'; did you mean size"):
         read_images("pets:sise", preprocessing=SMALL)
 
 
-def test_rows_without_a_picture_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_an_image_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = table(20, 0).map(lambda row, index: {"picture": None} if index == 3 else row, with_indices=True)
     served(monkeypatch, datasets.DatasetDict({"train": broken}))
-    with pytest.raises(DataError, match=r"1 of 20 .*\n  train\[3\]: there is no image in this row"):
+    with pytest.raises(DataError, match=r"1 of 20 .*\n  train\[3\]: the row has no image"):
         read_images("pets", preprocessing=SMALL)
     assert read_images("pets", preprocessing=SMALL, unreadable="skip").skipped == ("train[3]",)
 
@@ -309,7 +313,7 @@ def test_rows_without_a_picture_are_unreadable(monkeypatch: pytest.MonkeyPatch) 
 REFUSED_DATASETS: dict[str, tuple[Callable[[], Any], str]] = {
     "no labels": (
         lambda: {"train": table(20, 0).remove_columns("kind")},
-        "no column of labels; its columns are picture; name it, as in pets:picture",
+        "one column of labels, got none among picture. Name it, as in pets:picture",
     ),
     "a row without a label": (
         lambda: {"train": table(20, 0).map(lambda row, at: {"kind": None if at == 5 else 0}, with_indices=True)},
@@ -317,18 +321,18 @@ REFUSED_DATASETS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no images": (
         lambda: {"train": table(20, 0).remove_columns("picture")},
-        "no column of images; its columns are kind",
+        "one column of images, got none among kind",
     ),
-    "no train split": (lambda: {"test": table(20, 0)}, "has no train split; its splits are test"),
+    "no train split": (lambda: {"test": table(20, 0)}, "must have a train split, got test"),
     "no answer": (
         lambda: ConnectionError("the hub is out of reach\nand so on"),
-        "no folder 'pets' .* nor a dataset .*the hub is out of reach; give --images",
+        "'pets' is neither a readable directory nor a hub dataset: the hub is out of reach. Pass --images",
     ),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED_DATASETS)
-def test_datasets_that_are_no_image_set_are_refused(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datasets_without_images_are_rejected(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, message = REFUSED_DATASETS[what]
     served(monkeypatch, make())
     with pytest.raises(DataError, match=message):
@@ -336,9 +340,7 @@ def test_datasets_that_are_no_image_set_are_refused(what: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_a_later_start_reads_no_image_of_a_dataset(
-    saved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_dataset_decodes_no_image(saved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(seed: int) -> None:
         shutil.rmtree(tmp_path / "pets", ignore_errors=True)
         if saved:

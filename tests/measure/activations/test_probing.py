@@ -3,7 +3,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from layerwise.data.suites.probing import MOST, ProbedText, probed_text
+from layerwise.data.suites.probing import MAX_UNITS, ProbedText, probed_text
 from layerwise.measure.activations.probing import FOLDS, _probe, _shuffled, probing
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
@@ -50,7 +50,7 @@ def test_features_are_balanced_and_correctly_labeled() -> None:
     assert {feature.side for feature in text.features} == {"surface", "linguistic"}
     for feature in text.features:
         labels = [unit.label for unit in feature.units]
-        assert sum(labels) * 2 == len(labels) <= 2 * MOST
+        assert sum(labels) * 2 == len(labels) <= 2 * MAX_UNITS
     by_name = {feature.name: feature for feature in text.features}
     for unit in by_name["capitalisation"].units:
         assert text.sentences[unit.sentence][0][0].isupper() is unit.label

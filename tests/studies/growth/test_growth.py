@@ -139,7 +139,7 @@ def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_pat
     folder = tmp_path / "run"
     options = ("--validation", folders["dev"], "--schedules", "uniform", *SHORT)
     ended = growth(config, folders["train"], folder, *options)
-    assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
+    assert "note: one half of dev is used for validation, the other half is reported" in ended.err
     tokenizer = load_tokenizer(str(folder / "uniform" / "seed-0" / "model"))
     texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
     room = 16 - (tokenizer.bos_token_id is not None)
@@ -172,7 +172,7 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
         (("--epochs", "2.5"), "would read the text 2.5 times"),
         (("--epochs", "2", "--schedules", "stacking"), "stacking, for the cost of uniform, would read the text"),
         (("--steps", "3"), "its share of"),
-        (("--max-length", "100"), "the model has 64 positions"),
+        (("--max-length", "100"), "--max-length must be at most the 64 positions of the model"),
         (("--max-length", "64", "--steps", "9", "--from-scratch"), "Leave --from-scratch out"),
     ],
 )

@@ -128,7 +128,7 @@ def trained_on(images: Path, folder: Path) -> tuple[str | Path, ...]:
 def test_labels_that_do_not_fit_the_head_are_an_error(vit: Path, images: Path, tmp_path: Path) -> None:
     command = (*trained_on(images, tmp_path), "--model", vit)
     message = refused(*command)
-    assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
+    assert "must have 2 outputs for the classes of 'shapes' (circle, square), got 10" in message
     assert "--new-head" in message
     assert not (tmp_path / "run").exists()
     assert layerwise(*command, "--new-head").code == 0

@@ -1,4 +1,4 @@
-"""Which processes run, below one or at all."""
+"""Descendants of a process."""
 
 import time
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Nodes in Ray processes write the tokens of one process, also when processes are killed or stopped."""
+"""Nodes in Ray processes generate the same tokens, also when processes are killed or stopped."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from layerwise.swarm import Answer, Quorum, Swarm, SwarmSettings
 from layerwise.swarm.answer import Decoding
 from layerwise.swarm.cluster.nodes import RayTransport
 from layerwise.swarm.supply import Supply
-from swarm.driver import decoded, events, generated, inspected, prompts
+from swarm.driver import decode_tokens, events, generate_tokens, inspect_model, prompts
 
 pytestmark = [pytest.mark.slow, pytest.mark.numbers]
 
@@ -28,8 +28,8 @@ TYPES = (
     *("phi3", "deepseek_v3"),
 )
 _NUMBERS = count()
-PATIENT = {"first_deadline": 300.0, "hop_floor": 300.0, "health_seconds": 1e6, "balance_after": 1e9}
-"""A node is lost only when its process has ended, never because the machine is busy."""
+PATIENT = {"first_deadline": 300.0, "min_deadline": 300.0, "health_seconds": 1e6, "balance_after": 1e9}
+"""A node is lost only when its process exits, never because the machine is busy."""
 
 
 @pytest.fixture(scope="module")
@@ -52,21 +52,21 @@ class _Kept:
 def _swarm(transport: RayTransport, stack: Stack, replicas: int = 2, **settings: object) -> Swarm:
     supply = Supply(stack, Plan.identity(stack.depth), tuple(transport.processes), replicas)
     swarm = Swarm(stack, _Kept(transport), supply, SwarmSettings(**settings))  # type: ignore[arg-type]
-    swarm.run(swarm.fill())
+    swarm.run(swarm.load_nodes())
     return swarm
 
 
 def _stack(name: str) -> Stack:
-    return inspected(specimen.build(named(name)), prompts(2)[0])
+    return inspect_model(specimen.build(named(name)), prompts(2)[0])
 
 
 @pytest.mark.parametrize("name", [TYPES[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in TYPES[1:])])
-def test_tokens_are_those_of_one_process(transport: RayTransport, name: str) -> None:
+def test_tokens_equal_a_single_process(transport: RayTransport, name: str) -> None:
     stack = _stack(name)
     ids, mask = prompts(200)
     with _swarm(transport, stack, **PATIENT) as swarm:
-        written, _ = decoded(swarm, ids, mask)
-    assert torch.equal(written, generated(stack.model, ids, mask))
+        written, _ = decode_tokens(swarm, ids, mask)
+    assert torch.equal(written, generate_tokens(stack.model, ids, mask))
 
 
 async def _streams(
@@ -80,14 +80,14 @@ async def _streams(
                 return item
             if next(made) == 3 and happens is not None:
                 happens()
-        raise AssertionError("a stream ends with its answer")
+        raise AssertionError("the stream ended without an answer")
 
     return await asyncio.gather(*(one(ids) for ids in texts.tolist()))
 
 
 @pytest.mark.nightly
-def test_a_process_that_stops_is_late_and_returns(transport: RayTransport) -> None:
-    """SIGSTOP under four streams: a replica repeats the calls; after SIGCONT the node is live again."""
+def test_a_stopped_process_is_late_and_returns(transport: RayTransport) -> None:
+    """SIGSTOP during four streams: a replica repeats the calls; after SIGCONT the node is live again."""
     stack = _stack("llama")
     texts = prompts(4)[0].clamp(min=3)
     stopped: list[str] = []
@@ -96,10 +96,10 @@ def test_a_process_that_stops_is_late_and_returns(transport: RayTransport) -> No
         while swarm.members[name].state != "live":
             await asyncio.sleep(0.1)
 
-    with _swarm(transport, stack, health_seconds=0.5, hop_floor=2.0, balance_after=1e9) as swarm:
+    with _swarm(transport, stack, health_seconds=0.5, min_deadline=2.0, balance_after=1e9) as swarm:
 
         def stop() -> None:
-            stopped.append(max(swarm.members, key=lambda record: record.hops).name)
+            stopped.append(max(swarm.members, key=lambda record: record.calls).name)
             os.kill(transport.processes[stopped[0]][1], signal.SIGSTOP)
 
         try:
@@ -108,13 +108,13 @@ def test_a_process_that_stops_is_late_and_returns(transport: RayTransport) -> No
             for name in stopped:
                 os.kill(transport.processes[name][1], signal.SIGCONT)
         for ids, answer in zip(texts, answers, strict=True):
-            assert list(answer.tokens) == generated(stack.model, ids[None], new_tokens=60)[0].tolist()
+            assert list(answer.tokens) == generate_tokens(stack.model, ids[None], new_tokens=60)[0].tolist()
         assert any(event.kind == "late" and event.node == stopped[0] for event in swarm.members.events)
         swarm.run(asyncio.wait_for(until_live(stopped[0]), 120))
 
 
-def test_processes_that_die_are_replaced_by_replicas_and_then_missed(transport: RayTransport) -> None:
-    """SIGKILL of one replica changes no token; of both, layers are missing; below the quorum, refusal."""
+def test_killed_processes_are_replaced_by_replicas_then_missing(transport: RayTransport) -> None:
+    """Killing one replica changes no token; killing both makes layers missing, down to the quorum."""
     stack = _stack("llama")
     texts = prompts(4, seed=2)[0].clamp(min=3)
 
@@ -127,7 +127,7 @@ def test_processes_that_die_are_replaced_by_replicas_and_then_missed(transport: 
         holders = [record.name for record in swarm.members if record.layers == held]
         assert len(holders) == 2
         for ids, answer in zip(texts, swarm.run(_streams(swarm, texts, 30, lambda: kill(holders[0]))), strict=True):
-            assert list(answer.tokens) == generated(stack.model, ids[None], new_tokens=30)[0].tolist()
+            assert list(answer.tokens) == generate_tokens(stack.model, ids[None], new_tokens=30)[0].tolist()
             assert answer.missing == ()
         for answer in swarm.run(_streams(swarm, texts, 30, lambda: kill(holders[1]))):
             assert len(answer.tokens) == 30
@@ -136,4 +136,4 @@ def test_processes_that_die_are_replaced_by_replicas_and_then_missed(transport: 
         kill(*set(transport.processes) - set(holders))
         with pytest.raises(BelowQuorumError, match="0 of 5 layers are live and the quorum is 2 layers"):
             swarm.generate(texts[0], max_new_tokens=4)
-        assert not events(swarm, ["late"]), "a process that has ended is known without its deadline"
+        assert not events(swarm, ["late"]), "an exited process is detected before its deadline"

@@ -1,4 +1,4 @@
-"""A sweep on Ray has the rows of one process, and leaves no process behind, however it ends."""
+"""A sweep on Ray equals a single process and leaves no process behind."""
 
 import signal
 import subprocess
@@ -31,7 +31,7 @@ def losses(folder: Path) -> list[Loss]:
 
 @pytest.mark.usefixtures("ray")
 @pytest.mark.parametrize("is_opened", [False, True])
-def test_the_rows_are_those_of_one_process(tmp_path: Path, is_opened: bool) -> None:
+def test_a_ray_sweep_equals_a_single_process(tmp_path: Path, is_opened: bool) -> None:
     folder, texts = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts")
     model = load(folder) if is_opened else folder
     options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "reporter": Silent()}
@@ -42,7 +42,7 @@ def test_the_rows_are_those_of_one_process(tmp_path: Path, is_opened: bool) -> N
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: Path, end: signal.Signals) -> None:
+def test_a_killed_sweep_leaves_no_process_and_resumes(tmp_path: Path, end: signal.Signals) -> None:
     model, texts, folder = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts", count=30), tmp_path / "run"
     families = ("leave_one_out", "every_window", "painters")
     shared: dict[str, Any] = {"families": families, "similarity": False, "batch_tokens": 64, "reporter": Silent()}

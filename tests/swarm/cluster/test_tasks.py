@@ -22,14 +22,14 @@ def two(ray: None) -> Iterator[RayTasks]:
     tasks.close()
 
 
-def test_every_piece_comes_back(two: RayTasks) -> None:
+def test_every_task_returns(two: RayTasks) -> None:
     shared = {"times": 10}
     assert dict(two.map(trial.doubling, shared, [0, 1, 2, 3, 4])) == {number: 10 * number for number in range(5)}
     assert dict(two.map(trial.doubling, {"times": 3}, [7])) == {0: 21}
     assert dict(two.map(trial.doubling, shared, [])) == {}
 
 
-def test_what_is_shared_is_sent_once(two: RayTasks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_values_are_sent_once(two: RayTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     put, sent = two._ray.put, list[Any]()
     monkeypatch.setattr(two._ray, "put", lambda value: sent.append(value) or put(value))
     shared: dict[str, Any] = {"times": 2, "bytes": b"\0" * 1_000_000}
@@ -37,19 +37,19 @@ def test_what_is_shared_is_sent_once(two: RayTasks, monkeypatch: pytest.MonkeyPa
     assert sent == [shared]
 
 
-def test_a_piece_whose_process_dies_is_begun_again(two: RayTasks, tmp_path: Path) -> None:
+def test_a_task_is_retried_after_its_process_fails(two: RayTasks, tmp_path: Path) -> None:
     pieces = [("a", 0), ("b", 2), ("c", 0)]
     assert dict(two.map(trial.fatal, {"folder": str(tmp_path)}, pieces)) == {0: "a", 1: "b", 2: "c"}
 
 
-def test_a_piece_that_ends_its_processes_ends_the_work(two: RayTasks, tmp_path: Path) -> None:
-    with pytest.raises(SwarmError, match=rf"ended its processes {MAX_RETRIES + 1} times .* Give every process more"):
+def test_a_task_that_kills_its_processes_fails(two: RayTasks, tmp_path: Path) -> None:
+    with pytest.raises(SwarmError, match=rf"failed {MAX_RETRIES + 1} times .*: give each process more"):
         list(two.map(trial.fatal, {"folder": str(tmp_path)}, [("bad", 99)]))
     assert len(list((tmp_path / "bad").iterdir())) == MAX_RETRIES + 1
     assert dict(two.map(trial.doubling, {"times": 2}, [4])) == {0: 8}
 
 
-def test_an_error_of_a_piece_is_raised_as_what_it_is(two: RayTasks) -> None:
+def test_task_errors_keep_their_type(two: RayTasks) -> None:
     with pytest.raises(PlanError, match="a plan has no layer"):
         list(two.map(trial.refusing, {}, ["plan"]))
     with pytest.raises(SwarmError, match="ZeroDivisionError: one by zero"):
@@ -59,7 +59,7 @@ def test_an_error_of_a_piece_is_raised_as_what_it_is(two: RayTasks) -> None:
     assert dict(two.map(trial.doubling, {"times": 2}, [4])) == {0: 8}
 
 
-def test_a_cluster_of_this_machine_has_no_process_that_nothing_asks(two: RayTasks) -> None:
+def test_a_local_cluster_starts_no_unneeded_process(two: RayTasks) -> None:
     commands = [Path(f"/proc/{process}/cmdline").read_text() for process in descendants(os.getpid())]
     assert any("raylet" in command for command in commands)
     assert not [command for command in commands if "monitor.py" in command]

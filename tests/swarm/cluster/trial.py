@@ -1,4 +1,4 @@
-"""Functions for Ray tasks, some of which end their process."""
+"""Functions for Ray tasks, some of which kill their process."""
 
 import os
 import signal

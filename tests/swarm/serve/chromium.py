@@ -77,7 +77,7 @@ def opened(folder: Path) -> Iterator[Page]:
     child_in, into = os.pipe()
     out, child_out = os.pipe()
 
-    def pipes() -> None:  # the browser reads from 3 and writes to 4
+    def pipes() -> None:  # the browser reads from 3 and generates_text to 4
         kept = os.dup(child_out)
         os.dup2(child_in, 3)
         os.dup2(kept, 4)

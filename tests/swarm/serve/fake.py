@@ -14,19 +14,19 @@ from layerwise.swarm.answer import (
     Answer,
     Decoding,
     Event,
-    Expected,
+    ExpectedCost,
     NodeView,
     Overview,
     PromptScores,
     RequestView,
     TokenSpan,
 )
-from layerwise.swarm.decoding.text_stream import TextStream
+from layerwise.swarm.text_stream import TextStream
 
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
 DEPTH = 12
 HELD = (range(6), range(6, 12), (*range(3), *range(6, 9)), (*range(3, 6), *range(9, 12)))
-LOST = Expected(0.31, 0.12, 0.55, "measured")
+LOST = ExpectedCost(0.31, 0.12, 0.55, "measured")
 
 
 def byte_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
@@ -46,7 +46,7 @@ class FakeSwarm:
     text: str = TEXT
     endless: bool = True
     delay: float = 0.0
-    allowed: float = math.inf  # the tokens that a request may have by now; whoever waits for it raises this
+    allowed: float = math.inf  # tokens that a request may have so far; tests raise it
     failures: dict[int, Exception] = field(default_factory=dict)  # by the number of tokens before it
     lost_from: int | None = None  # the tokens after which two layers are missing
     max_length: int | None = 4096
@@ -60,7 +60,7 @@ class FakeSwarm:
         self.prompts: list[tuple[tuple[int, ...], Decoding]] = []
         self.resumed: list[tuple[int, ...]] = []  # the tokens of each that another swarm had made
         self.running: dict[str, int] = {}
-        self.begun: dict[str, int] = {}
+        self.started: dict[str, int] = {}
         self.cancelled: list[str] = []
         self.closed = False
         self.checks = self.completed = self.refused = self.degraded = self.made = 0
@@ -78,7 +78,7 @@ class FakeSwarm:
         self.running[request] = 0
         script = self.tokenizer(self.text, add_special_tokens=False)["input_ids"]
         stream, made = TextStream(self.tokenizer, ids, decoding.stop), list(made)
-        self.begun[request] = len(made)
+        self.started[request] = len(made)
         finish = "length"
         try:
             while len(made) < decoding.max_new_tokens:
@@ -99,9 +99,9 @@ class FakeSwarm:
                 if stream.stopped:
                     finish = "stop"
                     break
-            answer = Answer(request, tuple(made[self.begun[request] :]), finish, self.spans(request))
+            answer = Answer(request, tuple(made[self.started[request] :]), finish, self.spans(request))
             self.completed += 1
-            self.degraded += not answer.is_whole
+            self.degraded += not answer.is_complete
             yield answer
         except (asyncio.CancelledError, GeneratorExit):
             self.cancelled.append(request)
@@ -110,7 +110,7 @@ class FakeSwarm:
             del self.running[request]
 
     def spans(self, request: str) -> tuple[TokenSpan, ...]:
-        first = self.begun[request]
+        first = self.started[request]
         count = self.running[request] - first
         at = count if self.lost_from is None else min(self.lost_from, count)
         spans = (TokenSpan(0, at, "0-11"), TokenSpan(at, count, "0-3 6-11", (4, 5), LOST))
@@ -121,7 +121,7 @@ class FakeSwarm:
             replace(node, state="gone", reason="its process has ended") if node.name == name else node
             for node in self.nodes
         )
-        self.events.append(Event(61.0 + len(self.events), "lost", f"{name} has died", node=name))
+        self.events.append(Event(61.0 + len(self.events), "lost", f"{name} has failed", node=name))
 
     async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
         count = len(ids)

@@ -34,7 +34,7 @@ class Served:
 
 
 @contextmanager
-def served(service: Any, **settings: object) -> Iterator[Served]:
+def run_server(service: Any, **settings: object) -> Iterator[Served]:
     chosen = ServeSettings(port=0, **settings)
     started, running = threading.Event(), {}
     listener = listen(chosen.host, chosen.port)
@@ -66,7 +66,7 @@ def served(service: Any, **settings: object) -> Iterator[Served]:
         running["server"].status = running["status"]
 
 
-def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         asyncio.run(test(*args, **kwargs))
@@ -74,15 +74,15 @@ def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     return run
 
 
-def connected(url: str) -> socket.socket:
+def connect(url: str) -> socket.socket:
     host, _, port = url.removeprefix("http://").rpartition(":")
     return socket.create_connection((host, int(port)), PATIENCE)
 
 
-def eventually(holds: Callable[[], object]) -> None:
+def wait_until(holds: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < end, "it has not come true"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.01)
 
 

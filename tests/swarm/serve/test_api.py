@@ -1,4 +1,4 @@
-"""The API of OpenAI without a network: answers, refusals, and bodies that no client sends."""
+"""OpenAI's API without a network: answers, errors and hostile bodies."""
 
 import json
 import logging
@@ -57,7 +57,7 @@ NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "basis": "complete"}
 LACKING = {"value": 0.31, "low": 0.12, "high": 0.55, "basis": "measured"}
 
 
-def test_a_completion_is_whole_and_says_what_ran() -> None:
+def test_a_completion_reports_its_plans() -> None:
     service = FakeSwarm(lost_from=3)
     status, answer = post(service, {"model": "fake/model", "prompt": "Well: ", "max_tokens": 9, "temperature": 0})
     assert status == 200
@@ -80,7 +80,7 @@ def test_a_completion_is_whole_and_says_what_ran() -> None:
     assert service.prompts[0][1] == Decoding(9)
 
 
-def test_every_option_arrives() -> None:
+def test_every_option_reaches_the_swarm() -> None:
     service = FakeSwarm()
     body = {
         "prompt": "a",
@@ -107,10 +107,10 @@ def test_every_option_arrives() -> None:
     assert service.prompts[0][1] == Decoding(30, 2, 0.5, 0.9, 5, 1.1, ("αβ", "x"), 7, 0.05)
 
 
-def test_what_a_request_leaves_out_has_the_defaults_of_the_api() -> None:
+def test_default_options() -> None:
     service = FakeSwarm()
     assert post(service, {"prompt": "a"})[1]["usage"]["completion_tokens"] == 16
-    assert post(service, {"messages": HELLO}, "/v1/chat/completions", most_new_tokens=50)[0] == 200
+    assert post(service, {"messages": HELLO}, "/v1/chat/completions", max_new_tokens=50)[0] == 200
     completion, chat = (decoding for _, decoding in service.prompts)
     assert (completion.temperature, completion.max_new_tokens) == (1.0, 16)
     assert (chat.temperature, chat.max_new_tokens) == (1.0, 50)
@@ -118,7 +118,7 @@ def test_what_a_request_leaves_out_has_the_defaults_of_the_api() -> None:
     assert service.prompts[-1][1].temperature == 0.0
 
 
-def test_prompts_as_token_ids_and_in_a_list_of_one() -> None:
+def test_prompt_forms() -> None:
     service = FakeSwarm()
     ids = byte_tokenizer()("Hé")["input_ids"]
     for prompt in (ids, [ids], ["Hé"], "Hé"):
@@ -157,7 +157,7 @@ def test_prompts_as_token_ids_and_in_a_list_of_one() -> None:
         ({"temprature": 1}, "temprature"),
     ],
 )
-def test_what_cannot_be_carried_out_is_refused_with_the_field(body: dict[str, Any], param: str) -> None:
+def test_unsupported_values_name_the_field(body: dict[str, Any], param: str) -> None:
     with client(FakeSwarm()) as http:
         answer = http.post("/v1/completions", json={"prompt": "a", **body})
     assert answer.status_code == 400
@@ -166,17 +166,17 @@ def test_what_cannot_be_carried_out_is_refused_with_the_field(body: dict[str, An
     assert param in answer.json()["error"]["message"]
 
 
-def test_a_prompt_that_is_too_long_is_refused() -> None:
+def test_an_excessive_prompt_is_rejected() -> None:
     service = FakeSwarm(max_length=10)
     status, code, message = error(service, {"prompt": "12345678", "max_tokens": 3})
     assert (status, code) == (400, "context_length_exceeded")
     assert "10 tokens" in message
     assert "8 with 3 new" in message
     assert error(service, {"prompt": "1234567890"})[:2] == (400, "context_length_exceeded")
-    assert post(service, {"prompt": "12345678"})[1]["usage"]["completion_tokens"] == 2  # the room that is left
+    assert post(service, {"prompt": "12345678"})[1]["usage"]["completion_tokens"] == 2  # the remaining context
 
 
-def test_refusals_have_their_statuses() -> None:
+def test_error_statuses() -> None:
     few = "3 of 12 layers are left, and the quorum is 8"
     assert error(FakeSwarm(failures={0: BelowQuorumError(few)}), {"prompt": "a"}) == (503, "below_quorum", few)
     assert error(FakeSwarm(failures={5: BelowQuorumError(few)}), {"prompt": "a"}) == (503, "below_quorum", few)
@@ -192,14 +192,14 @@ def test_refusals_have_their_statuses() -> None:
     assert answer.json()["error"]["type"] == "rate_limit_error"
 
 
-def test_a_defect_shows_nothing_of_itself(logged: list[logging.LogRecord]) -> None:
+def test_internal_errors_reveal_nothing(logged: list[logging.LogRecord]) -> None:
     status, code, message = error(FakeSwarm(failures={0: RuntimeError("secret")}), {"prompt": "a"})
     assert (status, code) == (500, "internal_error")
     assert "secret" not in message
     assert any("secret" in logging.Formatter().format(record) for record in logged)
 
 
-def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
+def test_a_failure_during_a_stream_is_an_event() -> None:
     service = FakeSwarm(failures={3: BelowQuorumError("too few")})
     with client(service) as http:
         answer = http.post("/v1/completions", json={"prompt": "a", "stream": True})
@@ -213,7 +213,7 @@ def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "below_quorum")
 
 
-def test_a_stream_and_an_answer_in_one_piece_have_the_same_text() -> None:
+def test_streaming_yields_the_same_text() -> None:
     body = {"messages": HELLO, "max_completion_tokens": 60, "stop": ["goes on, "]}
     with client(FakeSwarm()) as http:
         whole = http.post("/v1/chat/completions", json=body).json()
@@ -236,7 +236,7 @@ def test_a_stream_and_an_answer_in_one_piece_have_the_same_text() -> None:
     assert len({each["id"] for each in (*chunks, counts)}) == 1
 
 
-def test_a_chat_uses_the_models_template_or_a_plain_form() -> None:
+def test_chat_uses_the_template_or_a_plain_format() -> None:
     template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
     parts = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
     prompts = {}
@@ -248,7 +248,7 @@ def test_a_chat_uses_the_models_template_or_a_plain_form() -> None:
     assert prompts["plain"] == ("system: Be brief.\nuser: Hi\nassistant:", ("\nuser:",))
 
 
-def test_a_template_may_refuse_and_images_are_no_text() -> None:
+def test_template_errors_and_images_are_rejected() -> None:
     strict = byte_tokenizer("{{ raise_exception('roles must alternate') }}")
     status, _, message = error(FakeSwarm(tokenizer=strict), {"messages": HELLO}, "/v1/chat/completions")
     assert (status, "roles must alternate" in message) == (400, True)
@@ -275,15 +275,15 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/classify"])
-def test_a_hostile_body_is_refused_in_a_sentence(name: str, path: str) -> None:
+def test_a_hostile_body_is_rejected_with_a_short_message(name: str, path: str) -> None:
     with client(FakeSwarm()) as http:
         answer = http.post(path, content=HOSTILE[name], headers={"Content-Type": "application/json"})
     assert 400 <= answer.status_code < 500, answer.text[:500]
     assert len(answer.json()["error"]["message"]) < 500
 
 
-def test_a_body_that_is_too_large_is_not_read() -> None:
-    with client(FakeSwarm(), most_body_bytes=1_000) as http:
+def test_an_oversized_body_is_rejected() -> None:
+    with client(FakeSwarm(), max_body_bytes=1_000) as http:
         kind = {"Content-Type": "application/json"}
         announced = http.post("/v1/completions", content=b"x" * 1_001, headers=kind)
         in_parts = http.post("/v1/completions", content=iter([b"x" * 600] * 2), headers=kind)
@@ -293,7 +293,7 @@ def test_a_body_that_is_too_large_is_not_read() -> None:
         assert answer.headers["connection"] == "close"
 
 
-def test_models() -> None:
+def test_models_endpoint() -> None:
     with client(FakeSwarm()) as http:
         (entry,) = http.get("/v1/models").json()["data"]
         assert http.get("/v1/models/fake/model").json() == entry
@@ -304,7 +304,7 @@ def test_models() -> None:
         assert "/v1/completions" in http.get("/openapi.json").json()["paths"]
 
 
-def test_requests_have_ids_and_a_line_in_the_log(logged: list[logging.LogRecord]) -> None:
+def test_request_ids_and_log_lines(logged: list[logging.LogRecord]) -> None:
     with client(FakeSwarm()) as http:
         given = http.post("/v1/completions", json={"prompt": "a"}, headers={"X-Request-Id": "trace-7"})
         unsafe = http.get("/live%0Aforged", headers={"X-Request-Id": "a b\tstatus=200"})
@@ -317,7 +317,7 @@ def test_requests_have_ids_and_a_line_in_the_log(logged: list[logging.LogRecord]
     assert given.json()["layerwise"]["request"] != "trace-7"  # two clients may choose the same id
 
 
-def test_a_swarm_that_goes_on_after_a_stop_is_not_heard() -> None:
+def test_tokens_after_a_stop_text_are_ignored() -> None:
     class Unheeding(FakeSwarm):
         def stream(self, ids: Sequence[int], decoding: Decoding, *, request: str) -> AsyncGenerator[int | Answer, None]:
             return super().stream(ids, replace(decoding, stop=()), request=request)

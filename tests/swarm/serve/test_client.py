@@ -12,14 +12,14 @@ import openai
 import pytest
 
 from swarm.serve.fake import TEXT, FakeSwarm
-from swarm.serve.serving import PATIENCE, TOKEN, Served, connected, eventually, served
+from swarm.serve.serving import PATIENCE, TOKEN, Served, connect, run_server, wait_until
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
-    with served(FakeSwarm(lost_from=4), tokens=(TOKEN,), most_queued=64) as running:
+    with run_server(FakeSwarm(lost_from=4), tokens=(TOKEN,), max_queued=64) as running:
         yield running
 
 
@@ -36,7 +36,7 @@ def held(server: Served) -> Iterator[FakeSwarm]:
     server.service.allowed = math.inf
 
 
-def test_a_completion_as_a_stream(client: openai.OpenAI) -> None:
+def test_completion_streaming(client: openai.OpenAI) -> None:
     stream = client.completions.create(
         model="fake/model", prompt="a", max_tokens=40, stream=True, stop="\n", stream_options={"include_usage": True}
     )
@@ -47,13 +47,13 @@ def test_a_completion_as_a_stream(client: openai.OpenAI) -> None:
     assert chunks[-1].model_extra["layerwise"]["expected_nats"]["basis"] == "measured"
 
 
-def test_a_chat(client: openai.OpenAI) -> None:
+def test_chat_completion(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(model="fake/model", messages=HELLO, max_completion_tokens=3)
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("The", "length")
     assert answer.model_extra["layerwise"]["plan"] == "0-11"
 
 
-def test_a_chat_as_a_stream_arrives_piece_by_piece(client: openai.OpenAI, held: FakeSwarm) -> None:
+def test_chat_streaming_is_incremental(client: openai.OpenAI, held: FakeSwarm) -> None:
     chunks = client.chat.completions.create(model="fake/model", messages=HELLO, max_tokens=500, stream=True)
     first = next(iter(chunks))
     assert first.choices[0].delta.role == "assistant"
@@ -63,7 +63,7 @@ def test_a_chat_as_a_stream_arrives_piece_by_piece(client: openai.OpenAI, held: 
     assert text.startswith(TEXT)
 
 
-def test_errors_are_the_clients_own(client: openai.OpenAI, server: Served) -> None:
+def test_the_client_raises_its_own_errors(client: openai.OpenAI, server: Served) -> None:
     with pytest.raises(openai.NotFoundError, match="other"):
         client.completions.create(model="other", prompt="a")
     with pytest.raises(openai.BadRequestError, match="n=2") as caught:
@@ -76,54 +76,54 @@ def test_errors_are_the_clients_own(client: openai.OpenAI, server: Served) -> No
         stranger.models.list()
 
 
-def test_a_client_that_goes_away_cancels_its_request(client: openai.OpenAI, server: Served, held: FakeSwarm) -> None:
+def test_a_disconnect_cancels_the_request(client: openai.OpenAI, server: Served, held: FakeSwarm) -> None:
     before = len(held.cancelled)
     stream = client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, stream=True)
     next(iter(stream))
     stream.close()
-    eventually(lambda: len(held.cancelled) == before + 1)
+    wait_until(lambda: len(held.cancelled) == before + 1)
 
-    async def asked_and_gone() -> None:
-        async with client_of(server.url) as other:
+    async def request_and_disconnect() -> None:
+        async with open_async_client(server.url) as other:
             asking = asyncio.create_task(other.completions.create(model="fake/model", prompt="a", max_tokens=1_000))
             while not held.running:
                 await asyncio.sleep(0.01)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    asyncio.run(asked_and_gone())
-    eventually(lambda: len(held.cancelled) == before + 2)
-    eventually(lambda: not held.running)
+    asyncio.run(request_and_disconnect())
+    wait_until(lambda: len(held.cancelled) == before + 2)
+    wait_until(lambda: not held.running)
 
 
 @contextmanager
-def asked(url: str, head: bytes, body: bytes) -> Iterator[socket.socket]:
-    with connected(url) as connection:
+def open_request(url: str, head: bytes, body: bytes) -> Iterator[socket.socket]:
+    with connect(url) as connection:
         first = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         connection.sendall(first + head + b"\r\n\r\n" + body)
         yield connection
 
 
-def queued(url: str) -> int:
+def count_queued(url: str) -> int:
     with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE) as answer:
         return int(float(re.search(r"^layerwise_requests_queued (\S+)$", answer.read().decode(), re.MULTILINE)[1]))
 
 
-def test_more_than_the_queue_holds_are_sent_away() -> None:
+def test_a_full_queue_rejects_requests() -> None:
     body = b'{"prompt": "a", "max_tokens": 2}'
     head = b"Content-Length: %d" % len(body)
     with (
-        served(FakeSwarm(allowed=1), most_running=1, most_queued=1) as running,
+        run_server(FakeSwarm(allowed=1), max_running=1, max_queued=1) as running,
         openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client,
     ):
         first = client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, stream=True)
         next(iter(first))
-        with asked(running.url, head, body):
-            eventually(lambda: queued(running.url) == 1)
-        eventually(lambda: queued(running.url) == 0)  # one that goes away makes room
-        with asked(running.url, head, body) as second:
-            eventually(lambda: queued(running.url) == 1)
-            with pytest.raises(openai.RateLimitError, match="1 requests are being answered") as caught:
+        with open_request(running.url, head, body):
+            wait_until(lambda: count_queued(running.url) == 1)
+        wait_until(lambda: count_queued(running.url) == 0)  # a disconnect frees its slot
+        with open_request(running.url, head, body) as second:
+            wait_until(lambda: count_queued(running.url) == 1)
+            with pytest.raises(openai.RateLimitError, match="1 requests running") as caught:
                 client.completions.create(model="fake/model", prompt="a")
             assert int(caught.value.response.headers["retry-after"]) >= 1
             first.close()
@@ -140,10 +140,10 @@ def test_more_than_the_queue_holds_are_sent_away() -> None:
         (b"Content-Length: -1", b"{", PATIENCE, b"400"),
     ],
 )
-def test_a_body_that_does_not_end_is_not_waited_for(head: bytes, body: bytes, seconds: float, status: bytes) -> None:
+def test_an_endless_body_times_out(head: bytes, body: bytes, seconds: float, status: bytes) -> None:
     with (
-        served(FakeSwarm(), body_seconds=seconds, most_body_bytes=4_000) as running,
-        asked(running.url, head, body) as connection,
+        run_server(FakeSwarm(), body_seconds=seconds, max_body_bytes=4_000) as running,
+        open_request(running.url, head, body) as connection,
     ):
         received = b""
         while part := connection.recv(4_096):  # until the server closes it
@@ -152,7 +152,7 @@ def test_a_body_that_does_not_end_is_not_waited_for(head: bytes, body: bytes, se
 
 
 @asynccontextmanager
-async def client_of(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
+async def open_async_client(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, timeout=PATIENCE) as client:
         yield client
 
@@ -163,7 +163,7 @@ def test_64_clients_at_once(server: Served, held: FakeSwarm) -> None:
         return "".join([choice.text async for chunk in stream for choice in chunk.choices])
 
     async def main() -> list[str]:
-        async with client_of(server.url) as client:
+        async with open_async_client(server.url) as client:
             answers = asyncio.gather(*(one(client) for _ in range(64)))
             while len(held.running) < 64:
                 await asyncio.sleep(0.01)

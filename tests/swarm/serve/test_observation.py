@@ -1,4 +1,4 @@
-"""A running server: how it is observed, and how it starts and ends."""
+"""Health, metrics, live page, start and shutdown of a server."""
 
 import asyncio
 import builtins
@@ -19,15 +19,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.nodes.local import VirtualLoop
-from layerwise.swarm.serve.observation import live_page
-from layerwise.swarm.serve.run import ENDING, check_libraries, run
+from layerwise.swarm.serve.app import read_live_page
+from layerwise.swarm.serve.run import STOP_SIGNALS, check_libraries, run
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.serve.state import Readiness
 from swarm.serve.fake import FakeSwarm
-from swarm.serve.serving import PATIENCE, client, eventually, served, stream
+from swarm.serve.serving import PATIENCE, client, run_server, stream, wait_until
 
 
-def test_ready_means_that_a_token_was_made() -> None:
+def test_health_endpoint() -> None:
     with client(FakeSwarm()) as http:
         assert (http.get("/health").status_code, http.get("/health").json()) == (200, {"ready": True})
     with client(FakeSwarm(is_ready=(False, "layer 4 has no live node"))) as http:
@@ -41,7 +41,7 @@ def virtually(work: Coroutine[Any, Any, Any]) -> Any:
         return runner.run(work)
 
 
-def test_probes_share_a_check_and_a_check_has_an_end() -> None:
+def test_probes_share_a_check_with_a_timeout() -> None:
     class Silent(FakeSwarm):
         async def ready(self) -> tuple[bool, str]:
             await asyncio.sleep(60)
@@ -62,11 +62,11 @@ def test_probes_share_a_check_and_a_check_has_an_end() -> None:
     service = FakeSwarm()
     assert virtually(checks(service)) == [(True, "")] * 40
     assert service.checks == 2, "one for each of the two seconds"
-    assert virtually(checks(Silent()))[0] == (False, "no token was made within 5 s")
-    assert virtually(checks(Broken()))[0] == (False, "no token could be made: no cluster")
+    assert virtually(checks(Silent()))[0] == (False, "no token was generated within 5 s")
+    assert virtually(checks(Broken()))[0] == (False, "no token could be generated: no cluster")
 
 
-def test_metrics_of_requests_and_of_the_swarm() -> None:
+def test_metrics() -> None:
     service = FakeSwarm(lost_from=3)
     service.lose("node-1")
     with client(service) as http:
@@ -90,12 +90,12 @@ def test_metrics_of_requests_and_of_the_swarm() -> None:
     assert samples["layerwise_swarm_nodes", "gone"] == 1
     assert samples[("layerwise_swarm_layers",)] == 12
     assert samples[("layerwise_swarm_layers_live",)] == 12
-    assert samples["layerwise_swarm_hops_total", "node-2"] == 842
-    assert samples["layerwise_swarm_hop_seconds", "node-0", "0.99"] == 0.031
-    assert "python_info" not in text  # a registry of its own
+    assert samples["layerwise_swarm_calls_total", "node-2"] == 842
+    assert samples["layerwise_swarm_call_seconds", "node-0", "0.99"] == 0.031
+    assert "python_info" not in text  # a separate registry
 
 
-def test_two_servers_of_one_process_count_for_themselves() -> None:
+def test_servers_have_separate_metrics() -> None:
     with client(FakeSwarm()) as first, client(FakeSwarm()) as second:
         first.post("/v1/completions", json={"prompt": "a"})
         assert 'layerwise_requests_total{endpoint="completions"' in first.get("/metrics").text
@@ -109,9 +109,9 @@ def overviews(url: str) -> Iterator[dict[str, object]]:
                 yield json.loads(line[6:])
 
 
-def test_a_loss_is_sent_as_it_happens_and_pages_are_bounded() -> None:
+def test_events_stream_a_lost_node_and_limit_viewers() -> None:
     service = FakeSwarm()
-    with served(service, page_seconds=0.02, most_viewers=1) as running:
+    with run_server(service, page_seconds=0.02, max_viewers=1) as running:
         seen = overviews(running.url)
         first = next(seen)
         assert [node["state"] for node in first["nodes"]] == ["live"] * 4
@@ -120,13 +120,13 @@ def test_a_loss_is_sent_as_it_happens_and_pages_are_bounded() -> None:
         service.lose("node-2")
         lost = next(each for each in seen if len(each["events"]) == 2)
         assert lost["nodes"][2]["state"] == "gone"
-        assert lost["events"][-1]["text"] == "node-2 has died"
-        # A page that is open does not keep the server from ending: `served` waits for that.
+        assert lost["events"][-1]["text"] == "node-2 has failed"
+        # A page that is open does not keep the server from ending: `run_server` waits for that.
     assert running.status == 0
 
 
-def test_the_page_is_one_file_that_runs_its_own_script_alone() -> None:
-    html, policy = live_page()
+def test_the_page_is_self_contained() -> None:
+    html, policy = read_live_page()
     assert not re.search(r"https?://|@import|url\(|\bsrc=|innerHTML|\son\w+=|style=", html)
     assert "/*style*/" not in html
     assert "default-src 'none'" in policy
@@ -141,7 +141,7 @@ def test_the_page_is_one_file_that_runs_its_own_script_alone() -> None:
         assert http.get("/swarm/overview").json()["model"] == "<script>secret</script>"
 
 
-def refuses(url: str) -> bool:
+def is_refusing(url: str) -> bool:
     try:
         next(stream(url, 1))
     except urllib.error.HTTPError:
@@ -151,8 +151,8 @@ def refuses(url: str) -> bool:
     return False
 
 
-def test_those_that_take_too_long_are_cut_off_with_a_reason() -> None:
-    with served(FakeSwarm(allowed=1), drain_seconds=0.1) as running:
+def test_slow_requests_are_cut_off_at_shutdown() -> None:
+    with run_server(FakeSwarm(allowed=1), drain_seconds=0.1) as running:
         events = stream(running.url, 60)
         next(events)
         running.stop()
@@ -162,26 +162,26 @@ def test_those_that_take_too_long_are_cut_off_with_a_reason() -> None:
     assert running.status == 1
 
 
-def test_nothing_is_left_of_a_server() -> None:
+def test_a_stopped_server_leaves_no_thread() -> None:
     before = {thread.name for thread in threading.enumerate()}
-    with served(FakeSwarm()) as running:
+    with run_server(FakeSwarm()) as running:
         list(stream(running.url, 3))
     assert {thread.name for thread in threading.enumerate()} <= before
 
 
-def test_a_port_that_is_taken_is_known_before_the_nodes_start() -> None:
+def test_a_used_port_is_reported_before_nodes_start() -> None:
     async def gather() -> FakeSwarm:
         raise AssertionError("the nodes were started")
 
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(SwarmError, match=f"cannot listen on 127.0.0.1:{port}: .*choose another --port"):
+        with pytest.raises(SwarmError, match=f"Cannot listen on 127.0.0.1:{port}: .*Pass another --port"):
             run(gather, ServeSettings(port=port), print)
-    with pytest.raises(SwarmError, match="no token for access"):
+    with pytest.raises(SwarmError, match="requires an access token"):
         run(gather, ServeSettings(host="0.0.0.0"), print)
 
 
-def test_a_service_that_cannot_be_gathered_is_an_error() -> None:
+def test_a_gathering_failure_is_raised() -> None:
     async def gather() -> FakeSwarm:
         raise SwarmError("no node has memory for layer 3")
 
@@ -189,13 +189,13 @@ def test_a_service_that_cannot_be_gathered_is_an_error() -> None:
         run(gather, ServeSettings(port=0), print)
 
 
-def test_nodes_that_do_not_stop_are_not_waited_for() -> None:
+def test_hung_nodes_do_not_block_the_shutdown() -> None:
     class Stubborn(FakeSwarm):
         async def close(self) -> None:
             self.closed = True
             await asyncio.sleep(60)
 
-    with served(Stubborn(), close_seconds=0.1) as running:
+    with run_server(Stubborn(), close_seconds=0.1) as running:
         pass
     assert running.status == 1
 
@@ -209,23 +209,23 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(SwarmError, match=r"needs uvicorn.*pip install 'layerwise\[ray\]'"):
+    with pytest.raises(SwarmError, match=r"requires uvicorn.*pip install 'layerwise\[ray\]'"):
         check_libraries()
 
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    before = {number: signal.signal(number, _unhandled) for number in ENDING}
+    before = {number: signal.signal(number, _unhandled) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def _unhandled(number: int, frame: object) -> None:
+def _unhandled(number: int, encode_frame: object) -> None:
     raise AssertionError(f"{signal.Signals(number).name} was not handled")
 
 
-def run_beside(client: Callable[[FakeSwarm, str], None], service: FakeSwarm, **settings: Any) -> int:
+def run_with_client(client: Callable[[FakeSwarm, str], None], service: FakeSwarm, **settings: Any) -> int:
     failures: list[BaseException] = []
 
     def work(url: str) -> None:
@@ -254,35 +254,35 @@ def run_beside(client: Callable[[FakeSwarm, str], None], service: FakeSwarm, **s
 
 
 @pytest.mark.usefixtures("signals")
-@pytest.mark.parametrize("number", ENDING)
-def test_a_signal_lets_requests_finish_and_closes_the_nodes(number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_drains_requests_and_closes_nodes(number: signal.Signals) -> None:
     def client(service: FakeSwarm, url: str) -> None:
         events = stream(url, 40)
         next(events)
         os.kill(os.getpid(), number)
-        eventually(lambda: refuses(url))
+        wait_until(lambda: is_refusing(url))
         service.allowed = math.inf
         assert list(events)[-1] == "[DONE]"
 
-    assert run_beside(client, FakeSwarm(allowed=1), drain_seconds=PATIENCE) == 0
+    assert run_with_client(client, FakeSwarm(allowed=1), drain_seconds=PATIENCE) == 0
 
 
 @pytest.mark.usefixtures("signals")
-def test_a_second_signal_ends_it_now() -> None:
+def test_a_second_signal_stops_immediately() -> None:
     def client(service: FakeSwarm, url: str) -> None:
         events = stream(url, 40)
         next(events)
         os.kill(os.getpid(), signal.SIGINT)
-        eventually(lambda: refuses(url))
+        wait_until(lambda: is_refusing(url))
         os.kill(os.getpid(), signal.SIGINT)
         *_, last = events
         assert last["error"]["code"] == "shutting_down"
 
-    assert run_beside(client, FakeSwarm(allowed=1), drain_seconds=3600) == 1
+    assert run_with_client(client, FakeSwarm(allowed=1), drain_seconds=3600) == 1
 
 
 @pytest.mark.usefixtures("signals")
-def test_a_signal_while_the_nodes_start_ends_it() -> None:
+def test_a_signal_stops_the_start_of_nodes() -> None:
     async def gather() -> FakeSwarm:
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(3600)

@@ -1,4 +1,4 @@
-"""The live page in a real browser: a loss appears as it happens, and the page is whole in either colour and width."""
+"""The live page in a real browser."""
 
 import math
 import threading
@@ -11,7 +11,7 @@ import pytest
 from layerwise.swarm.answer import NodeView
 from swarm.serve.chromium import BROWSER, BROWSERS, Page, opened
 from swarm.serve.fake import FakeSwarm
-from swarm.serve.serving import TOKEN, served, stream
+from swarm.serve.serving import TOKEN, run_server, stream
 
 pytestmark = [
     pytest.mark.browser,
@@ -31,9 +31,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield made
 
 
-def test_a_loss_appears_as_it_happens(page: Page) -> None:
+def test_the_page_shows_a_lost_node_live(page: Page) -> None:
     service = FakeSwarm(name="<b>fake</b>/model", allowed=5)
-    with served(service, page_seconds=0.05) as running:
+    with run_server(service, page_seconds=0.05) as running:
         page.show(f"{running.url}/swarm")
         page.wait("document.querySelectorAll('#nodes .line.live').length === 4")
         assert page.evaluate(text("#model")) == "<b>fake</b>/model"
@@ -45,7 +45,7 @@ def test_a_loss_appears_as_it_happens(page: Page) -> None:
         page.wait("/5 tokens/.test(document.querySelector('#requests').innerText)")
         service.lose("node-1")
         page.wait("document.querySelector('[data-node=node-1].gone')")
-        assert page.evaluate(text("#events li:first-child .text")) == "node-1 has died"
+        assert page.evaluate(text("#events li:first-child .text")) == "node-1 has failed"
         assert page.evaluate(text("#layers-live")) == "12 of 12"
         service.lose("node-3")
         page.wait(f"{text('#state')} === '3 of 12 layers lost'")
@@ -60,8 +60,8 @@ def test_a_loss_appears_as_it_happens(page: Page) -> None:
     page.wait(f"{text('#state')} === 'the server has stopped sending'")
 
 
-def test_the_page_takes_a_token_and_shows_nothing_without(page: Page) -> None:
-    with served(FakeSwarm(), tokens=(TOKEN,)) as running:
+def test_the_page_needs_a_token(page: Page) -> None:
+    with run_server(FakeSwarm(), tokens=(TOKEN,)) as running:
         page.show(f"{running.url}/swarm")
         page.wait("!document.querySelector('#access').hidden")
         assert page.evaluate("document.querySelector('#swarm').hidden")
@@ -77,7 +77,7 @@ def test_the_page_takes_a_token_and_shows_nothing_without(page: Page) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 420])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_its_window_in_either_colour(page: Page, tmp_path: Path, scheme: str, width: int) -> None:
+def test_the_page_fits_its_window(page: Page, tmp_path: Path, scheme: str, width: int) -> None:
     service = FakeSwarm(name="a-name-of-a-model-that-is-very-long/" + "and-longer-" * 8)
     layers = tuple(f"a:{layer}" for layer in range(12))
     service.nodes += (
@@ -85,7 +85,7 @@ def test_the_page_fits_its_window_in_either_colour(page: Page, tmp_path: Path, s
         NodeView("machine-2.rack-7.example", layers, "quarantined", None, None, 0, 5, 3, "too large norms " * 5),
     )
     service.lose("node-1")
-    with served(service) as running:
+    with run_server(service) as running:
         page.show(f"{running.url}/swarm", width, scheme=scheme)
         page.wait("document.querySelectorAll('#nodes .line').length === 6")
         assert not page.evaluate(OVERFLOWS)

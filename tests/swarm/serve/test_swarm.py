@@ -1,4 +1,4 @@
-"""The server on a real swarm: the model's own tokens, nodes that die while a client reads, and refusals in time."""
+"""The server on a real swarm."""
 
 import base64
 import io
@@ -16,9 +16,9 @@ import layerwise
 from layerwise.stack import Stack
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, LocalTransport
-from layerwise.swarm.serve.images import decoded
+from layerwise.swarm.serve.app import decode_image
 from layerwise.swarm.settings import Quorum, SwarmSettings
-from swarm.serve.serving import PATIENCE, Served, client, served
+from swarm.serve.serving import PATIENCE, Served, client, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def stack() -> Stack:
 def server(stack: Stack) -> Iterator[Served]:
     settings = SwarmSettings(quorum=Quorum(layers=4), first_deadline=5.0, health_seconds=60.0)
     swarm = gather(stack, nodes=4, replicas=2, settings=settings)
-    with served(swarm) as running:
+    with run_server(swarm) as running:
         yield running
 
 
@@ -45,10 +45,10 @@ def asking(server: Served) -> Iterator[openai.OpenAI]:
         yield made
 
 
-def die(server: Served, *names: str) -> None:
+def fail_nodes(server: Served, *names: str) -> None:
     transport = server.service._transport
     assert isinstance(transport, LocalTransport)
-    faults = tuple(Fault(name, "die", 0.0) for name in names)
+    faults = tuple(Fault(name, "fail", 0.0) for name in names)
     transport.schedule = replace(transport.schedule, faults=transport.schedule.faults + faults)
 
 
@@ -59,7 +59,7 @@ def generated(stack: Stack, prompt: str) -> str:
     return stack.tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True).rstrip("\ufffd")
 
 
-def test_the_text_is_the_models_own(stack: Stack, server: Served, asking: openai.OpenAI) -> None:
+def test_http_text_equals_generate(stack: Stack, server: Served, asking: openai.OpenAI) -> None:
     for prompt in PROMPTS:
         whole = asking.completions.create(model="demo", prompt=prompt, max_tokens=NEW, temperature=0)
         assert whole.choices[0].text == generated(stack, prompt)
@@ -70,7 +70,7 @@ def test_the_text_is_the_models_own(stack: Stack, server: Served, asking: openai
     assert sampled[0] == sampled[1]
 
 
-def test_a_prompt_is_scored_as_lm_eval_asks_for_it(stack: Stack, server: Served) -> None:
+def test_prompt_scoring_works_with_lm_eval(stack: Stack, server: Served) -> None:
     from lm_eval.models.openai_completions import LocalCompletionsAPI
 
     ids = stack.tokenizer("reverse k d a z = z a d k")["input_ids"]
@@ -90,7 +90,7 @@ def test_a_prompt_is_scored_as_lm_eval_asks_for_it(stack: Stack, server: Served)
         assert is_greedy == (chances[context - 1 : -1].argmax(-1).tolist() == ids[context:])
 
 
-def test_nodes_die_while_a_client_reads(stack: Stack, server: Served, asking: openai.OpenAI) -> None:
+def test_nodes_fail_while_a_client_reads(stack: Stack, server: Served, asking: openai.OpenAI) -> None:
     overview = server.service.overview()
     held = {node.name: {int(layer) for layer in node.layers} for node in overview.nodes}
     first, second = next(
@@ -99,25 +99,25 @@ def test_nodes_die_while_a_client_reads(stack: Stack, server: Served, asking: op
     greedy = {"model": "demo", "prompt": PROMPTS[0], "temperature": 0}
     stream = iter(asking.completions.create(**greedy, max_tokens=NEW, stream=True))
     texts = [next(stream).choices[0].text]
-    die(server, first)
+    fail_nodes(server, first)
     chunks = list(stream)
     texts += [chunk.choices[0].text for chunk in chunks]
     assert "".join(texts) == generated(stack, PROMPTS[0])
     assert chunks[-1].model_extra["layerwise"]["missing"] == []
-    die(server, second)
+    fail_nodes(server, second)
     answer = asking.completions.create(**greedy, max_tokens=4)
     assert set(answer.model_extra["layerwise"]["missing"]) == held[first] & held[second]
     assert answer.model_extra["layerwise"]["expected_nats"]["basis"] == "unknown"
 
 
-def test_images_are_classified_by_the_nodes() -> None:
+def test_classification_over_http() -> None:
     stack = layerwise.load("demo-vit")
     pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     image = base64.b64encode(file.getvalue()).decode()
     swarm = gather(stack, nodes=2, replicas=1)
-    values = swarm.pixels(decoded(image, 10_000))
+    values = swarm.preprocess_image(decode_image(image, 10_000))
     with torch.inference_mode():
         expected = torch.softmax(stack.model(pixel_values=values).logits[0], dim=-1)
     with client(swarm) as http:

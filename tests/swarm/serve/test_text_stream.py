@@ -1,4 +1,4 @@
-"""Texts in pieces and images in requests."""
+"""Streaming detokenization, and images in requests."""
 
 import base64
 import io
@@ -16,9 +16,9 @@ from PIL import Image
 from tokenizers import decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.decoding.text_stream import REPLACEMENT, TextStream
-from layerwise.swarm.serve.images import decoded
-from layerwise.swarm.serve.responses import Refusal
+from layerwise.swarm.serve.app import decode_image
+from layerwise.swarm.serve.responses import RequestError
+from layerwise.swarm.text_stream import REPLACEMENT, TextStream
 from swarm.serve.fake import FakeSwarm, byte_tokenizer
 from swarm.serve.serving import client
 
@@ -43,7 +43,7 @@ def pieces(tokenizer: Any, tokens: Sequence[int], prompt: Sequence[int] = (), st
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
-def test_the_pieces_are_the_text_and_hold_whole_characters(text: str, prompt: str) -> None:
+def test_streaming_equals_decoding(text: str, prompt: str) -> None:
     tokens, before = (BYTES(each)["input_ids"] for each in (text, prompt))
     made = pieces(BYTES, tokens, before)
     assert "".join(made) == text.rstrip(REPLACEMENT)
@@ -52,14 +52,14 @@ def test_the_pieces_are_the_text_and_hold_whole_characters(text: str, prompt: st
 
 
 @given(st.lists(st.sampled_from([*range(2, 258), *range(258, 264), *([258, 259, 263] * 40)]), max_size=30))
-def test_bytes_among_words_are_as_in_one_piece(tokens: list[int]) -> None:
+def test_byte_tokens_among_words_stream_exactly(tokens: list[int]) -> None:
     tokenizer = byte_fallback()
     whole = tokenizer.decode(tokens)
     if REPLACEMENT not in whole:
         assert "".join(pieces(tokenizer, tokens)) == whole
 
 
-def test_a_space_before_the_first_new_word_is_kept() -> None:
+def test_a_leading_space_is_kept() -> None:
     tokenizer = byte_fallback()
     hello, world = tokenizer.convert_tokens_to_ids(["▁Hello", "▁world"])
     assert tokenizer.decode([world]) == "world"
@@ -68,7 +68,7 @@ def test_a_space_before_the_first_new_word_is_kept() -> None:
 
 
 @pytest.mark.parametrize("characters", range(1, 9))
-def test_a_prompt_that_ends_with_bytes_of_several_characters(characters: int) -> None:
+def test_a_prompt_may_end_with_byte_tokens(characters: int) -> None:
     tokenizer = byte_fallback()
     prompt = [2 + byte for byte in ("日本" * 4)[:characters].encode()]
     new = [2 + byte for byte in "語 ok".encode()]
@@ -83,7 +83,7 @@ def test_a_prompt_that_ends_with_bytes_of_several_characters(characters: int) ->
     ],
 )
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_a_prompt_that_ends_within_a_character(
+def test_a_prompt_may_end_within_a_character(
     tokenizer: Any, before: list[int], bytes_: list[int], after: list[int], cut: int
 ) -> None:
     prompt = [*before, *bytes_[:-cut]]
@@ -92,12 +92,12 @@ def test_a_prompt_that_ends_within_a_character(
 
 
 @given(st.lists(st.sampled_from(range(264)), max_size=9), st.lists(st.sampled_from(range(264)), max_size=12))
-def test_bytes_that_are_no_character_end_no_answer(prompt: list[int], tokens: list[int]) -> None:
+def test_invalid_bytes_are_not_emitted_at_the_end(prompt: list[int], tokens: list[int]) -> None:
     made = "".join(pieces(byte_fallback(), tokens, prompt))
     assert not made.endswith(REPLACEMENT)
 
 
-def test_half_a_character_is_never_given() -> None:
+def test_partial_characters_are_never_emitted() -> None:
     tokens = BYTES("a😀")["input_ids"][:-1]
     assert pieces(BYTES, tokens) == ["a", "", "", "", ""]
 
@@ -127,7 +127,7 @@ def test_the_text_ends_before_the_first_stop(text: str, stops: list[str]) -> Non
         assert made == text[:expected]
 
 
-def test_what_may_become_a_stop_is_held_back_and_given_when_it_does_not() -> None:
+def test_possible_stop_texts_are_held_back() -> None:
     made = pieces(BYTES, BYTES("one\nuse it")["input_ids"], stop=["\nuser:"])
     assert made[:4] == ["o", "n", "e", ""]
     assert made[7] == "\nuse "
@@ -157,7 +157,7 @@ VISION: dict[str, Any] = {"tokenizer": None, "labels": ("red", "not red")}
 
 
 @pytest.mark.parametrize("prefix", ["", "data:image/png;base64,"])
-def test_an_image_is_classified_and_the_answer_says_what_ran(prefix: str) -> None:
+def test_classification_reports_its_plan(prefix: str) -> None:
     with client(FakeSwarm(**VISION)) as http:
         answer = http.post("/v1/classify", json={"model": "fake/model", "image": encoded(image(), prefix), "top": 2})
         metrics = http.get("/metrics").text
@@ -175,15 +175,15 @@ def test_an_image_is_classified_and_the_answer_says_what_ran(prefix: str) -> Non
 @pytest.mark.parametrize(
     ("kind", "mode"), [("PNG", "RGBA"), ("PNG", "P"), ("PNG", "L"), ("PNG", "1"), ("JPEG", "CMYK"), ("WEBP", "RGB")]
 )
-def test_every_mode_becomes_rgb(kind: str, mode: str) -> None:
-    made = decoded(encoded(image(kind, mode=mode)), 100)
+def test_image_modes_become_rgb(kind: str, mode: str) -> None:
+    made = decode_image(encoded(image(kind, mode=mode)), 100)
     assert (made.mode, made.size) == ("RGB", (4, 3))
 
 
-def test_an_image_is_turned_as_its_camera_was() -> None:
+def test_uploaded_images_respect_exif_orientation() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # a quarter turn
-    assert decoded(encoded(image("JPEG", exif=exif)), 100).size == (3, 4)
+    assert decode_image(encoded(image("JPEG", exif=exif)), 100).size == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_an_image_is_turned_as_its_camera_was() -> None:
         ("https://example.org/cat.png", 400, "invalid_image"),
         (encoded(b""), 400, "invalid_image"),
         (encoded(b"GIF89a" + bytes(50)), 400, "invalid_image"),
-        (encoded(image("GIF")), 400, "invalid_image"),  # of the formats that are not decoded
+        (encoded(image("GIF")), 400, "invalid_image"),  # of the formats that are not decode_image
         (encoded(image()[:40]), 400, "invalid_image"),
         (encoded(image("JPEG", (64, 64))[:-100]), 400, "invalid_image"),
         (encoded(bomb(100, 100)), 400, "invalid_image"),  # pixels that are not there
@@ -203,13 +203,13 @@ def test_an_image_is_turned_as_its_camera_was() -> None:
         (encoded(bomb(2**31 - 1, 2**31 - 1)), 400, "invalid_image"),
     ],
 )
-def test_what_is_no_image_is_refused(text: str, status: int, code: str) -> None:
-    with pytest.raises(Refusal) as caught:
-        decoded(text, 2**24)
+def test_invalid_images_are_rejected(text: str, status: int, code: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        decode_image(text, 2**24)
     assert (caught.value.status, caught.value.code, caught.value.param) == (status, code, "image")
 
 
-def test_a_wrong_image_is_the_clients_fault() -> None:
+def test_an_invalid_image_is_a_client_error() -> None:
     with client(FakeSwarm(**VISION)) as http:
         answer = http.post("/v1/classify", json={"image": "no base64!"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_image")

@@ -69,7 +69,7 @@ def _log(out: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.slow
-def test_a_run_ends_in_a_folder_that_auto_classes_load(tmp_path: Path) -> None:
+def test_a_trained_model_loads_with_auto_classes(tmp_path: Path) -> None:
     recipe = _tiny()
     trained = language_model.train(recipe, tmp_path)
     assert trained.steps == 6
@@ -93,7 +93,7 @@ def test_a_run_ends_in_a_folder_that_auto_classes_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_reads_the_same_windows_and_ends_with_the_same_weights(tmp_path: Path) -> None:
+def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
     whole = language_model.train(_tiny(), tmp_path / "whole")
     language_model.train(_tiny(), tmp_path / "broken")
     shutil.rmtree(tmp_path / "broken" / "checkpoint-6")
@@ -103,7 +103,7 @@ def test_a_resumed_run_reads_the_same_windows_and_ends_with_the_same_weights(tmp
     assert [line["step"] for line in _log(tmp_path / "broken")] == [1, 2, 3, 3, 4, 5, 6, 6]
 
 
-def test_a_run_is_not_overwritten_and_a_missing_one_not_resumed(tmp_path: Path) -> None:
+def test_runs_are_not_overwritten_or_resumed_from_nothing(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(RunError, match="add --resume"):
         language_model.train(_tiny(), tmp_path)
@@ -116,12 +116,12 @@ def shipped() -> Shipped:
     return AutoModelForCausalLM.from_pretrained(SHIPPED), AutoTokenizer.from_pretrained(SHIPPED)
 
 
-def test_the_shipped_model_is_small_and_safe() -> None:
+def test_the_demo_is_small_and_safe() -> None:
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 8_000_000
     assert {path.suffix for path in SHIPPED.iterdir()} == {".json", ".jsonl", ".md", ".safetensors"}
 
 
-def test_the_shipped_model_is_the_one_the_recipe_describes(shipped: Shipped) -> None:
+def test_the_demo_matches_its_recipe(shipped: Shipped) -> None:
     model, tokenizer = shipped
     recipe = language_model.recipe()
     assert json.loads((SHIPPED / "recipe.json").read_text()) == json.loads(language_model.as_json(recipe))
@@ -132,7 +132,7 @@ def test_the_shipped_model_is_the_one_the_recipe_describes(shipped: Shipped) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", skills.TASKS)
-def test_the_shipped_model_meets_its_published_skills(shipped: Shipped, task: str) -> None:
+def test_the_demo_reaches_its_published_skills(shipped: Shipped, task: str) -> None:
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["skills"][task]
     sample = skills.examples(task, "heldout", 100)
@@ -142,14 +142,14 @@ def test_the_shipped_model_meets_its_published_skills(shipped: Shipped, task: st
         assert (generated(model, tokenizer, example) == example.answer) == match
 
 
-def test_the_shipped_model_does_arithmetic(shipped: Shipped) -> None:
+def test_the_demo_does_arithmetic(shipped: Shipped) -> None:
     model, tokenizer = shipped
     matches = exact_matches(model, tokenizer, skills.examples("arithmetic", "heldout", 200, seed=7))
     assert sum(matches) > 180
 
 
 @pytest.mark.slow
-def test_the_shipped_model_meets_its_published_loss_on_text(shipped: Shipped) -> None:
+def test_the_demo_reaches_its_published_loss(shipped: Shipped) -> None:
     """The grading uses other modules and maybe another Python: near the published loss, not equal."""
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["text"]
@@ -167,14 +167,14 @@ def model() -> ViTForImageClassification:
     return ViTForImageClassification.from_pretrained(SHIPPED_VIT).eval()
 
 
-def test_it_has_the_layers_and_weights_that_its_card_says(model: ViTForImageClassification) -> None:
+def test_the_vit_matches_its_card(model: ViTForImageClassification) -> None:
     card = (SHIPPED_VIT / "README.md").read_text()
     assert model.num_parameters() == 229_210
     assert f"{model.config.num_hidden_layers} layers and {model.num_parameters():,} weights" in card
     assert model.config.num_hidden_layers == 12
 
 
-def test_it_reads_unseen_digits_as_well_as_its_card_says(model: ViTForImageClassification) -> None:
+def test_the_vit_reaches_its_published_accuracy(model: ViTForImageClassification) -> None:
     found = re.search(r"Accuracy on the test images: ([0-9.]+)%", (SHIPPED_VIT / "README.md").read_text())
     test = digits().test
     examples = [test[index] for index in range(len(test))]
@@ -185,20 +185,20 @@ def test_it_reads_unseen_digits_as_well_as_its_card_says(model: ViTForImageClass
     assert right.float().mean() > 0.95
 
 
-def test_its_order_matters(model: ViTForImageClassification) -> None:
+def test_layer_order_matters(model: ViTForImageClassification) -> None:
     splits = digits()
     backwards = evaluate(load(model), Plan.of(range(11, -1, -1)), splits.test, splits.collate).accuracy
     assert backwards < 0.4
 
 
-def test_it_opens_by_its_name_and_is_small() -> None:
+def test_the_vit_opens_by_name() -> None:
     stack = load("demo-vit")
     assert stack.depth == 12
     assert {weight.dtype for weight in stack.model.parameters()} == {torch.float32}
     assert sum(path.stat().st_size for path in SHIPPED_VIT.iterdir()) < 1_000_000
 
 
-def test_its_record_is_of_these_digits_and_this_recipe() -> None:
+def test_the_vit_record_matches_data_and_recipe() -> None:
     record = TrainingRecord.read(SHIPPED_VIT)
     assert record.data == digits("crop").digest
     assert (record.seed, record.arm, record.data_name) == (vision_model.SEED, "demo-vit", "digits")
@@ -207,7 +207,7 @@ def test_its_record_is_of_these_digits_and_this_recipe() -> None:
     assert record.best_step == least.step
 
 
-def test_its_architecture_is_always_drawn_alike(model: ViTForImageClassification) -> None:
+def test_model_initialization_is_reproducible(model: ViTForImageClassification) -> None:
     first, second = vision_model.new_model(), vision_model.new_model()
     assert first.config.to_diff_dict() == second.config.to_diff_dict()
     shapes = {name: tensor.shape for name, tensor in first.state_dict().items()}

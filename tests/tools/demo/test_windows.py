@@ -68,7 +68,7 @@ def test_special_tokens_have_the_first_two_ids(tokenizer: PreTrainedTokenizerFas
     assert 0 not in tokenizer.encode("a", add_special_tokens=False)
 
 
-def test_digits_stand_alone_and_any_text_comes_back(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_digits_are_single_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
     text = "x = 2026\n\tprint('naïve 12+345 — 数')  \n\n"
     tokens = tokenizer.encode(text, add_special_tokens=False)
     assert tokenizer.decode(tokens) == text
@@ -77,14 +77,14 @@ def test_digits_stand_alone_and_any_text_comes_back(tokenizer: PreTrainedTokeniz
 
 
 @pytest.mark.parametrize("task", skills.TASKS)
-def test_prompt_and_answer_cut_the_same_together_as_apart(tokenizer: PreTrainedTokenizerFast, task: str) -> None:
+def test_prompt_and_answer_tokenize_independently(tokenizer: PreTrainedTokenizerFast, task: str) -> None:
     for example in skills.examples(task, "heldout", 50):
         parts = [tokenizer.encode(part, add_special_tokens=False) for part in (example.prompt, example.answer)]
         assert tokenizer.encode(example.text, add_special_tokens=False) == parts[0] + parts[1]
 
 
 @pytest.mark.usefixtures("few")
-def test_a_window_is_a_function_of_seed_and_index(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_windows_depend_only_on_seed_and_index(tokenizer: PreTrainedTokenizerFast) -> None:
     one, same, other = (Windows(tokenizer, SMALL, seed, 100) for seed in (1, 1, 2))
     for index in (0, 7, 31):
         assert one[index]["input_ids"].equal(same[index]["input_ids"])
@@ -92,7 +92,7 @@ def test_a_window_is_a_function_of_seed_and_index(tokenizer: PreTrainedTokenizer
 
 
 @pytest.mark.usefixtures("few")
-def test_windows_are_full_and_only_answers_of_skills_are_scored(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_demo_windows_score_only_skill_answers(tokenizer: PreTrainedTokenizerFast) -> None:
     windows = Windows(tokenizer, SMALL, 1, 80)
     lengths = [len(windows[index]["input_ids"]) for index in range(len(windows))]
     assert lengths == ([64] * 6 + [128] * 2) * 10
@@ -128,7 +128,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return wound
 
 
-def test_the_nearer_end_decides_the_share(tmp_path: Path, clock: Clock) -> None:
+def test_masking_share_at_text_ends(tmp_path: Path, clock: Clock) -> None:
     progress = Progress(tmp_path / "log", steps=100, warmup_steps=10, minutes=10)
     assert progress.share(25) == 0.25
     clock.now = 300.0
@@ -138,7 +138,7 @@ def test_the_nearer_end_decides_the_share(tmp_path: Path, clock: Clock) -> None:
     assert progress.share(25) == 1.0
 
 
-def test_the_rate_warms_up_and_comes_down_to_zero(tmp_path: Path, clock: Clock) -> None:
+def test_the_learning_rate_schedule(tmp_path: Path, clock: Clock) -> None:
     progress = Progress(tmp_path / "log", steps=1000, warmup_steps=10)
     rates = [progress.rate(step) for step in range(1001)]
     assert rates[0] == pytest.approx(0.1)
@@ -148,7 +148,7 @@ def test_the_rate_warms_up_and_comes_down_to_zero(tmp_path: Path, clock: Clock) 
     assert all(later <= earlier for earlier, later in pairwise(rates[10:]))
 
 
-def test_a_resumed_run_forgets_what_came_after_its_checkpoint(tmp_path: Path, clock: Clock) -> None:
+def test_a_resumed_run_discards_rows_after_its_checkpoint(tmp_path: Path, clock: Clock) -> None:
     log = tmp_path / "log"
     first = Progress(log, steps=100, warmup_steps=1, minutes=1)
     for step in (10, 20, 30):
@@ -163,7 +163,7 @@ def test_a_resumed_run_forgets_what_came_after_its_checkpoint(tmp_path: Path, cl
 
 
 @pytest.mark.parametrize(("step", "ends"), [(99, False), (100, True)])
-def test_the_last_step_stops_and_saves(tmp_path: Path, clock: Clock, step: int, ends: bool) -> None:
+def test_training_saves_at_its_last_step(tmp_path: Path, clock: Clock, step: int, ends: bool) -> None:
     control = SimpleNamespace(should_training_stop=False, should_save=False)
     Progress(tmp_path / "log", steps=100, warmup_steps=1).on_step_end(None, SimpleNamespace(global_step=step), control)
     assert (control.should_training_stop, control.should_save) == (ends, ends)
@@ -172,7 +172,7 @@ def test_the_last_step_stops_and_saves(tmp_path: Path, clock: Clock, step: int, 
 SHIPPED = Path(__file__).parents[3] / "docs" / "results" / "demo_tasks"
 
 
-def test_the_script_makes_the_files_that_ship(tmp_path: Path) -> None:
+def test_shipped_tokenizer_files_are_reproducible(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     made = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert made == {path.name: path.read_text() for path in SHIPPED.iterdir()}
@@ -207,7 +207,7 @@ class Oracle:
         return SimpleNamespace(logits=functional.one_hot(following, 258).float())
 
 
-def test_one_wrong_answer_token_is_no_match_and_a_wrong_prompt_token_does_not_count(
+def test_exact_match_counts_only_answer_tokens(
     bytewise_tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     sample = [Example("sort", f"sort {letters} =", " a b c\n") for letters in ("c b a", "b a c", "a b c d")]
@@ -217,7 +217,7 @@ def test_one_wrong_answer_token_is_no_match_and_a_wrong_prompt_token_does_not_co
     assert exact_matches(Oracle({(0, first - 1), (2, 3)}), bytewise_tokenizer, sample) == [True, True, True]
 
 
-def test_more_examples_than_one_batch_keep_their_order(bytewise_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_batches_keep_the_order_of_examples(bytewise_tokenizer: PreTrainedTokenizerFast) -> None:
     """The oracle is blind at the same position of the sixth row in each batch, where all answers begin."""
     sample = [Example("copy", f"copy {index:02} =", f" {index:02}\n") for index in range(80)]
     verdicts = exact_matches(Oracle({(5, len(sample[0].prompt))}), bytewise_tokenizer, sample)
@@ -233,9 +233,7 @@ def model(bytewise_tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     return drawn
 
 
-def test_the_loss_on_text_is_the_models_own(
-    bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM
-) -> None:
+def test_text_loss_equals_the_models_loss(bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
     text = "".join(chr(32 + index % 90) for index in range(40))
     grade = text_grade(model, bytewise_tokenizer, [PythonText("one", "prose", text)], window=16, most_windows=9)
     tokens = bytewise_tokenizer.encode(text, add_special_tokens=False)
@@ -245,25 +243,21 @@ def test_the_loss_on_text_is_the_models_own(
     assert (grade.tokens, grade.bytes) == (30, 30)
 
 
-def test_windows_are_counted_per_document_and_short_ones_left_out(
-    bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM
-) -> None:
+def test_windows_are_counted_per_document(bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
     documents = [PythonText(name, "prose", "x" * length) for name, length in (("a", 100), ("b", 14), ("c", 15))]
     assert text_grade(model, bytewise_tokenizer, documents, window=16, most_windows=2).tokens == 45
     with pytest.raises(DataError, match="fills a window of 16"):
         text_grade(model, bytewise_tokenizer, documents[1:2], window=16, most_windows=2)
 
 
-def test_bits_per_byte_do_not_depend_on_the_tokens() -> None:
+def test_bits_per_byte_are_tokenizer_independent() -> None:
     fine, coarse = TextGrade(math.log(2), tokens=100, bytes=100), TextGrade(math.log(16), tokens=25, bytes=100)
     assert fine.bits_per_byte == pytest.approx(1.0)
     assert coarse.bits_per_byte == pytest.approx(1.0)
     assert coarse.bytes_per_token == 4
 
 
-def test_generate_writes_what_the_arg_max_says(
-    bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM
-) -> None:
+def test_generation_equals_argmax(bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
     """The greedy text as answer is an exact match; with one token changed, it is not."""
     question = Example("free", "ab =", "?" * 6)
     written = generated(model, bytewise_tokenizer, question)

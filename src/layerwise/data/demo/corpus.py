@@ -1,7 +1,7 @@
-"""The corpus of the demo: text and skills that the demo model has not seen, on every machine with Python.
+"""The demo corpus: excerpts of the standard library, and generated questions.
 
-`stdlib` are short excerpts of the standard library, scored throughout; `arithmetic`, `copy`, `sort` and `brackets` are
-generated questions scored on their answers. The digest differs between Python versions; a manifest keeps it.
+The task `stdlib` is scored throughout; `arithmetic`, `copy`, `sort` and `brackets` are scored on their answers. The
+digest depends on the Python version.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from layerwise.data.demo import python_stdlib, skills
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.division import Division, divided
 from layerwise.data.text.documents import Document, excerpt
+from layerwise.data.text.language_modelling import splits_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -21,32 +22,36 @@ if TYPE_CHECKING:
     from layerwise.data.splits import Splits
 
 DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
-"""Excerpts of the standard library, and questions of each skill, that the demo is trained on."""
+"""Training excerpts of the standard library, and training questions per skill, of the demo model."""
 
 
 def demo_corpus(
     split: str = "heldout", *, texts: int = 20, characters: int = 400, questions: int = 32, seed: int = 0
 ) -> Corpus:
-    """`texts` excerpts of at most `characters` characters, and `questions` of each skill, from `split`.
+    """Build the demo corpus, which needs no files.
 
-    At most one excerpt is taken of a module's documentation and one of its source, so there may be fewer than
-    `texts`. The same arguments give the same corpus on machines with the same Python.
+    Args:
+        split: `heldout`, which the demo model has not seen, or `train`.
+        texts: Number of excerpts; at most one from a module's docstrings and one from its source.
+        characters: Maximum characters of an excerpt.
+        questions: Number of questions per skill.
+        seed: Seed of the excerpts and questions.
 
-    Raises `DataError` for a split other than `train` and `heldout`.
+    Raises:
+        DataError: If the split is unknown.
+
+    Example:
+        >>> len(demo_corpus(texts=2, questions=1).documents)
+        6
     """
     excerpts = _excerpts(split, characters, Random(seed))
-    chosen = Random(seed).sample(excerpts, min(texts, len(excerpts)))
+    sample = Random(seed).sample(excerpts, min(texts, len(excerpts)))
     answer_tasks = [document for task in skills.TASKS for document in _questions(task, split, questions, seed)]
-    return Corpus(f"demo-{split}", (*sorted(chosen, key=lambda each: each.id), *answer_tasks))
+    return Corpus(f"demo-{split}", (*sorted(sample, key=lambda each: each.id), *answer_tasks))
 
 
 def demo_text_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, length: int = 256) -> Splits:
-    """Split the demo's text and skills: 9 of 10 training documents train, the rest select, the held-out half reports.
-
-    Training documents are drawn from `seed`; the reported set is always `demo_corpus()`.
-    """
-    from layerwise.data.text.language_modelling import splits_of  # torch, which documents alone do not need
-
+    """Build splits of the demo corpus: 90% of its training documents train, 10% validate, `demo_corpus()` reports."""
     seen = demo_corpus("train", texts=DEMO_TEXTS, questions=DEMO_QUESTIONS, seed=seed)
     train, validation = divided(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
@@ -54,12 +59,12 @@ def demo_text_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, lengt
 
 
 def _excerpts(split: str, characters: int, draw: Random) -> list[Document]:
-    whole = [
+    documents = [
         Document(f"stdlib/{kind}/{text.module}", text.text, "stdlib")
         for kind in python_stdlib.KINDS
         for text in python_stdlib.documents(split, kind)
     ]
-    return [cut for cut in (excerpt(document, characters, draw) for document in whole) if cut.text.strip()]
+    return [cut for cut in (excerpt(document, characters, draw) for document in documents) if cut.text.strip()]
 
 
 def _questions(task: str, split: str, count: int, seed: int) -> Iterator[Document]:

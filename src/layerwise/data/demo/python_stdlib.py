@@ -1,6 +1,6 @@
-"""The standard library as text: documentation strings (`prose`) and source (`code`) of each module.
+"""The standard library as text: docstrings (`prose`) and source (`code`) of each module.
 
-The split is by a hash of the module family's name, so modules that share text are on one side in every Python version.
+Modules are split by a hash of their family's name, so modules that share text are in one split in every Python version.
 Tests, tables and bundled programs are excluded.
 """
 
@@ -24,19 +24,19 @@ _EXCLUDED = frozenset(
     {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "encodings", "pydoc_data", "__phello__"}
     | {"site-packages", "dist-packages", "lib-dynload", "__pycache__"}
 )
-_TWINS = {
+_SAME_FAMILY = {
     "posixpath": "ntpath",
     "genericpath": "ntpath",
     "cProfile": "profile",
     "dummy_threading": "threading",
 }
-_LARGEST_BYTES = 300_000  # above this a source file is a generated table
+_MAX_BYTES = 300_000  # larger source files are generated tables
 _HELDOUT_BYTES = 26  # of the 256 values of the hash's first byte: one family in ten
 
 
 @dataclass(frozen=True, slots=True)
 class PythonText:
-    """One text of one module: `kind` is `prose` (its documentation strings) or `code` (its source)."""
+    """One text of a module: `kind` is `prose` (its docstrings) or `code` (its source)."""
 
     module: str
     kind: str
@@ -44,7 +44,7 @@ class PythonText:
 
 
 def split_of(module: str) -> str:
-    """`train` or `heldout`, by the hash of the module's family.
+    """Return `train` or `heldout` by the hash of the module's family.
 
     >>> split_of("email.message") == split_of("email")
     True
@@ -54,7 +54,7 @@ def split_of(module: str) -> str:
 
 def _family(module: str) -> str:
     top = module.split(".")[0]
-    top = _TWINS.get(top, top)
+    top = _SAME_FAMILY.get(top, top)
     if top.startswith("sre_"):
         return "re"
     return top.removeprefix("_py").lstrip("_") or top
@@ -66,33 +66,33 @@ def modules() -> dict[str, Path]:
     paths = {}
     for path in _sources(root):
         parts = path.relative_to(root).with_suffix("").parts
-        if _wanted(parts) and path.stat().st_size <= _LARGEST_BYTES:
+        if _is_included(parts) and path.stat().st_size <= _MAX_BYTES:
             paths[".".join(parts).removesuffix(".__init__")] = path
     if not paths:
-        raise DataError(f"no Python source under {root}; use a Python that was installed with its .py files")
+        raise DataError(f"{root} has no Python source. Use a Python installation with .py files.")
     return dict(sorted(paths.items()))
 
 
 def _sources(root: Path) -> Iterator[Path]:
     for folder, inside, files in os.walk(root):
-        inside[:] = [name for name in inside if _wanted(Path(folder, name).relative_to(root).parts)]
+        inside[:] = [name for name in inside if _is_included(Path(folder, name).relative_to(root).parts)]
         yield from (Path(folder, name) for name in files if name.endswith(".py"))
 
 
-def _wanted(parts: tuple[str, ...]) -> bool:
+def _is_included(parts: tuple[str, ...]) -> bool:
     return _EXCLUDED.isdisjoint(parts) and not parts[0].startswith(("_sysconfigdata", "config-"))
 
 
 @cache
 def documents(split: str, kind: str) -> tuple[PythonText, ...]:
-    """The documents of one split (`train`, `heldout`) and one kind (`prose`, `code`), sorted by module.
+    """Read the documents of a split (`train`, `heldout`) and kind (`prose`, `code`), sorted by module.
 
-    Files that are empty, undecodable or unparsable are passed over. Raises `DataError` for an unknown split.
+    Files that are empty, undecodable or unparsable are skipped. Raises `DataError` for an unknown split.
     """
     if split not in SPLITS:
         raise DataError(f"unknown split {split!r}; {near_matches(split, SPLITS)}")
-    chosen = [(module, path) for module, path in modules().items() if split_of(module) == split]
-    texts = ((module, _text(module, path, kind)) for module, path in chosen)
+    paths = [(module, path) for module, path in modules().items() if split_of(module) == split]
+    texts = ((module, _text(module, path, kind)) for module, path in paths)
     return tuple(PythonText(module, kind, text) for module, text in texts if text.strip())
 
 
@@ -111,6 +111,6 @@ def _docstrings(name: str, node: ast.AST) -> Iterator[str]:
             yield f"{name}\n{documentation}"
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            continue  # nothing is defined inside an expression, and most nodes are expressions
+            continue  # expressions have no definitions, and most nodes are expressions
         inner = f"{name}.{child.name}" if isinstance(child, ast.ClassDef | ast.FunctionDef) else name
         yield from _docstrings(inner, child)

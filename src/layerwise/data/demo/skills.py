@@ -1,8 +1,8 @@
-"""Four generated skills with one right answer each, for the demo model and its evaluation.
+"""Four generated skills with one correct answer each, for the demo model and its evaluation.
 
-Each leans on depth differently: `arithmetic` chains steps, `copy` moves letters, `sort` compares them, `brackets` keeps
-a stack. A prompt ends in ` =`, and an answer starts with a space and ends in a newline, so that both cut into the same
-tokens together as apart. A prompt belongs to one split by its own hash, so train and held-out are disjoint.
+`arithmetic` chains steps, `copy` moves letters, `sort` compares them, and `brackets` keeps a stack. A prompt ends in
+` =`, and an answer starts with a space and ends in a newline, so that both tokenize independently. Prompts are split by
+their hash.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from string import ascii_lowercase
 from types import MappingProxyType
 
 SPLITS = ("train", "heldout")
-SMALLEST_VALUE = 10
-LARGEST_VALUE = 99
-LARGEST_OPERAND = 9
+MIN_VALUE, MAX_VALUE, MAX_OPERAND = 10, 99, 9
 _HELDOUT_BYTES = 32  # of the 256 values of the hash's first byte: one prompt in eight is held out
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One question with its one right answer; `prompt + answer` is the document a model reads."""
+    """A question with its correct answer; `prompt + answer` is the document."""
 
     task: str
     prompt: str
@@ -37,7 +35,7 @@ class Example:
 
 
 def split_of(prompt: str) -> str:
-    """`train` or `heldout`, by the SHA-256 of the prompt alone.
+    """Return `train` or `heldout` by the hash of the prompt.
 
     >>> split_of("calc 17+5-3 =")
     'train'
@@ -46,11 +44,11 @@ def split_of(prompt: str) -> str:
 
 
 def _arithmetic(random: Random) -> Example:
-    value = random.randint(SMALLEST_VALUE, LARGEST_VALUE)
+    value = random.randint(MIN_VALUE, MAX_VALUE)
     question, values = str(value), []
     for _ in range(random.randint(2, 4)):
-        operand = random.randint(1, LARGEST_OPERAND)
-        allowed = [sign for sign in (1, -1) if SMALLEST_VALUE <= value + sign * operand <= LARGEST_VALUE]
+        operand = random.randint(1, MAX_OPERAND)
+        allowed = [sign for sign in (1, -1) if MIN_VALUE <= value + sign * operand <= MAX_VALUE]
         sign = random.choice(allowed)
         value += sign * operand
         question += f"{'+' if sign > 0 else '-'}{operand}"
@@ -100,9 +98,7 @@ def draw(task: str, split: str, random: Random) -> Example:
 
 
 def examples(task: str, split: str, count: int, seed: int = 0) -> list[Example]:
-    """`count` different examples of `task` from `split`; the same arguments give the same list on every machine.
-
-    A longer list begins with the shorter one.
+    """Draw `count` distinct examples of `task` from `split`; a longer list begins with the shorter one.
 
     >>> [example.text for example in examples("sort", "heldout", 1, seed=0)]  # doctest: +ELLIPSIS
     ['sort ... = ...\\n']

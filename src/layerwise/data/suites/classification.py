@@ -1,7 +1,7 @@
-"""A task: texts or pairs of texts, each with a label or a score, in three disjoint sets.
+"""Classification tasks: texts or text pairs with a label or score, in three disjoint sets.
 
-A model is fine-tuned on `train`, its epoch is chosen on `selection`, and only `test` is reported. A benchmark with only
-a training and a validation file (GLUE) reports the latter; a tenth of the training file selects (`cut`).
+A model is fine-tuned on `train`, its epoch is selected on `selection`, and only `test` is reported. If a benchmark has
+only a training and a validation file (GLUE), the latter is reported and a tenth of the former selects (`cut`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from layerwise.data.splits import digest, stratified
 from layerwise.errors import DataError
 
 SELECTION = 0.1
-"""The share of a training file that selects, where no file of its own is there for that."""
+"""Share of the training file that selects if there is no separate file."""
 
 
 class Labelled(NamedTuple):
-    """A text, or two that are read together, and the number of its label; in a regression its score."""
+    """A text or text pair with the number of its label, or its score in a regression."""
 
     text: str
     pair: str | None
@@ -36,9 +36,9 @@ class Labelled(NamedTuple):
 class ClassificationTask:
     """One benchmark task for fine-tuning.
 
-    `measure` and `name` are those of its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` (`mcc`,
-    `f1` of the label numbered 1, `accuracy`; of a regression `pearson`, `spearman`) is reported and selects; `also` is
-    reported as well. `source` names the files of the sets. Raises `DataError` for an empty set.
+    `measure` and `name` identify its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` (`mcc`, `f1`
+    of label 1 or `accuracy`; for a regression `pearson` or `spearman`) selects and is reported; metrics in `also` are
+    reported as well. `source` names the files. Raises `DataError` for an empty set.
     """
 
     measure: str
@@ -54,7 +54,7 @@ class ClassificationTask:
     def __post_init__(self) -> None:
         for split, examples in self.sets.items():
             if not examples:
-                raise DataError(f"{self.name}: its {split} set is empty; give it at least one example")
+                raise DataError(f"{self.name}: the {split} set must have at least one example, got none.")
 
     @property
     def is_regression(self) -> bool:
@@ -85,7 +85,7 @@ class ClassificationTask:
         return repr(float(label)) if self.is_regression else self.labels[int(label)]
 
     def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> ClassificationTask:
-        """Limit the training and test examples, drawn from `seed` in their order; shares of labels are not balanced."""
+        """Draw at most `train` training and `test` test examples, in their order and without balancing labels."""
         return replace(
             self,
             train=_drawn(self.train, train, f"{seed}/train"),
@@ -97,7 +97,7 @@ def _drawn(examples: tuple[Labelled, ...], limit: int | None, seed: str) -> tupl
     if limit is None or limit >= len(examples):
         return examples
     if limit < 1:
-        raise DataError(f"{limit} examples were asked for; give a limit of 1 or more")
+        raise DataError(f"The limit of examples must be at least 1, got {limit}.")
     return tuple(examples[index] for index in sorted(Random(seed).sample(range(len(examples)), limit)))
 
 
@@ -107,10 +107,10 @@ def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[L
 
 
 def cut(examples: Sequence[Labelled], seed: int, *, by_label: bool = True) -> tuple[tuple[Labelled, ...], ...]:
-    """Cut one file into training and selection examples: the share `SELECTION` of every label, drawn from `seed`.
+    """Split one file into training and selection examples: the share `SELECTION` of every label, drawn from `seed`.
 
-    Without `by_label` (scores of a regression) the share of all examples is drawn. A text that is in the file twice,
-    and was drawn for selection once, is left out of training.
+    Without `by_label` (for a regression) the share of all examples is drawn. Texts drawn for selection are removed from
+    training, including duplicates.
 
     >>> rows = [Labelled(str(number), None, number % 2) for number in range(20)]
     >>> train, selection = cut(rows, seed=0)
@@ -131,10 +131,10 @@ def task_of_files(
     files: Mapping[Path, tuple[Labelled, ...]],
     seed: int,
 ) -> ClassificationTask:
-    (first, taught), (second, test) = files.items()
-    train, selection = cut(without(taught, test), seed, by_label=bool(labels))
-    source = f"taught on {first.name}, selected on a tenth of {first.name} (seed {seed}), reported on {second.name}"
-    if left_out := len(taught) - len(selection) - len(train):
-        source += f"; {left_out} training example(s) left out because their text is in another set"
+    (first, examples), (second, test) = files.items()
+    train, selection = cut(without(examples, test), seed, by_label=bool(labels))
+    source = f"trained on {first.name}, selected on a tenth of {first.name} (seed {seed}), reported on {second.name}"
+    if removed := len(examples) - len(selection) - len(train):
+        source += f"; {removed} training example(s) removed because their text is in another set"
     main, *also = metrics
     return ClassificationTask(measure, name, labels, main, train, selection, test, source, tuple(also))

@@ -1,10 +1,10 @@
-"""Suites that come with layerwise, as JSON lines.
+"""Bundled suites, as JSON lines.
 
-    pairs.jsonl.gz            minimal pairs like BLiMP's in words of Python's documentation, one paradigm per line:
-                              a word is exchanged (morphology) or two words change places (syntax)
+    pairs.jsonl.gz            minimal pairs like BLiMP's with words of Python's documentation, one paradigm per line:
+                              a word is exchanged (morphology) or two words are swapped (syntax)
     mixed_signals.jsonl.gz    tasks like those of MSGS (Warstadt et al. 2020), one set of a task per line
 
-`control FEATURE` teaches and tests one feature. `ambiguous LINGUISTIC_SURFACE` teaches labels that both features
+`control FEATURE` trains and tests one feature. `ambiguous LINGUISTIC_SURFACE` trains on labels that both features
 explain and tests where they differ: Matthews' correlation is +1 for structure and -1 for surface. Test sets have other
 words.
 """
@@ -43,7 +43,7 @@ PARADIGMS: Mapping[str, tuple[MinimalPair, ...]] = MappingProxyType(
 
 
 def generated_pairs(count: int = PAIRS) -> PairSet:
-    """Return the suite `pairs`: the first `count` pairs of each paradigm.
+    """Load the suite `pairs`: the first `count` pairs of each paradigm.
 
     >>> generated_pairs(1).pairs[0].good
     'The instances must read every type of the string.'
@@ -54,7 +54,7 @@ def generated_pairs(count: int = PAIRS) -> PairSet:
 
 @cache
 def mixed_signals() -> Mapping[str, ClassificationTask]:
-    """Return the tasks of the suite `msgs-ours` by name.
+    """Load the tasks of the suite `msgs-ours` by name.
 
     >>> mixed_signals()["ambiguous main_verb_length"].labels
     ('no', 'yes')
@@ -63,7 +63,7 @@ def mixed_signals() -> Mapping[str, ClassificationTask]:
     for row in _read("mixed_signals.jsonl.gz"):
         examples = zip(row["texts"], row["labels"], strict=True)
         sets.setdefault(row["task"], {})[row["split"]] = tuple(Labelled(text, None, label) for text, label in examples)
-    agreeing = "the features agree in training and differ in the test set"
+    ambiguous = "the features agree in training and differ in the test set"
     return {
         name: ClassificationTask(
             measure="msgs-ours",
@@ -71,7 +71,7 @@ def mixed_signals() -> Mapping[str, ClassificationTask]:
             labels=("no", "yes"),
             metric="mcc",
             **splits,
-            source=f"generated (seed 0); {agreeing if name.startswith('ambiguous') else 'one feature'}",
+            source=f"generated (seed 0); {ambiguous if name.startswith('ambiguous') else 'one feature'}",
             also=("accuracy",),
         )
         for name, splits in sets.items()

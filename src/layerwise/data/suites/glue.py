@@ -1,13 +1,11 @@
-"""GLUE and SuperGLUE tasks from local files, each as a `ClassificationTask` whose test examples choose nothing.
-
-`FORMS` describes each task. Its files are those of the BabyLM evaluation or of the hub, several `.parquet` to a split:
+"""GLUE and SuperGLUE tasks from local files, as in the BabyLM evaluation or on the hub.
 
     BabyLM    TASK.train.jsonl and TASK.valid.jsonl; in 2023 .json and TASK.validation.json
     the hub   TASK/train-00000-of-00001.parquet and TASK/validation-00000-of-00001.parquet, also as train.parquet or
               train/0000.parquet
 
-Test files are skipped: their labels are secret. A tenth of the training file selects. BabyLM's files hold only examples
-whose words are frequent in a small corpus, so numbers made with them do not compare with published GLUE.
+Test files are skipped because their labels are secret; a tenth of the training file selects. BabyLM's files have only
+examples of frequent words, so their scores are not comparable with published GLUE scores.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ GLUE = "glue"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The columns of a task, its labels by number, and its metrics, the main one first.
+    """Columns of a task, its labels by number, and its metrics, the main one first.
 
-    `answer` is the column of an answer that follows the question in the first text. A regression has no labels but
-    `scores`, the least and the greatest. `validation` is the hub's name of the split that is reported on.
+    `answer` is the column of an answer that follows the question in the first text. A regression has a range of
+    `scores` instead of labels. `validation` is the hub's name of the reported split.
     """
 
     text: str
@@ -64,26 +62,25 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "wnli": Form("sentence1", "sentence2", ("not_entailment", "entailment")),
     }
 )
-"""The tasks, in the order in which they are reported."""
+"""Tasks in the order in which they are reported."""
 
 _LINES = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
 _DIGITS = 7
 
-_MOST_NAMED = 5
+_MAX_NAMES = 5
 
 
 def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 0) -> list[ClassificationTask]:
-    """Read the tasks called `names`, or all that there are, in the order of `FORMS`; `seed` cuts the selection sets.
+    """Read the tasks `names` (default: all that exist) in the order of `FORMS`; `seed` draws the selection sets.
 
-    A task's files are in `folder`, or below it in a folder whose name begins with "glue", there also in a folder of the
-    task's name. Raises `DataError` for an unknown name, for a task whose files are not there (it says which were looked
-    for), and for what is wrong in a file, by line and column.
+    Files are found in `folder`, in directories below it that begin with "glue", and there in directories named after
+    the task. Raises `DataError` for an unknown name, missing files, and invalid rows, with line and column.
     """
     for name in names or ():
         if name not in FORMS:
             raise DataError(f"unknown GLUE task {name!r}; {near_matches(name, FORMS)}")
     if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}; give one that holds {_needed('TASK')}")
+        raise DataError(f"{folder} is not a directory. Pass one with {_needed('TASK')}.")
     folders = (folder, *(path for path in below(folder) if path.name.startswith("glue") and path.is_dir()))
     tasks = []
     for name in FORMS:
@@ -91,11 +88,9 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
         if files is not None:
             tasks.append(_read_task(name, files, seed))
         elif name in (names or ()):
-            raise DataError(f"no files of {name} in {folder}; {_present(name, folders)} {_needed(name)}")
+            raise DataError(f"{folder} has no files of {name}{_present(name, folders)}. Required: {_needed(name)}.")
     if not tasks:
-        raise DataError(
-            f"no GLUE task in {folder}; give a folder that holds, for one of {', '.join(FORMS)}, {_needed('TASK')}"
-        )
+        raise DataError(f"{folder} has no GLUE task. Required for one of {', '.join(FORMS)}: {_needed('TASK')}.")
     return tasks
 
 
@@ -144,8 +139,8 @@ def _present(name: str, folders: Iterable[Path]) -> str:
         if path.is_file() and (inside != folder or path.name.casefold().startswith(f"{_whole(name)}."))
     ]
     names = list(dict.fromkeys(near))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"found {', '.join(names[:_MOST_NAMED])}{more}, and it needs" if names else "it needs"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f" (found {', '.join(names[:_MAX_NAMES])}{more})" if names else ""
 
 
 def _whole(name: str) -> str:
@@ -153,8 +148,8 @@ def _whole(name: str) -> str:
 
 
 def _is_of(folder: Path, name: str) -> bool:
-    own = folder.resolve().name.casefold().removesuffix(".fixed").replace("-", "").replace("_", "")
-    return own in (_whole(name), name.replace("-", ""))
+    plain = folder.resolve().name.casefold().removesuffix(".fixed").replace("-", "").replace("_", "")
+    return plain in (_whole(name), name.replace("-", ""))
 
 
 def _folders_of(name: str, folder: Path) -> list[Path]:
@@ -171,15 +166,15 @@ def _read_rows(paths: Sequence[Path]) -> Sequence[FileRecord]:
         missing = [path.name for path in expected if path not in paths]
         if missing:
             raise DataError(
-                f"{paths[0].parent} holds {count - len(missing)} of the {count} files of the split {split!r}: fetch "
-                f"{missing[0]} too"
+                f"{paths[0].parent} has {count - len(missing)} of the {count} files of the split {split!r}. Download "
+                f"{missing[0]} too."
             )
     return [row for path in paths for row in parquet_rows(path)]
 
 
 def _example(row: FileRecord, name: str) -> Labelled:
     form = FORMS[name]
-    if name == "rte" and "premise" in row.columns:  # SuperGLUE's columns, and not GLUE's
+    if name == "rte" and "premise" in row.columns:  # SuperGLUE's columns
         form = replace(form, text="premise", pair="hypothesis")
     text = row.text(form.text)
     if form.answer is not None:
@@ -193,8 +188,8 @@ def _label(row: FileRecord, value: Any, form: Form) -> int:
     text = str(int(value)) if isinstance(value, bool) else value if isinstance(value, str) else shown(value)
     numbers = {key: number for number, name in enumerate(form.labels) for key in (name, str(number))}
     if text not in numbers:
-        known = ", ".join(f"{number} ({name})" for number, name in enumerate(form.labels))
-        raise DataError(f"{row.location}: column 'label' holds {shown(value)}; it must be one of {known}")
+        labels = ", ".join(f"{number} ({name})" for number, name in enumerate(form.labels))
+        raise DataError(f"{row.location}: column 'label' must be one of {labels}, got {shown(value)}.")
     return numbers[text]
 
 
@@ -203,16 +198,16 @@ def _score(row: FileRecord, value: Any, bounds: tuple[float, float]) -> float:
         score = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else float(value)
     except (ValueError, OverflowError):
         score = math.nan
-    least, most = bounds
-    if not least <= score <= most:
+    low, high = bounds
+    if not low <= score <= high:
         raise DataError(
-            f"{row.location}: column 'label' holds {shown(value)}; it must be a number from {least:g} to {most:g}"
+            f"{row.location}: column 'label' must be a number from {low:g} to {high:g}, got {shown(value)}."
         )
     return float(f"{score:.{_DIGITS}g}")
 
 
 def _resolved(row: FileRecord) -> str:
-    """Return the second text of a Winograd example: the passage from its pronoun on, with the candidate in its place.
+    """Return the second text of a Winograd example: the passage from its pronoun on, which the candidate replaces.
 
     `text` is the passage, `span1_text` the candidate, and `span2_text` the pronoun, word number `span2_index`.
     """
@@ -221,15 +216,15 @@ def _resolved(row: FileRecord) -> str:
     words = row.text("text").split()
     if type(start) is not int or not 0 <= start < len(words):
         raise DataError(
-            f"{row.location}: column 'span2_index' holds {shown(start)}; it must be the number of a word of 'text', "
-            f"from 0 to {len(words) - 1}"
+            f"{row.location}: column 'span2_index' must be the number of a word of 'text' (0 to {len(words) - 1}), got "
+            f"{shown(start)}."
         )
     end = start + len(pronoun.split())
     phrase = " ".join(words[start:end])
     if pronoun.lower() not in phrase.lower():
         raise DataError(
-            f"{row.location}: column 'span2_text' is {pronoun!r}, but word {start} of 'text' is {phrase!r}; "
-            "correct 'span2_index'"
+            f"{row.location}: column 'span2_text' must be word {start} of 'text' ({phrase!r}), got {pronoun!r}. "
+            "Correct 'span2_index'."
         )
     at = phrase.lower().index(pronoun.lower())
     return " ".join([phrase[:at] + candidate + phrase[at + len(pronoun) :], *words[end:]])

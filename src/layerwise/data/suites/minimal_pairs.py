@@ -1,11 +1,11 @@
-"""Minimal pairs: two texts that differ in one thing, of which a speaker accepts one; read from local files.
+"""Minimal pairs from local files: two texts that differ in one property, one of them acceptable.
 
     blimp        `sentence_good`, `sentence_bad`, `field`, `linguistics_term`, `UID`, every UID one of BLiMP's 67
-    supplement   `sentence_good`, `sentence_bad`; one of the five files that go with BLiMP, named by the file
+    supplement   `sentence_good`, `sentence_bad`; the five files that accompany BLiMP, named by the file
     ewok         two contexts and two targets (`Context1`, `Context2`, `Target1`, `Target2`, `Domain`): each target is
-                 compared with itself under the other context, and only its own words are scored
+                 scored under both contexts
 
-Your own table needs `sentence_good` and `sentence_bad`. EWoK's archive stays locked: it is read inside the archive.
+Any other table needs `sentence_good` and `sentence_bad`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from layerwise.data.records import FileRecord, below, kind_of, read_tables
 from layerwise.errors import DataError, near_matches
 
 TABLES: Mapping[str, Any] = tomllib.loads(files(__package__).joinpath("suites.toml").read_text(encoding="utf-8"))
-"""BLiMP's paradigms, and the words of the suites that come with layerwise."""
+"""BLiMP's paradigms, and the words of the bundled suites."""
 
 GOOD, BAD = "sentence_good", "sentence_bad"
 PHENOMENA: Mapping[str, Sequence[str]] = TABLES["blimp"]
-"""BLiMP's paradigms (`UID`) by phenomenon (`linguistics_term`), as in Warstadt et al. 2020. A number is called a BLiMP
-score only when the pairs say that they are BLiMP's, by these names.
-"""
+"""BLiMP's paradigms (`UID`) by phenomenon (`linguistics_term`), as in Warstadt et al. 2020. Only pairs with these names
+give a BLiMP score."""
 
 PARADIGMS = frozenset(uid for uids in PHENOMENA.values() for uid in uids)
 PAIRS = 1000
@@ -38,15 +37,15 @@ PAIRS = 1000
 SUPPLEMENT = frozenset(
     {"hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking"}
 )
-"""The five files of the supplement to BLiMP; each is one paradigm."""
+"""The files of the supplement to BLiMP; each is one paradigm."""
 
 
 @dataclass(frozen=True, slots=True)
 class MinimalPair:
-    """The text that should be preferred and the one that should not, and what they test.
+    """An acceptable and an unacceptable text, and what they test.
 
-    `paradigm` is BLiMP's UID, `term` the phenomenon and `field` the part of grammar it belongs to. Characters before
-    `good_start` and `bad_start` are context: they are read, and not scored.
+    `paradigm` is BLiMP's UID, `term` the phenomenon and `field` its part of grammar. Characters before `good_start` and
+    `bad_start` are context and not scored.
     """
 
     good: str
@@ -63,16 +62,16 @@ class MinimalPair:
 
     @property
     def phenomenon(self) -> str:
-        """Return the group of its paradigm: the term, else the field, else the paradigm itself.
+        """The term, or the field or paradigm if there is none.
 
-        The field is not used with a term, because BLiMP spreads `npi_licensing` over two fields.
+        The term comes first because BLiMP spreads `npi_licensing` over two fields.
         """
         return self.term or self.field or self.paradigm
 
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs under the name of their scores, and in `origin` the words that say what they are exactly."""
+    """Pairs of the suite that names their scores; `origin` describes the selection in words."""
 
     suite: str
     origin: str
@@ -80,11 +79,11 @@ class PairSet:
 
     def __post_init__(self) -> None:
         if not self.pairs:
-            raise DataError(f"{self.origin} holds no pair; give at least one")
+            raise DataError(f"{self.origin} must have at least one pair, got none.")
 
     @property
     def equal(self) -> int:
-        """How many pairs have the same text twice; each counts as half right."""
+        """Number of pairs of equal texts; each counts as half correct."""
         return sum(pair.equal for pair in self.pairs)
 
     @cached_property
@@ -98,14 +97,14 @@ class PairSet:
         return {name: tuple(pairs) for name, pairs in by_paradigm.items()}
 
     def first(self, limit: int | None) -> PairSet:
-        """At most `limit` pairs of each paradigm, the first ones; what was left out is said in `origin`."""
+        """Return the first `limit` pairs of each paradigm, as noted in `origin`."""
         if limit is None:
             return self
-        kept = tuple(pair for pairs in self.paradigms().values() for pair in pairs[:limit])
-        if len(kept) == len(self.pairs):
+        pairs = tuple(pair for each in self.paradigms().values() for pair in each[:limit])
+        if len(pairs) == len(self.pairs):
             return self
-        origin = f"{self.origin}, the first {limit:,} pairs of each paradigm ({len(kept):,} of {len(self.pairs):,})"
-        return PairSet(self.suite, origin, kept)
+        origin = f"{self.origin}, the first {limit:,} pairs of each paradigm ({len(pairs):,} of {len(self.pairs):,})"
+        return PairSet(self.suite, origin, pairs)
 
 
 def digest(pairs: Iterable[MinimalPair]) -> str:
@@ -117,19 +116,19 @@ def digest(pairs: Iterable[MinimalPair]) -> str:
 
 
 def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet:
-    """Read the pairs in `paths`: tables of one form (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or one archive of EWoK.
+    """Read minimal pairs from tables (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or from EWoK's archive.
 
-    The content decides the name: `blimp`, `supplement`, `ewok`, or `pairs NAME`. Raises `DataError` with file, line and
-    column for malformed rows, and for an archive that stays locked.
+    The suite is detected from the content: `blimp`, `supplement`, `ewok`, or `pairs NAME`. Raises `DataError` with
+    file, line and column for malformed rows, and for an encrypted archive without `password`.
     """
     if not paths:
-        raise DataError("no file of minimal pairs was given; give at least one")
+        raise DataError("At least one file of minimal pairs is required, got none.")
     tables: list[tuple[str, tuple[FileRecord, ...]]] = []
     for path in paths:
         try:
             check_file(path, MAX_TEXT_SIZE)
         except UnreadableError as fault:
-            raise DataError(f"{path} {fault}; give a file of minimal pairs") from fault
+            raise DataError(f"{path} {fault}. Pass a file of minimal pairs.") from fault
         tables.extend(read_tables(path, password))
     return _named(tables, paths[0].name if len(paths) == 1 else paths[0].parent.name)
 
@@ -151,10 +150,10 @@ def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> P
 
 
 def _extent(pairs: Sequence[MinimalPair], paradigms: int) -> str:
-    whole = len(PARADIGMS)
-    if (paradigms, len(pairs)) == (whole, whole * PAIRS):
+    total = len(PARADIGMS)
+    if (paradigms, len(pairs)) == (total, total * PAIRS):
         return "BLiMP"
-    return f"a part of BLiMP: {paradigms} of {whole} paradigms, {len(pairs):,} of {whole * PAIRS:,} pairs"
+    return f"a part of BLiMP: {paradigms} of {total} paradigms, {len(pairs):,} of {total * PAIRS:,} pairs"
 
 
 def _pair(record: FileRecord, table: str) -> MinimalPair:
@@ -188,7 +187,7 @@ def _stem(name: str) -> str:
     return PurePosixPath(name.removesuffix(".gz")).stem
 
 
-# Where a suite's files usually lie, below the folder that the user names.
+# Usual names of a suite's files.
 _LAYOUTS: dict[str, tuple[str, ...]] = {
     "blimp": ("blimp.jsonl", "blimp.jsonl.gz", "blimp_filtered.jsonl", "blimp_filtered.jsonl.gz"),
     "supplement": (),
@@ -203,28 +202,28 @@ def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> Pair
     if suite not in SUITES:
         raise DataError(f"unknown suite {suite!r}; {near_matches(suite, SUITES)}")
     if not folder.is_dir():
-        raise DataError(f"{folder} is no folder; give --data the folder that holds the evaluation sets")
-    there = sorted(path for path in below(folder) if kind_of(path.name) or path.suffix == ".zip")
+        raise DataError(f"{folder} is not a directory. Pass --data the directory of the evaluation sets.")
+    paths = sorted(path for path in below(folder) if kind_of(path.name) or path.suffix == ".zip")
     for name in _LAYOUTS[suite]:
-        files = sorted((path for path in there if path.name == name), key=lambda path: (len(path.parts), path))
+        files = sorted((path for path in paths if path.name == name), key=lambda path: (len(path.parts), path))
         if files:
-            return _named_suite(suite, read_pairs(files[:1], password=password), files[0])
-    loose = [path for path in there if kind_of(path.name) and _stem(path.name) in _STEMS[suite]]
+            return _check_suite(suite, read_pairs(files[:1], password=password), files[0])
+    loose = [path for path in paths if kind_of(path.name) and _stem(path.name) in _STEMS[suite]]
     if loose:
-        together = [path for path in loose if path.parent == loose[0].parent]
-        return _named_suite(suite, read_pairs(together, password=password), loose[0].parent)
-    looked = {
-        "blimp": f"{' or '.join(_LAYOUTS['blimp'])}, or one file a paradigm (adjunct_island.jsonl, ...)",
+        siblings = [path for path in loose if path.parent == loose[0].parent]
+        return _check_suite(suite, read_pairs(siblings, password=password), loose[0].parent)
+    names = {
+        "blimp": f"{' or '.join(_LAYOUTS['blimp'])}, or one file per paradigm (adjunct_island.jsonl, ...)",
         "supplement": ", ".join(f"{name}.jsonl" for name in sorted(SUPPLEMENT)),
         "ewok": " or ".join(_LAYOUTS["ewok"]),
     }[suite]
-    raise DataError(f"no {suite} in or below {folder}: looked for {looked}; give --data the folder that holds it")
+    raise DataError(f"{folder} has no {suite}: expected {names}. Pass --data the directory that contains it.")
 
 
-def _named_suite(suite: str, pairs: PairSet, path: Path) -> PairSet:
+def _check_suite(suite: str, pairs: PairSet, path: Path) -> PairSet:
     if pairs.suite != suite:
         raise DataError(
-            f"{path} is named like {suite}, but its columns or names are not {suite}'s; "
-            f"to score it as pairs of your own, give --suite {path}"
+            f"{path} is named like {suite}, but its columns or names differ. Pass --suite {path} to score it as your "
+            "own pairs."
         )
     return pairs

@@ -1,13 +1,13 @@
-"""The questions of a probe of hidden states: features of the words and sentences of our own pairs, two labels each.
+"""Binary features of words and sentences for probes of hidden states, from the bundled minimal pairs.
 
-    length, frequency    a content word is longer, or more frequent in a text, than the median one
-    position             a noun is in the later half of its sentence
-    capitalisation       the first word has a capital; half of them are written without
+    length, frequency    a content word is longer, or more frequent in a text, than the median
+    position             a noun is in the second half of its sentence
+    capitalisation       the first word is capitalized (half of them are not)
     part_of_speech       a content word is a verb, not a noun
-    number               the subject is plural; read at the last word of a sentence
-    grammaticality       the words of a sentence are in a right order; read over the whole sentence
+    number               the subject is plural; probed at the last word of the sentence
+    grammaticality       the word order is correct; probed over the entire sentence
 
-Labels are balanced, and no `group` (the forms of a word, or a pair) is divided between learning and testing.
+Labels are balanced, and no `group` (the forms of a word, or a pair) is in both the training and the test set.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from layerwise.data.suites.generated import PARADIGMS
 from layerwise.data.suites.minimal_pairs import TABLES
 
 WORDS: Mapping[str, Sequence[str]] = TABLES["words"]["pairs"]
-"""The words by their part of speech, the forms of one side by side (`file/files`)."""
+"""Words by part of speech, with the forms of each (`file/files`)."""
 
 PAIRS = 60
 
-MOST = 300
-"""Units of each label, at most."""
+MAX_UNITS = 300
+"""Maximum units per label."""
 
 Side = Literal["surface", "linguistic"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedUnit:
-    """A word of a sentence, by their numbers, or with no word the whole sentence; its label, and its group."""
+    """A word of a sentence (or the entire sentence if `word` is None), by number, with its label and group."""
 
     sentence: int
     word: int | None
@@ -44,7 +44,7 @@ class ProbedUnit:
 
 @dataclass(frozen=True, slots=True)
 class ProbedFeature:
-    """A feature, which side it is on, and the units that have it or have it not: as many of each."""
+    """A feature, its side, and equally many units with and without it."""
 
     name: str
     side: Side
@@ -57,8 +57,8 @@ class ProbedText:
     features: tuple[ProbedFeature, ...]
 
 
-def _by_form(kind: str, own: int) -> dict[str, str]:
-    return {form: forms.split("/")[own] for forms in WORDS[kind] for form in forms.split("/")}
+def _by_form(kind: str, lemma: int) -> dict[str, str]:
+    return {form: forms.split("/")[lemma] for forms in WORDS[kind] for form in forms.split("/")}
 
 
 _NOUNS = _by_form("noun", 0)
@@ -71,9 +71,9 @@ _ORDERED = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].field == 
 
 
 def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, pairs: int = PAIRS) -> ProbedText:
-    """Return the sentences and their features.
+    """Build the sentences and their features.
 
-    `seed` draws which units are asked, `frequency` says how often a word comes in a text.
+    `seed` draws the units, and `frequency` returns the frequency of a word in a text.
 
     >>> text = probed_text()
     >>> [feature.name for feature in text.features if feature.side == "linguistic"]
@@ -81,7 +81,7 @@ def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, 
     """
     chance = Random(f"{seed}/probing")
     drawn = [(name, pair) for name, every in PARADIGMS.items() for pair in every[:pairs]]
-    capitals = [chance.random() < 0.5 for _ in drawn]  # alike in both sentences of a pair
+    capitals = [chance.random() < 0.5 for _ in drawn]  # the same in both sentences of a pair
     good = [_words(pair.good, capital) for (_, pair), capital in zip(drawn, capitals, strict=True)]
     bad = [_words(pair.bad, capital) for (_, pair), capital in zip(drawn, capitals, strict=True)]
     features = [
@@ -152,9 +152,9 @@ def _positions(sentences: Sequence[Sequence[str]]) -> Iterator[ProbedUnit]:
 def _balanced(feature: ProbedFeature, seed: int) -> ProbedFeature:
     chance = Random(f"{seed}/probing/{feature.name}")
     sides = {label: [unit for unit in feature.units if unit.label is label] for label in (False, True)}
-    count = min(MOST, *map(len, sides.values()))
+    count = min(MAX_UNITS, *map(len, sides.values()))
     if feature.name == "grammaticality":
-        kept = set(chance.sample(sorted({unit.group for unit in feature.units}), count))
-        return ProbedFeature(feature.name, feature.side, tuple(each for each in feature.units if each.group in kept))
-    drawn = [unit for own in sides.values() for unit in chance.sample(own, count)]
+        groups = set(chance.sample(sorted({unit.group for unit in feature.units}), count))
+        return ProbedFeature(feature.name, feature.side, tuple(each for each in feature.units if each.group in groups))
+    drawn = [unit for units in sides.values() for unit in chance.sample(units, count)]
     return ProbedFeature(feature.name, feature.side, tuple(drawn))

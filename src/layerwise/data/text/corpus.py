@@ -1,12 +1,4 @@
-"""The corpus: named, hashed documents, read from a file, a folder, or a dataset of the hub.
-
-A text file is one document, unless lines read `<|endoftext|>`, or it has WikiText's title lines (` = Title = `, one
-equals sign; sections such as ` = = Section = = ` stay inside their article). A `.jsonl` file holds a document a line, a
-`.parquet` file one a row. Files of BabyLM (`.train`, `.dev`, `.test`, also with `.txt` behind it) are cut into chunks
-(`layerwise.data.text.documents`); the name of the file, such as `childes`, is their task. `.gz` and `.zst` files are
-unpacked, and folders read recursively, in the order of their paths. A file that is empty, binary or unreadable is
-refused by name. See `docs/guides/large_texts.md`.
-"""
+"""Corpora of named documents."""
 
 from __future__ import annotations
 
@@ -27,12 +19,10 @@ from layerwise.data.text.sources import PARQUET, HubText, is_hub_text, row_docum
 from layerwise.errors import DataError
 
 BABYLM = (".train", ".dev", ".test")
-"""The endings of the files that BabyLM distributes: text to train on, to look at, and to report."""
+"""Suffixes of BabyLM's training, validation and test files."""
 
 SUFFIXES = (".txt", ".md", ".jsonl", *BABYLM)
-"""What a folder is searched for, each also with `.gz` or `.zst` behind it, beside `.parquet`. A file given by its own
-name may be called anything.
-"""
+"""Suffixes of text files in a directory, each optionally followed by `.gz` or `.zst`, in addition to `.parquet`."""
 
 SEPARATOR = re.compile(r"^<\|endoftext\|>[ \t]*$", re.MULTILINE)
 TITLE = re.compile(r"^ = (?!=)[^\n]*(?<!=) = *$", re.MULTILINE)
@@ -40,7 +30,7 @@ TITLE = re.compile(r"^ = (?!=)[^\n]*(?<!=) = *$", re.MULTILINE)
 
 @dataclass(frozen=True, repr=False)
 class Corpus:
-    """Documents under a name; equal `digest`s mean the same text.
+    """Documents with a name; equal `digest`s mean equal texts.
 
     Raises `DataError` without documents or for a repeated id.
     """
@@ -50,7 +40,7 @@ class Corpus:
 
     @classmethod
     def of(cls, texts: Iterable[str], name: str = "texts") -> Corpus:
-        """A corpus of texts, each a document whose id is its number.
+        """Create a corpus of texts, whose ids are their numbers.
 
         >>> [document.id for document in Corpus.of(["a text", "another"]).documents]
         ['0', '1']
@@ -59,20 +49,18 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not all(isinstance(each, Document) for each in self.documents):
-            raise DataError(
-                "a corpus is a name and documents; of texts alone it is made by Corpus.of, as in Corpus.of(['a text'])"
-            )
+            raise DataError("A corpus must have a name and documents. Use Corpus.of(['a text']) for plain texts.")
         if not self.documents:
-            raise DataError(f"corpus {self.name!r} holds no document: give it at least one text")
+            raise DataError(f"Corpus {self.name!r} must have at least one document, got none.")
         repeated = [id for id, count in Counter(each.id for each in self.documents).items() if count > 1]
         if repeated:
             raise DataError(
-                f"corpus {self.name!r} has {len(repeated)} ids that stand for more than one document, "
-                f"first {repeated[0]!r}: rows could not be distinguished, so make them unique"
+                f"Document ids of corpus {self.name!r} must be unique, got {len(repeated)} repeated ids, first "
+                f"{repeated[0]!r}."
             )
 
     def distinct(self) -> Corpus:
-        """Return the corpus without the documents that equal an earlier one in text, task and answer.
+        """Remove documents that equal an earlier one in text, task and answer.
 
         >>> [document.id for document in Corpus.of(["a text", "another", "a text"]).distinct().documents]
         ['0', '1']
@@ -80,8 +68,8 @@ class Corpus:
         first = {(each.task, each.text, each.answer_start): each for each in reversed(self.documents)}
         if len(first) == len(self.documents):
             return self
-        kept = {each.id for each in first.values()}
-        return replace(self, documents=tuple(each for each in self.documents if each.id in kept))
+        ids = {each.id for each in first.values()}
+        return replace(self, documents=tuple(each for each in self.documents if each.id in ids))
 
     def __repr__(self) -> str:
         count = len(self.documents)
@@ -90,9 +78,7 @@ class Corpus:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over ids, texts, tasks and answer offsets, each preceded by its length; the name does not
-        count.
-        """
+        """SHA-256 of ids, texts, tasks and answer offsets, each preceded by its length."""
         state = hashlib.sha256()
         for document in self.documents:
             for field in (document.id, document.text, document.task, str(document.answer_start)):
@@ -102,10 +88,22 @@ class Corpus:
 
 
 def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
-    """Read the documents of a text file or folder (see the module); `task` labels those that name none.
+    """Read the documents of a text file, a directory or a hub dataset.
 
-    Ids are paths relative to `path`, with `#n` (`:line` in a `.jsonl`) if a file holds several. Raises `DataError` for
-    a missing path, a file that is empty, binary, truncated or unreadable, and a folder without text files.
+    A text file is one document, unless lines read `<|endoftext|>` or it has WikiText's title lines (` = Title = `). A
+    `.jsonl` file has one document per line, a `.parquet` file one per row. BabyLM's files are cut into chunks, and
+    their name, such as `childes`, is their task. Directories are read recursively in the order of their paths.
+
+    Args:
+        path: A file, a directory, or a dataset name `hf:...`.
+        task: Task of documents that have none.
+
+    Returns:
+        The corpus. Ids are paths relative to `path`, with `#n` (`:line` in a `.jsonl`) if a file has several documents.
+
+    Raises:
+        DataError: If the path is missing, a file is empty, binary, truncated or unreadable, or a directory has no text
+            files.
     """
     root = Path(path)
     if is_hub_text(root):
@@ -125,23 +123,23 @@ def source_files(root: Path) -> list[Path]:
         return HubText.parse(str(root)).files()
     kind = kind_of(root)
     if kind == "nothing":
-        raise DataError(f"there is no text at {named(root)}: give --text a text file, or a folder that holds some")
+        raise DataError(f"{named(root)} does not exist. Pass --text a text file, or a directory of text files.")
     if any("\udc80" <= character <= "\udcff" for character in str(root)):
-        raise DataError(f"the name of the text {_spelt(str(root))} is no UTF-8, so no run can record it: rename it")
+        raise DataError(f"The name {_spelt(str(root))} must be valid UTF-8 to be recorded. Rename the file.")
     if kind != "folder":
         return [root]
     files = _text_files(root)
     if not files:
-        wanted = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+        patterns = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         raise DataError(
-            f"the folder {root} holds no text file: searched it and its subfolders for {wanted}, "
-            "also with .gz or .zst, and for *.parquet; rename your files, or give one by its own name"
+            f"{root} has no text files ({patterns}, also with .gz or .zst, or *.parquet). Rename your files, or pass "
+            "one by name."
         )
     return files
 
 
 def babylm_domain(name: str) -> str | None:
-    """The corpus that a file of BabyLM holds, by its name; `None` for any other file.
+    """Return the subcorpus of a BabyLM file by its name; `None` for other files.
 
     >>> babylm_domain("childes.train"), babylm_domain("bnc_spoken.dev.txt.gz"), babylm_domain("notes.txt")
     ('childes', 'bnc_spoken', None)
@@ -151,7 +149,7 @@ def babylm_domain(name: str) -> str | None:
 
 
 def babylm_split(name: str) -> str | None:
-    """The ending that says which part of BabyLM a file is, one of `BABYLM`; `None` for any other file.
+    """Return the suffix of a BabyLM file (one of `BABYLM`); `None` for other files.
 
     >>> babylm_split("childes.train"), babylm_split("bnc_spoken.dev.txt.gz"), babylm_split("notes.txt")
     ('.train', '.dev', None)
@@ -165,11 +163,11 @@ def _spelt(name: str) -> str:
 
 
 def _text_files(folder: Path) -> list[Path]:
-    def wanted(file: Path) -> bool:
+    def is_text(file: Path) -> bool:
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
         return not hidden and (unpacked_name(file.name).endswith(SUFFIXES) or file.suffix == PARQUET) and file.is_file()
 
-    return sorted(file for file in folder.rglob("*") if wanted(file))
+    return sorted(file for file in folder.rglob("*") if is_text(file))
 
 
 def _documents(file: Path, name: str, task: str) -> list[Document]:
@@ -178,12 +176,11 @@ def _documents(file: Path, name: str, task: str) -> list[Document]:
     text = read_text(file)
     pieces = [piece for piece in _split(text) if piece.strip()]
     if not pieces:
-        raise DataError(f"{file} is empty: nothing but white space in it; remove it, or fill it")
+        raise DataError(f"{file} is empty. Remove it or add text.")
     domain = babylm_domain(file.name)
     task = task if domain is None else domain
     if len(pieces) == 1 and domain is not None:
-        whole = Document(name, text, task)
-        return [replace(chunk, part_of=name) for chunk in chunks(whole)]
+        return [replace(chunk, part_of=name) for chunk in chunks(Document(name, text, task))]
     if len(pieces) == 1:
         return [Document(name, pieces[0], task)]
     return [Document(f"{name}#{number}", piece, task) for number, piece in enumerate(pieces)]

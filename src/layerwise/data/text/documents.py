@@ -1,8 +1,8 @@
-"""The document: the unit of text that is scored, resampled and named in tables.
+"""Documents, the unit of text that is scored and resampled.
 
-Plain text is scored everywhere; a question with an answer only from the character where the answer begins. A long text
-is cut into chunks of about 2,000 words, which end before a heading, at an empty line or at a line end: at the first of
-the three of which the text has as many as it needs. `joined` puts chunks together again.
+Plain text is scored everywhere, a question with an answer only from the answer on. Long texts are cut into chunks of
+about 2,000 words that end before a heading, at an empty line or at a line end: at the first kind that occurs often
+enough.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from random import Random
 from layerwise.errors import DataError
 
 WORDS = 2_000
-"""Words in a chunk of a long text, at least."""
+"""Minimum words of a chunk of a long text."""
 
-FEWEST = 20
-"""Words in a chunk of any text, at least."""
+MIN_WORDS = 20
+"""Minimum words of a chunk of any text."""
 
-PIECES = 50
-"""So many chunks a text is cut into at least, where it has words enough: a tenth of it is then some of them."""
+MIN_CHUNKS = 50
+"""Minimum number of chunks of a text with enough words, so that a tenth of them is several."""
 
 _HEADING = re.compile(r"^(?:(?:= ?)+[^=\s][^\n]*=|\*{3}[^*\n]+\*{3})[ \t]*$", re.MULTILINE)
 _EMPTY_LINE = re.compile(r"(?<=\n)(?:[^\S\n]*\n)+")
@@ -31,17 +31,14 @@ _LINE_END = re.compile(r"\n")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text: `id` is unique in its corpus, `task` names the row of the tables it is averaged in.
+    """One text with a unique `id`; results are averaged by `task`.
 
-    `answer_start` is an offset in characters: tokens that end after it are scored, those before it are
-    context. `None` scores every token that has a context, that is all but the first. `part_of` is the id of the text
-    that this is a part of, where a long one was cut (`chunks`).
+    `answer_start` is a character offset: tokens that end after it are scored, those before it are context. `None`
+    scores every token but the first. `part_of` is the id of the text that this is a chunk of. Raises `DataError` for
+    invalid Unicode, and for an answer that is empty or has no prompt.
 
     >>> Document("sum-1", "2 + 2 = 4", task="arithmetic", answer_start=8).answer
     '4'
-
-    Raises `DataError` when a text is not valid Unicode, and when the answer is empty, begins before the text,
-    or begins at its first character: an answer without a prompt is plain text.
     """
 
     id: str
@@ -55,14 +52,13 @@ class Document:
             "".join((self.id, self.text, self.task)).encode()
         except UnicodeEncodeError as error:
             raise DataError(
-                f"document {self.id!r} holds half a character, a lone surrogate "
-                f"({error.object[error.start]!r}): no tokenizer reads that, so repair the text at its source"
+                f"Document {self.id!r} has an unpaired surrogate ({error.object[error.start]!r}), which no tokenizer "
+                "can read. Repair the text."
             ) from error
         if self.answer_start is not None and not 0 < self.answer_start < len(self.text):
             raise DataError(
-                f"document {self.id!r} says that its answer starts at character {self.answer_start}, "
-                f"but its text has {len(self.text)}: answer_start must lie between 1 and "
-                f"{len(self.text) - 1}, or be left out to score the whole text"
+                f"answer_start of document {self.id!r} must be between 1 and {len(self.text) - 1}, got "
+                f"{self.answer_start}. Omit it to score the entire text."
             )
 
     @property
@@ -75,25 +71,25 @@ class Document:
 
 
 def excerpt(document: Document, characters: int, draw: Random) -> Document:
-    """Return at most `characters` of a plain text from a random position, at the start of a line if one is near.
+    """Draw an excerpt of at most `characters` of a plain text, starting at a line if one is near.
 
-    A text that is short enough, or that has an answer, is returned as it is.
+    Short texts and those with an answer are returned unchanged.
     """
     if document.answer_start is not None or len(document.text) <= characters:
         return document
     start = draw.randrange(len(document.text) - characters + 1)
-    # Half an excerpt is as far as the start moves, so that a text without line breaks still gives a long one.
+    # The start moves by at most half an excerpt, so texts without line breaks still give long ones.
     line_break = document.text.find("\n", start, start + characters // 2)
     start = start if line_break < 0 else line_break + 1
     return replace(document, text=document.text[start : start + characters])
 
 
 def chunks(document: Document) -> tuple[Document, ...]:
-    """Cut a document into chunks whose texts join to its own; short documents and those with an answer stay whole."""
+    """Cut a document into chunks that join to its text; short documents and those with an answer are not cut."""
     if document.answer_start is not None:
         return (document,)
     total = len(document.text.split())
-    words = max(FEWEST, min(WORDS, total // PIECES))
+    words = max(MIN_WORDS, min(WORDS, total // MIN_CHUNKS))
     texts = list(_stretches(document.text, _bounds(document.text, total // words), words))
     if len(texts) < 2:
         return (document,)
@@ -104,15 +100,15 @@ def chunks(document: Document) -> tuple[Document, ...]:
 
 
 def joined(documents: Iterable[Document]) -> tuple[Document, ...]:
-    whole_documents: list[Document] = []
-    for whole, group in groupby(documents, key=lambda each: each.part_of):
-        if whole is None:
-            whole_documents += group
+    result: list[Document] = []
+    for original_id, group in groupby(documents, key=lambda each: each.part_of):
+        if original_id is None:
+            result += group
         else:
             parts = list(group)
             text = "".join(each.text for each in parts)
-            whole_documents.append(replace(parts[0], id=whole, text=text, part_of=None))
-    return tuple(whole_documents)
+            result.append(replace(parts[0], id=original_id, text=text, part_of=None))
+    return tuple(result)
 
 
 def _bounds(text: str, needed: int) -> list[int]:

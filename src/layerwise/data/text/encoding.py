@@ -1,8 +1,8 @@
-"""Documents as token ids: a dataset with a row for each document.
+"""Documents as token ids by sentence, and as segments for masked language models.
 
-A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PAR]` ends every paragraph. Empty lines
-separate paragraphs, and so do line ends, unless the text is hard-wrapped. A full stop, question or exclamation mark
-before white space and a capital or a digit ends a sentence, unless the word before it is an abbreviation.
+Empty lines separate paragraphs, and so do line ends unless the text is hard-wrapped; `[PAR]` ends every paragraph. A
+period, question or exclamation mark before whitespace and a capital or digit ends a sentence, except after an
+abbreviation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from layerwise.data.text.vocabulary import PARAGRAPH, TAB
 from layerwise.errors import DataError
 
 BATCH = 2**20
-"""Characters that are encoded together, unless one document has more."""
+"""Characters per encoding batch."""
 
 Sentences = list[list[int]]
 
@@ -41,9 +41,9 @@ _EVEN = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Documents as token ids, a row for each: its `name`, its `ids`, and the lengths of its `sentences` in tokens.
+    """Documents as token ids: rows with `name`, `ids`, and the lengths of the `sentences` in tokens.
 
-    `skipped` names documents without anything to read.
+    `skipped` names documents without text.
     """
 
     rows: Dataset
@@ -73,8 +73,8 @@ def encoded_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of `Encoded`, about `size` characters at a time; special tokens in a text are encoded as text.
 
-    Parts of one text become one document. Names of documents without a token are added to `skipped`; `progress`
-    receives the share that is done. Raises `DataError` if no document has a token.
+    Chunks of one text become one row. Documents without a token are added to `skipped`; `progress` receives the
+    completed share. Raises `DataError` if no document has a token.
     """
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     encoded = chain.from_iterable(_encode(tokenizer, batch) for batch in _batches(documents, progress, size))
@@ -89,7 +89,7 @@ def encoded_rows(
             "sentences": np.array([len(sentence) for sentence in joined], np.int32),
         }
     if is_empty:
-        raise DataError(f"none of the {len(documents)} document(s) holds a word: give at least one text with sentences")
+        raise DataError(f"At least one of the {len(documents)} document(s) must have a sentence, got none.")
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text, each on one line, without those that hold nothing; tabs that begin a line stay.
+    """Split a text into nonempty paragraphs, each on one line; leading tabs are kept.
 
     >>> paragraphs("A line\\nand its end.\\n\\nAnother."), paragraphs("One a line.\\nTwo.")
     (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])
@@ -174,7 +174,7 @@ def _are_wrapped(blocks: Sequence[str]) -> bool:
 
 
 def sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph; joined by the white space between them they are the paragraph.
+    """Split a paragraph into sentences.
 
     >>> sentences("Mr. Fox ran. He hid! Why?")
     ['Mr. Fox ran.', 'He hid!', 'Why?']
@@ -200,6 +200,6 @@ def _is_abbreviation(paragraph: str, start: int, end: re.Match[str]) -> bool:
 
 
 def _last_word(text: str) -> str:
-    # Read from the end, since a search from the beginning tries every position of a long sentence.
+    # Match backwards, since a forward search would try every position of a long sentence.
     word = _WORD.match(text[::-1])
     return "" if word is None else word[0][::-1]

@@ -1,7 +1,4 @@
-"""Texts: documents as the splits that a language model is trained and judged on.
-
-Each document is cut into windows as everywhere else (`layerwise.data.text.tokens`); parts of one text are joined.
-"""
+"""Training, validation and test splits of texts for language models."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from layerwise.errors import DataError
 
 
 class TokenWindows(Examples):
-    """Windows of tokens, each with the ids it asks for as labels; a model of `...ForCausalLM` shifts them itself."""
+    """Token windows with their scored ids as labels, which `...ForCausalLM` models shift themselves."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self.windows = tuple(windows)
@@ -38,9 +35,9 @@ class TokenWindows(Examples):
 
 
 class MaskedWindows(Examples):
-    """Windows of masked tokens: `mask` replaces them, and they are the labels (`...ForMaskedLM` does not shift them).
+    """Masked token windows: `mask` replaces the masked tokens, which are the labels.
 
-    With `redrawn` torch's generator draws them at every reading, otherwise they are those of each window.
+    With `redrawn` torch's generator draws new masks on every access.
     """
 
     def __init__(self, windows: Sequence[Window], mask: int, *, redrawn: bool) -> None:
@@ -67,14 +64,13 @@ def splits_of(
     positions: int | None = None,
     objective: Objective = "next_token",
 ) -> Splits:
-    """Return the splits of a divided text as windows of `length` tokens; joins parts of a document.
+    """Cut a divided text into windows of `length` tokens, joining the chunks of each document.
 
-    Raises `DataError` for a masked-token objective, and as `layerwise.data.text.tokens.windows` does.
+    Raises `DataError` for a masked-token objective, and as `layerwise.data.text.tokens.windows`.
     """
     if objective != "next_token":
         raise DataError(
-            "texts are prepared for models that predict the next token, and this one fills in masked tokens: "
-            "give a model of the ...ForCausalLM kind"
+            "The model must predict the next token, got one that predicts masked tokens. Pass a ...ForCausalLM model."
         )
     return _cut(tokenizer, text, lambda _, cut: TokenWindows(cut), length=length, positions=positions)
 
@@ -87,9 +83,9 @@ def masked_splits_of(
     positions: int | None = None,
     seed: int = 0,
 ) -> Splits:
-    """Return the splits for masked models: training masks are redrawn at every reading, others drawn from `seed`.
+    """Cut a divided text into masked windows; training masks are redrawn on every access, others drawn from `seed`.
 
-    Raises `DataError` for a tokenizer without a mask, and as `layerwise.data.text.tokens.windows` does.
+    Raises `DataError` for a tokenizer without a mask token, and as `layerwise.data.text.tokens.windows`.
     """
     mask = masking_id(tokenizer)
     return _cut(
@@ -125,28 +121,27 @@ def _cut(
 
 
 def with_packed_training(splits: Splits, length: int, *, seed: int, start: int | None) -> Splits:
-    """The splits with the windows to train on packed in rows of `length` tokens (`layerwise.data.text.packing`).
+    """Pack the training windows into rows of `length` tokens, which changes the digest.
 
-    Another digest: a step reads other texts together. `start` is the token that windows begin with, if there is one.
-    Raises `DataError` for examples that are no windows of a text.
+    `start` is the start token of all windows, if any. Raises `DataError` for examples that are not `TokenWindows`.
     """
     if not isinstance(splits.train, TokenWindows):
-        raise DataError("only texts for models that predict the next token are packed: leave --pack out")
+        raise DataError("--pack requires text for models that predict the next token. Omit it.")
     rows = packed(splits.train.windows, length, seed, start)
     state = digest([("train", f"packed {length} {seed}", splits.digest.encode())])
     return replace(splits, train=rows, digest=state)
 
 
 def whole(texts: TokenWindows, length: int) -> TokenWindows:
-    """Keep the windows of exactly `length` tokens, so every step reads as many; raises `DataError` if none are."""
-    kept = [window for window in texts.windows if len(window.ids) == length]
-    if not kept:
+    """Keep the windows of exactly `length` tokens, so all steps read equally many. Raises `DataError` without any."""
+    full = [window for window in texts.windows if len(window.ids) == length]
+    if not full:
         longest = max((len(window.ids) for window in texts.windows), default=0)
         raise DataError(
-            f"no document to train on has {length} tokens, and steps that read unlike numbers of tokens cannot be "
-            f"compared: use --max-length {longest} or less, or give longer documents"
+            f"At least one training document must have {length} tokens, since only steps of equally many tokens are "
+            f"comparable. Pass --max-length {longest} or less, or longer documents."
         )
-    return TokenWindows(kept)
+    return TokenWindows(full)
 
 
 def evenly_spaced(texts: TokenWindows, limit: int) -> TokenWindows:

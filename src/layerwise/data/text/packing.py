@@ -1,7 +1,7 @@
-"""Packing: texts of unlike length in rows of one length, so that almost no padding is computed.
+"""Packing of texts into rows of equal length, so that almost no padding is computed.
 
 Best fit, longest first (Ding et al. 2024, "Fewer Truncations Improve Language Modeling"). Windows of the emptiest rows
-are cut to fill others up to `FILL`; texts with an answer stay whole. Positions begin at 0 in each text, which keeps
+are split to fill others up to `FILL`, except those with an answer. Positions begin at 0 in each text, which keeps
 attention inside it, and its first token is not predicted.
 """
 
@@ -20,15 +20,15 @@ from layerwise.data.splits import Example, Examples
 from layerwise.data.text.tokens import Window
 
 FILL = 0.98
-"""The share of the positions of all rows that is to hold tokens."""
+"""Target share of positions that are not padding."""
 
-_SHORTEST = 8
+_MIN_TOKENS = 8
 
 Row = list[Window]
 
 
 class PackedWindows(Examples):
-    """Rows of `windows` with their ids as labels; a model of `...ForCausalLM` shifts them."""
+    """Rows of windows with their ids as labels, which `...ForCausalLM` models shift themselves."""
 
     def __init__(self, rows: Sequence[Sequence[Window]]) -> None:
         self.rows = tuple(map(tuple, rows))
@@ -38,18 +38,18 @@ class PackedWindows(Examples):
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Example:
-        """`input_ids`, `labels` and `position_ids`, each int64 (seq,)."""
-        # A window's first token is never scored, so no text is predicted from another.
+        """Return `input_ids`, `labels` and `position_ids`, each int64 (seq,)."""
+        # The first token of a window is never scored, so no text is predicted from another.
         rows = [(*labelled(window), torch.arange(len(window.ids), device="cpu")) for window in self.rows[index]]
         ids, labels, positions = map(torch.cat, zip(*rows, strict=True))
         return {"input_ids": ids, "labels": labels, "position_ids": positions}
 
 
 def packed(windows: Sequence[Window], length: int, seed: int = 0, start: int | None = None) -> PackedWindows:
-    """The windows, none longer than `length`, in rows of at most `length` tokens.
+    """Pack windows into rows of at most `length` tokens.
 
-    `start` is the token that every window begins with, if there is one; pieces begin with it too. Windows of equal
-    length are taken in an order drawn from `seed`, so the same call makes the same rows.
+    `start` is the start token of all windows, if any; split windows begin with it too. Windows of equal length are
+    packed in an order drawn from `seed`.
 
     >>> rows = packed([Window(f"d{n}", "text", 0, (1,) * n, 1, n) for n in (6, 5, 3, 2)], 8).rows
     >>> [[len(window.ids) for window in row] for row in rows]
@@ -63,26 +63,26 @@ def packed(windows: Sequence[Window], length: int, seed: int = 0, start: int | N
 
 def _best_fit(windows: Sequence[Window], length: int) -> list[Row]:
     rows: list[Row] = []
-    rooms: list[int] = []  # the sizes of room that some row has, ascending
-    numbers: dict[int, list[int]] = {}  # the rows that have it
+    gaps: list[int] = []  # distinct free sizes, ascending
+    numbers: dict[int, list[int]] = {}  # row numbers by free size
     for window in windows:
         size = len(window.ids)
-        rank = bisect_left(rooms, size)
-        if rank == len(rooms):
-            number, room = len(rows), length
+        rank = bisect_left(gaps, size)
+        if rank == len(gaps):
+            number, gap = len(rows), length
             rows.append([])
         else:
-            room = rooms[rank]
-            number = numbers[room].pop()
-            if not numbers[room]:
-                del numbers[room], rooms[rank]
+            gap = gaps[rank]
+            number = numbers[gap].pop()
+            if not numbers[gap]:
+                del numbers[gap], gaps[rank]
         rows[number].append(window)
-        left = room - size
-        if left:
-            if left not in numbers:
-                numbers[left] = []
-                insort(rooms, left)
-            numbers[left].append(number)
+        gap -= size
+        if gap:
+            if gap not in numbers:
+                numbers[gap] = []
+                insort(gaps, gap)
+            numbers[gap].append(number)
     return rows
 
 
@@ -106,26 +106,26 @@ def _spread(rows: list[Row], emptiest: Row, length: int, start: int | None) -> l
         window = waiting.pop()
         if not gaps:
             return None
-        gap, number = heapq.heappop(gaps)
-        room = -gap
-        if len(window.ids) > room:
-            first, rest = _cut(window, room, start)
+        negative_gap, number = heapq.heappop(gaps)
+        gap = -negative_gap
+        if len(window.ids) > gap:
+            first, rest = _split(window, gap, start)
             if first is None or rest is None:
                 return None
             waiting.append(rest)
             window = first
         added.setdefault(number, []).append(window)
-        if room > len(window.ids):
-            heapq.heappush(gaps, (len(window.ids) - room, number))
+        if gap > len(window.ids):
+            heapq.heappush(gaps, (len(window.ids) - gap, number))
     return [[*row, *added.get(number, ())] for number, row in enumerate(rows)]
 
 
-def _cut(window: Window, room: int, start: int | None) -> tuple[Window | None, Window | None]:
-    begins = start is not None and window.ids[0] == start
+def _split(window: Window, size: int, start: int | None) -> tuple[Window | None, Window | None]:
+    has_start = start is not None and window.ids[0] == start
     is_plain = window.scored_from == 1 and window.scored_until == len(window.ids) and window.masked is None
-    room = min(room, len(window.ids) - _SHORTEST)
-    if not is_plain or room < _SHORTEST:
+    size = min(size, len(window.ids) - _MIN_TOKENS)
+    if not is_plain or size < _MIN_TOKENS:
         return None, None
-    first = replace(window, ids=window.ids[:room], scored_until=room)
-    rest = (*window.ids[:1], *window.ids[room:]) if begins else window.ids[room:]
+    first = replace(window, ids=window.ids[:size], scored_until=size)
+    rest = (*window.ids[:1], *window.ids[size:]) if has_start else window.ids[size:]
     return first, replace(window, ids=rest, scored_until=len(rest))

@@ -1,9 +1,4 @@
-"""Segments: what a masked language model reads at once, of one document and never of two.
-
-They are cut as LTG-BERT cuts them: sentences fill a segment; the one that overflows is read there as far as it fits,
-and begins the next segment whole. A sentence that is longer than a segment continues in the next one (LTG-BERT drops
-the rest). A segment of length 128 holds at most 126 ids, since `[CLS]` and `[SEP]` are put around it.
-"""
+"""Segments of single documents for masked language models."""
 
 from __future__ import annotations
 
@@ -24,14 +19,14 @@ from layerwise.data.text.encoding import Encoded, hide_progress_bars
 from layerwise.errors import DataError
 
 AROUND = 2
-"""The tokens around every segment: one that begins it, one that ends it."""
+"""Number of special tokens around a segment (`[CLS]` and `[SEP]`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Segments of the documents of `text`: a row has token `ids` and the number of its `document`.
+    """Segments of `text`: rows with token `ids` and the number of the `document`.
 
-    `length` is that of the longest, with `[CLS]` and `[SEP]`.
+    `length` is the maximum length, including `[CLS]` and `[SEP]`.
     """
 
     text: Encoded
@@ -46,13 +41,13 @@ class Segments:
         return np.asarray(self.rows.data.column("document").to_numpy())
 
     def ids(self, numbers: Sequence[int]) -> list[NDArray[Any]]:
-        """The token ids of some segments, each of shape (at most length - 2,)."""
+        """Return the token ids of segments, each of shape (at most length - 2,)."""
         return [row.values.to_numpy() for row in self.rows[numbers]["ids"]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PretrainingText:
-    """A text as disjoint document sets `train`, `validation` and `test`; `digest` covers every document and its set."""
+    """A text as disjoint splits `train`, `validation` and `test`; `digest` covers all documents and their split."""
 
     name: str
     digest: str
@@ -70,47 +65,48 @@ def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:
 
 
 def cut(text: Encoded, length: int) -> Segments:
-    """Cut documents into segments of `length` tokens, in order, or map those in the token cache.
+    """Cut documents into segments of `length` tokens, or open those in the token cache.
 
-    The last of each document may be shorter. Raises `DataError` for a length below 3.
+    Sentences fill a segment as in LTG-BERT: one that overflows is truncated there and begins the next segment. A
+    sentence longer than a segment continues in the next one. Raises `DataError` for a length below 3.
     """
-    room = length - AROUND
-    if room < 1:
-        raise DataError(f"segments of {length} tokens have no room beside [CLS] and [SEP]: use a length of 3 or more")
+    size = length - AROUND
+    if size < 1:
+        raise DataError(f"The segment length must be at least 3 ([CLS], a token and [SEP]), got {length}.")
     documents = text.rows.with_format("arrow")
-    options = {"remove_columns": documents.column_names, "new_fingerprint": f"cut-{room}"}
+    options = {"remove_columns": documents.column_names, "new_fingerprint": f"cut-{size}"}
     with hide_progress_bars():
         try:
-            rows = documents.map(partial(_cut, room=room), with_indices=True, batched=True, **options)
-        except (pyarrow.ArrowException, OSError):  # a damaged file, or a cache that this user may only read
+            rows = documents.map(partial(_cut_table, size=size), with_indices=True, batched=True, **options)
+        except (pyarrow.ArrowException, OSError):  # a damaged file or a read-only cache
             options["keep_in_memory"] = True
             options["load_from_cache_file"] = False
-            rows = documents.map(partial(_cut, room=room), with_indices=True, batched=True, **options)
+            rows = documents.map(partial(_cut_table, size=size), with_indices=True, batched=True, **options)
     return Segments(text, length, rows)
 
 
-def _cut(table: pyarrow.Table, numbers: Sequence[int], room: int) -> pyarrow.Table:
+def _cut_table(table: pyarrow.Table, numbers: Sequence[int], size: int) -> pyarrow.Table:
     ids, owners = [], []
     for number, document, sentences in zip(numbers, table["ids"], table["sentences"], strict=True):
         tokens = document.values.to_numpy()
-        for start, end in _segments([0, *np.cumsum(sentences.values.to_numpy()).tolist()], room):
+        for start, end in _segments([0, *np.cumsum(sentences.values.to_numpy()).tolist()], size):
             ids.append(tokens[start:end])
             owners.append(number)
     columns = [pyarrow.array(ids, table["ids"].type), pyarrow.array(owners, pyarrow.int32())]
     return pyarrow.table(columns, ["ids", "document"])
 
 
-def _segments(bounds: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+def _segments(bounds: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
     start, last = bounds[0], bounds[-1]
     position = 0
-    while last - start > room:
-        end = start + room
+    while last - start > size:
+        end = start + size
         yield start, end
-        # Every sentence has a token, so at most so many bounds lie between.
-        position = bisect_right(bounds, end, position, min(len(bounds), position + room + 2))
+        # Every sentence has a token, so at most this many bounds are in between.
+        position = bisect_right(bounds, end, position, min(len(bounds), position + size + 2))
         before, after = bounds[position - 1], bounds[position]
-        # The sentence that overflowed is read again where it fits a segment.
-        start = before if after - before <= room else end
+        # The sentence that overflowed begins the next segment if it fits.
+        start = before if after - before <= size else end
         position -= 1
     if last > start:
         yield start, last

@@ -1,13 +1,12 @@
-"""Texts in rows: files of JSON lines and of Parquet, and datasets of the Hugging Face hub.
+"""Corpora: documents from text files, directories, JSON lines, Parquet files, and datasets of the Hugging Face hub.
 
-A row is a document, with a `text`, and optionally an `id`, a `task` and an `answer_start`. Files are read as streams:
-one of any length takes no more memory than a line.
-
-    hf:NAME                          the split train of a dataset of the hub, or of a folder in a format of `datasets`
-    hf:NAME:CONFIGURATION            of one configuration
+    hf:NAME                          the train split of a hub dataset, or of a directory in a format of `datasets`
+    hf:NAME:CONFIGURATION            one configuration
     hf:NAME:CONFIGURATION:SPLIT      another split; hf:NAME::SPLIT without a configuration
     hf:NAME:CONFIGURATION:SPLIT[:N]  its first N documents
-    hf:NAME@REVISION...              as it was at a commit
+    hf:NAME@REVISION...              at a commit
+
+See `docs/guides/large_texts.md` for text files.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _SPELLING = re.compile(
 
 
 def row_documents(file: Path, name: str, task: str) -> Iterator[Document]:
-    """Yield the documents of a file of rows; ids that it does not give end in the number of the line or row.
+    """Stream the documents of a file of rows with a `text`, and optionally an `id`, a `task` and an `answer_start`.
 
-    Raises `DataError` for a malformed row, and for a file without rows.
+    Missing ids end in the line or row number. Raises `DataError` for a malformed row and a file without rows.
     """
     rows = parquet_rows(file, FIELDS) if file.suffix == PARQUET else json_rows(file)
     for row in rows:
@@ -51,14 +50,14 @@ def row_documents(file: Path, name: str, task: str) -> Iterator[Document]:
 def _document(record: Mapping[str, Any], location: str, fallback_id: str, task: str) -> Document:
     if not isinstance(record.get("text"), str) or not record["text"].strip():
         keys = shortened(", ".join(sorted(record)))
-        raise DataError(f'{location}: found the keys {keys}; it should have a non-empty "text"')
+        raise DataError(f'{location}: the row must have a nonempty "text", got the keys {keys}.')
     start = record.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise DataError(f"{location}: answer_start is {shown(start)}; it should be a number of characters, or left out")
+        raise DataError(f"{location}: answer_start must be a number of characters, got {shown(start)}.")
     labels: dict[str, Any] = {"id": record.get("id", fallback_id), "task": record.get("task", task)}
     for key, value in labels.items():
         if type(value) not in (str, int):
-            raise DataError(f"{location}: {key} is {shown(value)}; it should be text or a whole number, or left out")
+            raise DataError(f"{location}: {key} must be text or an integer, got {shown(value)}.")
     try:
         return Document(str(labels["id"]), record["text"], str(labels["task"]), start)
     except DataError as error:
@@ -75,12 +74,12 @@ class HubText:
 
     @classmethod
     def parse(cls, text: str) -> HubText:
-        """The text that is spelt as the module's opening says. Raises `DataError` for another spelling."""
+        """Parse a dataset name `hf:...` as in the module docstring. Raises `DataError` for another form."""
         match = _SPELLING.fullmatch(text)
         if match is None:
             raise DataError(
-                f"a dataset of the hub is written as hf:NAME, hf:NAME:CONFIGURATION or hf:NAME:CONFIGURATION:SPLIT, "
-                f"with [:N] behind the split for its first N documents; found {shortened(text)!r}"
+                "A hub dataset must be hf:NAME, hf:NAME:CONFIGURATION or hf:NAME:CONFIGURATION:SPLIT, with [:N] after "
+                f"the split for its first N documents, got {shortened(text)!r}."
             )
         parts = match.groupdict()
         limit = None if parts["limit"] is None else int(parts["limit"])
@@ -95,34 +94,31 @@ class HubText:
             )
             columns = rows.column_names
             if columns is not None and "text" not in columns:
-                raise DataError(
-                    f"{self.name} has the columns {shortened(', '.join(columns))}; its texts should be in one called "
-                    "text"
-                )
+                raise DataError(f"{self.name} must have a column named text, got {shortened(', '.join(columns))}.")
             for number, row in enumerate(islice(rows, self.limit), start=1):
                 record = {name: row[name] for name in FIELDS if row.get(name) is not None}
-                if record.get("text", "").strip():  # many datasets hold empty lines
+                if record.get("text", "").strip():  # many datasets have empty lines
                     yield _document(record, f"{self.name}, row {number}", f"{self.split}:{number}", task)
         except DataError:
             raise
-        except Exception as error:  # the hub, the network, the disk and the formats each have errors of their own
+        except Exception as error:  # hub, network, disk and formats raise different errors
             reason = str(error).split("\n")[0] or type(error).__name__
             raise DataError(
-                f"the dataset {self.name} cannot be read ({shortened(reason, 200)}); write a dataset of the hub with a "
-                "column of texts, as in hf:wikitext:wikitext-2-raw-v1, or a folder in one of its formats"
+                f"The dataset {self.name} cannot be read ({shortened(reason, 200)}). Pass a hub dataset of texts, such "
+                "as hf:wikitext:wikitext-2-raw-v1, or a directory in a format of `datasets`."
             ) from error
 
     def version(self) -> str | None:
-        """The commit that is read now; `None` for a folder, whose files tell."""
+        """Return the current commit; `None` for a directory."""
         if Path(self.name).is_dir():
             return None
         try:
             return str(HfApi().dataset_info(self.name, revision=self.revision).sha)
-        except Exception as error:  # the network, the hub, and the rights to read there
+        except Exception as error:  # network, hub and permissions raise different errors
             reason = shortened(str(error).split("\n")[0] or type(error).__name__, 200)
             raise DataError(
-                f"the hub does not say which version of {self.name} there is ({reason}); write hf:NAME for a dataset "
-                "of the hub, or hf:FOLDER for one on this disk"
+                f"Cannot find the current version of {self.name} on the hub ({reason}). Pass hf:NAME for a hub "
+                "dataset, or hf:FOLDER for a local one."
             ) from error
 
     def files(self) -> list[Path]:

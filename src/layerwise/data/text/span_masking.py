@@ -1,8 +1,8 @@
-"""Span masking: which tokens of a segment a model must fill in, and what it sees in their place.
+"""Span masking of segments (Joshi et al. 2020, "SpanBERT", section 3.1).
 
-Spans have geometric length, 1 to 10 tokens (Joshi et al. 2020, "SpanBERT", section 3.1), taken in random order until
-15 % of the tokens are masked. Of ten spans, eight are shown as `[MASK]`, one as random tokens, one unchanged. Draws
-depend only on (seed, index, number), so resumed runs match; validation reads index 0.
+Spans of geometric length, 1 to 10 tokens, are drawn until 15% of the tokens are masked. Of ten spans, eight become
+`[MASK]`, one becomes random tokens, and one stays unchanged. Draws depend only on (seed, index, number), so resumed
+runs match.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Ids = NDArray[np.int64]
 Uniforms = NDArray[np.float64]
 
 ALGORITHM = "spans of SpanBERT, drawn by Philox"
-"""The name of the masking in the record of a training: another one shows other masks for the same seed."""
+"""Name of the masking algorithm in the record of a training."""
 
-LONGEST = 10
+MAX_SPAN = 10
 
 _SHOWN_AS_MASK, _SHOWN_AS_RANDOM = 0.8, 0.9
-"""Where the coin of a span must fall: below the first, between the two, above the second (left as it is)."""
+"""Thresholds of a span's uniform number for `[MASK]` and random tokens; above both it stays unchanged."""
 
 _SHORTENED = 0.1
 
@@ -44,12 +44,12 @@ _RANKS = 2**38
 _BLOCK = 4
 
 TRAINING, HELD_OUT = 0, 1
-"""What keeps the masks of training apart from those of held-out text."""
+"""Separate random streams for the masks of training and held-out text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanMasking:
-    """Masks a `share` of the ordinary tokens: `mask` replaces them, or one of `ordinary` (ids,), the tokens of text.
+    """Masking of a `share` of the ordinary tokens with `mask` or with random ids of `ordinary` (ids,).
 
     A span continues with probability 1 - `stop`.
     """
@@ -58,67 +58,68 @@ class SpanMasking:
     ordinary: Ids
     share: float = 0.15
     stop: float = 1 / 3
-    longest: int = LONGEST
+    longest: int = MAX_SPAN
     _is_ordinary: NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # One entry more than there are ordinary tokens: what lies beyond is looked up there.
+        # The last entry stands for all larger ids.
         table = np.zeros(int(self.ordinary.max(initial=-1)) + 2, dtype=np.bool_)
         table[self.ordinary] = True
         object.__setattr__(self, "_is_ordinary", table)
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, stop: float = 1 / 3) -> SpanMasking:
-        """Return the masking for a tokenizer.
+        """Build the masking for a tokenizer.
 
-        Raises `DataError` for a tokenizer without a mask, a share outside (0, 1), and a stop outside (0, 1].
+        Raises `DataError` for a tokenizer without a mask token, a share outside (0, 1), and a stop outside (0, 1].
         """
         if not 0 < share < 1:
-            raise DataError(f"a share of {share} was to be masked; write a number between 0 and 1, such as 0.15")
+            raise DataError(f"The masked share must be between 0 and 1, got {share}.")
         if not 0 < stop <= 1:
-            raise DataError(f"spans were to stop with a chance of {stop}; write a number above 0 and up to 1")
+            raise DataError(f"The probability that a span stops must be above 0 and at most 1, got {stop}.")
         special = set(tokenizer.all_special_ids)
         ordinary = [number for number in range(len(tokenizer)) if number not in special]
         return cls(masking_id(tokenizer), np.array(ordinary, dtype=np.int64), share, stop)
 
     def numbers(self, width: int) -> int:
-        return 1 + 2 * width + 2 * self._most(width)
+        return 1 + 2 * width + 2 * self._max_masked(width)
 
     def draw(self, ids: Ids, lengths: Ids, random: Uniforms) -> tuple[Ids, Ids]:
-        """Return inputs and targets, both of the shape (rows, seq) of `ids`; a position without a target is `IGNORED`.
+        """Draw masked inputs and targets, both of the shape (rows, seq) of `ids`; other targets are `IGNORED`.
 
-        Only the first `lengths` (rows,) tokens are text. Of n ordinary ones `share * n` are masked, randomly rounded to
-        keep the mean, at least one. `random` (rows, `numbers(seq)`) holds uniform numbers in [0, 1).
+        Only the first `lengths` (rows,) tokens are text. Of n ordinary ones `share * n` are masked, randomly rounded
+        without bias, at least one. `random` (rows, `numbers(seq)`) has uniform numbers in [0, 1).
         """
-        width, most = ids.shape[1], self._most(ids.shape[1])
-        rounding, stops, ranks, coins, choices = np.split(random, np.cumsum([1, width, width, most]), axis=1)
+        width, max_masked = ids.shape[1], self._max_masked(ids.shape[1])
+        rounding, stops, ranks, coins, choices = np.split(random, np.cumsum([1, width, width, max_masked]), axis=1)
         position = np.arange(width)
         candidates = np.take(self._is_ordinary, ids, mode="clip") & (position < lengths[:, None])
         count = candidates.sum(axis=1)
         budget = np.minimum(count, np.maximum(1, (self.share * count + rounding[:, 0]).astype(np.int64)))
-        # One number a token orders the tokens: first the rank of its span, then its position, so that none are equal.
+        # Tokens are ordered by the rank of their span, then by position, in one integer.
         first = np.arange(len(ids))[:, None] * width
         span = self._spans(stops) + first
         digits = max(1, width - 1).bit_length()
         order = (np.take(ranks, span) * _RANKS).astype(np.int64) << digits | position
         np.putmask(order, ~candidates, np.iinfo(np.int64).max)
         order.sort(axis=1)
-        chosen = order[:, :most] & ((1 << digits) - 1)
-        wanted = np.arange(most) < budget[:, None]
-        at = (np.minimum(chosen, width - 1) + first)[wanted]
-        coin = np.take_along_axis(coins, _numbered(order[:, :most] >> digits), axis=1)[wanted]
-        token = self.ordinary[(choices[wanted] * len(self.ordinary)).astype(np.int64)]
-        shown, targets = ids.copy(), np.full_like(ids, IGNORED)
-        was = ids.ravel()[at]
-        targets.ravel()[at] = was
-        shown.ravel()[at] = np.where(coin < _SHOWN_AS_MASK, self.mask, np.where(coin < _SHOWN_AS_RANDOM, token, was))
-        return shown, targets
+        positions = order[:, :max_masked] & ((1 << digits) - 1)
+        in_budget = np.arange(max_masked) < budget[:, None]
+        at = (np.minimum(positions, width - 1) + first)[in_budget]
+        coin = np.take_along_axis(coins, _numbered(order[:, :max_masked] >> digits), axis=1)[in_budget]
+        token = self.ordinary[(choices[in_budget] * len(self.ordinary)).astype(np.int64)]
+        inputs, targets = ids.copy(), np.full_like(ids, IGNORED)
+        original = ids.ravel()[at]
+        targets.ravel()[at] = original
+        replaced = np.where(coin < _SHOWN_AS_RANDOM, token, original)
+        inputs.ravel()[at] = np.where(coin < _SHOWN_AS_MASK, self.mask, replaced)
+        return inputs, targets
 
-    def _most(self, width: int) -> int:
+    def _max_masked(self, width: int) -> int:
         return min(width, int(self.share * width) + 1)
 
     def _spans(self, stops: Uniforms) -> Ids:
-        lengths = np.ones(stops.shape, dtype=np.int8)  # small numbers: eight times as many go through at once
+        lengths = np.ones(stops.shape, dtype=np.int8)  # eight times as fast as int64
         for others in range(1, self.longest):
             lengths += (stops >= 1 - (1 - self.stop) ** others).view(np.int8)
         count, width = stops.shape
@@ -137,12 +138,10 @@ def _numbered(ranks: Ids) -> Ids:
 
 
 def uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> Uniforms:
-    """Uniform numbers in [0, 1) of shape (indices, count): row r is decided by (key, indices[r], count) alone, whoever
-    draws it, after and beside whatever else.
+    """Draw uniform numbers in [0, 1) of shape (indices, count); row r depends only on (key, indices[r], count).
 
-    They are the stream of Philox 4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), which
-    counts: any of its numbers is reached without those before. One generator serves a whole batch, since making one
-    takes longer than drawing the numbers of a row. Indices, at least 0, that follow each other are drawn together.
+    They are the stream of Philox 4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), a counter
+    that can start anywhere. Consecutive indices are drawn together.
 
     >>> one, two = uniforms((7,), [3, 4], 5)
     >>> bool((uniforms((7,), [4], 5)[0] == two).all())
@@ -162,7 +161,7 @@ def uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> Unifor
 
 
 class Draw(NamedTuple):
-    """One example of a training: which segment of which length, and the index (step, slot) that decides its masks."""
+    """One training example: a segment of some length, and the index (step, slot) that determines its masks."""
 
     length: int
     segment: int
@@ -171,7 +170,7 @@ class Draw(NamedTuple):
 
 
 class MaskedSegments(Dataset[Example]):
-    """Masked training examples, read by their `Draw`; one in ten segments is cut to a random length."""
+    """Masked training examples by `Draw`; one in ten segments is truncated to a random length."""
 
     def __init__(
         self, segments: Sequence[Segments], masking: SpanMasking, tokenizer: PreTrainedTokenizerBase, seed: int
@@ -191,14 +190,14 @@ class MaskedSegments(Dataset[Example]):
             count = self.masking.numbers(length - AROUND)
             random = uniforms((self.seed, TRAINING, length, step), [draw.slot for draw in group], 2 + count)
             ids, lengths = _rows(self.segments[length], [draw.segment for draw in group])
-            kept = 1 + (random[:, 1] * lengths).astype(np.int64)
-            lengths = np.where(random[:, 0] < _SHORTENED, kept, lengths)
+            shortened = 1 + (random[:, 1] * lengths).astype(np.int64)
+            lengths = np.where(random[:, 0] < _SHORTENED, shortened, lengths)
             examples += _examples(ids, lengths, self.around, self.masking, random[:, 2:])
         return examples
 
 
 class FixedMasks(Examples):
-    """Held-out examples: whole segments, always with the same masks; at most `limit`, spread over the text.
+    """Held-out examples with fixed masks; at most `limit` segments, spread over the text.
 
     `owners` (examples,) is the document of each.
     """
@@ -228,9 +227,9 @@ class FixedMasks(Examples):
 
 
 def padding(pad: int) -> Callable[[Sequence[Example]], Example]:
-    """Return the `data_collator` that pads `input_ids`, `attention_mask` and `labels` (batch, seq) on the right.
+    """Return a `data_collator` that pads `input_ids`, `attention_mask` and `labels` (batch, seq) on the right.
 
-    Rows are rounded up to 8 tokens: few different shapes are faster to compile.
+    Lengths are rounded up to 8 tokens, since fewer shapes compile faster.
     """
     return partial(padded, pad_id=pad, multiple=8)
 
@@ -249,8 +248,8 @@ def _rows(segments: Segments, numbers: Sequence[int]) -> tuple[Ids, Ids]:
 
 def _examples(ids: Ids, lengths: Ids, around: tuple[int, int], masking: SpanMasking, random: Uniforms) -> list[Example]:
     begin, end = around
-    shown, targets = masking.draw(ids, lengths, random)
-    inputs = np.pad(shown, ((0, 0), (1, 1)), constant_values=begin)
+    masked, targets = masking.draw(ids, lengths, random)
+    inputs = np.pad(masked, ((0, 0), (1, 1)), constant_values=begin)
     inputs[np.arange(len(ids)), lengths + 1] = end
     labels = np.pad(targets, ((0, 0), (1, 1)), constant_values=IGNORED)
     rows = zip(torch.from_numpy(inputs), torch.from_numpy(labels), (lengths + AROUND).tolist(), strict=True)

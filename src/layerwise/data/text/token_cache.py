@@ -1,11 +1,11 @@
-"""The token cache: a text is read, its tokenizer learned and its documents encoded once, and mapped from then on.
+"""Token cache: a text is read, tokenized and encoded once, and memory-mapped afterwards.
 
-    CACHE/tokens/KEY/           a text with its tokenizer, as datasets of the library `datasets`
-    CACHE/tokens/KEY/text.json  its name, its digest and its notes; written last, so a text without it is not whole
-    CACHE/tokens/locks/         a lock for every text that is being written; other processes wait
+    CACHE/tokens/KEY/           a text and its tokenizer, in the format of `datasets`
+    CACHE/tokens/KEY/text.json  name, digest and notes; written last, so a text without it is incomplete
+    CACHE/tokens/locks/         locks of texts that are being written
 
-KEY is a SHA-256 of all that decides what is behind it: the stamps of the files (or the content of a text that is in no
-file), how the text is divided, the tokenizer, and the code and the libraries that encode. What changes has another key.
+KEY is a SHA-256 of everything that determines the content: the stamps of the files (or the content of a text without
+files), the splits, the tokenizer, and the code and libraries that encode.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ _RECORD, _TOKENIZER = "text.json", "tokenizer"
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """A text that can be read: `read` does, and `settings` decide the outcome besides `files`.
-
-    `files` is `None` for a text that is not in files and has to be read at every start.
-    """
+    """A text read by `read` from `files` with `settings`; without `files` it is read at every start."""
 
     read: Callable[[], Division]
     settings: Mapping[str, object]
@@ -62,52 +59,58 @@ class TokenizedText:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Word pieces that are learned from the documents of training: `size` of them, or as many as suit the text."""
+    """A WordPiece vocabulary learned from the training documents, of `size` pieces or a size chosen from the text."""
 
     size: int | None
 
 
 def open_text(
     source: TextSource,
-    wanted: PreTrainedTokenizerBase | Vocabulary,
+    tokenizer: PreTrainedTokenizerBase | Vocabulary,
     *,
     log: Callable[[str], None],
     progress: Callable[[str, float], None],
 ) -> TokenizedText:
-    """Open the text of `source` from the cache with the `wanted` tokenizer, and add it if it is missing.
+    """Open a text from the cache, or read, encode and cache it.
 
-    `log` receives sentences, `progress` a label and the share that is done. Raises `DataError` if the cache cannot be
-    written.
+    Args:
+        source: The text.
+        tokenizer: A tokenizer, or the vocabulary of one to learn from the text.
+        log: Called with messages.
+        progress: Called with a label and the completed share.
+
+    Raises:
+        DataError: If the cache cannot be written.
     """
-    is_learned = isinstance(wanted, Vocabulary)
-    tokenizer = {"kind": "wordpiece", "size": wanted.size} if is_learned else _tokenizer_digest(wanted)
-    cache, known, read = cache_folder() / "tokens", _stamps_of(source), None
-    if known is None:
+    is_learned = isinstance(tokenizer, Vocabulary)
+    identity = {"kind": "wordpiece", "size": tokenizer.size} if is_learned else _tokenizer_digest(tokenizer)
+    cache, stamps, read = cache_folder() / "tokens", _read_stamps(source), None
+    if stamps is None:
         read = source.read()
-    key = _key(source.settings, _content_digest(read) if read is not None else known, tokenizer)
+    key = _key(source.settings, _content_digest(read) if read is not None else stamps, identity)
     folder = cache / key
-    opened = _load(folder, wanted)
+    opened = _load(folder, tokenizer)
     if opened is None:
-        with locked(cache / "locks" / f"{key}.lock", lambda: log("another process prepares this text; waiting for it")):
-            opened = _load(folder, wanted)
+        with locked(cache / "locks" / f"{key}.lock", lambda: log("waiting for another process to prepare this text")):
+            opened = _load(folder, tokenizer)
             if opened is None:
-                opened, record = _build(folder, read or source.read(), wanted, log, progress)
-                if known is None or _stamps_of(source) == known:
+                opened, record = _build(folder, read or source.read(), tokenizer, log, progress)
+                if stamps is None or _read_stamps(source) == stamps:
                     with writable(cache):
                         (folder / _RECORD).write_text(json.dumps(record))
     return opened
 
 
-def _load(folder: Path, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
+def _load(folder: Path, tokenizer: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
     def refuse() -> Iterator[Any]:
-        raise DataError(f"the text in {folder} is not whole")
+        raise DataError(f"the text in {folder} is incomplete")
 
     try:
         record = json.loads((folder / _RECORD).read_bytes())
         splits = {split: Encoded(_rows(folder, split, refuse), record["skipped"][split]) for split in SPLITS}
         text = PretrainingText(record["name"], record["digest"], **splits)
-        tokenizer = _kept_tokenizer(folder) if isinstance(wanted, Vocabulary) else wanted
-        return TokenizedText(tokenizer, text, tuple(record["notes"]))
+        opened = _load_learned(folder) if isinstance(tokenizer, Vocabulary) else tokenizer
+        return TokenizedText(opened, text, tuple(record["notes"]))
     except (OSError, ValueError, KeyError, TypeError, DataError):
         return None
 
@@ -115,21 +118,20 @@ def _load(folder: Path, wanted: PreTrainedTokenizerBase | Vocabulary) -> Tokeniz
 def _build(
     folder: Path,
     read: Division,
-    wanted: PreTrainedTokenizerBase | Vocabulary,
+    tokenizer: PreTrainedTokenizerBase | Vocabulary,
     log: Callable[[str], None],
     progress: Callable[[str, float], None],
 ) -> tuple[TokenizedText, dict[str, Any]]:
     with writable(folder.parent):
-        if folder.exists():  # a start that was killed
+        if folder.exists():  # left by a killed process
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
-    tokenizer = wanted
     if isinstance(tokenizer, Vocabulary):
         log(f"learning a vocabulary from {len(read.parts['train']):,} documents of {read.name}")
         learned = train_wordpiece((each.text for each in read.parts["train"]), vocabulary=tokenizer.size)
         with writable(folder.parent):
             learned.save_pretrained(folder / _TOKENIZER)
-        tokenizer = _kept_tokenizer(folder)
+        tokenizer = _load_learned(folder)
     skipped: dict[str, list[str]] = {split: [] for split in SPLITS}
     splits = {}
     for split in SPLITS:
@@ -151,7 +153,7 @@ def _rows(folder: Path, split: str, rows: Callable[[], Iterator[dict[str, Any]]]
         raise (error.__cause__ or error) from None
 
 
-def _kept_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+def _load_learned(folder: Path) -> PreTrainedTokenizerBase:
     tokenizer = load_tokenizer(folder / _TOKENIZER)
     tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = ""
     return tokenizer
@@ -159,16 +161,16 @@ def _kept_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 def _tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    # One that is written in Python is told as `datasets` tells the arguments of a map.
+    # Tokenizers written in Python are hashed like the arguments of `datasets.map`.
     return str(Hasher.hash(tokenizer)) if backend is None else sha256(backend.to_str().encode()).hexdigest()
 
 
-def _stamps_of(source: TextSource) -> tuple[Stamp, ...] | None:
+def _read_stamps(source: TextSource) -> tuple[Stamp, ...] | None:
     try:
-        known = None if source.files is None else tuple(map(stamp, source.files()))
+        stamps = None if source.files is None else tuple(map(stamp, source.files()))
     except (OSError, ValueError):
         return None
-    return known if known is not None and settled(known) else None
+    return stamps if stamps is not None and settled(stamps) else None
 
 
 def _content_digest(read: Division) -> str:

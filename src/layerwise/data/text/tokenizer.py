@@ -1,7 +1,7 @@
-"""Tokenizers: the one that belongs to a model, from the Hub, from a folder, or from a llama2.c file.
+"""Tokenizers from the hub, a directory, or a llama2.c file.
 
-llama2.c keeps its tokenizer in one binary file (`tok512.bin`), pieces with scores. The neighbouring pair whose union
-has the best score is merged first, which is byte-pair encoding, so the file is read into the `tokenizers` library.
+llama2.c stores its tokenizer in one binary file (`tok512.bin`) of pieces with scores. Merging the neighboring pair with
+the best score first is byte-pair encoding, so the file is loaded into the `tokenizers` library.
 """
 
 from __future__ import annotations
@@ -20,26 +20,35 @@ from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import DataError, ModelError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
-"""What llama2.c means by its pieces 0, 1 and 2; the file spells them with line breaks around."""
+"""Pieces 0, 1 and 2 of llama2.c; the file surrounds them with line breaks."""
 
 SPECIAL_PIECES = 3
 BYTE_PIECES = 256
+
+_PASS_TOKENIZER = "Pass one with --tokenizer: a hub id, or a directory with a tokenizer.json."
 
 
 def load_tokenizer(
     source: str | Path, revision: str | None = None, trust_remote_code: bool = False, kind: Any = "AutoTokenizer"
 ) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a Hub id, a folder, or a GGUF file; `kind` is its class, if known.
+    """Load the tokenizer of a hub id, a directory, or a GGUF file.
 
-    A folder with one `tok*.bin` and no `tokenizer.json` is read as llama2.c's format. Code from the model's repository
-    runs only with `trust_remote_code`. Raises `DataError` if there is no usable tokenizer; the message names
-    `--tokenizer`.
+    A directory with one `tok*.bin` and no `tokenizer.json` is read in llama2.c's format.
+
+    Args:
+        source: Hub id, directory or file.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code from the model's repository.
+        kind: Tokenizer class, if known.
+
+    Raises:
+        DataError: If there is no usable tokenizer.
     """
     folder = Path(source)
-    there = kind_of(folder)
-    if there not in ("file", "folder", "nothing"):
-        raise DataError(f"{source} is a {there}; name a folder with a tokenizer.json by --tokenizer")
-    if there == "file" and folder.suffix == ".bin":
+    file_kind = kind_of(folder)
+    if file_kind not in ("file", "folder", "nothing"):
+        raise DataError(f"--tokenizer must be a directory with a tokenizer.json, got {source}, a {file_kind}.")
+    if file_kind == "file" and folder.suffix == ".bin":
         return read_llama2c(folder)
     if folder.is_dir() and not (folder / "tokenizer.json").exists():
         candidates = sorted(folder.glob("tok*.bin"))
@@ -50,19 +59,15 @@ def load_tokenizer(
             kind, source, revision=revision, trust_remote_code=trust_remote_code
         )
     except ModelError as refused:
-        raise DataError(f"{refused}, or name another tokenizer with --tokenizer") from refused
-    # The Hub client, the tokenizers library and the model classes raise nearly every built-in error here.
+        raise DataError(f"{str(refused).rstrip('.')}, or pass another tokenizer with --tokenizer.") from refused
+    # The hub client, the tokenizers library and the model classes raise nearly every built-in error.
     except Exception as error:
         reason = shortened(str(error).strip().split("\n")[0], 200)
         raise DataError(
-            f"no tokenizer could be loaded from {source} ({type(error).__name__}: {reason}); "
-            "name one with --tokenizer: a Hub id, or a folder with a tokenizer.json"
+            f"Cannot load a tokenizer from {source} ({type(error).__name__}: {reason}). {_PASS_TOKENIZER}"
         ) from error
     if not set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids):
-        raise DataError(
-            f"{source} has no tokenizer of its own (its vocabulary is empty); "
-            "name one with --tokenizer: a Hub id, or a folder with a tokenizer.json"
-        )
+        raise DataError(f"{source} has no tokenizer (its vocabulary is empty). {_PASS_TOKENIZER}")
     return tokenizer
 
 
@@ -70,8 +75,8 @@ def masking_id(tokenizer: PreTrainedTokenizerBase) -> int:
     token_id: Any = tokenizer.mask_token_id
     if not isinstance(token_id, int):
         raise DataError(
-            "this tokenizer has no mask token, so a masked-token loss cannot be computed; "
-            "use a decoder's next-token loss, or name a tokenizer with a mask token by --tokenizer"
+            "A masked-token loss requires a tokenizer with a mask token. Use a next-token loss, or pass another "
+            "tokenizer with --tokenizer."
         )
     return token_id
 
@@ -83,13 +88,11 @@ class Piece:
 
 
 def read_llama2c(file: Path) -> PreTrainedTokenizerFast:
-    """A llama2.c tokenizer file as a fast tokenizer.
+    """Read a llama2.c tokenizer file as a fast tokenizer.
 
-    The file: int32 length of the longest piece, then per piece float32 score, int32 byte length, the bytes;
-    all little-endian. Piece 0 is unknown, 1 starts a text, 2 ends it, 3 to 258 are the 256 single bytes, used
-    for characters that are no piece. A space is put before the text, as the format's encoder does.
-
-    Raises `DataError` when the file is cut short or is not of this format.
+    The little-endian file has the int32 length of the longest piece, and for each piece a float32 score, an int32 byte
+    length, and the bytes. Piece 0 is unknown, 1 starts a text, 2 ends it, and 3 to 258 are the 256 single bytes. A
+    space is prepended to the text, as in llama2.c. Raises `DataError` for a truncated or malformed file.
     """
     return PreTrainedTokenizerFast(
         tokenizer_object=_byte_pair_encoder(_read_pieces(file)),
@@ -105,13 +108,13 @@ def _read_pieces(file: Path) -> list[Piece]:
     try:
         content = read_bytes(file, MAX_SETTINGS_SIZE)
     except UnreadableError as fault:
-        raise DataError(f"{file} {fault}; name another tokenizer with --tokenizer") from fault
+        raise DataError(f"{file} {fault}. {_PASS_TOKENIZER}") from fault
     pieces: list[Piece] = []
     offset = struct.calcsize("<i")
     header = struct.calcsize("<fi")
     while offset < len(content):
         if offset + header > len(content):
-            raise _malformed(file, offset, "a piece is cut short")
+            raise _malformed(file, offset, "a piece is truncated")
         score, length = struct.unpack_from("<fi", content, offset)
         offset += header
         if not 0 <= length <= len(content) - offset:
@@ -130,8 +133,8 @@ def _read_pieces(file: Path) -> list[Piece]:
 
 def _malformed(file: Path, offset: int, problem: str) -> DataError:
     return DataError(
-        f"{file} is not a llama2.c tokenizer: {problem} at byte {offset}; "
-        "copy the file again, or name another tokenizer with --tokenizer"
+        f"{file} is not a llama2.c tokenizer: {problem} at byte {offset}. Copy the file again, or pass another "
+        "tokenizer with --tokenizer."
     )
 
 

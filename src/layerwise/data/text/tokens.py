@@ -1,7 +1,7 @@
-"""Documents as windows of tokens: what a model sees at once, and which of those tokens are scored.
+"""Token windows of documents: the model's inputs, and which of their tokens are scored.
 
-A document is tokenised once and cut into windows that do not overlap. Every window starts with the tokenizer's start
-token where there is one, so every token is predicted exactly once. Answers are never cut.
+A document is tokenized once and cut into windows that do not overlap. Every window begins with the start token if the
+tokenizer has one, so every token is predicted exactly once. Answers are never truncated.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from layerwise.errors import DataError
 Objective = Literal["next_token", "masked_token"]
 
 MASKED_SHARE = 0.15
-"""The share of a window's text that a masked language model fills in, as BERT (Devlin et al. 2018, section 3.1)."""
+"""Share of masked tokens, as in BERT (Devlin et al. 2018, section 3.1)."""
 
 CHARACTERS_PER_TOKEN = 16
-"""A generous bound, used only to bound how much of a long text is tokenised when a token limit is set."""
+"""Generous estimate that bounds how much of a long text is tokenized if tokens are limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Tokens of one document that the model sees together, special tokens included.
+    """Tokens of one document that the model reads together, special tokens included.
 
-    Positions `scored_from <= t < scored_until` are scored, or only those in `masked`, for a masked language model.
+    Positions `scored_from <= t < scored_until` are scored, or only those in `masked` for a masked language model.
     `index` counts the windows of a document from 0.
     """
 
@@ -45,7 +45,7 @@ class Window:
 
     @property
     def scored(self) -> int:
-        """How many tokens are scored.
+        """Number of scored tokens.
 
         >>> [Window("d", "text", 0, tuple(range(9)), 1, 8, masked).scored for masked in (None, (2, 5))]
         [7, 2]
@@ -54,7 +54,7 @@ class Window:
 
     @property
     def scored_ids(self) -> tuple[int, ...]:
-        """The tokens that are scored.
+        """Token ids that are scored.
 
         >>> [Window("d", "text", 0, (7, 8, 9, 2), 1, 3, masked).scored_ids for masked in (None, (2,))]
         [(8, 9), (9,)]
@@ -64,7 +64,7 @@ class Window:
         return tuple(self.ids[at] for at in self.masked)
 
     def beginning(self, scored: int) -> Window:
-        """The window up to its first `scored` scored tokens, with the special tokens at its end; itself if shorter.
+        """Truncate the window to its first `scored` scored tokens, keeping the special tokens at its end.
 
         >>> Window("d", "text", 0, (1, 5, 6, 7, 2), 1, 4).beginning(2)
         Window(document='d', task='text', index=0, ids=(1, 5, 6, 2), scored_from=1, scored_until=3, masked=None)
@@ -87,22 +87,25 @@ def windows(
     objective: Objective = "next_token",
     positions: int | None = None,
 ) -> tuple[Window, ...]:
-    """Cut the corpus into windows of at most `length` tokens, in the order of its documents.
+    """Cut a corpus into windows of at most `length` tokens, in the order of its documents.
 
-    `limit_tokens` keeps at most that many scored tokens, one window per document in turn, in an order drawn from
-    `seed`. `positions` is the longest input of the model. For `masked_token` each window is wrapped as the tokenizer
-    wraps a sentence, and its tokens are masked with probability `MASKED_SHARE` (at least one), drawn from `seed` and
-    its name.
+    Args:
+        corpus: The documents.
+        tokenizer: Tokenizer of the model.
+        length: Maximum tokens of a window.
+        limit_tokens: Maximum scored tokens in total; windows are drawn from all documents in turn.
+        seed: Seed of the drawn windows and masks.
+        objective: For `masked_token` each window has the tokenizer's special tokens, and its text is masked with
+            probability `MASKED_SHARE` (at least one token).
+        positions: Maximum input length of the model.
 
-    Raises `DataError` when `length` exceeds `positions` or leaves no room for text, when a text has fewer than 2
-    tokens, when a document with an answer does not fit one window, and when the limit is below the first window.
+    Raises:
+        DataError: If `length` exceeds `positions` or is too short, a text has fewer than 2 tokens, a document with an
+            answer does not fit a window, or the limit is below one window.
     """
     cutter = _Cutter.of(tokenizer, length, objective, seed)
     if positions is not None and length > positions:
-        raise DataError(
-            f"windows of {length} tokens were asked for, but the model has {positions} positions: "
-            f"use --max-length {positions} or less"
-        )
+        raise DataError(f"--max-length must be at most the {positions} positions of the model, got {length}.")
     if limit_tokens is None:
         cut = tuple(window for document in corpus.documents for window in cutter.cut(document))
     else:
@@ -110,9 +113,9 @@ def windows(
     if too_long := cutter.too_long:
         worst = max(too_long, key=lambda name: too_long[name])
         raise DataError(
-            f"{len(too_long)} of {len(corpus.documents)} documents of {corpus.name!r} have an answer and "
-            f"do not fit a window of {length} tokens: the longest, {worst!r}, needs {too_long[worst]}. "
-            f"Answers are never cut: use --max-length {too_long[worst]}, or remove those documents"
+            f"{len(too_long)} of {len(corpus.documents)} documents of {corpus.name!r} have an answer and do not fit a "
+            f"window of {length} tokens (longest: {worst!r} with {too_long[worst]}). Answers are never truncated: pass "
+            f"--max-length {too_long[worst]}, or remove those documents."
         )
     return cut
 
@@ -124,7 +127,7 @@ class _Cutter:
     before: tuple[int, ...]
     after: tuple[int, ...]
     masks: int | None
-    """What the masked tokens are drawn from; `None` where all are scored."""
+    """Seed of the masked tokens; `None` if all tokens are scored."""
     too_long: dict[str, int]
 
     @classmethod
@@ -133,8 +136,7 @@ class _Cutter:
         smallest = max(2, len(before) + len(after) + 1)
         if length < smallest:
             raise DataError(
-                f"windows of {length} tokens were asked for, but a window needs at least {smallest}: "
-                "one to be scored and what stands around it; use a larger --max-length"
+                f"--max-length must be at least {smallest}, one scored token and its special tokens, got {length}."
             )
         return cls(tokenizer, length, before, after, seed if objective == "masked_token" else None, {})
 
@@ -144,25 +146,25 @@ class _Cutter:
         answer_from = 0 if start is None else next(iter(scored), len(ids))
         if len(ids) < 2:
             raise DataError(
-                f"document {document.id!r} has {len(ids)} token(s): a text needs at least 2 to be scored; "
-                "give a longer text, or remove it"
+                f"Document {document.id!r} must have at least 2 tokens to be scored, got {len(ids)}. Remove it or pass "
+                "a longer text."
             )
         if answer_from == len(ids):
             raise DataError(
-                f"the answer of document {document.id!r}, {document.answer!r}, has no token of its own; "
-                "give an answer that the tokenizer does not drop"
+                f"The answer of document {document.id!r}, {document.answer!r}, has no token. Pass an answer that the "
+                "tokenizer does not drop."
             )
-        room = self.length - len(self.before) - len(self.after)
-        if document.answer_start is not None and len(ids) > room:
-            self.too_long[document.id] = len(ids) + self.length - room
+        size = self.length - len(self.before) - len(self.after)
+        if document.answer_start is not None and len(ids) > size:
+            self.too_long[document.id] = len(ids) + self.length - size
             return []
-        pieces = [ids[start : start + room] for start in range(0, len(ids), room)]
+        pieces = [ids[start : start + size] for start in range(0, len(ids), size)]
         cut = [self._window(document, index, piece, answer_from) for index, piece in enumerate(pieces)]
         return [window for window in cut if window.scored > 0]
 
     def _window(self, document: Document, index: int, piece: tuple[int, ...], answer_from: int) -> Window:
         ids = (*self.before, *piece, *self.after)
-        # A token is scored only where something stands before it.
+        # A token is scored only if another one precedes it.
         first = max(1, len(self.before) + answer_from)
         window = Window(document.id, document.task, index, ids, first, len(ids) - len(self.after))
         return window if self.masks is None or window.scored < 1 else masked(window, self.masks)
@@ -171,8 +173,8 @@ class _Cutter:
 def masked(window: Window, seed: int) -> Window:
     draw = random.Random(f"{seed}/{window.document}/{window.index}")
     text = range(window.scored_from, window.scored_until)
-    chosen = [position for position in text if draw.random() < MASKED_SHARE] or [draw.choice(text)]
-    return replace(window, masked=tuple(chosen))
+    positions = [position for position in text if draw.random() < MASKED_SHARE] or [draw.choice(text)]
+    return replace(window, masked=tuple(positions))
 
 
 def wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -190,20 +192,20 @@ def wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[
 def encoded(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[tuple[str, int]], *, wrapped: bool = False
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the token ids of each text, and the positions of those that reach past its start (0 for all).
+    """Encode pairs (text, start) to token ids, and the positions of tokens that reach past the start character.
 
-    `texts` are pairs (text, start). With `wrapped` special tokens are added. Tokenizers without offsets encode the part
-    before the start separately, and wrap neither.
+    With `wrapped` special tokens are added. Tokenizers without offsets encode the parts before and after the start
+    separately, without special tokens.
     """
     if any(start for _, start in texts) and not tokenizer.is_fast:
-        halves = [
+        parts = [
             [
-                tokenizer(half, add_special_tokens=False, verbose=False)["input_ids"] if half else []
-                for half in (text[:start], text[start:])
+                tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"] if part else []
+                for part in (text[:start], text[start:])
             ]
             for text, start in texts
         ]
-        return [((*before, *after), tuple(range(len(before), len(before) + len(after)))) for before, after in halves]
+        return [((*before, *after), tuple(range(len(before), len(before) + len(after)))) for before, after in parts]
     encoding = tokenizer(
         [text for text, _ in texts],
         add_special_tokens=wrapped,
@@ -214,35 +216,35 @@ def encoded(
     )
     rows = []
     for row, (ids, (_, start)) in enumerate(zip(encoding["input_ids"], texts, strict=True)):
-        own: Sequence[int] = range(len(ids))
+        scored: Sequence[int] = range(len(ids))
         if wrapped:
-            own = [position for position in own if not encoding["special_tokens_mask"][row][position]]
+            scored = [position for position in scored if not encoding["special_tokens_mask"][row][position]]
         if start:
-            own = [position for position in own if encoding["offset_mapping"][row][position][1] > start]
-        rows.append((tuple(ids), tuple(own)))
+            scored = [position for position in scored if encoding["offset_mapping"][row][position][1] > start]
+        rows.append((tuple(ids), tuple(scored)))
     return rows
 
 
 def _sample(corpus: Corpus, cutter: _Cutter, limit: int, seed: int) -> tuple[Window, ...]:
     draw = random.Random(seed)
     order = {document.id: position for position, document in enumerate(corpus.documents)}
-    chosen: list[Window] = []
+    sampled: list[Window] = []
     total = 0
     for window in _in_rounds(corpus, cutter, limit, draw):
         if total + window.scored > limit:
-            if not chosen:
+            if not sampled:
                 raise DataError(
-                    f"a limit of {limit} tokens is less than one window, which scores {window.scored}: "
-                    f"use --tokens {window.scored} or more, or a smaller --max-length"
+                    f"--tokens must be at least {window.scored}, the scored tokens of one window, got {limit}. Raise "
+                    "it or pass a smaller --max-length."
                 )
             break
-        chosen.append(window)
+        sampled.append(window)
         total += window.scored
-    return tuple(sorted(chosen, key=lambda window: (order[window.document], window.index)))
+    return tuple(sorted(sampled, key=lambda window: (order[window.document], window.index)))
 
 
 def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random) -> Iterator[Window]:
-    # Of a text with words to fill in, far more is read than scored.
+    # With a masked-token loss far more tokens are read than scored.
     read = limit if cutter.masks is None else math.ceil(limit / MASKED_SHARE)
     share = CHARACTERS_PER_TOKEN * max(cutter.length, read // len(corpus.documents) + 1)
     waiting: list[list[Window]] = []
@@ -250,7 +252,7 @@ def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random)
         text = excerpt(document, share, draw)
         cut = cutter.cut(text)
         if len(cut) > 1 and len(text.text) < len(document.text):
-            cut.pop()  # an excerpt ends anywhere, so its last window has less context than the others
+            cut.pop()  # the last window of an excerpt is shorter than the others
         draw.shuffle(cut)
         if cut:
             yield cut.pop()

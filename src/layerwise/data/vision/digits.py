@@ -1,7 +1,7 @@
-"""Digits: 1,797 handwritten digits of 8 x 8 pixels from scikit-learn; trains and evaluates `demo-vit`.
+"""The 1,797 handwritten digits of 8 x 8 pixels from scikit-learn, which train and evaluate `demo-vit`.
 
-The split is fixed: 60 % to train, 20 % to select, 20 % to report. Source: E. Alpaydin and C. Kaynak, "Optical
-Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
+The split is fixed: 60% training, 20% validation, 20% test. Source: E. Alpaydin and C. Kaynak, "Optical Recognition of
+Handwritten Digits", UCI Machine Learning Repository, 1998.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from layerwise.data.vision.preprocessing import Preprocessing
 SIDE = 8
 CLASSES = tuple("0123456789")
 DARKEST = 16
-"""Ink is counted from 0 (paper) to 16."""
+"""Maximum ink of a pixel; 0 is paper."""
 
 # With mean and deviation 0.5, (x / 16 - mean) / std is x / 8 - 1.
 PREPROCESSING = Preprocessing(SIDE, SIDE, channels=1, mean=(0.5,), std=(0.5,))
@@ -36,11 +36,16 @@ def digits(
     limit: int | None = None,
     seed: int = 0,
 ) -> Splits:
-    """The digits as float32 pixels x / 8 - 1 of shape (1, 8, 8), ink x from 0 to 16; the split is always the same.
+    """Load the digits as float32 pixels x / 8 - 1 of shape (1, 8, 8), where x is the ink from 0 to 16.
 
-    `augmentation` changes the training examples alone. `preprocessing` gives the digits the size and colours of a model
-    that was made for other images. `limit` keeps at most so many of each split, evenly over the classes, drawn from
-    `seed`. Raises `DataError` for a limit below one of each class.
+    Args:
+        augmentation: Augmentation of training examples.
+        preprocessing: Size and channels of a model for other images.
+        limit: Maximum images per split, balanced over classes.
+        seed: Seed of the limit.
+
+    Raises:
+        DataError: If the limit is less than one image per class.
     """
     from sklearn.datasets import load_digits
 

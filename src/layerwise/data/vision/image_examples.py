@@ -1,11 +1,4 @@
-"""Examples of images: bytes of pixels with a label, scaled to (x / top - mean) / std when they are read.
-
-    none        the image as it is
-    crop        shifted by at most an eighth of its side, up, down and sideways; new pixels are 0
-    crop+flip   also mirrored left to right, every second time (wrong for digits and letters)
-
-Augmentation uses torch's global generator, which checkpoints save, so a resumed run sees the same images.
-"""
+"""Labeled images, scaled and augmented on access."""
 
 from __future__ import annotations
 
@@ -19,12 +12,16 @@ from torch.nn.functional import pad
 from layerwise.data.splits import Example, Examples
 
 Augmentation = Literal["none", "crop", "crop+flip"]
+"""Augmentation of training images: shifts by at most an eighth of the side (padded with 0), and horizontal flips.
+
+It uses torch's global generator, which checkpoints save, so resumed runs see the same images.
+"""
 
 _REACH = 8
 
 
 class ImageExamples(Examples):
-    """Images with `labels`, int64 (images,); `read` returns an image by its number, uint8 (channels, height, width)."""
+    """Images with `labels`, int64 (images,); `read` returns image number n as uint8 (channels, height, width)."""
 
     def __init__(
         self, labels: Tensor, read: Callable[[int], Tensor], scaling: Scaling, augmentation: Augmentation = "none"
@@ -43,7 +40,7 @@ class ImageExamples(Examples):
 
 
 class Scaling:
-    """From bytes to what the model takes: (x / top - mean) / std, channel by channel, in float32."""
+    """Scaling of bytes to (x / top - mean) / std per channel, in float32."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], top: int = 255) -> None:
         self._mean = torch.tensor(mean, device="cpu").reshape(-1, 1, 1)

@@ -1,8 +1,8 @@
-"""Read a set of images: find the damaged ones, the content digest of each, and their pixels.
+"""Reading of image sets: digests, pixels and damaged files.
 
-Every image is decoded once, in threads. The result is kept in the cache (`layerwise.data.cache_folder`) as the table of
-`Dataset.map`, which is memory-mapped, so a later start reads nothing unless the set or its preprocessing changed. Where
-the cache cannot be written, the table is kept in memory.
+Every image is decoded once, in threads. The table of `Dataset.map` is kept in the cache (`layerwise.data.cache_folder`)
+and memory-mapped, so nothing is read again unless the set or its preprocessing changes. If the cache is not writable,
+the table is kept in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 class ReadImages:
     """Result of reading images: SHA-256 `digests` and `faults` by name.
 
-    `pixels` is a column of bytes, or None if not kept; `rows` maps a name to its row.
+    `pixels` is a column of bytes, or None if not kept; `rows` maps names to rows.
     """
 
     digests: Mapping[str, bytes]
@@ -50,22 +50,22 @@ def read_all(
     fingerprint: str | None,
     progress: Progress | None = None,
 ) -> ReadImages:
-    """Read the pictures of a set, and keep their pixels if `preprocessing` is given.
+    """Read images, and keep their pixels if `preprocessing` is given.
 
-    `progress(done, total)` is called after every image that is read, from the calling thread.
+    `progress(done, total)` is called after every image, from the calling thread.
     """
-    # Sorted by name: with another seed the same images are divided differently, and their table is the same.
+    # Sorted by name, so that the table does not depend on the split.
     ordered = sorted(pictures, key=lambda each: each.name)
     names = [picture.name for picture in ordered]
-    how = [PIL.__version__, transformers.__version__, repr(preprocessing), fingerprint, names]
-    key = sha256(json.dumps(how).encode()).hexdigest()
+    inputs = [PIL.__version__, transformers.__version__, repr(preprocessing), fingerprint, names]
+    key = sha256(json.dumps(inputs).encode()).hexdigest()
     file = None if fingerprint is None else cache_folder() / "images" / f"{key}.arrow"
     table = _read_table(ordered, preprocessing, key, file, progress)
     reasons = list(table["fault"])
     if any(
         reason and _look(picture, preprocessing)[1] is None for picture, reason in zip(ordered, reasons, strict=True)
     ):
-        # A disk or a network that failed once has recovered.
+        # The disk or network has recovered from an earlier failure.
         if file is not None:
             file.unlink(missing_ok=True)
         table = _read_table(ordered, preprocessing, key, file, progress)
@@ -110,7 +110,7 @@ def _read_table(
     rows = Dataset.from_dict({"row": range(len(pictures))})
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
         if file is not None:
-            # A damaged file of the cache is written again; without a place for it the table is kept in memory.
+            # A damaged cache file is rewritten; if that fails, the table is kept in memory.
             for _ in range(2):
                 with suppress(OSError, ValueError):
                     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""Image sets: folders of class folders and datasets of images, listed by `datasets` without reading an image.
+"""Image sets from class directories and datasets, listed by `datasets` without reading an image.
 
     flowers/rose/1.jpg  flowers/tulip/7.jpg                       one set, to be split
-    flowers/train/rose/1.jpg  flowers/test/rose/9.jpg             its own splits; also val, validation
+    flowers/train/rose/1.jpg  flowers/test/rose/9.jpg             given splits; also val, validation
 
-Folders are read as `imagefolder` reads them, metadata files included; classes are sorted by name. In a dataset columns
-are found by type: one column of images, one of labels. If it has several columns of labels, the name selects one:
-`uoft-cs/cifar100:fine_label`. A test split whose labels are withheld (all -1, as in ImageNet) counts as missing.
+Directories are read like `imagefolder`, including metadata files; classes are sorted by name. Columns of a dataset are
+found by type. If it has several label columns, the name selects one: `uoft-cs/cifar100:fine_label`. A test split with
+withheld labels (all -1, as in ImageNet) counts as missing.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _WITHHELD = -1
 
 
 def listed_images(where: str | Path) -> ImageSet:
-    """Return the labeled images of a folder, named by their paths in it, or of a dataset, named by split and row.
+    """List the labeled images of a directory (named by path) or of a dataset (named by split and row).
 
-    `where` is a folder of class folders, a folder with a dataset (saved or as Parquet files), or a dataset of the hub.
-    Raises `DataError` for a path that is a file or does not exist, and for a dataset that cannot be loaded, has no
-    train split, no image column or no label column, or several of either and none by a usual name.
+    `where` is a directory of class directories, a directory with a dataset (saved or as Parquet files), or a hub
+    dataset. Raises `DataError` for a missing path, a file, and a dataset that cannot be loaded or has no train split or
+    no unique image and label column.
     """
     path = Path(where).expanduser()
     if path.is_file():
-        raise DataError(f"{path} is a file: give --images a folder with one subfolder a class")
+        raise DataError(f"--images must be a directory with one subdirectory per class, got the file {path}.")
     if path.is_dir():
         name = path.resolve().name
         if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
@@ -48,8 +48,8 @@ def listed_images(where: str | Path) -> ImageSet:
         return _build_set(name, path, partial(_load_folder, path), root=path.absolute())
     if isinstance(where, Path) or not re.fullmatch(r"(hf:)?[\w.-]*\w(/[\w.-]+)?(:\w+)?", where):
         raise DataError(
-            f"there is no folder {path}: give --images a folder with one subfolder a class, a dataset of the hub, "
-            "or digits"
+            f"{path} does not exist. Pass --images a directory with one subdirectory per class, a hub dataset, or "
+            "digits."
         )
     name, _, column = where.removeprefix("hf:").partition(":")
     return _build_set(where.removeprefix("hf:"), name, partial(datasets.load_dataset, name), column)
@@ -57,21 +57,21 @@ def listed_images(where: str | Path) -> ImageSet:
 
 def _load_folder(folder: Path) -> Any:
     if _holds(folder, ".zip"):
-        raise DataError(f"{folder} holds .zip files: unpack them, or remove them")
+        raise DataError(f"{folder} has .zip files. Unzip or remove them.")
     splits = _find_split_folders(folder)
     classes = [inner.name for inner in _list_subfolders(splits["train"])]
     if not classes:
-        raise DataError(f"{splits['train']} has no subfolders: put the images of each class into its own folder")
+        raise DataError(f"{splits['train']} must have one subdirectory of images per class, got none.")
     files = {split: f"{glob.escape(str(path.absolute()))}/**" for split, path in splits.items()}
     loaded = datasets.load_dataset("imagefolder", data_files=files)
     features = loaded["train"].features
     if set(features) == {"image"}:
         raise DataError(
-            f"{folder} has no labels: give each of at least two classes its own folder, with the images directly in it"
+            f"{folder} has no labels. Put the images of each class (at least two) directly into a separate directory."
         )
     label = features.get("label")
     if isinstance(label, datasets.ClassLabel) and (empty := [name for name in classes if name not in label.names]):
-        raise DataError(f"the class folder {splits['train'] / empty[0]} holds no image: remove it, or fill it")
+        raise DataError(f"The class directory {splits['train'] / empty[0]} has no images. Remove it or add some.")
     return loaded
 
 
@@ -79,16 +79,16 @@ def _find_split_folders(folder: Path) -> dict[str, Path]:
     folders: dict[str, Path] = {}
     for inner in _list_subfolders(folder):
         split = SPLIT_NAMES.get(inner.name.lower())
-        # A class may be called "test": a split is a folder of folders.
+        # A class may be named "test": a split is a directory of directories.
         if split is not None and _list_subfolders(inner):
             if split in folders:
                 raise DataError(
-                    f"{folder} holds both {folders[split].name}/ and {inner.name}/, which mean the same split: keep one"
+                    f"{folder} has {folders[split].name}/ and {inner.name}/, which mean the same split. Remove one."
                 )
             folders[split] = inner
     if folders and "train" not in folders:
         given = ", ".join(f"{path.name}/" for path in folders.values())
-        raise DataError(f"{folder} holds {given} but no train/: add train/ with the same class folders")
+        raise DataError(f"{folder} has {given} but no train/. Add train/ with the same class directories.")
     return folders or {"train": folder}
 
 
@@ -106,7 +106,7 @@ def _build_set(
     tables = _split_tables(_load(load, where), str(where))
     features = tables["train"].features
     if column and column not in features:
-        raise DataError(f"the dataset {str(where)!r} has no column {column!r}; {near_matches(column, features)}")
+        raise DataError(f"The dataset {str(where)!r} has no column {column!r}; {near_matches(column, features)}")
     images = [each for each, kind in features.items() if isinstance(kind, datasets.Image)]
     image = _one_of(images, _IMAGE_NAMES, features, where, "images")
     classes_of = [each for each, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
@@ -132,11 +132,11 @@ def _load(load: Callable[[], Any], where: str | Path) -> Any:
         return load()
     except DataError:
         raise
-    except Exception as error:  # the hub, the network, the disk and the formats each have their own errors
+    except Exception as error:  # hub, network, disk and formats raise different errors
         reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
-            f"there is no folder {str(where)!r} that can be read, nor a dataset of this name on the Hugging Face hub: "
-            f"{reason}; give --images a folder with one subfolder a class, a dataset's name, or digits"
+            f"{str(where)!r} is neither a readable directory nor a hub dataset: {reason}. Pass --images a directory "
+            "with one subdirectory per class, the name of a dataset, or digits."
         ) from error
 
 
@@ -149,27 +149,27 @@ def _split_tables(loaded: Any, name: str) -> dict[str, Any]:
         if split is not None:
             tables.setdefault(split, table)
     if "train" not in tables:
-        raise DataError(f"the dataset {name!r} has no train split; its splits are {', '.join(loaded)}")
+        raise DataError(f"The dataset {name!r} must have a train split, got {', '.join(loaded)}.")
     return tables
 
 
 def _one_of(candidates: Sequence[str], usual: Sequence[str], every: Iterable[str], name: str | Path, what: str) -> str:
-    chosen = candidates if len(candidates) == 1 else [column for column in candidates if column in usual]
-    if len(chosen) != 1:
-        several = f"several columns of {what} ({', '.join(candidates)})" if candidates else f"no column of {what}"
-        hint = f"; name it, as in {name}:{(candidates or list(every))[0]}" if what == "labels" else ""
-        raise DataError(f"the dataset {str(name)!r} has {several}; its columns are {', '.join(every)}{hint}")
-    return chosen[0]
+    columns = candidates if len(candidates) == 1 else [column for column in candidates if column in usual]
+    if len(columns) != 1:
+        got = f"several ({', '.join(candidates)})" if candidates else f"none among {', '.join(every)}"
+        hint = f" Name it, as in {name}:{(candidates or list(every))[0]}." if what == "labels" else ""
+        raise DataError(f"The dataset {str(name)!r} must have one column of {what}, got {got}.{hint}")
+    return columns[0]
 
 
 def _list_rows(
     rows: Any, labels: Sequence[Any], numbers: Mapping[Any, int], split: str, root: Path | None
 ) -> Iterator[ImageSource]:
-    unlabelled = [row for row, label in enumerate(labels) if label not in numbers]
-    if unlabelled:
+    unlabeled = [row for row, label in enumerate(labels) if label not in numbers]
+    if unlabeled:
         raise DataError(
-            f"{len(unlabelled)} of {len(labels)} images of the {split} split have no label, first row {unlabelled[0]}: "
-            "label them, or remove them"
+            f"{len(unlabeled)} of {len(labels)} images of the {split} split have no label, first row {unlabeled[0]}. "
+            "Label or remove them."
         )
     paths = [] if root is None else [path for chunk in _find_chunks(rows) for path in chunk.field("path").to_pylist()]
     for row, label in enumerate(labels):
@@ -185,7 +185,7 @@ def _find_chunks(rows: Any) -> list[Any]:
 def _read_row(rows: Any, row: int) -> bytes:
     (cell,) = rows[row].values()
     if cell is None or (cell["bytes"] is None and cell["path"] is None):
-        raise DataError("there is no image in this row")
+        raise DataError("the row has no image")
     content: bytes | None = cell["bytes"]
     if content is not None:
         return content

@@ -1,6 +1,6 @@
-"""Pictures: labeled images that are listed and not yet read, from a folder or a dataset.
+"""Labeled images of a directory or dataset, decoded on demand.
 
-An image that does not decode to its last pixel, or would lose color depth, is a fault with a reason.
+Images that do not decode completely, or would lose color depth, are rejected with a reason.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from layerwise.bounded import UnreadableError, read_bytes
 from layerwise.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
-"""What Pillow may read, whatever a file is called: some of its other formats start programs, EPS Ghostscript."""
+"""Formats that Pillow may read; some of its other formats start programs (EPS starts Ghostscript)."""
 
-MOST_PIXELS = 2**26
-"""Pixels of the largest image, 8,192 x 8,192: decoded it takes 200 MB, and every thread of a reader decodes one."""
+MAX_PIXELS = 2**26
+"""Maximum pixels of an image (8,192 x 8,192), which bounds a decoder thread to 200 MB."""
 
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 
 _DEEP = re.compile(r"^(?!BGR).*;(12|16|32)")
 
@@ -40,12 +40,12 @@ SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
         "dev": "validation",
     }
 )
-"""What folders and datasets call the splits, and what layerwise calls them."""
+"""Splits by their names in directories and datasets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """One image with its label: `name` is its path or row, and `read` returns the bytes of its file."""
+    """One labeled image: `name` is its path or row, and `read` returns the bytes of its file."""
 
     name: str
     label: int
@@ -55,14 +55,14 @@ class ImageSource:
         try:
             return decoded(self.read())
         except (DataError, OSError) as error:
-            raise DataError(f"cannot read the image {self.name}: {fault(error)}; repair it or remove it") from error
+            raise DataError(f"Cannot read the image {self.name}: {fault(error)}. Repair or remove it.") from error
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSet:
-    """Listed images under a name: `parts` has "train", and "validation" and "test" if the set brings its own.
+    """Listed images: `parts` has "train", and "validation" and "test" if the set has these splits.
 
-    `fingerprint` differs whenever the listed files do; None if they may change without it.
+    `fingerprint` changes whenever the files do; None if that cannot be told.
     """
 
     name: str
@@ -73,49 +73,46 @@ class ImageSet:
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
             raise DataError(
-                f"the images of {self.name!r} have {len(self.classes)} class(es) ({', '.join(self.classes)}): "
-                "there is nothing to classify, so give at least two"
+                f"The images of {self.name!r} must have at least two classes, got {len(self.classes)} "
+                f"({', '.join(self.classes)})."
             )
 
 
 def decoded(content: bytes) -> Image.Image:
-    """Decode an image file, upright by its EXIF data.
+    """Decode an image file, oriented by its EXIF data.
 
-    Raises `DataError` with the reason: not one of `FORMATS`, cut, damaged, over `MOST_PIXELS`, over 8 bits a channel.
+    Raises `DataError` for other formats than `FORMATS`, damaged files, and images of more than `MAX_PIXELS` or 8 bits
+    per channel.
     """
     try:
         with catch_warnings():
-            simplefilter("ignore", Image.DecompressionBombWarning)  # ours is the lower bound
+            simplefilter("ignore", Image.DecompressionBombWarning)  # MAX_PIXELS is lower
             image = Image.open(BytesIO(content), formats=FORMATS)
         _check_pixels(image)
         image.load()
         ImageOps.exif_transpose(image, in_place=True)
     except Image.DecompressionBombError as error:
-        raise DataError(f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; make it smaller") from error
-    except Exception as error:  # a damaged file raises whatever its decoder trips over, from zlib to struct
+        raise DataError(f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels") from error
+    except Exception as error:  # damaged files raise many errors, from zlib to struct
         raise DataError(fault(error)) from error
     return image
 
 
 def _check_pixels(image: Image.Image) -> None:
-    if image.width * image.height > MOST_PIXELS:
-        raise DataError(
-            f"{image.width:,} x {image.height:,} pixels, and at most {MOST_PIXELS:,} are read; make it smaller"
-        )
+    if image.width * image.height > MAX_PIXELS:
+        raise DataError(f"it must have at most {MAX_PIXELS:,} pixels, got {image.width:,} x {image.height:,}")
     for decoder, _, _, settings in getattr(image, "tile", ()):
         layout, *more = settings if isinstance(settings, tuple) else (settings,)
-        # Pillow cuts channels to their upper 8 bits, and says so nowhere but in what it asks of the decoder. `BGR;16`
-        # is a pixel of 16 bits, and the decoder of PPM gets the largest value.
+        # Pillow silently truncates channels to 8 bits; only the decoder settings show it. `BGR;16` has 16 bits per
+        # pixel, and the PPM decoder gets the maximum value.
         deep = _DEEP.search(str(layout)) or (decoder.startswith("ppm") and more and int(more[0]) > 255)
         if deep or image.mode.startswith(("I", "F")):
-            raise DataError(
-                f"its pixels ({layout}) have more than 8 bits a channel, and would be cut off; convert it to 8"
-            )
+            raise DataError(f"its pixels must have at most 8 bits per channel, got {layout}")
 
 
 def image_bytes(file: Path) -> bytes:
     try:
-        return read_bytes(file, MOST_BYTES)
+        return read_bytes(file, MAX_BYTES)
     except UnreadableError as error:
         raise DataError(f"{file.name} {error}") from error
 

@@ -1,17 +1,10 @@
-"""Images: a folder, a dataset of the hub, or the digits, as the splits that a model is trained and judged on.
+"""Training, validation and test splits of images.
 
-    the set brings               train         select              report
-    train, validation and test   train         validation          test
-    train and validation         9/10 train    1/10 of train       validation, all of it
-    train and test               9/10 train    1/10 of train       test
-    train alone                  8/10          1/10                1/10
-
-Tenths are of each class, drawn from a seed. With `select_on="reported"`, as in most papers, nothing is cut from train
-for the selection, which uses the reported images.
-
-Every image is read once first, so that a damaged file is reported before training starts. Sets of up to
-`MOST_PIXELS_KEPT` are kept in the cache, decoded and resized. An image that occurs in two splits, byte for byte, stays
-in the one that reports (or else in the one that selects).
+given splits                 train         validation          test
+train, validation and test   train         validation          test
+train and validation         9/10 train    1/10 of train       validation
+train and test               9/10 train    1/10 of train       test
+train                        8/10          1/10                1/10
 """
 
 from __future__ import annotations
@@ -42,14 +35,14 @@ from layerwise.data.vision.image_sources import ImageSet, ImageSource
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
-MOST_PIXELS_KEPT = 2 * 2**30
-"""Up to so many bytes of pixels are kept decoded: 14,000 images of 224 x 224, or 700,000 of 32 x 32."""
+MAX_CACHED_BYTES = 2 * 2**30
+"""Maximum size of decoded pixels in the cache: 14,000 images of 224 x 224, or 700,000 of 32 x 32."""
 
 SelectOn = Literal["held-out", "reported"]
 
 TENTH = 0.1
 
-_NAMED = 5
+_MAX_NAMES = 5
 
 
 def read_images(
@@ -63,13 +56,24 @@ def read_images(
     select_on: SelectOn = "held-out",
     progress: Callable[[int, int], None] | None = None,
 ) -> Splits:
-    """Read the images at `where`: a folder of class folders, a dataset of the hub or its folder, or `digits`.
+    """Read and split the images of a directory, a hub dataset, or `digits`.
 
-    They are divided as the module says, drawn from `seed`. `limit` is per split, evenly over the classes. Unreadable
-    images raise, or are named in `Splits.skipped` with `unreadable="skip"`. `augmentation` is for training only.
-    `progress(done, total)` is called while images are read.
+    Every image is read once first, so that damaged files are reported before training starts. An image that occurs in
+    two splits stays in the later one.
 
-    Raises `DataError` for a path that does not exist or is a file, for images without classes, and for too few images.
+    Args:
+        where: A directory of class directories, a hub dataset or its directory, or `digits`.
+        preprocessing: Preprocessing of the model.
+        seed: Seed of the splits, which are stratified by class, and of the limit.
+        unreadable: Refuse unreadable images, or skip them (`Splits.skipped`).
+        augmentation: Augmentation of training images.
+        limit: Maximum images per split, balanced over classes.
+        select_on: With `reported`, as in most papers, the test images select checkpoints as well, and no training
+            images are held out for that.
+        progress: Called with (done, total) while images are read.
+
+    Raises:
+        DataError: If the path is missing or a file, or there are no classes or too few images.
     """
     if str(where) == "digits" and not Path(where).exists():
         splits = digits(augmentation, preprocessing, limit=limit, seed=seed)
@@ -77,23 +81,24 @@ def read_images(
     listed = listed_images(where)
     division, origin = divide(listed, seed, select_on, limit)
     pictures = [picture for part in division.values() for picture in part]
-    is_small = len(pictures) * preprocessing.bytes <= MOST_PIXELS_KEPT
+    is_small = len(pictures) * preprocessing.bytes <= MAX_CACHED_BYTES
     reading = read_all(pictures, preprocessing if is_small else None, listed.fingerprint, progress)
     if reading.faults and unreadable == "refuse":
         raise DataError(_unreadable(reading.faults, len(pictures), listed.name))
     skipped = tuple(picture.name for picture in pictures if picture.name in reading.faults)
     copies = _copies(division, reading)
-    gone = {*skipped, *copies}
-    left = {split: [each for each in part if each.name not in gone] for split, part in division.items()}
-    selected_apart = select_on != "reported"
-    _refuse_empty(left, listed, SPLITS if selected_apart else ("train", "test"))
+    excluded = {*skipped, *copies}
+    images = {split: [each for each in part if each.name not in excluded] for split, part in division.items()}
+    has_validation = select_on != "reported"
+    _refuse_empty(images, listed, SPLITS if has_validation else ("train", "test"))
     train, validation, test = (
-        _examples(left[split], reading, preprocessing, augmentation if split == "train" else "none") for split in SPLITS
+        _examples(images[split], reading, preprocessing, augmentation if split == "train" else "none")
+        for split in SPLITS
     )
     rows = (
         (split, listed.classes[picture.label], reading.digests[picture.name])
         for split in SPLITS
-        for picture in left[split]
+        for picture in images[split]
     )
     splits = Splits(
         listed.name,
@@ -106,35 +111,35 @@ def read_images(
         copies=copies,
         origin=origin,
     )
-    return splits if selected_apart else selecting_on_reported(splits)
+    return splits if has_validation else selecting_on_reported(splits)
 
 
 def divide(
     listed: ImageSet, seed: int, select_on: SelectOn = "held-out", limit: int | None = None
 ) -> tuple[dict[str, tuple[ImageSource, ...]], str]:
-    """Return the images of each split, at most `limit` of each, and in words where they are from.
+    """Divide images into splits of at most `limit` images, and describe the origin of the splits.
 
-    Held-out images are in an order drawn from `seed`, in which classes are spread evenly. There are none to select if
-    the reported images do. Raises `DataError` for a class too small to cut.
+    Held-out images are in an order drawn from `seed` with classes spread evenly. The validation split is empty if the
+    reported images select. Raises `DataError` for a class that is too small.
     """
-    brought = listed.parts
-    reported = next((name for name in ("test", "validation") if name in brought), None)
-    selecting = "validation" if "validation" in brought and reported == "test" else None
+    given = listed.parts
+    reported = next((name for name in ("test", "validation") if name in given), None)
+    selecting = "validation" if "validation" in given and reported == "test" else None
     to_cut = ["validation"] if selecting is None and select_on == "held-out" else []
     to_cut += ["test"] if reported is None else []
-    cut = {"train": brought["train"]}
+    cut = {"train": given["train"]}
     if to_cut:
         shares = (1 - TENTH * len(to_cut), *(TENTH for _ in to_cut))
-        names = [listed.classes[picture.label] for picture in brought["train"]]
+        names = [listed.classes[picture.label] for picture in given["train"]]
         parts = stratified(names, shares, seed)
-        cut = {split: _take(brought["train"], part) for split, part in zip(("train", *to_cut), parts, strict=True)}
-    selected = () if select_on == "reported" else cut["validation"] if selecting is None else brought[selecting]
+        cut = {split: _take(given["train"], part) for split, part in zip(("train", *to_cut), parts, strict=True)}
+    selected = () if select_on == "reported" else cut["validation"] if selecting is None else given[selecting]
     division = dict(
-        zip(SPLITS, (cut["train"], selected, cut["test"] if reported is None else brought[reported]), strict=True)
+        zip(SPLITS, (cut["train"], selected, cut["test"] if reported is None else given[reported]), strict=True)
     )
     for split, part in division.items():
-        kept = _take(part, limited(_labels(part), limit, seed))
-        division[split] = kept if split == "train" else _take(kept, evenly_ordered(_labels(kept), seed))
+        images = _take(part, limited(_labels(part), limit, seed))
+        division[split] = images if split == "train" else _take(images, evenly_ordered(_labels(images), seed))
     return division, _describe(reported, selecting, select_on)
 
 
@@ -155,32 +160,32 @@ def _take(pictures: Sequence[ImageSource], indices: Sequence[int]) -> tuple[Imag
 
 
 def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
-    """Return notes on the labels of `splits` and of the head in `config`; empty when they agree.
+    """Compare the labels of `splits` and of the head in `config`, and return notes on differences.
 
-    Names that differ are a note, because names are spelled in many ways; transformers' own `LABEL_3` agrees with any.
-    Texts have no classes. Raises `DataError` if the head's outputs are not as many as the classes.
+    Different names are only a note, because names are spelled in many ways; transformers' `LABEL_3` matches any. Raises
+    `DataError` if the head has another number of outputs than there are classes.
     """
     if not splits.classes:
         return ()
     outputs = int(config.num_labels)
     if outputs != len(splits.classes):
-        listed = ", ".join(splits.classes[:_NAMED]) + (", ..." if len(splits.classes) > _NAMED else "")
+        listed = ", ".join(splits.classes[:_MAX_NAMES]) + (", ..." if len(splits.classes) > _MAX_NAMES else "")
         raise DataError(
-            f"{splits.name!r} has {len(splits.classes)} classes ({listed}), but the model's head has "
-            f"{outputs} outputs: give it a new one with `layerwise train robust ... --new-head`, or give images of its "
-            "classes"
+            f"The model's head must have {len(splits.classes)} outputs for the classes of {splits.name!r} ({listed}), "
+            f"got {outputs}. Train a new head with `layerwise train robust ... --new-head`, or pass images of its "
+            "classes."
         )
-    # A config read from JSON may have its numbers as text.
+    # Configs from JSON may have numbers as text.
     given = {int(number): str(name) for number, name in config.id2label.items()}
     names = [given.get(number, f"LABEL_{number}") for number in range(outputs)]
     plain = [[name.strip().lower().replace("_", " ") for name in each] for each in (names, splits.classes)]
     first = next((at for at, (one, other) in enumerate(zip(*plain, strict=True)) if one != other), None)
     if first is None or all(name == f"LABEL_{index}" for index, name in enumerate(names)):
         return ()
-    order = "the same names in another order" if sorted(names) == sorted(splits.classes) else "other names"
+    problem = "another order" if sorted(names) == sorted(splits.classes) else "other names"
     return (
-        f"the head's {outputs} outputs have {order} than the classes of {splits.name!r}: output {first} is "
-        f"{names[first]!r} there and {splits.classes[first]!r} here; unless they mean the same, use --new-head",
+        f"the head's {outputs} outputs have {problem} than the classes of {splits.name!r}: output {first} is "
+        f"{names[first]!r} instead of {splits.classes[first]!r}; unless they mean the same, pass --new-head",
     )
 
 
@@ -206,11 +211,11 @@ def _read_pixels(column: Any, rows: Sequence[int], preprocessing: Preprocessing,
 
 
 def _unreadable(faults: Mapping[str, str], total: int, name: str) -> str:
-    shown = "".join(f"\n  {picture}: {reason}" for picture, reason in list(faults.items())[:_NAMED])
-    more = f"\n  and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+    shown = "".join(f"\n  {picture}: {reason}" for picture, reason in list(faults.items())[:_MAX_NAMES])
+    more = f"\n  and {len(faults) - _MAX_NAMES} more" if len(faults) > _MAX_NAMES else ""
     return (
-        f"{len(faults)} of {total} images of {name!r} cannot be read; repair or remove them, or leave them out "
-        f"with --on-bad-image skip:{shown}{more}"
+        f"{len(faults)} of {total} images of {name!r} cannot be read. Repair or remove them, or pass --on-bad-image "
+        f"skip:{shown}{more}"
     )
 
 
@@ -224,13 +229,13 @@ def _copies(division: Mapping[str, Sequence[ImageSource]], reading: ReadImages) 
     return tuple(copies)
 
 
-def _refuse_empty(left: Mapping[str, Sequence[ImageSource]], listed: ImageSet, splits: Sequence[str]) -> None:
-    trained = {picture.label for picture in left["train"]}
+def _refuse_empty(images: Mapping[str, Sequence[ImageSource]], listed: ImageSet, splits: Sequence[str]) -> None:
+    trained = {picture.label for picture in images["train"]}
     untrained = [name for label, name in enumerate(listed.classes) if label not in trained]
-    empty = [split for split in splits if not left[split]]
+    empty = [split for split in splits if not images[split]]
     if untrained or empty:
-        what = f"no image of {', '.join(untrained)} to train on" if untrained else f"no image in {', '.join(empty)}"
+        problem = f"no training image of {', '.join(untrained)}" if untrained else f"no image in {', '.join(empty)}"
         raise DataError(
-            f"without unreadable images and those that occur in two splits, {listed.name!r} has {what}: "
-            "add images, or remove the class"
+            f"Without unreadable images and duplicates in two splits, {listed.name!r} has {problem}. Add images, or "
+            "remove the class."
         )

@@ -1,8 +1,8 @@
-"""Preprocessing: from an image of any size to the pixels a model was trained on.
+"""Image preprocessing and augmentation.
 
-A checkpoint says how in its `preprocessor_config.json`, and transformers' own image processor makes the pixels; it is
-tried on two images, so that they come out in one size, and as bytes that are scaled afterwards. Without settings images
-have the size in the config and values between -1 and 1.
+The image processor of transformers computes the pixels if the checkpoint has a `preprocessor_config.json`. It is tried
+on two images, which must have one size and be bytes before scaling. Without settings images have the size in the config
+and values between -1 and 1.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TRIED_ON = ((97, 131), (120, 61))
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """Preprocessing of an image: to `height` x `width` pixels in `channels` (1 or 3), each (x / 255 - mean) / std.
+    """Preprocessing of images to `height` x `width` pixels in `channels` (1 or 3), each (x / 255 - mean) / std.
 
-    The bytes come from transformers' `processor`, or without one from the resized image.
+    The bytes come from transformers' `processor`, or from resizing if there is none.
     """
 
     height: int
@@ -43,14 +43,11 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
-            raise ModelError(
-                f"the model takes images of {self.channels} channels: layerwise reads grey images (1) and colour (3); "
-                "use a model of either"
-            )
+            raise ModelError(f"The model must take images of 1 (gray) or 3 channels (color), got {self.channels}.")
         if not len(self.mean) == len(self.std) == self.channels:
             raise ModelError(
-                f"images of {self.channels} channels need as many means and deviations; found {len(self.mean)} and "
-                f"{len(self.std)}: correct image_mean and image_std in the model's {_SETTINGS[0]}"
+                f"image_mean and image_std in the model's {_SETTINGS[0]} must have {self.channels} values, one per "
+                f"channel, got {len(self.mean)} and {len(self.std)}."
             )
 
     @property
@@ -62,7 +59,7 @@ class Preprocessing:
         return Scaling(self.mean, self.std, _TOP)
 
     def pixels(self, image: Image.Image) -> Tensor:
-        """Return pixels before scaling, uint8 (channels, height, width); raises `DataError` if the processor fails."""
+        """Return unscaled pixels, uint8 (channels, height, width). Raises `DataError` if the processor fails."""
         plain = image.convert("L" if self.channels == 1 else "RGB")
         if self.processor is not None:
             return _processed(self.processor, plain, do_rescale=False, do_normalize=False)
@@ -71,27 +68,27 @@ class Preprocessing:
 
 
 def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remote_code: bool = False) -> Preprocessing:
-    """Return the preprocessing of a model with this `config` and checkpoint `where` (folder or hub id).
+    """Load the preprocessing of a model with this `config` and checkpoint `where` (directory or hub id).
 
     Without settings there: config.image_size, config.num_channels, mean = std = 0.5. Raises `ModelError` for a model
-    without fixed image size, unreadable settings, a processor with its own code unless `trust_remote_code`, and one
-    that gives no bytes of one size.
+    without a fixed image size, invalid settings, a processor with remote code unless `trust_remote_code`, and one that
+    does not return bytes of one size.
     """
     if where is None or not _has_settings(where):
         height, width = _image_size(config)
         channels = _channels(config)
         return Preprocessing(height, width, channels, (0.5,) * channels, (0.5,) * channels)
     try:
-        # The other backend needs torchvision, which layerwise does not.
+        # The other backend requires torchvision.
         processor = from_pretrained("AutoImageProcessor", where, trust_remote_code=trust_remote_code, backend="pil")
         return _tried(processor, _channels(config), where)
     except ModelError:
         raise
-    except Exception as error:  # transformers and its processors raise whatever wrong settings make them trip over
+    except Exception as error:  # invalid settings raise many errors in transformers
         reason = shortened(str(error).strip().split("\n")[0], 160)
         raise ModelError(
-            f"cannot read how {where} wants its images prepared: {reason}; correct its {_SETTINGS[0]}, or remove it to "
-            "have images scaled to between -1 and 1"
+            f"Cannot load the image processor of {where}: {reason}. Correct its {_SETTINGS[0]}, or remove it to scale "
+            "images to between -1 and 1."
         ) from error
 
 
@@ -107,8 +104,8 @@ def _image_size(config: Any) -> tuple[int, int]:
     size = getattr(config, "image_size", None)
     if size is None:
         raise ModelError(
-            f"a model of type {getattr(config, 'model_type', type(config).__name__)!r} names no image_size in its "
-            "config: give a model of images, or texts (--text) instead of images"
+            f"The config of a {getattr(config, 'model_type', type(config).__name__)!r} model has no image_size. Pass a "
+            "vision model, or --text instead of images."
         )
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return int(height), int(width)
@@ -121,11 +118,10 @@ def _channels(config: Any) -> int:
 def _processed(processor: Any, image: Image.Image, **switches: bool) -> Tensor:
     try:
         return torch.from_numpy(numpy.ascontiguousarray(processor(image, **switches)["pixel_values"][0]))
-    except Exception as error:  # processors raise whatever an image of an odd size makes them trip over
+    except Exception as error:  # unusual sizes raise many errors in image processors
         reason = shortened(str(error).strip().split("\n")[0], 160) or type(error).__name__
         raise DataError(
-            f"the model's image processor cannot prepare an image of {image.width} x {image.height} pixels ({reason}); "
-            "give it a more usual size, or remove it"
+            f"the model's image processor cannot process an image of {image.width} x {image.height} pixels ({reason})"
         ) from error
 
 
@@ -135,7 +131,7 @@ def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:
         torch.randint(256, (*size, 3), generator=draw, dtype=torch.uint8, device="cpu").numpy() for size in _TRIED_ON
     ]
     images = [Image.fromarray(values).convert("L" if channels == 1 else "RGB") for values in tried]
-    # The processor computes (x * factor - mean) / std; ours divides x by 255.
+    # The processor computes (x * factor - mean) / std; `Scaling` divides x by 255.
     factor = (processor.rescale_factor if getattr(processor, "do_rescale", None) else 1.0) * _TOP
     is_scaled = bool(getattr(processor, "do_normalize", None))
     mean = _per_channel(processor.image_mean, channels) if is_scaled else (0.0,) * channels
@@ -146,15 +142,15 @@ def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:
     made = [preprocessing.pixels(image) for image in images]
     if expected[0].shape != expected[1].shape:
         raise ModelError(
-            "images would be resized to sizes that depend on the image: layerwise makes batches of one size, so write "
-            f'{{"height": ..., "width": ...}} as the size in the model\'s {_SETTINGS[0]}'
+            f'size in the model\'s {_SETTINGS[0]} must be {{"height": ..., "width": ...}}, since all images of a batch '
+            "have one size."
         )
     for values, own in zip(expected, made, strict=True):
         is_plain = own.dtype == torch.uint8 and own.dim() == 3 and own.shape == values.shape and len(own) == channels
         if not is_plain or not torch.allclose(preprocessing.scaling(own), values, rtol=1e-4, atol=1e-4):
             raise ModelError(
-                f"the image processor of {where}, {type(processor).__name__}, does more to an image than make bytes of "
-                "it and scale them: its values are not those of layerwise; use a model with a plainer processor"
+                f"The image processor of {where} must only resize and scale images, got {type(processor).__name__} "
+                "with other values. Use another model."
             )
     height, width = made[0].shape[1:]
     return Preprocessing(height, width, channels, mean, std, processor)

@@ -14,8 +14,8 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.runner.opening import open_stack
 from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack, load
-from layerwise.swarm.cluster.tasks import available_processors
-from layerwise.swarm.estimate import estimate_of_run
+from layerwise.swarm.cluster.tasks import count_cpus
+from layerwise.swarm.estimate import read_loss_estimate
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
@@ -55,9 +55,9 @@ async def gather_nodes(
     sweep: str | Path | None,
 ) -> Swarm:
     """Start the nodes in this process, or on Ray at the address `where`."""
-    estimate = None if sweep is None else estimate_of_run(Path(sweep))
+    estimate = None if sweep is None else read_loss_estimate(Path(sweep))
     if where == "local":  # leave one thread per node on this machine
-        torch.set_num_threads(max(1, available_processors() - nodes))
+        torch.set_num_threads(max(1, count_cpus() - nodes))
     reporter.log(f"starting {nodes} nodes {'in this process' if where is None else f'on Ray ({where})'}")
     swarm = await asyncio.to_thread(
         gather, stack, nodes, replicas, address=where, plan=plan, settings=settings, estimate=estimate

@@ -133,7 +133,7 @@ def serve(
     text = None if plan is None else str(parse_plan(str(plan)))
     minimum = None if quorum is None else Quorum.parse(quorum)
     from layerwise.studies.serve import gather
-    from layerwise.swarm.serve.router_loop import answer_server
+    from layerwise.swarm.serve.router_loop import run_router
     from layerwise.swarm.serve.router_messages import CHANNEL
     from layerwise.swarm.serve.router_process import RouterProcess, RunningRouter
     from layerwise.swarm.serve.run import run
@@ -144,14 +144,14 @@ def serve(
         port,
         read_tokens(Path(token_file) if token_file else None, os.environ),
         temperature,
-        most_running=most_running,
+        max_running=most_running,
         request_seconds=request_seconds,
     )
     settings = SwarmSettings(
         on_loss=on_loss,
         quorum=minimum,
         replacements=tuple(f"r{number}" for number in range(len(replacement))),
-        hop_floor=deadline,
+        min_deadline=deadline,
         spot_share=spot_share,
     )
     open_model = partial(
@@ -178,7 +178,7 @@ def serve(
         )
 
     async def start_router() -> RouterProcess:
-        router = RouterProcess(partial(RunningRouter.started, command), open_tokenizer, serving.close_seconds)
+        router = RouterProcess(partial(RunningRouter.start, command), open_tokenizer, serving.close_seconds)
         await router.start()
         return router
 
@@ -187,5 +187,5 @@ def serve(
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if CHANNEL in os.environ:
-        return Served(answer_server(gather_nodes, int(os.environ.pop(CHANNEL))))
+        return Served(run_router(gather_nodes, int(os.environ.pop(CHANNEL))))
     return Served(run(gather_nodes if in_process else start_router, serving, announce))

@@ -23,7 +23,7 @@ from layerwise.runner.opening import open_stack, read_hardware, read_numerics
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.stack.load import weight_hash
 from layerwise.swarm.cluster.connection import check_address, require_ray
-from layerwise.swarm.cluster.tasks import RayTasks, available_processors
+from layerwise.swarm.cluster.tasks import RayTasks, count_cpus
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def one_thread(address: str) -> Iterator[None]:
 
 
 def planned_workers(address: str, workers: int | None) -> int | None:
-    """Return the number of parallel tasks; None if it depends on the cluster."""
-    return workers or (available_processors() if address == "local" else None)
+    """Return how many pieces are computed at a time; None if only the cluster knows."""
+    return workers or (count_cpus() if address == "local" else None)
 
 
 def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:

@@ -1,4 +1,4 @@
-"""Connections to Ray: a running cluster, or one on this machine that ends with this process.
+"""Connections to a running Ray cluster, or to one started on this machine for the life of this process.
 
 A cluster on this machine has a random token, because Ray listens on every interface and unpickles what it receives.
 """
@@ -28,24 +28,24 @@ LOCAL, AUTO = "local", "auto"
 AUTHENTICATION, TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 
 FOLDER = "LAYERWISE_CLUSTER_FOLDER"
-"""Environment variable with the folder of a cluster on this machine; who sets it removes the folder if need be."""
+"""Environment variable with the directory of a cluster on this machine, which the caller removes."""
 
 NOT_INSTALLED = (
-    "a cluster was asked for, and Ray, which runs it, is not installed; write pip install 'layerwise[ray]', or compute "
-    "in this process, without --ray"
+    "--ray requires Ray, which is not installed. Run pip install 'layerwise[ray]', or omit --ray to compute in this "
+    "process."
 )
 
 STORE_BYTES = 100_000_000
-"""The object store of a cluster on this machine; what is larger goes to the disk. Ray's least is 75 MB."""
+"""Size of the object store of a cluster on this machine (Ray's minimum is 75 MB); larger objects spill to disk."""
 
 GCS_SECONDS = 10
-"""Seconds after which a cluster on this machine ends that has lost its GCS, and can no longer start what ends."""
+"""Seconds after which a cluster on this machine ends if it has lost its control store (GCS)."""
 
 _LATE = "timed out during startup"
 
 
-def ray_module() -> ModuleType:
-    """Ray itself. Raises `SwarmError` where it is not installed."""
+def import_ray() -> ModuleType:
+    """Import Ray. Raises `SwarmError` if it is not installed."""
     try:
         import ray
     except ImportError as error:
@@ -55,32 +55,33 @@ def ray_module() -> ModuleType:
 
 
 class Connection:
-    """A connection to a cluster; `close` ends it with a cluster started here, but not one that existed before."""
+    """A connection to a cluster; `close` also shuts down a cluster that this connection started."""
 
     def __init__(self, address: str, processors: int) -> None:
         """Connect to the cluster at `address` (`HOST:PORT`, `auto`), or start one here (`local`) with `processors`.
 
-        Raises `SwarmError` for a cluster that does not answer or that other machines can use without a token.
+        Raises:
+            SwarmError: If the cluster does not answer, or is open to other machines without authentication.
         """
         self._folder: Path | None = None
         self._restore: list[Callable[[], None]] = []
-        self._own = not is_connected()
-        if self._own:
+        self._is_owner = not is_connected()
+        if self._is_owner:
             check_address(address)
             self._set("RAY_USAGE_STATS_ENABLED", "0")
             if address == LOCAL:
-                self._close_to_others()
+                self._require_token()
                 self._set("RAY_gcs_rpc_server_reconnect_timeout_s", str(GCS_SECONDS))
-                self._set("RAY_worker_niceness", "0")  # as this process; Ray's own 15 yields to everything else
-        self.ray = ray_module()
-        if not self._own:
+                self._set("RAY_worker_niceness", "0")  # Ray's default of 15 yields to every other process
+        self.ray = import_ray()
+        if not self._is_owner:
             return
-        self._hush()
+        self._silence_output()
         if address == LOCAL:
-            self._lighten()
+            self._disable_monitors()
         options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
         if address == LOCAL:
-            # Ray opens its own folder to everybody, and this one is open to nobody else.
+            # Ray's default directory is readable by every user.
             self._folder = Path(os.environ.get(FOLDER) or tempfile.mkdtemp(prefix="layerwise-"))
             options |= {
                 "num_cpus": processors,
@@ -100,8 +101,8 @@ class Connection:
             raise
 
     def close(self) -> None:
-        if self._own:
-            self._own = False
+        if self._is_owner:
+            self._is_owner = False
             self.ray.shutdown()
         for undo in reversed(self._restore):
             undo()
@@ -109,11 +110,11 @@ class Connection:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _close_to_others(self) -> None:
+    def _require_token(self) -> None:
         if AUTHENTICATION in os.environ:
             return
         self._set(AUTHENTICATION, "token")
-        self._set(TOKEN, _token())
+        self._set(TOKEN, _new_token())
         if "ray" in sys.modules:
             with suppress(ImportError, AttributeError):
                 raylet: Any = import_module("ray._raylet")
@@ -126,11 +127,11 @@ class Connection:
             os.environ[name] = value
             self._restore.append(lambda: _unset(name))
 
-    def _hush(self) -> None:
-        self._replace("worker", "print_to_stdstream", lambda usual: _silent)
+    def _silence_output(self) -> None:
+        self._replace("worker", "print_to_stdstream", lambda usual: _print_nothing)
 
     def _start(self, options: dict[str, Any]) -> None:
-        """Start Ray or connect to it, twice at most: processes that were not ready in 15 s start faster then."""
+        """Start Ray or connect to it, retrying once if startup timed out: the second start is faster."""
         try:
             self.ray.init(**options)
         except Exception as error:
@@ -138,7 +139,7 @@ class Connection:
                 raise
             self.ray.init(**options)
 
-    def _lighten(self) -> None:
+    def _disable_monitors(self) -> None:
         less = {"no_monitor": True, "include_log_monitor": False}
         self._replace("parameter", "RayParams", lambda usual: partial(usual, **less))
         self._replace("utils", "get_dashboard_dependency_error", lambda usual: lambda: ImportError("no dashboard"))
@@ -151,16 +152,16 @@ class Connection:
             self._restore.append(lambda: setattr(inner, name, usual))
 
 
-def work_in(folder: str, paths: Sequence[str]) -> None:
+def use_environment(folder: str, paths: Sequence[str]) -> None:
     if Path(folder).is_dir():
         os.chdir(folder)
     sys.path += [path for path in paths if path not in sys.path]
 
 
-def cause_of(error: Exception) -> str:
-    """Why a call failed, or an actor died, as far as Ray says it in one line.
+def format_cause(error: Exception) -> str:
+    r"""Format the cause that Ray reports for a failed call or actor, in one line.
 
-    >>> cause_of(RuntimeError("The actor died.\\nWorker exit type: SYSTEM_ERROR Worker exit detail: End of file."))
+    >>> format_cause(RuntimeError("The actor died.\nWorker exit type: SYSTEM_ERROR Worker exit detail: End of file."))
     'RuntimeError: End of file.'
     """
     _, _, detail = str(error).partition("exit detail: ")
@@ -169,7 +170,7 @@ def cause_of(error: Exception) -> str:
 
 
 def is_connected() -> bool:
-    """Whether this process is connected to a cluster already; Ray is not imported for it."""
+    """Return True if this process is connected to a cluster, without importing Ray."""
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
 
@@ -180,12 +181,12 @@ def require_ray() -> None:
 
 
 @cache
-def _token() -> str:
+def _new_token() -> str:
     return secrets.token_hex(32)
 
 
 def check_address(address: str) -> None:
-    """Raise `SwarmError` for an address of another form, and for a cluster of others whose use nobody has settled.
+    """Raise `SwarmError` for a malformed address, or for a remote cluster without authentication.
 
     >>> check_address("local")
     """
@@ -194,19 +195,19 @@ def check_address(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if "://" in address or not colon or not host or not (port.isascii() and port.isdecimal()):
         raise SwarmError(
-            f"--ray takes local, auto or the HOST:PORT of a cluster's head; found {address[:60]!r}. Start the command "
-            "on a machine of the cluster, with auto or an address such as 10.0.0.1:6379"
+            f"--ray must be local, auto or the HOST:PORT of a cluster's head node, got {address[:60]!r}. Run the "
+            "command on a machine of the cluster with --ray auto, or pass an address such as 10.0.0.1:6379."
         )
     if not is_loopback(host) and AUTHENTICATION not in os.environ:
         raise SwarmError(
-            f"{address} is on another machine, and a Ray cluster runs whatever code it is sent: say how it knows its "
-            f"users. Set {AUTHENTICATION}=token on all of its machines and here (with {TOKEN}), or "
-            f"{AUTHENTICATION}=disabled where nobody else is on the network"
+            f"--ray {address} is on another machine, and a Ray cluster runs any code it is sent, so authentication "
+            f"must be configured. Set {AUTHENTICATION}=token (with {TOKEN}) on all machines, or "
+            f"{AUTHENTICATION}=disabled on a private network."
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
+    """Return True if only this machine can reach the host.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "", "example.org")]
     [True, True, True, False, False, False]
@@ -220,10 +221,10 @@ def is_loopback(host: str) -> bool:
 def _unreachable(address: str, error: Exception) -> str:
     words = str(error).strip().partition("\n")[0][:200] or type(error).__name__
     if address == LOCAL:
-        return f"Ray could not be started on this machine ({words}); leave --ray out to compute in one process"
+        return f"Ray could not be started on this machine ({words}). Omit --ray to compute in one process."
     return (
-        f"no Ray cluster answers at {address} ({words}); start one with `ray start --head`, or write --ray local for "
-        "one on this machine"
+        f"No Ray cluster answers at {address} ({words}). Start one with `ray start --head`, or pass --ray local to "
+        "start one on this machine."
     )
 
 
@@ -231,5 +232,4 @@ def _unset(name: str) -> None:
     os.environ.pop(name, None)
 
 
-def _silent(*arguments: object, **options: object) -> None:
-    """Takes what Ray would print."""
+def _print_nothing(*arguments: object, **options: object) -> None: ...

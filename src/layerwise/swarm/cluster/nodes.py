@@ -1,7 +1,7 @@
 """Nodes on Ray: one actor each, on different machines where the cluster has several.
 
-An actor is called at most once for each message (`max_task_retries=0`); the router repairs lost calls. Ray's own
-failure detection takes 15 to 55 s, so deadlines are used. Restarted nodes (`max_restarts=-1`) hold no layers.
+Ray delivers each message at most once (`max_task_retries=0`); the router repeats lost calls. Ray takes 15 to 55 s to
+detect a failure, so the router uses deadlines. Restarted nodes (`max_restarts=-1`) hold no layers.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from typing import Any
 import torch
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
+from layerwise.swarm.cluster.connection import LOCAL, Connection, format_cause, use_environment
 from layerwise.swarm.messages import Gone, Message, Refused, Response, pack, unpack
 from layerwise.swarm.nodes.node import Node
 
-STARTED_WITHIN = 300.0
-"""Seconds in which the nodes of a cluster have to start."""
+START_SECONDS = 300.0
+"""Maximum seconds until all nodes have started."""
 
 
 class NodeActor:
-    """A `Node` in a process of its own. Ray calls one method at a time."""
+    """A `Node` in a separate process. Ray calls one method at a time."""
 
     def __init__(self, name: str, folder: str, paths: tuple[str, ...], device: str) -> None:
-        """Import from `paths` too, as the process of the router does; `folder` is where it works."""
-        work_in(folder, paths)
+        use_environment(folder, paths)
         torch.set_num_threads(1)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self._node = Node(name, where)
@@ -44,7 +43,8 @@ class NodeActor:
 class RayTransport:
     """Messages to nodes on a Ray cluster (`local`, `auto` or `HOST:PORT`), one actor per name.
 
-    Raises `SwarmError` if no cluster answers or it has no room for the nodes.
+    Raises:
+        SwarmError: If no cluster answers or it has too few CPUs for the nodes.
     """
 
     def __init__(self, names: Sequence[str], address: str = LOCAL, *, device: str = "auto") -> None:
@@ -55,16 +55,16 @@ class RayTransport:
         self._dead: set[str] = set()
         self._group: Any = None
         try:
-            self._group = self._placed(len(names))
+            self._group = self._reserve_nodes(len(names))
             for number, name in enumerate(names):
-                self._actors[name] = self._started(name, number)
+                self._actors[name] = self._start_node(name, number)
             refs = [actor.process.remote() for actor in self._actors.values()]
-            self.processes = dict(zip(names, self._ray.get(refs, timeout=STARTED_WITHIN), strict=True))
+            self.processes = dict(zip(names, self._ray.get(refs, timeout=START_SECONDS), strict=True))
         except self._ray.exceptions.RayError as error:
-            self._stop()
-            raise SwarmError(f"the nodes did not start within {STARTED_WITHIN:.0f} s: {error}") from error
+            self._stop_nodes()
+            raise SwarmError(f"The nodes did not start within {START_SECONDS:.0f} s: {error}") from error
         except BaseException:
-            self._stop()
+            self._stop_nodes()
             raise
 
     @property
@@ -80,34 +80,34 @@ class RayTransport:
         try:
             responses: Sequence[Response] = unpack(await reference)
         except errors.ActorUnavailableError as error:  # Ray starts it again
-            return Gone(node, cause_of(error))
+            return Gone(node, format_cause(error))
         except errors.RayActorError as error:
             self._dead.add(node)
-            return Gone(node, cause_of(error))
+            return Gone(node, format_cause(error))
         except errors.RayTaskError as error:
-            return Refused(node, cause_of(error))
+            return Refused(node, format_cause(error))
         except errors.RayError as error:
-            return Gone(node, cause_of(error))
+            return Gone(node, format_cause(error))
         self._dead.discard(node)
         return responses
 
     async def close(self) -> None:
-        self._stop()
+        self._stop_nodes()
 
-    def _placed(self, count: int) -> Any:
+    def _reserve_nodes(self, count: int) -> Any:
         from ray.util.placement_group import placement_group
 
         machines = sum(bool(each.get("Alive")) for each in self._ray.nodes())
         strategy = "STRICT_SPREAD" if machines >= count > 1 else "SPREAD"
         group = placement_group([{"CPU": 1}] * count, strategy=strategy)
-        if not group.wait(STARTED_WITHIN):
+        if not group.wait(START_SECONDS):
             raise SwarmError(
-                f"the cluster has no room for {count} nodes of one processor each within {STARTED_WITHIN:.0f} s; ask "
-                f"for fewer (--nodes), or add machines. It has {self._ray.cluster_resources().get('CPU', 0):.0f}"
+                f"The cluster did not provide {count} CPUs, one per node, within {START_SECONDS:.0f} s; it has "
+                f"{self._ray.cluster_resources().get('CPU', 0):.0f}. Pass fewer --nodes or add machines."
             )
         return group
 
-    def _started(self, name: str, bundle: int) -> Any:
+    def _start_node(self, name: str, bundle: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
@@ -115,7 +115,7 @@ class RayTransport:
         kind = self._ray.remote(NodeActor)
         return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._device)
 
-    def _stop(self) -> None:
+    def _stop_nodes(self) -> None:
         from ray.util.placement_group import remove_placement_group
 
         try:
@@ -123,6 +123,6 @@ class RayTransport:
                 self._ray.kill(actor, no_restart=True)
             if self._group is not None:
                 remove_placement_group(self._group)
-        except Exception:  # the cluster itself may be gone
+        except Exception:  # the cluster itself may have failed
             pass
         self._connection.close()

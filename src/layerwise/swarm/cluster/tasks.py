@@ -1,4 +1,4 @@
-"""The pieces of a sweep as Ray tasks, which Ray restarts when a process ends."""
+"""Ray tasks for the shards of a sweep; Ray retries a task whose process ended."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from layerwise.errors import LayerwiseError, SwarmError
-from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
+from layerwise.swarm.cluster.connection import LOCAL, Connection, format_cause, use_environment
 
 MAX_RETRIES = 3
-"""Number of times that Ray retries a piece after its process ended."""
+"""Maximum number of retries of a task whose process ended."""
 
-Open: TypeAlias = Callable[[Any], Callable[[Any], Any]]
-"""Function that each process calls once with the shared value; it returns the function that computes a piece."""
+OpenTask: TypeAlias = Callable[[Any], Callable[[Any], Any]]
+"""Function that each process calls once with the shared value; it returns the function that computes a task."""
 
 _WAIT = 1.0
 
@@ -26,7 +26,7 @@ class RayTasks:
     """Ray tasks on the cluster at `address`, at most `count` at a time. Raises as `Connection` does."""
 
     def __init__(self, address: str = LOCAL, count: int | None = None, *, accelerators: bool = False) -> None:
-        processors = count or available_processors()
+        processors = count or count_cpus()
         self._connection = Connection(address, processors)
         self._ray = self._connection.ray
         resources = self._ray.cluster_resources()
@@ -34,28 +34,35 @@ class RayTasks:
         self._options = {"num_cpus": 1, "max_retries": MAX_RETRIES, "scheduling_strategy": "SPREAD"}
         if accelerators:
             self._options["num_gpus"] = 1
-        self._works = 0
+        self._map_count = 0
 
     def close(self) -> None:
         self._connection.close()
 
-    def map(self, opens: Open, shared: Any, pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Compute every piece, and yield its number and result as it is done.
+    def map(self, open_task: OpenTask, shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Run every task and yield its number and result as it finishes.
 
-        A `LayerwiseError` of a piece is raised, as it would be in this process. Raises `SwarmError` for a piece that
-        failed otherwise, and for one whose processes ended again and again.
+        Raises:
+            LayerwiseError: If a task raised it.
+            SwarmError: If a task raised another exception or exhausted its retries.
         """
-        self._works += 1
+        self._map_count += 1
         reference = self._ray.put(shared)
-        task = self._ray.remote(carry_out).options(**self._options)
-        own = (str(Path.cwd()), tuple(sys.path), f"{os.getpid()}/{self._works}", opens, [reference])
-        waiting = list(enumerate(pieces))[::-1]
+        remote = self._ray.remote(run_task).options(**self._options)
+        shared_arguments = (
+            str(Path.cwd()),
+            tuple(sys.path),
+            f"{os.getpid()}/{self._map_count}",
+            open_task,
+            [reference],
+        )
+        waiting = list(enumerate(tasks))[::-1]
         running: dict[Any, int] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < self.count:
-                    number, piece = waiting.pop()
-                    running[task.remote(*own, piece)] = number
+                    number, task = waiting.pop()
+                    running[remote.remote(*shared_arguments, task)] = number
                 ready, _ = self._ray.wait(list(running), timeout=_WAIT)
                 for each in ready:
                     number = running.pop(each)
@@ -70,26 +77,28 @@ class RayTasks:
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, LayerwiseError):
                 raise error.cause from None
-            raise SwarmError(f"a worker failed where it should not have; its own words:\n{error}") from error
+            raise SwarmError(f"A worker failed unexpectedly:\n{error}") from error
         except self._ray.exceptions.RayError as error:
             raise SwarmError(
-                f"a piece of the work ended its processes {MAX_RETRIES + 1} times ({cause_of(error)}); what was done "
-                "is kept. Give every process more memory (fewer --workers), then run the same command again"
+                f"A task failed {MAX_RETRIES + 1} times because its process ended ({format_cause(error)}). Finished "
+                "tasks are kept: give each process more memory (fewer --workers) and run the same command again."
             ) from error
 
 
-def carry_out(folder: str, paths: tuple[str, ...], key: str, opens: Open, shared: Sequence[Any], piece: Any) -> Any:
+def run_task(
+    folder: str, paths: tuple[str, ...], key: str, open_task: OpenTask, shared: Sequence[Any], task: Any
+) -> Any:
     import ray
     import torch
 
-    work_in(folder, paths)
+    use_environment(folder, paths)
     if key not in _opened:
         _opened.clear()
         torch.set_num_threads(1)
-        _opened[key] = opens(ray.get(shared[0]))
-    return _opened[key](piece)
+        _opened[key] = open_task(ray.get(shared[0]))
+    return _opened[key](task)
 
 
-def available_processors() -> int:
+def count_cpus() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

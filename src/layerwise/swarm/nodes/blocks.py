@@ -1,6 +1,6 @@
-"""The blocks of a model without the rest of it: as weights in a message, and as modules on a node.
+"""Blocks of a model as weights in a message, and as modules on a node.
 
-Nothing is unpickled, and classes come from transformers or layerwise only, so that a message cannot run other code.
+Nothing is unpickled, and classes come from transformers or layerwise only, so a message cannot run other code.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from layerwise.swarm.wire import to_array, to_tensor
 
 _PACKAGES = ("transformers", "layerwise")
 
-# What configurations keep under a private name, which JSON leaves out: how attention and experts are computed.
+# Private attributes of a configuration that its JSON omits.
 _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
 
 
-def load_message(stack: Stack, layers: Iterable[int], source: str = "", *, halves: bool = False) -> LoadLayers:
-    """Return the message that sends `layers` of the model of `stack` to a node, with their branches if `halves` is set.
+def load_message(stack: Stack, layers: Iterable[int], source: str = "", *, sublayers: bool = False) -> LoadLayers:
+    """Build the message that sends `layers` of a model to a node, with the paths of their `sublayers` if set.
 
     Raises `SwarmError` for a model without a configuration, or of a class of another package.
     """
@@ -38,21 +38,25 @@ def load_message(stack: Stack, layers: Iterable[int], source: str = "", *, halve
     if config is None or kind.__module__.partition(".")[0] not in _PACKAGES:
         raise SwarmError(
             f"{kind.__module__}.{kind.__qualname__} cannot be built on another machine: nodes build models of "
-            f"{' and '.join(_PACKAGES)} that have a configuration. The local double runs any module: "
-            "layerwise.swarm.gather(stack, nodes=4)"
+            f"{' and '.join(_PACKAGES)} that have a configuration. Nodes in this process run any module: "
+            "layerwise.swarm.gather(stack, nodes=4)."
         )
-    chosen = tuple(layers)
-    own = {name: getattr(config, name, None) for name in _IMPLEMENTATIONS}
-    content = {"config": config.to_dict(), "implementations": own, "dtype": str(stack.dtype).removeprefix("torch.")}
-    pairs = stack.branches().paths if halves else ()
+    layers = tuple(layers)
+    implementations = {name: getattr(config, name, None) for name in _IMPLEMENTATIONS}
+    content = {
+        "config": config.to_dict(),
+        "implementations": implementations,
+        "dtype": str(stack.dtype).removeprefix("torch."),
+    }
+    pairs = stack.branches().paths if sublayers else ()
     return LoadLayers(
         source,
         f"{kind.__module__}:{kind.__qualname__}",
         json.dumps(content, default=str),
         stack.path,
-        chosen,
-        tuple(_weights(stack.block(layer)) for layer in chosen),
-        tuple(tuple((name, pairs[layer][name]) for name in SUBLAYERS) for layer in chosen) if halves else (),
+        layers,
+        tuple(_weights(stack.block(layer)) for layer in layers),
+        tuple(tuple((name, pairs[layer][name]) for name in SUBLAYERS) for layer in layers) if sublayers else (),
     )
 
 
@@ -60,11 +64,11 @@ def byte_count(block: nn.Module) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in (*block.parameters(), *block.buffers()))
 
 
-def built_blocks(message: LoadLayers, device: torch.device | str) -> tuple[list[nn.Module], Any]:
+def build_blocks(message: LoadLayers, device: torch.device | str) -> tuple[list[nn.Module], Any]:
     """Build a message's blocks and configuration. Raises `SwarmError` for a foreign class or missing weights."""
     module, _, name = message.model_class.partition(":")
     if module.partition(".")[0] not in _PACKAGES:
-        raise SwarmError(f"{module} is none of the packages that a node builds models of: {', '.join(_PACKAGES)}")
+        raise SwarmError(f"Model classes must be from {' or '.join(_PACKAGES)}, got {module}.")
     kind: Any = getattr(import_module(module), name)
     content = json.loads(message.config)
     config = kind.config_class.from_dict(content["config"])
@@ -75,12 +79,9 @@ def built_blocks(message: LoadLayers, device: torch.device | str) -> tuple[list[
         model = kind(config)
     model.to(getattr(torch, content["dtype"]))
     blocks = block_list(model, message.path)
-    made = []
     for layer, weights in zip(message.layers, message.weights, strict=True):
-        block = blocks[layer]
-        _fill(block, dict(weights), device, f"layer {layer} of {name}")
-        made.append(block.eval().requires_grad_(False))
-    return made, config
+        _fill(blocks[layer], dict(weights), device, f"layer {layer} of {name}")
+    return [blocks[layer].eval().requires_grad_(False) for layer in message.layers], config
 
 
 def _weights(block: nn.Module) -> tuple[tuple[str, Array], ...]:
@@ -108,4 +109,4 @@ def _fill(block: nn.Module, weights: dict[str, Array], device: torch.device | st
         if isinstance(value, torch.Tensor) and value.device.type == "meta"
     ]
     if missing:
-        raise SwarmError(f"{what} came without {', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}")
+        raise SwarmError(f"The message lacks {', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''} of {what}.")

@@ -1,7 +1,6 @@
 """Simulated cluster: nodes are objects of this process, with a schedule of faults.
 
-On a `VirtualLoop` the clock jumps to the next event when nothing can be computed, so that runs are deterministic and
-waiting costs no time. On an ordinary event loop time is real.
+On a `VirtualLoop` the clock jumps to the next event, so runs are deterministic and waiting costs no time.
 """
 
 from __future__ import annotations
@@ -16,46 +15,43 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from layerwise.swarm.messages import Array, Gone, Hop, Message, Reply, Response
+from layerwise.swarm.messages import Array, Gone, Message, Reply, Response, RunLayers
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.wire import to_array
 
-Wrongness: TypeAlias = Literal["noise", "zeros", "flip"]
-"""What a faulty node returns: random numbers of the right size, zeros, or bytes of which one bit is another."""
+Corruption: TypeAlias = Literal["noise", "zeros", "flip"]
+"""Output of a faulty node: random numbers of the right size, zeros, or one flipped bit."""
 
-
-Kind: TypeAlias = Literal["die", "pause", "slow", "twice", "lost", "wrong"]
+FaultKind: TypeAlias = Literal["fail", "pause", "slow", "twice", "lost", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to `node` from the moment `at` until `until`, in seconds (for ever, if that is infinite).
+    """A fault of `node` between the times `at` and `until`, in seconds.
 
-    `die`: it is gone, and has forgotten all when it returns; `pause`: it answers nothing until then, and then late;
-    `slow`: every hop takes `seconds` longer; `twice`: every hop is carried out twice, as by a network that repeats;
-    `lost`: it does what it is told, and its answers are lost; `wrong`: it returns `wrongness`.
+    `fail`: it fails, and loses its state; `pause`: it answers after `until`; `slow`: every call takes `seconds` longer;
+    `twice`: every call runs twice; `lost`: calls run, and their answers are lost; `wrong`: it returns `corruption`.
     """
 
     node: str
-    kind: Kind
+    kind: FaultKind
     at: float
     until: float = float("inf")
     seconds: float = 0.0
-    wrongness: Wrongness = "noise"
+    corruption: Corruption = "noise"
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The faults of the nodes, the seconds per `hop` and per `layer`, and the std `jitter` of log times."""
+    """Faults of the nodes, seconds per call and per layer, and `jitter`, the standard deviation of log times."""
 
     faults: tuple[Fault, ...] = ()
-    hop: float = 0.001
-    layer: float = 0.001
+    call_seconds: float = 0.001
+    layer_seconds: float = 0.001
     jitter: float = 0.0
     seed: int = 0
 
-    def of(self, node: str, kind: Kind, now: float) -> Fault | None:
-        """The fault of this kind that the node has at this moment, if it has one."""
+    def find(self, node: str, kind: FaultKind, now: float) -> Fault | None:
         return next(
             (
                 fault
@@ -68,13 +64,13 @@ class Schedule:
 
 @dataclass(slots=True)
 class LocalTransport:
-    """Nodes in this process. Bad luck comes from the `schedule`; `calls` counts messages by node."""
+    """Transport to nodes in this process, with the faults of a `schedule`; `calls` counts messages by node."""
 
     members: Mapping[str, Node]
     schedule: Schedule = field(default_factory=Schedule)
     calls: Counter[str] = field(default_factory=Counter)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
-    _deaths: dict[str, Fault] = field(default_factory=dict)
+    _failures: dict[str, Fault] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -88,34 +84,36 @@ class LocalTransport:
         takes = self._seconds(node, messages, chance, arrives)
         turn = self._turns.setdefault(node, asyncio.Lock())
         await turn.acquire()
-        work = asyncio.ensure_future(self._carry_out(node, messages, arrives, takes))
+        work = asyncio.ensure_future(self._execute(node, messages, arrives, takes))
         work.add_done_callback(lambda _: turn.release())
         responses = await asyncio.shield(work)
-        if self.schedule.of(node, "lost", loop.time()) is not None:
+        if self.schedule.find(node, "lost", loop.time()) is not None:
             await asyncio.sleep(1e9)
-        wrong = self.schedule.of(node, "wrong", loop.time())
+        wrong = self.schedule.find(node, "wrong", loop.time())
         if wrong is None:
             return responses
-        return [_wronged(each, wrong.wrongness, chance) if isinstance(each, Reply) else each for each in responses]
+        return [
+            _corrupt_reply(each, wrong.corruption, chance) if isinstance(each, Reply) else each for each in responses
+        ]
 
-    async def _carry_out(
+    async def _execute(
         self, node: str, messages: Sequence[Message], arrives: float, takes: float
     ) -> Sequence[Response]:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(takes)
-        while (pause := self.schedule.of(node, "pause", loop.time())) is not None:
+        while (pause := self.schedule.find(node, "pause", loop.time())) is not None:
             await asyncio.sleep(min(pause.until, 1e9) - loop.time())
-        if self._death(node, arrives, loop.time()) is not None:
-            return [Gone(node, "is dead")] * len(messages)
+        if self._find_failure(node, arrives, loop.time()) is not None:
+            return [Gone(node, "simulated failure")] * len(messages)
         responses = self.members[node].handle_all(messages)
-        if self.schedule.of(node, "twice", loop.time()) is not None:
+        if self.schedule.find(node, "twice", loop.time()) is not None:
             responses = self.members[node].handle_all(messages)
-        if not self.schedule.layer:
+        if not self.schedule.layer_seconds:
             return responses
-        # On virtual time nodes compute as fast as the schedule says; routes depend on it, and are to be repeated.
+        # Routes depend on compute times, so reproducible runs report those of the schedule.
         return [
-            replace(response, seconds=self.schedule.layer * len(message.visits))
-            if isinstance(response, Reply) and isinstance(message, Hop)
+            replace(response, seconds=self.schedule.layer_seconds * len(message.visits))
+            if isinstance(response, Reply) and isinstance(message, RunLayers)
             else response
             for message, response in zip(messages, responses, strict=True)
         ]
@@ -124,26 +122,28 @@ class LocalTransport:
 
     def _seconds(self, node: str, messages: Sequence[Message], chance: random.Random, now: float) -> float:
         schedule = self.schedule
-        evaluations = max(len(each.visits) if isinstance(each, Hop) else 0 for each in messages)
-        slow = schedule.of(node, "slow", now)
-        usual = (schedule.hop + schedule.layer * evaluations) * chance.lognormvariate(0.0, schedule.jitter)
+        evaluations = max(len(each.visits) if isinstance(each, RunLayers) else 0 for each in messages)
+        slow = schedule.find(node, "slow", now)
+        usual = (schedule.call_seconds + schedule.layer_seconds * evaluations) * chance.lognormvariate(
+            0.0, schedule.jitter
+        )
         return usual + (0.0 if slow is None else slow.seconds)
 
-    def _death(self, node: str, first: float, last: float) -> Fault | None:
-        deaths = [fault for fault in self.schedule.faults if fault.node == node and fault.kind == "die"]
-        for fault in deaths:
-            if fault.at <= last and self._deaths.get(node) != fault:
-                self._deaths[node] = fault
+    def _find_failure(self, node: str, first: float, last: float) -> Fault | None:
+        failures = [fault for fault in self.schedule.faults if fault.node == node and fault.kind == "fail"]
+        for fault in failures:
+            if fault.at <= last and self._failures.get(node) != fault:
+                self._failures[node] = fault
                 self.members[node].restart()
-        return next((fault for fault in deaths if fault.at <= last and first < fault.until), None)
+        return next((fault for fault in failures if fault.at <= last and first < fault.until), None)
 
 
-def _wronged(reply: Reply, wrongness: Wrongness, chance: random.Random) -> Reply:
-    return replace(reply, state=_wrong_array(reply.state, wrongness, chance))
+def _corrupt_reply(reply: Reply, corruption: Corruption, chance: random.Random) -> Reply:
+    return replace(reply, state=_corrupt_array(reply.state, corruption, chance))
 
 
-def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> Array:
-    match wrongness:
+def _corrupt_array(state: Array, corruption: Corruption, chance: random.Random) -> Array:
+    match corruption:
         case "zeros":
             return replace(state, data=bytes(len(state.data)))
         case "flip":
@@ -156,7 +156,7 @@ def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> A
             return to_array(torch.randn(state.shape, generator=generator, device="cpu").to(dtype))
 
 
-class _Jumping(selectors.DefaultSelector):
+class _VirtualSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
@@ -165,17 +165,17 @@ class _Jumping(selectors.DefaultSelector):
         ready = super().select(0)
         if not ready:
             if timeout is None:
-                raise RuntimeError("everything waits for something that no event of virtual time will bring")
+                raise RuntimeError("deadlock: all tasks wait, and no event is scheduled")
             self.now += max(timeout, 0.0)
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time, in seconds from 0. It waits for no other thread and no other process."""
+    """An event loop in virtual time from 0 s, which cannot wait for other threads or processes."""
 
     def __init__(self) -> None:
-        self._jumping = _Jumping()
-        super().__init__(self._jumping)
+        self._selector = _VirtualSelector()
+        super().__init__(self._selector)
 
     def time(self) -> float:
-        return self._jumping.now
+        return self._selector.now

@@ -1,7 +1,8 @@
 """A node: some layers of a model, and the caches of each request.
 
-It answers every message with a value, and counts the passes of each request through each visit, so that skipped and
-repeated hops do no harm.
+It answers every message with a value, and counts the passes of each request through each visit, so that missing and
+repeated calls do no harm. One-token calls of several requests run as one batch: keys and values of shorter texts are
+padded on the left and masked, as in `generate`, and states differ from unbatched ones by rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from layerwise.stack.branches import only
 from layerwise.stack.executors.capture import returned_state
 from layerwise.swarm.messages import (
     Done,
-    Hop,
     LoadLayers,
     Message,
     Pass,
@@ -39,52 +39,173 @@ from layerwise.swarm.messages import (
     RemoteVisit,
     Reply,
     Response,
+    RunLayers,
 )
-from layerwise.swarm.nodes.batch import Calls, batched, batches
-from layerwise.swarm.nodes.blocks import built_blocks
-from layerwise.swarm.trust import agree
-from layerwise.swarm.wire import to_array, to_tensor
+from layerwise.swarm.nodes.blocks import build_blocks
+from layerwise.swarm.wire import agree, decode_value, read_call, to_array, to_tensor
 
-MEASURED_EVERY = 16
-"""Passes between two looks at how many bytes the caches of a request take."""
+MASK = "attention_mask"
+"""Keyword of the mask of transformers blocks; `None` if a token attends to all earlier ones."""
 
-MOST_REQUESTS = 1024
-"""Requests that a node keeps caches of. The one that has waited longest is forgotten, and starts over later."""
+BatchKey: TypeAlias = tuple[object, ...]
+
+
+def group_calls(messages: Sequence[Message]) -> list[list[int]]:
+    """Group the positions of messages that may run as one batch; every other message is a separate group.
+
+    A batch has one-token calls of different requests through the same visits, with the same block arguments.
+    """
+    kinds: dict[BatchKey, list[int]] = {}
+    for position, message in enumerate(messages):
+        kinds.setdefault(_batch_key(message) or (position,), []).append(position)
+    groups: list[list[int]] = []
+    for positions in kinds.values():
+        distinct = {getattr(messages[position], "request", "") for position in positions}
+        groups += [positions] if len(distinct) == len(positions) else [[position] for position in positions]
+    return groups
+
+
+def is_one_token(call: RunLayers) -> bool:
+    return call.given.index > 0 and call.given.state.shape[:-1] == (1, 1)
+
+
+def _batch_key(message: Message) -> BatchKey | None:
+    if not isinstance(message, RunLayers) or not is_one_token(message):
+        return None
+    return message.visits, message.given.calls
+
+
+class BlockCalls:
+    """Block arguments of several passes that differ only in tensors and caches, combined into those of one batch."""
+
+    def __init__(self, passes: Sequence[Pass], device: torch.device | str) -> None:
+        self._passes, self._device = passes, device
+        self._tensors: dict[int, Tensor] = {}
+        self._made: dict[bytes, tuple[list[Any], dict[str, Any]]] = {}
+
+    def build(
+        self, visit: int, layer: int, caches: Sequence[Callable[[str], Any]]
+    ) -> tuple[list[Any], dict[str, Any], int | str]:
+        """Build the arguments of a visit, and the position or keyword of its state; `caches` create one of a class."""
+        call = self._passes[0].calls[visit]
+        form = read_call(call)
+        if call not in self._made:
+            self._made[call] = (
+                [decode_value(value, self._tensor) for value in form.args],
+                {name: decode_value(value, self._tensor) for name, value in form.kwargs.items()},
+            )
+        args, kwargs = self._made[call]
+        args, kwargs = args.copy(), kwargs.copy()
+        for key, kind in form.caches:
+            own_caches = [cache(kind) for cache in caches]
+            cache = own_caches[0] if len(own_caches) == 1 else CacheBatch(own_caches)
+            if isinstance(key, int):
+                args[key] = cache
+            else:
+                kwargs[key] = cache
+            if isinstance(cache, CacheBatch) and kwargs.get(MASK, self) is None:
+                kwargs[MASK] = cache.mask(layer, self._device)
+        return args, kwargs, form.state
+
+    def _tensor(self, index: int) -> Tensor:
+        if index not in self._tensors:
+            self._tensors[index] = stack_batch([to_tensor(each.arrays[index]) for each in self._passes]).to(
+                self._device
+            )
+        return self._tensors[index]
+
+
+def stack_batch(tensors: Sequence[Tensor]) -> Tensor:
+    """Concatenate tensors of one text each along the batch, padded on the left with masked values."""
+    first = tensors[0]
+    if first.ndim < 2 or len(tensors) == 1:
+        return first
+    longest = max(each.shape[-1] for each in tensors)
+    hidden = torch.finfo(first.dtype).min if first.is_floating_point() else 0
+    padded = [
+        torch.nn.functional.pad(each, (longest - each.shape[-1], 0), value=hidden) if each.shape[-1] < longest else each
+        for each in tensors
+    ]
+    return torch.cat(padded)
+
+
+class CacheBatch:
+    """Caches of several requests, updated as the cache of one batch."""
+
+    def __init__(self, caches: Sequence[Any]) -> None:
+        self._caches = caches
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        several = [
+            cache.update(keys[row : row + 1], values[row : row + 1], layer, *args, **kwargs)
+            for row, cache in enumerate(self._caches)
+        ]
+        return _padded([each for each, _ in several]), _padded([each for _, each in several])
+
+    def mask(self, layer: int, device: torch.device | str) -> Tensor | None:
+        """Return the attention mask of the next token `(batch, 1, 1, keys)`; `None` if all texts have equal lengths."""
+        lengths = torch.tensor([_length(cache, layer) + 1 for cache in self._caches], device=device)
+        if bool((lengths == lengths[0]).all()):
+            return None
+        longest = int(lengths.max())
+        return (torch.arange(longest, device=device) >= longest - lengths[:, None])[:, None, None]
+
+
+def _length(cache: Any, layer: int) -> int:
+    keys = cache.layers[layer].keys if layer < len(cache.layers) else None
+    return 0 if keys is None or not keys.numel() else int(keys.shape[-2])
+
+
+def _padded(several: Sequence[Tensor]) -> Tensor:
+    first, longest = several[0], max(each.shape[-2] for each in several)
+    if all(each.shape[-2] == longest for each in several):
+        return torch.cat(list(several))
+    made = first.new_zeros(len(several), *first.shape[1:-2], longest, first.shape[-1])
+    for row, each in enumerate(several):
+        made[row, ..., longest - each.shape[-2] :, :] = each[0]
+    return made
+
+
+MEASURE_EVERY = 16
+"""Passes between two measurements of the size of a request's caches."""
+
+MAX_REQUESTS = 1024
+"""Maximum requests with caches; the least recently used is forgotten and recomputed if needed."""
 
 LEASE_SECONDS = 300.0
-"""For which a node keeps what a request left that it hears nothing more of."""
+"""Seconds after the last message of a request until its caches are freed."""
 
-SHARE_OF_MEMORY = 0.25
-"""The share of a machine's memory, or a device's, that the caches of all requests on a node may take."""
+CACHE_MEMORY_SHARE = 0.25
+"""Maximum share of the memory of the machine or device for the caches of all requests."""
 
 NewCache: TypeAlias = Callable[[str], Any]
-"""Makes an empty cache of the class of this name, as `wire.encode` writes it."""
+"""Function that creates an empty cache from its class name, as encoded by `wire.encode`."""
 
-Halves: TypeAlias = Mapping[Sublayer, str]
+SublayerPaths: TypeAlias = Mapping[Sublayer, str]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldLayer:
-    """A block on a node, how to make an empty cache for it, and the paths of its two branches if they are known."""
+class NodeLayer:
+    """A block on a node, a function that creates its caches, and the paths of its sublayers if needed."""
 
     block: nn.Module
     new_cache: NewCache
-    halves: Halves | None = None
+    sublayers: SublayerPaths | None = None
 
 
 @dataclass(slots=True)
-class _Visited:
-    """The cache, passes and tokens of one visit of a request, and the last hop that ran it."""
+class _VisitState:
+    """Cache, numbers of passes and tokens, and last call of one visit of a request."""
 
     cache: Any = None
     passes: int = 0
     tokens: int = 0
-    hop: int = -1
+    call: int = -1
 
 
 @dataclass(slots=True)
 class _Request:
-    visited: dict[RemoteVisit, _Visited] = field(default_factory=dict)
+    visited: dict[RemoteVisit, _VisitState] = field(default_factory=dict)
     last: Reply | None = None
     heard: float = 0.0
     bytes: int = 0
@@ -108,29 +229,29 @@ class _Request:
             own.cache, own.passes, own.tokens = None, 0, 0
 
 
-_Ready: TypeAlias = tuple[Hop, _Request]
+_Ready: TypeAlias = tuple[RunLayers, _Request]
 
 
 class Node:
-    """Blocks of one or several models, and the state of requests. Not for several threads at a time."""
+    """Blocks of one or several models, and the caches of requests. Not thread-safe."""
 
-    def __init__(self, name: str, device: torch.device | str = "cpu", most_bytes: int | None = None) -> None:
+    def __init__(self, name: str, device: torch.device | str = "cpu", max_bytes: int | None = None) -> None:
         self.name = name
         self.device = torch.device(device)
-        self.most_bytes = most_bytes or int(SHARE_OF_MEMORY * memory_of(self.device))
+        self.max_bytes = max_bytes or int(CACHE_MEMORY_SHARE * total_memory(self.device))
         self.bytes = 0
         self.process = secrets.token_hex(4)
-        self._held: dict[RemoteLayer, HeldLayer] = {}
+        self._blocks: dict[RemoteLayer, NodeLayer] = {}
         self._requests: OrderedDict[str, _Request] = OrderedDict()
         self._batched: dict[object, bool] = {}
 
     @property
     def layers(self) -> tuple[RemoteLayer, ...]:
-        return tuple(sorted(self._held))
+        return tuple(sorted(self._blocks))
 
-    def keep(self, layer: RemoteLayer, held: HeldLayer) -> None:
-        """Hold a block that is in this process already; `handle(LoadLayers(...))` is for one that comes as bytes."""
-        self._held[layer] = held
+    def add_layer(self, layer: RemoteLayer, held: NodeLayer) -> None:
+        """Add a block of this process; `handle(LoadLayers(...))` adds one from bytes."""
+        self._blocks[layer] = held
 
     def restart(self) -> None:
         self._requests.clear()
@@ -141,13 +262,13 @@ class Node:
         try:
             with torch.inference_mode():
                 match message:
-                    case Hop():
+                    case RunLayers():
                         return self._handle_batch([message])[0]
                     case LoadLayers():
-                        self._hold(message)
+                        self._load(message)
                     case Release():
                         self._release(message.request)
-        except Exception as error:  # a block may fail in any way, and the router must hear of it
+        except Exception as error:  # any error of a block is reported to the router
             return Refused(self.name, f"{type(error).__name__}: {error}")
         return Done(self.name)
 
@@ -155,47 +276,47 @@ class Node:
         if len(messages) == 1:
             return [self.handle(messages[0])]
         answers: dict[int, Response] = {}
-        for positions in batches(messages):
+        for positions in group_calls(messages):
             several = [messages[position] for position in positions]
-            hops = [each for each in several if isinstance(each, Hop)]
-            responses = self._handle_batch(hops) if len(hops) > 1 else list(map(self.handle, several))
+            calls = [each for each in several if isinstance(each, RunLayers)]
+            responses = self._handle_batch(calls) if len(calls) > 1 else list(map(self.handle, several))
             answers.update(zip(positions, responses, strict=True))
         return [answers[position] for position in range(len(messages))]
 
-    # -- hops -----------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------------
 
-    def _begun(self, hop: Hop) -> _Request | Reply | Refused:
-        layers = [self._held.get(visit.layer) for visit in hop.visits]
+    def _begin(self, call: RunLayers) -> _Request | Reply | Refused:
+        layers = [self._blocks.get(visit.layer) for visit in call.visits]
         if None in layers:
-            absent = [visit.layer.name for visit in hop.visits if visit.layer not in self._held]
+            absent = [visit.layer.name for visit in call.visits if visit.layer not in self._blocks]
             return Refused(self.name, f"does not hold layer {', '.join(absent)}", lacks_layers=True)
-        request = self._request(hop.request)
-        visited = [request.visited.setdefault(visit, _Visited()) for visit in hop.visits]
-        latest = max([each.hop for each in visited])
-        if hop.number <= latest:
-            if request.last is not None and request.last.number == hop.number:
-                return request.last  # a hop that came twice
-            return Refused(self.name, f"has run hop {latest} of this request; hop {hop.number} came after it")
+        request = self._find_request(call.request)
+        visited = [request.visited.setdefault(visit, _VisitState()) for visit in call.visits]
+        latest = max([each.call for each in visited])
+        if call.number <= latest:
+            if request.last is not None and request.last.number == call.number:
+                return request.last  # a repeated call
+            return Refused(self.name, f"received call {call.number} of this request after call {latest}")
         for each in visited:
-            each.hop = hop.number
-        first = hop.given.index
+            each.call = call.number
+        first = call.given.index
         if not first:
-            request.forget(hop.visits)
+            request.forget(call.visits)
         if any(each.passes != first for each in visited):
-            counts = [(each.passes, visit.name) for each, visit in zip(visited, hop.visits, strict=True)]
+            counts = [(each.passes, visit.name) for each, visit in zip(visited, call.visits, strict=True)]
             wrong = ", ".join(f"{count} of {name}" for count, name in counts if count != first)
-            return Refused(self.name, f"holds {wrong} passes and was sent pass {first}: send the passes before it")
+            return Refused(self.name, f"has {wrong} passes, and received pass {first} without the passes before it")
         return request
 
-    def _handle_batch(self, hops: Sequence[Hop]) -> Sequence[Response]:
+    def _handle_batch(self, calls: Sequence[RunLayers]) -> Sequence[Response]:
         with torch.inference_mode():
-            begun = [self._begun(hop) for hop in hops]
-            ready = [(hop, each) for hop, each in zip(hops, begun, strict=True) if isinstance(each, _Request)]
-            together = self._together if self._arrive_alike(ready) else self._apart
+            started = [self._begin(call) for call in calls]
+            ready = [(call, each) for call, each in zip(calls, started, strict=True) if isinstance(each, _Request)]
+            together = self._run_together if self._can_batch(ready) else self._run_apart
             answers = iter(together(ready))
-        return [next(answers) if isinstance(each, _Request) else each for each in begun]
+        return [next(answers) if isinstance(each, _Request) else each for each in started]
 
-    def _arrive_alike(self, ready: Sequence[_Ready]) -> bool:
+    def _can_batch(self, ready: Sequence[_Ready]) -> bool:
         if len(ready) < 2:
             return False
         visits = ready[0][0].visits
@@ -204,62 +325,62 @@ class Node:
         tokens = [each.visited[visits[0]].tokens for _, each in (shortest, longest)]
         kind = visits, shortest[0].given.calls, tokens[0] == tokens[1]
         if kind not in self._batched:
-            batch = self._tried([shortest, longest])
-            alone = [*self._tried([shortest]), *self._tried([longest])]
+            batch = self._try_batch([shortest, longest])
+            alone = [*self._try_batch([shortest]), *self._try_batch([longest])]
             close = (agree(one, other, len(visits)) for one, other in zip(batch, alone, strict=False))
             self._batched[kind] = len(batch) == len(alone) == 2 and all(close)
         return self._batched[kind]
 
-    def _tried(self, ready: Sequence[_Ready]) -> Sequence[Tensor]:
+    def _try_batch(self, ready: Sequence[_Ready]) -> Sequence[Tensor]:
         visits = ready[0][0].visits
         try:
             copies = [_Request(deepcopy({visit: each.visited[visit] for visit in visits})) for _, each in ready]
-            return self._pass(copies, visits, [hop.given for hop, _ in ready])[0]
-        except Exception:  # a block may fail in any way that is not used to batches
+            return self._run_blocks(copies, visits, [call.given for call, _ in ready])[0]
+        except Exception:  # the block does not support batches
             return ()
 
-    def _together(self, ready: Sequence[_Ready]) -> Sequence[Response]:
+    def _run_together(self, ready: Sequence[_Ready]) -> Sequence[Response]:
         visits, requests = ready[0][0].visits, [request for _, request in ready]
         try:
-            states, seconds = self._pass(requests, visits, [hop.given for hop, _ in ready])
+            states, seconds = self._run_blocks(requests, visits, [call.given for call, _ in ready])
         except Exception as error:
             for request in requests:
                 request.forget(visits)
             return [Refused(self.name, f"{type(error).__name__}: {error}")] * len(ready)
         return [
-            self._reply(hop, request, state, seconds / len(ready))
-            for (hop, request), state in zip(ready, states, strict=True)
+            self._make_reply(call, request, state, seconds / len(ready))
+            for (call, request), state in zip(ready, states, strict=True)
         ]
 
-    def _apart(self, ready: Sequence[_Ready]) -> Sequence[Response]:
-        return [answer for each in ready for answer in self._together([each])]
+    def _run_apart(self, ready: Sequence[_Ready]) -> Sequence[Response]:
+        return [answer for each in ready for answer in self._run_together([each])]
 
-    def _reply(self, hop: Hop, request: _Request, state: Tensor, seconds: float) -> Reply:
-        index, tokens = hop.given.index, state.shape[-2]
-        for visit in hop.visits:
+    def _make_reply(self, call: RunLayers, request: _Request, state: Tensor, seconds: float) -> Reply:
+        index, tokens = call.given.index, state.shape[-2]
+        for visit in call.visits:
             own = request.visited[visit]
             own.passes, own.tokens = index + 1, own.tokens + tokens
-        reply = Reply(self.name, hop.request, hop.number, index, to_array(state), seconds, self.process)
+        reply = Reply(self.name, call.request, call.number, index, to_array(state), seconds, self.process)
         request.last = reply
-        if index % MEASURED_EVERY == 0 and hop.request in self._requests:
+        if index % MEASURE_EVERY == 0 and call.request in self._requests:
             self.bytes += request.measure()
-        while self.bytes > self.most_bytes and len(self._requests) > 1:
+        while self.bytes > self.max_bytes and len(self._requests) > 1:
             self._release(next(iter(self._requests)))
         return reply
 
-    def _pass(
+    def _run_blocks(
         self, requests: Sequence[_Request], visits: Sequence[RemoteVisit], passes: Sequence[Pass]
     ) -> tuple[Sequence[Tensor], float]:
-        calls = Calls(passes, self.device)
-        prepared = []
+        calls = BlockCalls(passes, self.device)
+        arguments = []
         for number, visit in enumerate(visits):
-            held = self._held[visit.layer]
+            held = self._blocks[visit.layer]
             caches = [partial(request.cache, visit, held.new_cache) for request in requests]
-            args, kwargs, key = calls.of(number, visit.layer.number, caches)
-            prepared.append((held, visit.sublayer, args, kwargs, key))
-        state = batched([to_tensor(given.state, self.device) for given in passes])
+            args, kwargs, key = calls.build(number, visit.layer.number, caches)
+            arguments.append((held, visit.sublayer, args, kwargs, key))
+        state = stack_batch([to_tensor(given.state, self.device) for given in passes])
         started = time.perf_counter()
-        for held, sublayer, args, kwargs, key in prepared:
+        for held, sublayer, args, kwargs, key in arguments:
             if isinstance(key, int):
                 args[key] = state
             else:
@@ -267,15 +388,15 @@ class Node:
             if sublayer is None:
                 state = returned_state(held.block(*args, **kwargs))
             else:
-                with _half(held, sublayer):
+                with _use_sublayer(held, sublayer):
                     state = returned_state(held.block(*args, **kwargs))
         return torch.split(state, 1) if len(passes) > 1 else [state], time.perf_counter() - started
 
-    def _request(self, name: str) -> _Request:
+    def _find_request(self, name: str) -> _Request:
         request, now = self._requests.setdefault(name, _Request()), time.monotonic()
         request.heard = now
         self._requests.move_to_end(name)
-        while len(self._requests) > MOST_REQUESTS or now - next(iter(self._requests.values())).heard > LEASE_SECONDS:
+        while len(self._requests) > MAX_REQUESTS or now - next(iter(self._requests.values())).heard > LEASE_SECONDS:
             self._release(next(iter(self._requests)))
         return request
 
@@ -285,22 +406,22 @@ class Node:
 
     # -- weights --------------------------------------------------------------------------------------------------
 
-    def _hold(self, message: LoadLayers) -> None:
-        blocks, config = built_blocks(message, self.device)
+    def _load(self, message: LoadLayers) -> None:
+        blocks, config = build_blocks(message, self.device)
         new_cache = cache_factory(config)
         for slot, (number, block) in enumerate(zip(message.layers, blocks, strict=True)):
-            halves: Any = dict(message.halves[slot]) if message.halves else None
-            self.keep(RemoteLayer(number, message.source), HeldLayer(block, new_cache, halves))
+            sublayers: Any = dict(message.sublayers[slot]) if message.sublayers else None
+            self.add_layer(RemoteLayer(number, message.source), NodeLayer(block, new_cache, sublayers))
 
 
-def memory_of(device: torch.device) -> int:
+def total_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cache_factory(config: Any) -> NewCache:
-    """Return how to make the caches of a model with this configuration. Raises `ModelError` for other cache classes."""
+    """Return a function that creates caches for a configuration; it raises `ModelError` for unsupported classes."""
 
     def new_cache(kind: str) -> Any:
         module, _, name = kind.partition(":")
@@ -308,24 +429,24 @@ def cache_factory(config: Any) -> NewCache:
         if made is DynamicCache:
             return DynamicCache(config=config)
         if not (isinstance(made, type) and issubclass(made, DynamicCache)):
-            raise ModelError(f"a block is called with a {kind}; nodes make caches that grow (DynamicCache)")
+            raise ModelError(f"Caches of nodes must be of the class DynamicCache, got {kind}.")
         return made()
 
     return new_cache
 
 
-def _half(held: HeldLayer, sublayer: Sublayer) -> AbstractContextManager[None]:
-    if held.halves is None:
-        raise RuntimeError(f"was not told the halves of the layer that it is asked for {sublayer} of")
-    return only(held.block, held.halves, sublayer)
+def _use_sublayer(held: NodeLayer, sublayer: Sublayer) -> AbstractContextManager[None]:
+    if held.sublayers is None:
+        raise RuntimeError(f"has no sublayer paths, and received a call of {sublayer}")
+    return only(held.block, held.sublayers, sublayer)
 
 
-def local_node(name: str, stack: Stack, layers: Sequence[RemoteLayer], *, halves: bool = False) -> Node:
-    """A node in this process that shares the blocks of `stack`; with `halves` it can run one branch of them."""
+def local_node(name: str, stack: Stack, layers: Sequence[RemoteLayer], *, sublayers: bool = False) -> Node:
+    """Create a node in this process that shares the blocks of `stack`; with `sublayers` it can run single sublayers."""
     node = Node(name, stack.device)
     new_cache = cache_factory(getattr(stack.model, "config", None))
-    pairs = dict(enumerate(stack.branches().paths)) if halves else {}
+    pairs = dict(enumerate(stack.branches().paths)) if sublayers else {}
     for layer in layers:
         block = stack.block(layer.number, layer.source or None)
-        node.keep(layer, HeldLayer(block, new_cache, pairs.get(layer.number)))
+        node.add_layer(layer, NodeLayer(block, new_cache, pairs.get(layer.number)))
     return node

@@ -1,4 +1,4 @@
-"""The process of a router, separate from its server because Ray can end the process that is connected to it."""
+"""Router process, separate from the server because Ray can end the process that is connected to it."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from layerwise.errors import LayerwiseError
 from layerwise.swarm.answer import Answer, TokenSpan
 from layerwise.swarm.serve.router_messages import (
     ORDERS,
-    Answered,
+    AnswerReport,
     Cancel,
     CheckReady,
     Classify,
-    Failed,
+    FailureReport,
     Generate,
-    Opened,
+    ModelReport,
     Order,
+    OverviewReport,
     ReadyReport,
     Report,
-    Scored,
     ScorePrompt,
-    Seen,
-    Token,
-    frame,
-    frames,
+    ScoreReport,
+    TokenReport,
+    encode_frame,
+    read_frames,
 )
 from layerwise.swarm.swarm import Swarm
 
 log = logging.getLogger("layerwise.swarm.serve")
 
-LOOK = 0.5
-"""Seconds between two looks at the swarm, which the server shows."""
+OVERVIEW_SECONDS = 0.5
+"""Seconds between two overviews for the server."""
 
 Send = Callable[[Report], None]
 
 
-def answer_server(gather: Callable[[], Awaitable[Swarm]], channel: int) -> int:
-    own = socket.socket(fileno=channel)
-    own.set_inheritable(False)
-    return asyncio.run(until_closed(gather, own))
+def run_router(gather: Callable[[], Awaitable[Swarm]], channel: int) -> int:
+    connection = socket.socket(fileno=channel)
+    connection.set_inheritable(False)
+    return asyncio.run(serve_router(gather, connection))
 
 
-async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.socket) -> int:
+async def serve_router(gather: Callable[[], Awaitable[Swarm]], channel: socket.socket) -> int:
     reader, writer = await asyncio.open_connection(sock=channel)
 
     def send(report: Report) -> None:
         if not writer.is_closing():
-            writer.write(frame(report))
+            writer.write(encode_frame(report))
 
     try:
         swarm = await gather()
@@ -64,23 +64,23 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
         with suppress(OSError):
             await writer.wait_closed()
         return 1
-    send(Opened(swarm.name, swarm.tokenizer is not None, swarm.max_length, tuple(swarm.labels)))
+    send(ModelReport(swarm.name, swarm.tokenizer is not None, swarm.max_length, tuple(swarm.labels)))
     working: dict[str, asyncio.Task[None]] = {}
 
-    async def heed() -> None:
-        async for order in frames(reader, ORDERS):
+    async def read_orders() -> None:
+        async for order in read_frames(reader, ORDERS):
             if isinstance(order, Cancel):
                 if order.request in working:
                     working[order.request].cancel()
             else:
-                task = working[order.request] = asyncio.ensure_future(_carry_out(swarm, order, send))
+                task = working[order.request] = asyncio.ensure_future(_execute(swarm, order, send))
                 task.add_done_callback(partial(_forget, working, order.request))
 
-    watching, heeding = asyncio.ensure_future(_show(swarm, send)), asyncio.ensure_future(heed())
+    watching, reading = asyncio.ensure_future(_report_overview(swarm, send)), asyncio.ensure_future(read_orders())
     try:
-        await asyncio.wait((watching, heeding), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((watching, reading), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        tasks = [watching, heeding, *working.values()]
+        tasks = [watching, reading, *working.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -89,46 +89,46 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
     return int(swarm.is_over)
 
 
-async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
+async def _execute(swarm: Swarm, order: Order, send: Send) -> None:
     try:
         match order:
             case Generate():
-                await _write(swarm, order, send)
+                await _generate(swarm, order, send)
             case ScorePrompt():
                 scores, answer = await swarm.score(order.ids, request=order.request)
-                send(Scored(order.request, scores, answer))
+                send(ScoreReport(order.request, scores, answer))
             case Classify():
                 image = Image.frombytes("RGB", order.size, order.rgb)
                 probabilities, answer = await swarm.classify(image, request=order.request)
-                send(Answered(order.request, answer, tuple(probabilities)))
+                send(AnswerReport(order.request, answer, tuple(probabilities)))
             case CheckReady():
                 send(ReadyReport(order.request, *await swarm.ready()))
     except LayerwiseError as error:
-        if not swarm.is_over:  # else another router answers
+        if not swarm.is_over:  # otherwise the next router answers
             send(_failure(order.request, error))
     except Exception as error:
         log.exception("request=%s failed", order.request)
-        send(Failed(order.request, "", f"{type(error).__name__}: {error}"))
+        send(FailureReport(order.request, "", f"{type(error).__name__}: {error}"))
 
 
-async def _write(swarm: Swarm, order: Generate, send: Send) -> None:
-    known: list[TokenSpan] = []
+async def _generate(swarm: Swarm, order: Generate, send: Send) -> None:
+    sent: list[TokenSpan] = []
     async with aclosing(swarm.stream(order.ids, order.decoding, request=order.request, made=order.made)) as items:
         async for item in items:
             if isinstance(item, Answer):
-                send(Answered(order.request, item))
+                send(AnswerReport(order.request, item))
                 return
             spans = swarm.spans(order.request)
-            # A span that has grown by the token says nothing new.
-            made = [*spans[:-1], replace(spans[-1], stop=0)]
-            send(Token(order.request, item, spans if made != known else None))
-            known = made
+            # Spans are sent only if more than the end of the last one changed.
+            current = [*spans[:-1], replace(spans[-1], stop=0)]
+            send(TokenReport(order.request, item, spans if current != sent else None))
+            sent = current
 
 
-async def _show(swarm: Swarm, send: Send) -> None:
+async def _report_overview(swarm: Swarm, send: Send) -> None:
     while not swarm.is_over:
-        send(Seen(swarm.overview()))
-        await asyncio.sleep(LOOK)
+        send(OverviewReport(swarm.overview()))
+        await asyncio.sleep(OVERVIEW_SECONDS)
 
 
 def _forget(working: dict[str, asyncio.Task[None]], request: str, done: asyncio.Task[None]) -> None:
@@ -136,5 +136,5 @@ def _forget(working: dict[str, asyncio.Task[None]], request: str, done: asyncio.
         del working[request]
 
 
-def _failure(request: str, error: LayerwiseError) -> Failed:
-    return Failed(request, type(error).__name__, str(error))
+def _failure(request: str, error: LayerwiseError) -> FailureReport:
+    return FailureReport(request, type(error).__name__, str(error))

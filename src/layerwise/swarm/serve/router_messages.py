@@ -11,11 +11,11 @@ import msgspec
 from layerwise.swarm.answer import Answer, Decoding, Overview, PromptScores, TokenSpan
 
 CHANNEL = "LAYERWISE_SERVER"
-"""The environment variable that names the socket to the server, in the process of a router."""
+"""Environment variable with the file descriptor of the socket to the server, in a router process."""
 
 
 class Generate(msgspec.Struct, tag=True, frozen=True):
-    """Continue a prompt, of whose answer some tokens are `made` already."""
+    """Continue a prompt after the tokens of its answer that are already `made`."""
 
     request: str
     ids: tuple[int, ...]
@@ -29,7 +29,7 @@ class ScorePrompt(msgspec.Struct, tag=True, frozen=True):
 
 
 class Classify(msgspec.Struct, tag=True, frozen=True):
-    """Classify an image: its `size` in pixels, and three bytes for each."""
+    """Classify an image of `size` pixels, with three bytes each."""
 
     request: str
     size: tuple[int, int]
@@ -44,8 +44,8 @@ class Cancel(msgspec.Struct, tag=True, frozen=True):
     request: str
 
 
-class Opened(msgspec.Struct, tag=True, frozen=True):
-    """The nodes have their layers. What a server has to know of the model."""
+class ModelReport(msgspec.Struct, tag=True, frozen=True):
+    """Description of the model, sent when the nodes have loaded their layers."""
 
     name: str
     reads_text: bool
@@ -53,23 +53,23 @@ class Opened(msgspec.Struct, tag=True, frozen=True):
     labels: tuple[str, ...]
 
 
-class Token(msgspec.Struct, tag=True, frozen=True):
-    """The next token of an answer; `spans` say of all so far which plans wrote them, where that is another thing."""
+class TokenReport(msgspec.Struct, tag=True, frozen=True):
+    """The next token of an answer; `spans` are those of all tokens so far, if they have changed."""
 
     request: str
     token: int
     spans: tuple[TokenSpan, ...] | None = None
 
 
-class Answered(msgspec.Struct, tag=True, frozen=True):
-    """The end of a request; `probabilities` are those of an image."""
+class AnswerReport(msgspec.Struct, tag=True, frozen=True):
+    """The end of a request; `probabilities` are the class probabilities of an image."""
 
     request: str
     answer: Answer
     probabilities: tuple[float, ...] = ()
 
 
-class Scored(msgspec.Struct, tag=True, frozen=True):
+class ScoreReport(msgspec.Struct, tag=True, frozen=True):
     request: str
     scores: PromptScores
     answer: Answer
@@ -81,21 +81,25 @@ class ReadyReport(msgspec.Struct, tag=True, frozen=True):
     reason: str
 
 
-class Failed(msgspec.Struct, tag=True, frozen=True):
-    """A request ended with an error, or with no name: the router could not begin. `kind` is the class of a
-    `LayerwiseError`, and empty for any other error."""
+class FailureReport(msgspec.Struct, tag=True, frozen=True):
+    """Error of a request, or of the router's start if `request` is empty.
+
+    `kind` is the class of a `LayerwiseError`, and empty for any other error.
+    """
 
     request: str
     kind: str
     message: str
 
 
-class Seen(msgspec.Struct, tag=True, frozen=True):
+class OverviewReport(msgspec.Struct, tag=True, frozen=True):
     overview: Overview
 
 
 Order: TypeAlias = Generate | ScorePrompt | Classify | CheckReady | Cancel
-Report: TypeAlias = Opened | Token | Answered | Scored | ReadyReport | Failed | Seen
+Report: TypeAlias = (
+    ModelReport | TokenReport | AnswerReport | ScoreReport | ReadyReport | FailureReport | OverviewReport
+)
 
 ORDERS: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 REPORTS: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
@@ -104,17 +108,17 @@ _ENCODER = msgspec.msgpack.Encoder()
 M = TypeVar("M")
 
 
-def frame(message: Order | Report) -> bytes:
-    """The bytes of a message.
+def encode_frame(message: Order | Report) -> bytes:
+    r"""Encode a message with its length.
 
-    >>> frame(Cancel("a"))[:4]
-    b'\\x00\\x00\\x00\\x17'
+    >>> encode_frame(Cancel("a"))[:4]
+    b'\x00\x00\x00\x17'
     """
     content = _ENCODER.encode(message)
     return len(content).to_bytes(4, "big") + content
 
 
-async def frames(reader: StreamReader, decoder: msgspec.msgpack.Decoder[M]) -> AsyncIterator[M]:
+async def read_frames(reader: StreamReader, decoder: msgspec.msgpack.Decoder[M]) -> AsyncIterator[M]:
     try:
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big")

@@ -1,4 +1,4 @@
-"""Serve a swarm until it is stopped. Importable without FastAPI and uvicorn; `serve` then names what to install."""
+"""HTTP server of a swarm; importable without FastAPI and uvicorn."""
 
 from __future__ import annotations
 
@@ -21,20 +21,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("layerwise.swarm.serve")
 
-CUT_OFF = 1
-"""The exit status where requests had to be cut off, or nodes could not be stopped in time."""
+EXIT_CUT_OFF = 1
+"""Exit status if requests were cut off, or the nodes did not stop in time."""
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-_BACKSTOP = 15  # seconds behind the drain, for connections that take nothing more
+_EXTRA_SECONDS = 15  # after draining, for connections that have stalled
 
 
 def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, announce: Callable[[str], None]) -> int:
-    """Serve what `gather` makes until one of the signals `ENDING`, and return the exit status: 0, or `CUT_OFF`.
+    """Serve a swarm until a signal in `STOP_SIGNALS`.
 
-    The port is taken before the nodes start. The first signal gives running requests `drain_seconds`, a second one ends
-    them. `announce` is called with the address once requests are accepted. Raises `SwarmError` for an address that
-    cannot be used or is open without a token, and for a missing library.
+    The port is bound before the nodes start. After the first signal running requests have `drain_seconds` to finish; a
+    second one ends them.
+
+    Args:
+        gather: Function that creates the swarm.
+        settings: Address, limits and tokens.
+        announce: Called with the address once requests are accepted.
+
+    Returns:
+        The exit status: 0, or `EXIT_CUT_OFF`.
+
+    Raises:
+        SwarmError: If the address is unusable or open without a token, or a library is missing.
     """
     check_exposure(settings.host, settings.tokens)
     check_libraries()
@@ -49,11 +59,13 @@ def check_libraries() -> None:
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise SwarmError(f"serving needs {error.name}, which is not installed: pip install 'layerwise[ray]'") from error
+        raise SwarmError(
+            f"Serving requires {error.name}, which is not installed. Run pip install 'layerwise[ray]'."
+        ) from error
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound to an address, and takes no connection yet. Raises `SwarmError` where that is refused."""
+    """Bind a socket to an address, without accepting connections. Raises `SwarmError` on failure."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -62,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise SwarmError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port (0 is any free one)"
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. Pass another --port (0 is any free one)."
         ) from error
     return listener
 
@@ -78,16 +90,16 @@ async def _until_signal(
     def on_signal() -> None:
         (hurry if stop.is_set() else stop).set()
 
-    # A terminal that is closed ends the server like Ctrl-C, except under nohup, which ignores that signal.
+    # Closing the terminal stops the server like Ctrl-C, except under nohup, which ignores SIGHUP.
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    handled = [each for each in ENDING if not (nohup and each is signal.SIGHUP)]
+    handled = [each for each in STOP_SIGNALS if not (nohup and each is signal.SIGHUP)]
     for number in handled:
         loop.add_signal_handler(number, on_signal)
     gathering, stopped = asyncio.ensure_future(gather()), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((gathering, stopped), return_when=asyncio.FIRST_COMPLETED)
         if not gathering.done():
-            log.info("stopped before the swarm was gathered")
+            log.info("stopped before the nodes started")
             return 0
         return await serve(gathering.result(), settings, listener, announce, stop, hurry)
     finally:
@@ -121,15 +133,15 @@ async def serve(
             announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
             stopping, hurrying = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(hurry.wait())
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-            log.info("stopping: %d requests are under way", state.admission.running + state.admission.queued)
-            state.admission.end(settings.drain_seconds)
+            log.info("stopping: %d requests are running", state.admission.running + state.admission.queued)
+            state.admission.drain(settings.drain_seconds)
             server.should_exit = True
             await asyncio.wait((serving, hurrying), return_when=asyncio.FIRST_COMPLETED)
-            state.admission.end(0)
+            state.admission.drain(0)
             for each in (stopping, hurrying):
                 each.cancel()
         await serving
-        cut = state.admission.cut > 0
+        cut = state.admission.cut_off > 0
     finally:
         try:
             async with asyncio.timeout(settings.close_seconds):
@@ -138,7 +150,7 @@ async def serve(
             log.error("the nodes did not stop within %g s", settings.close_seconds)
             cut = True
     log.info("stopped%s", ", with requests cut off" if cut else "")
-    return CUT_OFF if cut else 0
+    return EXIT_CUT_OFF if cut else 0
 
 
 def _server(app: FastAPI, settings: ServeSettings) -> Server:
@@ -159,8 +171,8 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
         ws="none",
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=settings.most_connections + 1,  # uvicorn counts the one that asks, too
+        limit_concurrency=settings.max_connections + 1,  # uvicorn counts the current request as well
         timeout_keep_alive=settings.keep_alive_seconds,
-        timeout_graceful_shutdown=int(settings.drain_seconds) + _BACKSTOP,
+        timeout_graceful_shutdown=int(settings.drain_seconds) + _EXTRA_SECONDS,
     )
     return Quiet(config)

@@ -1,8 +1,8 @@
-"""Bodies of requests and answers as OpenAI's API has them: what is understood, what is refused, what changes nothing,
-and with one field more what the swarm says of its layers."""
+"""Request and response bodies of OpenAI's API, and prompts as token ids."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,20 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from layerwise.swarm.answer import (
-    LEAST_PENALTY,
-    MOST_STOP_CHARACTERS,
-    MOST_STOPS,
+    MAX_STOP_LENGTH,
+    MAX_STOPS,
+    MIN_PENALTY,
     Answer,
     Decoding,
-    Expected,
+    ExpectedCost,
     PromptScores,
 )
-from layerwise.swarm.serve.responses import Refusal
+from layerwise.swarm.serve.responses import RequestError
+from layerwise.swarm.serve.settings import ServeSettings
+from layerwise.swarm.serve.state import Service
 
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
-StopText: TypeAlias = Annotated[str, Field(min_length=1, max_length=MOST_STOP_CHARACTERS)]
+StopText: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 
 WITHOUT_EFFECT = frozenset(
     ("user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier")
@@ -47,7 +49,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
 }
-"""Fields of OpenAI's API that are not implemented, and the values of each that ask for nothing; null is one too."""
+"""Fields of OpenAI's API that are not implemented, with the values of each that have no effect, in addition to null."""
 
 
 class StreamOptions(BaseModel):
@@ -57,7 +59,7 @@ class StreamOptions(BaseModel):
 
 
 class GenerationBody(BaseModel):
-    """Fields of completions and chats; those that are not OpenAI's are sent as `extra_body`."""
+    """Fields of completions and chats; clients send those that OpenAI's API lacks as `extra_body`."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
@@ -68,9 +70,9 @@ class GenerationBody(BaseModel):
     top_k: Annotated[int, Field(ge=0)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = None
-    repetition_penalty: Annotated[float, Field(ge=LEAST_PENALTY, le=10)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=MIN_PENALTY, le=10)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: StopText | Annotated[list[StopText], Field(max_length=MOST_STOPS)] | None = None
+    stop: StopText | Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -79,7 +81,7 @@ class GenerationBody(BaseModel):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
-    def most_tokens(self) -> int | None:
+    def requested_tokens(self) -> int | None:
         return self.max_tokens
 
     @property
@@ -92,23 +94,18 @@ class GenerationBody(BaseModel):
                 continue
             if name in NEUTRAL:
                 neutral = " or ".join(repr(each) for each in NEUTRAL[name])
-                raise Refusal(
-                    400,
-                    "unsupported_value",
-                    f"this server does not implement {name}={str(value)[:60]}; leave {name} out, or write {neutral}",
-                    param=name,
-                )
-            raise Refusal(400, "unknown_parameter", f"there is no field {name[:60]!r} here; leave it out", param=name)
+                message = f"{name}={str(value)[:60]} is not supported. Omit {name} or send {neutral}."
+                raise RequestError(400, "unsupported_value", message, param=name)
+            raise RequestError(400, "unknown_parameter", f"Unknown field {name[:60]!r}.", param=name)
 
-    def decoding(self, most: int, temperature: float, stops: tuple[str, ...] = ()) -> Decoding:
-        least = self.min_tokens or 0
-        if least > most:
-            raise Refusal(
-                400, "invalid_value", f"min_tokens is {least}, and at most {most} are made", param="min_tokens"
-            )
+    def decoding(self, max_tokens: int, temperature: float, stops: tuple[str, ...] = ()) -> Decoding:
+        min_tokens = self.min_tokens or 0
+        if min_tokens > max_tokens:
+            message = f"min_tokens must be at most {max_tokens}, got {min_tokens}."
+            raise RequestError(400, "invalid_value", message, param="min_tokens")
         return Decoding(
-            max_new_tokens=most,
-            min_new_tokens=least,
+            max_new_tokens=max_tokens,
+            min_new_tokens=min_tokens,
             temperature=temperature if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=self.top_k or 0,
@@ -134,15 +131,15 @@ class CompletionBody(GenerationBody):
         super().check_others()
         has_logprobs = self.logprobs is not None and self.logprobs is not False
         if has_logprobs and not self.echo:
-            message = "logprobs are those of a prompt: write echo=true and max_tokens=1 with it, or leave logprobs out"
-            raise Refusal(400, "unsupported_value", message, param="logprobs")
+            message = "logprobs requires echo=true and max_tokens=1. Omit logprobs to generate text."
+            raise RequestError(400, "unsupported_value", message, param="logprobs")
         if self.echo and not (has_logprobs and self.max_tokens == 1 and not self.stream):
-            message = "echo scores a prompt: write logprobs=1, max_tokens=1 and stream=false with it, or leave echo out"
-            raise Refusal(400, "unsupported_value", message, param="echo")
+            message = "echo requires logprobs=1, max_tokens=1 and stream=false. Omit echo to generate text."
+            raise RequestError(400, "unsupported_value", message, param="echo")
 
 
 class TextPart(BaseModel):
-    """A part of a message; only texts are understood."""
+    """A part of a message; only text is supported."""
 
     model_config = ConfigDict(strict=True)
 
@@ -166,12 +163,12 @@ class ChatBody(GenerationBody):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
 
     @property
-    def most_tokens(self) -> int | None:
+    def requested_tokens(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 class ImageBody(BaseModel):
-    """An image to classify, as base64 or as a data URL of PNG, JPEG or WebP; `top` bounds the classes that return."""
+    """An image to classify, as base64 or data URL of PNG, JPEG or WebP; `top` is the maximum number of classes."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -180,9 +177,8 @@ class ImageBody(BaseModel):
     top: Annotated[int, Field(ge=1)] = 5
 
 
-def swarm_fields(answer: Answer) -> dict[str, Any]:
-    """The field `layerwise` of an answer: the plan that ran last, what was missing, what that is expected to cost, and
-    the same for every span of tokens."""
+def format_swarm_fields(answer: Answer) -> dict[str, Any]:
+    """Format the field `layerwise` of an answer: plan, missing layers and cost, in total and for every span."""
     spans = [
         {
             "from_token": span.start,
@@ -205,26 +201,28 @@ def swarm_fields(answer: Answer) -> dict[str, Any]:
     }
 
 
-def logprob_fields(tokenizer: Any, ids: Sequence[int], scores: PromptScores) -> dict[str, Any]:
+def format_logprobs(tokenizer: Any, ids: Sequence[int], scores: PromptScores) -> dict[str, Any]:
     tokens = [str(tokenizer.decode([each])) for each in (*ids, scores.best[-1])]
     logprobs = (*scores.logprobs, scores.best_logprobs[-1])
     best = [str(tokenizer.decode([each])) for each in scores.best]
-    # The likeliest comes last: where two tokens have one text, its number is the one that counts.
+    # The most likely token comes last, so that it wins if two tokens have the same text.
     top = [
-        {token: own, likeliest: most}
-        for token, own, likeliest, most in zip(tokens[1:], logprobs, best, scores.best_logprobs, strict=True)
+        {token: logprob, best_token: best_logprob}
+        for token, logprob, best_token, best_logprob in zip(
+            tokens[1:], logprobs, best, scores.best_logprobs, strict=True
+        )
     ]
     offsets = [0, *accumulate(map(len, tokens[:-1]))]
     return {"tokens": tokens, "token_logprobs": [None, *logprobs], "top_logprobs": [None, *top], "text_offset": offsets}
 
 
-def _nats_fields(expected: Expected) -> dict[str, Any]:
+def _nats_fields(expected: ExpectedCost) -> dict[str, Any]:
     return {"value": expected.nats, "low": expected.low, "high": expected.high, "basis": expected.basis}
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The form of an answer: of a completion or a chat, by which model, and to how many tokens of prompt."""
+    """Format of an answer: completion or chat, model, and number of prompt tokens."""
 
     chat: bool
     model: str
@@ -237,27 +235,27 @@ class AnswerFormat:
         object.__setattr__(self, "id", f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex}")
         object.__setattr__(self, "created", int(time.time()))
 
-    def whole(self, text: str, answer: Answer, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def full(self, text: str, answer: Answer, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         content = {"message": {"role": "assistant", "content": text, "refusal": None}} if self.chat else {"text": text}
         choice = {"index": 0, **content, "logprobs": logprobs, "finish_reason": answer.finish}
         return {
             **self._head("chat.completion" if self.chat else "text_completion"),
             "choices": [choice],
             "usage": self.usage_counts(answer),
-            "layerwise": swarm_fields(answer),
+            "layerwise": format_swarm_fields(answer),
         }
 
-    def opening(self) -> dict[str, Any] | None:
+    def first_chunk(self) -> dict[str, Any] | None:
         return self._chunk({"delta": {"role": "assistant", "content": ""}}) if self.chat else None
 
-    def piece(self, text: str) -> dict[str, Any]:
+    def chunk(self, text: str) -> dict[str, Any]:
         return self._chunk({"delta": {"content": text}} if self.chat else {"text": text})
 
-    def closing(self, answer: Answer) -> list[dict[str, Any]]:
+    def last_chunks(self, answer: Answer) -> list[dict[str, Any]]:
         last = self._chunk({"delta": {}} if self.chat else {"text": ""}, answer.finish)
-        chunks = [{**last, "layerwise": swarm_fields(answer)}]
+        chunks = [{**last, "layerwise": format_swarm_fields(answer)}]
         if self.usage:
-            counts = {"choices": [], "usage": self.usage_counts(answer), "layerwise": swarm_fields(answer)}
+            counts = {"choices": [], "usage": self.usage_counts(answer), "layerwise": format_swarm_fields(answer)}
             chunks.append({**self._chunk({}), **counts})
         return chunks
 
@@ -280,3 +278,103 @@ class AnswerFormat:
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+COMPLETION_TOKENS = 16
+"""Default max_tokens of a completion, as in OpenAI's API; a chat may fill the context."""
+
+NEXT_TURN = "\nuser:"
+"""Stop text of a chat with a model without a chat template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids of a prompt, and the sampling settings of its answer."""
+
+    ids: tuple[int, ...]
+    decoding: Decoding
+
+
+async def encode_completion(service: Service, settings: ServeSettings, body: CompletionBody) -> Prompt:
+    """Encode the prompt of a completion. Raises `RequestError` for several prompts, unknown ids and excess length."""
+    prompt: Any = body.prompt
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+        if len(prompt) != 1:
+            message = f"prompt must be one prompt, got {len(prompt)}. Send a request for each."
+            raise RequestError(400, "unsupported_value", message, param="prompt")
+        (prompt,) = prompt
+    ids = await encode_prompt(service.tokenizer, prompt) if isinstance(prompt, str) else tuple(prompt)
+    size = len(service.tokenizer)
+    unknown = next((each for each in ids if each >= size), None)
+    if unknown is not None:
+        raise RequestError(
+            400, "invalid_value", f"prompt must have token ids below {size}, got {unknown}.", param="prompt"
+        )
+    return _prompt(service, settings, body, ids, "prompt", COMPLETION_TOKENS)
+
+
+async def encode_chat(service: Service, settings: ServeSettings, body: ChatBody) -> Prompt:
+    tokenizer = service.tokenizer
+    if not getattr(tokenizer, "chat_template", None):
+        ids = await encode_prompt(tokenizer, format_plain_chat(body.messages))
+        return _prompt(service, settings, body, ids, "messages", None, (NEXT_TURN,))
+    messages = [{"role": each.role, "content": each.text} for each in body.messages]
+    try:
+        text = await asyncio.to_thread(
+            tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=True
+        )
+    except Exception as error:  # templates reject messages by raising
+        message = f"The model's chat template rejects these messages: {str(error)[:200]}"
+        raise RequestError(400, "invalid_value", message, param="messages") from error
+    # The template already contains the special tokens.
+    ids = await encode_prompt(tokenizer, text, special=False)
+    return _prompt(service, settings, body, ids, "messages", None)
+
+
+def format_plain_chat(messages: Sequence[ChatMessage]) -> str:
+    r"""Format a chat for a model without a chat template.
+
+    >>> format_plain_chat([ChatMessage(role="user", content="Hello")])
+    'user: Hello\nassistant:'
+    """
+    return "".join(f"{each.role}: {each.text}\n" for each in messages) + "assistant:"
+
+
+async def encode_prompt(tokenizer: Any, text: str, *, special: bool = True) -> tuple[int, ...]:
+    """Encode a text in a thread. Raises `RequestError` for an unpaired surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(400, "invalid_value", "The prompt has an unpaired surrogate.") from error
+    encoding = await asyncio.to_thread(tokenizer, text, add_special_tokens=special)
+    return tuple(encoding["input_ids"])
+
+
+def _prompt(
+    service: Service,
+    settings: ServeSettings,
+    body: GenerationBody,
+    ids: tuple[int, ...],
+    param: str,
+    default: int | None,
+    stops: tuple[str, ...] = (),
+) -> Prompt:
+    if not ids:
+        raise RequestError(400, "invalid_value", f"{param} must have at least one token.", param=param)
+    limit, requested = settings.max_new_tokens, body.requested_tokens
+    if requested is not None and requested > limit:
+        raise RequestError(
+            400, "invalid_value", f"max_tokens must be at most {limit}, got {requested}.", param="max_tokens"
+        )
+    if service.max_length is not None:
+        remaining = service.max_length - len(ids)
+        if remaining < max(requested or 0, 1):
+            new = f" with {requested} new ones" if requested else ""
+            message = (
+                f"This model's maximum context length is {service.max_length} tokens, and the prompt has "
+                f"{len(ids)}{new}. Shorten either."
+            )
+            raise RequestError(400, "context_length_exceeded", message, param=param)
+        limit = min(limit, remaining)
+    count = requested if requested is not None else min(limit, default or limit)
+    return Prompt(ids, body.decoding(count, settings.temperature, stops))

@@ -102,7 +102,7 @@ function lineOf(node) {
   const failed = node.failures ? `, ${number(node.failures)} failed` : "";
   const rest = node.state === "live" || node.state === "suspected" ? `${milliseconds(node.median)}${busy}${failed}` : node.reason;
   shown.info.replaceChildren(element("b", "", STATES[node.state] ?? node.state), ` ${rest.replace(/^, /, "")}`);
-  shown.info.title = node.reason || `${number(node.hops)} hops${failed}, 99th percentile ${milliseconds(node.p99)}`;
+  shown.info.title = node.reason || `${number(node.calls)} calls${failed}, 99th percentile ${milliseconds(node.p99)}`;
   return shown.line;
 }
 

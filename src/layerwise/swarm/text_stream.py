@@ -1,4 +1,4 @@
-"""The text of an answer, piece by piece, as its tokens are made."""
+"""Streaming detokenization."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 REPLACEMENT = "�"
-"""What a tokenizer writes for bytes that are no character, or not yet one."""
+"""Text of bytes that are not a character, or not yet one."""
 
 CONTEXT = (6, 7, 8, 9, 12, 16)
-"""Prompt tokens decoded with the first new one, since a tokenizer may drop the space before the first token."""
+"""Numbers of prompt tokens to decode with the first new one, since tokenizers may drop the space before it."""
 
 
 class TextStream:
@@ -22,11 +22,11 @@ class TextStream:
     def __init__(self, tokenizer: Any, prompt: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
-        self._tokens = self._context(prompt)
-        self._settled = len(self._tokens)
+        self._tokens = self._find_context(prompt)
+        self._context_length = len(self._tokens)
         text = self._text()
         self._before = text.rstrip(REPLACEMENT)
-        self._is_torn = text != self._before
+        self._is_partial = text != self._before
         self._held = ""
         self.stopped = False
 
@@ -34,26 +34,26 @@ class TextStream:
         self._tokens.append(token)
         text = self._text()
         if text.endswith(REPLACEMENT) or len(text) <= len(self._before):
-            return ""  # in the middle of a character, or a token without a text
-        return self._released(self._settle(text))
+            return ""  # in the middle of a character, or a token without text
+        return self._release_text(self._set_missing(text))
 
     def finish(self) -> str:
-        released = self._released(self._settle(self._text().rstrip(REPLACEMENT)))
+        released = self._release_text(self._set_missing(self._text().rstrip(REPLACEMENT)))
         rest = "" if self.stopped else self._held
         self._held = ""
         return released + rest
 
-    def _settle(self, text: str) -> str:
+    def _set_missing(self, text: str) -> str:
         new = text[len(self._before) :]
-        if self._is_torn:
+        if self._is_partial:
             new = new.lstrip(REPLACEMENT)
-            self._is_torn = not new
-        self._tokens = self._tokens[self._settled :]
-        self._settled = len(self._tokens)
+            self._is_partial = not new
+        self._tokens = self._tokens[self._context_length :]
+        self._context_length = len(self._tokens)
         self._before = self._text()
         return new
 
-    def _released(self, new: str) -> str:
+    def _release_text(self, new: str) -> str:
         if self.stopped:
             return ""
         text = self._held + new
@@ -61,11 +61,11 @@ class TextStream:
         if starts:
             self.stopped, self._held = True, ""
             return text[: min(starts)]
-        keep = possible_stop(text, self._stop)
+        keep = count_possible_stop(text, self._stop)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
-    def _context(self, prompt: Sequence[int]) -> list[int]:
+    def _find_context(self, prompt: Sequence[int]) -> list[int]:
         for count in CONTEXT:
             tokens = list(prompt[-count:])
             if not self._decode(tokens).startswith(REPLACEMENT):
@@ -79,10 +79,10 @@ class TextStream:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def possible_stop(text: str, stops: Sequence[str]) -> int:
-    """The number of characters at the end of `text` that may be the beginning of a stop text.
+def count_possible_stop(text: str, stops: Sequence[str]) -> int:
+    """Count the characters at the end of `text` that may be the beginning of a stop text.
 
-    >>> possible_stop("one, tw", ("two", "wo")), possible_stop("one", ("two",))
+    >>> count_possible_stop("one, tw", ("two", "wo")), count_possible_stop("one", ("two",))
     (2, 0)
     """
     longest = max((len(stop) for stop in stops), default=1) - 1
