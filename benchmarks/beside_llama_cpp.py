@@ -1,18 +1,18 @@
-"""Plans over a GGUF file: losses by layerwise beside those of llama.cpp on the file of the plan, and its speed.
+"""Compare layerwise and llama.cpp on plans of a GGUF file: losses and speed.
 
     python benchmarks/beside_llama_cpp.py MODEL.gguf [--float32] [--plans 1000] [--rows plans.jsonl]
     python benchmarks/beside_llama_cpp.py MODEL.gguf --speed --copy
 
 Every plan is run by layerwise on the dequantized model in float32, and by llama.cpp (the package xllamacpp) on the file
-that `layerwise.save` writes of it. How far they are apart is the mean of the absolute differences of the losses of a
-text's tokens, in nats, as a multiple of that of the trained order. A row is written when its plan is done, and a
-command that was stopped goes on with the plans that have no row.
+that `layerwise.save` writes. Their difference is the mean absolute difference of the losses of a
+text's tokens, in nats, relative to that of the trained order. A row is written per finished plan, and a
+stopped command resumes with the plans without a row.
 
-llama.cpp rounds what a quantized matrix is multiplied with to 8 bits, and layerwise does not. With --float32 both read
-a copy of the model in float32, so that what is left is not of these roundings.
+llama.cpp rounds the activations of a quantized matrix product to 8 bits; layerwise does not. With --float32 both read
+a float32 copy of the model, which excludes these rounding differences.
 
---speed measures tokens a second of llama.cpp under plans, in turns with the trained order, over what the numbers of
-layers alone would give. --copy measures writing the trained order in turns with `cp`.
+--speed measures llama.cpp's tokens per second under plans, interleaved with the trained order, relative to what the
+numbers of layers predict. --copy measures writing the trained order, interleaved with `cp`.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ for two hundred years, and its wheel is still there, although nobody remembers w
 
 
 LOST = 2.0
-"""Nats a token above the trained order, beyond which a model is broken: its layers then amplify any rounding."""
+"""Nats per token above the trained order beyond which a model amplifies rounding differences."""
 
 
 def random_plan(depth: int, draw: random.Random) -> Plan:
-    """A plan that skips layers, shuffles a window, repeats a block, or is any sequence."""
+    """Draw a plan that skips layers, shuffles a window, repeats a block, or is any sequence."""
     layers = list(range(depth))
     match draw.randrange(4):
         case 0:
@@ -89,7 +89,7 @@ def in_float32(source: Path, target: Path) -> Path:
 
 
 class Pair:
-    """A model by both implementations, and a text as tokens."""
+    """A model in both implementations, and a tokenized text."""
 
     def __init__(self, path: Path, folder: Path, tokens: int) -> None:
         self.path, self.written = path, folder / "plan.gguf"
@@ -104,7 +104,7 @@ class Pair:
         return np.asarray(torch.nn.functional.cross_entropy(logits, target, reduction="none").tolist())
 
     def row(self, plan: Plan) -> dict[str, object]:
-        """The losses of both, and how far they are apart."""
+        """Return both losses and their mean absolute difference."""
         save(self.path, plan, self.written, overwrite=True)
         with LlamaCpp(self.written) as model:
             other = model.losses(self.tokens)
@@ -114,7 +114,7 @@ class Pair:
 
 
 def compare(pair: Pair, count: int, rows: Path) -> None:
-    """Write a row for each of so many plans, the trained order first, and print what they come to."""
+    """Write a row per plan, the trained order first, and print a summary."""
     depth, draw = pair.stack.depth, random.Random(0)
     plans = [Plan.identity(depth), *(random_plan(depth, draw) for _ in range(count))]
     done = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
@@ -129,7 +129,7 @@ def compare(pair: Pair, count: int, rows: Path) -> None:
 
 
 def report(rows: list[dict[str, Any]], end: str = "\r") -> None:
-    """Print how far apart the two are, of plans that leave a working model and of those that do not."""
+    """Print the differences for plans that preserve a working model and for others."""
     trained, *others = rows
     parts = []
     for name, works in ((f"that lose less than {LOST} nats", True), ("that lose more", False)):
@@ -140,8 +140,8 @@ def report(rows: list[dict[str, Any]], end: str = "\r") -> None:
         )
         if multiples:
             parts.append(
-                f"{len(multiples)} plans {name}: {statistics.median(multiples):.2f} times as far apart as the trained "
-                f"order in the median, {multiples[-1]:.2f} at most, {sum(each > 2 for each in multiples)} above 2"
+                f"{len(multiples)} plans {name}: {statistics.median(multiples):.2f} times the difference of the "
+                f"trained order (median), {multiples[-1]:.2f} at most, {sum(each > 2 for each in multiples)} above 2"
             )
     print("; ".join(parts), end=end, flush=True)
 
@@ -153,7 +153,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def speed(path: Path, folder: Path, rounds: int) -> None:
-    """Tokens a second under plans, over the trained order's times the layers that it has more."""
+    """Print tokens per second under plans, relative to the trained order's scaled by the number of layers."""
     depth = depth_of(GGUFFile.open(path))
     thirds = depth // 3
     texts = (f"1-{depth - 1}", f"0-{thirds - 1} {2 * thirds}-{depth - 1}", f"0-{depth - 1} {thirds}-{depth - 1}")
@@ -187,7 +187,7 @@ def speed(path: Path, folder: Path, rounds: int) -> None:
 
 
 def copy(path: Path, folder: Path, rounds: int) -> None:
-    """Seconds of writing the trained order beside `cp`, in turns."""
+    """Print the time of writing the trained order relative to `cp`, interleaved."""
     plan, copied, written = f"0-{depth_of(GGUFFile.open(path)) - 1}", folder / "copied.gguf", folder / "written.gguf"
     ratios = []
     for _ in range(rounds):

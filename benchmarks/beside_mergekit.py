@@ -1,14 +1,15 @@
-"""layerwise save beside mergekit-yaml: the same file, the same tensors, what each of them takes, and who writes what.
+"""Compare `layerwise save` and mergekit-yaml: tensors, time, memory and supported architectures.
 
-    python -m venv /tmp/mk && /tmp/mk/bin/pip install torch mergekit       # an environment of its own: the pins differ
+    python -m venv /tmp/mk && /tmp/mk/bin/pip install torch mergekit       # a separate environment: the pins differ
     python benchmarks/beside_mergekit.py cost  --mergekit /tmp/mk/bin/mergekit-yaml    # 188 MB, interleaved rounds
     python benchmarks/beside_mergekit.py cases --mergekit /tmp/mk/bin/mergekit-yaml    # seven architectures, two plans
-    python benchmarks/beside_mergekit.py plans --mergekit /tmp/mk/bin/mergekit-yaml    # it reads what layerwise wrote
+    python benchmarks/beside_mergekit.py plans --mergekit /tmp/mk/bin/mergekit-yaml    # it reads files written by
+    layerwise
 
-`cost` runs each command in a process of its own, with one thread, and prints its processor time, its peak of resident
-memory and its time on the clock, start-up included; tensors are compared byte for byte. mergekit proves nothing of what
-it writes, so its rival is `--no-prove`; what layerwise does by default, the proof of the logits included, stands beside
-it. `cases` says whether transformers opens what was written with no weight missing or left over.
+`cost` runs each command in a separate process with one thread, and prints its processor time, peak resident
+memory and wall time, including startup; tensors are compared bit for bit. mergekit does not verify what
+it writes, so it is compared with `--no-prove`; the default, which verifies the logits, is listed
+too. `cases` tests whether transformers opens the result without missing or unexpected weights.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ PLANS = {"drop 2 of 8": "0-2 5-7", "grow 8 to 10": "0-4 3-7"}
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code, what it printed, and what it took."""
+    """The exit code, output, time and memory of a command."""
 
     code: int
     printed: str
@@ -58,7 +59,7 @@ class Ended:
     clock: float
 
 
-# A process begins with the memory of the one that started it, so a small one starts what is measured.
+# A process begins with its parent's memory, so a small parent starts the measured command.
 LAUNCHER = """
 import resource, subprocess, sys, time
 before = time.monotonic()
@@ -69,7 +70,7 @@ print(f"\\nMEASURED {code} {used.ru_utime + used.ru_stime} {used.ru_maxrss / 100
 
 
 def ended(*command: str | Path) -> Ended:
-    """Run a command to its end; seconds and megabytes."""
+    """Run a command; times are in seconds and memory in megabytes."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.run(
         [sys.executable, "-S", "-c", LAUNCHER, *map(str, command)],
@@ -85,7 +86,7 @@ def ended(*command: str | Path) -> Ended:
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """All tensors of a checkpoint."""
+    """Read all tensors of a checkpoint."""
     result = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as opened:
@@ -94,7 +95,7 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two checkpoints have the same tensors, of the same types and to the bit."""
+    """Return whether two checkpoints have bitwise equal tensors of the same types."""
     a, b = tensors(one), tensors(other)
     return a.keys() == b.keys() and all(
         a[name].dtype == b[name].dtype and torch.equal(a[name].view(torch.uint8), b[name].view(torch.uint8))
@@ -103,7 +104,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def random_model(kind: str, folder: Path, seed: int = 0, **settings: Any) -> Path:
-    """A model of a type of transformers with random weights, in a folder."""
+    """Save a model of a transformers type with random weights."""
     torch.manual_seed(seed)
     config = transformers.AutoConfig.for_model(kind, **{**TINY, **CASES.get(kind, {}), **settings})
     model_class(kind).from_config(config).save_pretrained(folder)
@@ -111,7 +112,7 @@ def random_model(kind: str, folder: Path, seed: int = 0, **settings: Any) -> Pat
 
 
 def model_class(kind: str) -> Any:
-    """The class that opens models of a type."""
+    """Return the auto class for a model type."""
     return transformers.AutoModelForImageClassification if kind == "vit" else transformers.AutoModelForCausalLM
 
 
@@ -124,7 +125,7 @@ def merge_command(program: str, file: Path, output: Path) -> list[str | Path]:
 
 
 def cost(program: str, rounds: int, home: Path) -> None:
-    """Twelve layers become fourteen, 188 MB become 214 MB, in turns."""
+    """Time writing 14 layers (214 MB) from 12 (188 MB), interleaved."""
     base = random_model(
         "llama",
         home / "base",

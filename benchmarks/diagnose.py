@@ -1,13 +1,13 @@
-"""Every measure of a diagnosis on a model of SmolLM2-135M's shape: seconds and peak memory, part by part.
+"""Measure the seconds and peak memory of each part of a diagnosis on a model of SmolLM2-135M's shape.
 
     python benchmarks/diagnose.py                   # 30 layers of width 576, a vocabulary of 49,152, random weights
     python benchmarks/diagnose.py --tokens 2000     # more text
     python benchmarks/diagnose.py --parts proxies,recovery
 
-The text is random and little, and the two parts that grow with their settings do little (manipulation: two sizes;
-recovery: two layers, one damage, three seeds, two steps): what is shown is that each runs and what it holds in memory,
-not how long a diagnosis of a real model takes. The peak is that of one part where the system can count anew (Linux),
-elsewhere that of all parts so far.
+The text is random and short, and the two parts that grow with their settings are small (manipulation: two sizes;
+recovery: two layers, one damage, three seeds, two steps): this measures memory, and
+not how long a diagnosis of a real model takes. On Linux the peak is per part,
+elsewhere of all parts so far.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from layerwise.stack import load
 
 
 def random_reading(tokens: int, length: int = 9) -> EvalData:
-    """Random tokens in short windows, so that little text is many documents."""
+    """Make documents of random tokens in short windows."""
     ids = torch.randint(0, 49152, (max(16, tokens // (length - 1)), length), generator=torch.Generator().manual_seed(1))
     windows = [Window(f"{row:04d}", "random", 0, tuple(ids[row].tolist()), 1, length) for row in range(len(ids))]
     return EvalData("random", "random", length, "next_token", batches(windows, 4096, 0))
 
 
 def main() -> None:
-    """Run every measure once and print what it took."""
+    """Run every measure once and print its time and memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=160, help="scored tokens")
     parser.add_argument("--threads", type=int, default=2)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def peak() -> float:
-    """The most memory that this process has held, in MB, since `forget_peak` where that is possible."""
+    """Return the peak memory of this process in MB, since `forget_peak` where supported."""
     with suppress(OSError):
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
@@ -91,7 +91,7 @@ def peak() -> float:
 
 
 def forget_peak() -> None:
-    """Let Linux count the peak from what is held now."""
+    """Reset the peak on Linux."""
     gc.collect()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

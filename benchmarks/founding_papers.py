@@ -1,14 +1,14 @@
-"""The four founding papers at the largest size at hand, in pieces of any length that resume.
+"""Replicate the four founding papers at a given scale, in resumable pieces.
 
     python benchmarks/founding_papers.py NAME --data FOLDER --out FOLDER [--scale accelerator] [--seconds 600]
 
-NAME is layershuffle, elc, growth, painters or all. Each is a list of commands, every one of which goes on where it was
-stopped; a piece runs them in order for `--seconds`, and the same call again runs the next piece. What has been run, for
-how long and in how many pieces, stands in OUT/pieces.json.
+NAME is layershuffle, elc, growth, painters or all. Each is a list of resumable commands
+that a piece runs in order for `--seconds`; the same call runs the next piece. Commands, times
+and numbers of pieces are recorded in OUT/pieces.json.
 
-DATA holds `images` (train, validation and test, a folder a class in each), `mix` (the text of ten million words),
-`books` (prose) and `blimp` (as `layerwise evaluate --data` reads it). `--scale cpu` is what two cores can do in a
-night, `--scale accelerator` what the papers ask for, in bfloat16.
+DATA contains `images` (train, validation and test, a directory per class in each), `mix` (ten million words),
+`books` (prose) and `blimp` (as `layerwise evaluate --data` reads it). `--scale cpu` fits two cores in a
+night, `--scale accelerator` uses the papers' sizes in bfloat16.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 
 def model_of(scale: str, data: Path, out: Path) -> tuple[Path, Path]:
-    """The configuration of the decoder and its tokenizer, learned from the first of the books; made once."""
+    """Save the decoder's config and a tokenizer learned from the first book, once."""
     decoder, tokenizer = out / "decoder.json", out / "tokenizer"
     if not decoder.is_file():
         from transformers import LlamaConfig
@@ -105,7 +105,7 @@ def model_of(scale: str, data: Path, out: Path) -> tuple[Path, Path]:
 
 
 def piece(command: str, seconds: float) -> tuple[bool, float]:
-    """Run one command for so many seconds at most: whether it came to its end, and how long it ran."""
+    """Run one command with a time limit; return whether it completed and its seconds."""
     words = shlex.split(command)
     script = words[0].endswith(".py")
     start = [sys.executable, str(ROOT.parent / words[0])] if script else [sys.executable, "-m", "layerwise", words[0]]
@@ -127,7 +127,7 @@ def piece(command: str, seconds: float) -> tuple[bool, float]:
 
 
 def run(name: str, commands: Sequence[str], notes: Path, end: float) -> bool:
-    """Run what is left of an experiment until `end` (a monotonic time); returns whether all of it is done."""
+    """Run the rest of an experiment until `end` (a monotonic time); return whether it is complete."""
     noted: dict[str, Any] = json.loads(notes.read_text()) if notes.is_file() else {}
     for command in commands:
         entry = noted.setdefault(name, {}).setdefault(command, {"seconds": 0.0, "pieces": 0, "finished": False})
@@ -148,7 +148,7 @@ def run(name: str, commands: Sequence[str], notes: Path, end: float) -> bool:
 
 
 def main() -> None:
-    """Run the next piece of an experiment, or of all of them in turn."""
+    """Run the next piece of an experiment, or of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=[*COMMANDS, "all"])
     parser.add_argument("--data", type=Path, required=True)

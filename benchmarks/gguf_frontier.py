@@ -1,9 +1,9 @@
-"""GGUF files by llama.cpp alone: nats a token of a text, and tokens a second, beside the first file.
+"""Compare GGUF files in llama.cpp with the first: nats per token of a text, and tokens per second.
 
     python benchmarks/gguf_frontier.py MODEL.gguf pruned.gguf healed.gguf --text FILE [--tokens 10000]
 
-The text is read in windows of 256 tokens, by llama.cpp on the bytes of each file; differences are paired by window,
-with the bootstrap's interval. Tokens a second are measured in turns, in a random order in each round.
+The text is read in windows of 256 tokens by llama.cpp on each file; differences are paired by window,
+with a bootstrap interval. Tokens per second are measured in a random order in each round.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WINDOW = 256
 
 
 def windows_of(model: Path, text: Path, tokens: int) -> list[list[int]]:
-    """The windows of a text, whole ones, spread over it."""
+    """Return full windows spread evenly over a text."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
@@ -37,7 +37,7 @@ def windows_of(model: Path, text: Path, tokens: int) -> list[list[int]]:
 
 
 def timed(model: LlamaCpp, prompt: list[int]) -> tuple[float, float]:
-    """Tokens a second of reading the prompt, and of generating 32 tokens after it."""
+    """Return tokens per second of reading the prompt and of generating 32 tokens."""
     model.forget()
     begin = time.perf_counter()
     model.decode(prompt)

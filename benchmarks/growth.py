@@ -1,17 +1,17 @@
-"""What a frozen layer saves: the step of a growth phase against a step in which everything learns, predicted and timed.
+"""Measure what a frozen layer saves: a step of a growth phase relative to a full step, predicted and timed.
 
     python benchmarks/growth.py [--rounds 11] [--steps 3] [--width 256] [--batch 8] [--length 128] [--threads 1]
 
-One training of a Llama of 12 layers, whose schedule is made of rounds: in every round each way of training has a phase
-of some steps, in a changing order, so that what is compared was timed within seconds. What is printed is a step as a
-share of the round's uniform step, the median over rounds with the least and the most, beside the share of
-floating-point operations that `layerwise.plan.schedule.cost` predicts. Seconds are those of the clock, and in the last
-column those that the process itself computed, which others on the machine disturb less. The first step of a phase is
-left out.
+One training of a 12-layer Llama whose schedule consists of rounds: in every round each variant has a phase
+of some steps, in a changing order, so that compared steps are close in time. A step is printed as a
+share of the round's uniform step (median, minimum and maximum over rounds), next to the share of
+floating-point operations that `layerwise.plan.schedule.cost` predicts. Times are wall time, and in the last
+column processor time, which other processes disturb less. The first step of a phase is
+excluded.
 
-A shape at which matrix products are most of the work shows what the accounting is about: the width must not be small,
-and a step must hold many more tokens than a layer's width, or the optimiser's pass over the weights, norms and look-ups
-count. 256 wide, 768 inside, 1,024 tokens a step is such a shape.
+The prediction counts matrix products, so they must dominate: the width must not be small,
+and a step must have many more tokens than a layer's width, or the optimizer, norms and embeddings
+matter. Width 256, inner width 768 and 1,024 tokens per step suffice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TOLERANCE = 0.15
 
 
 class Noise(Examples):
-    """Texts of random tokens, made once."""
+    """Texts of random tokens."""
 
     def __init__(self, count: int, length: int) -> None:
         self.ids = torch.randint(0, VOCABULARY, (count, length))
@@ -69,7 +69,7 @@ class Noise(Examples):
 
 
 class Stopwatch(TrainerCallback):
-    """The seconds of every optimiser step, by the clock and of the process."""
+    """The wall and processor seconds of every optimizer step."""
 
     def __init__(self) -> None:
         self.seconds: list[tuple[float, float]] = []
@@ -87,7 +87,7 @@ def _now() -> tuple[float, float]:
 
 
 def model(width: int, length: int) -> LlamaForCausalLM:
-    """The model, always with the same weights."""
+    """Make the model, always with the same weights."""
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -104,7 +104,7 @@ def model(width: int, length: int) -> LlamaForCausalLM:
 
 
 def rounds_of(rounds: int) -> GrowthSchedule:
-    """Every way as a phase of every round, under a name of its own, in an order drawn for the round."""
+    """Make a phase per variant and round, uniquely named, in an order drawn per round."""
     phases = [
         replace(WAYS[name], name=f"{name} {number}", share=1 / (rounds * len(WAYS)))
         for number in range(rounds)
@@ -114,7 +114,7 @@ def rounds_of(rounds: int) -> GrowthSchedule:
 
 
 def timed(options: argparse.Namespace, cost: ModelCost, folder: Path) -> dict[str, tuple[float, float]]:
-    """The median seconds of a step in each phase, by the clock and of the process."""
+    """Return the median wall and processor seconds of a step in each phase."""
     watch = Stopwatch()
     texts = Noise(options.batch, options.length)
     splits = Splits("noise", "noise", texts, texts, texts)
@@ -152,7 +152,7 @@ def timed(options: argparse.Namespace, cost: ModelCost, folder: Path) -> dict[st
 
 
 def main() -> None:
-    """Time every way of training, round by round, and print the shares beside the predicted ones."""
+    """Time every variant and print measured and predicted shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in {"rounds": 11, "steps": 3, "width": 256, "batch": 8, "length": 128, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
@@ -173,7 +173,7 @@ def main() -> None:
 
 
 def line(name: str, predicted: float, found: list[tuple[float, float]], uniform: list[tuple[float, float]]) -> str:
-    """What is printed of one way: its share of a uniform step, predicted and measured, and whether the bars hold."""
+    """Format a variant's predicted and measured share of a uniform step, and whether it meets the bars."""
     wall = [one[0] / other[0] for one, other in zip(found, uniform, strict=True)]
     own = [one[1] / other[1] for one, other in zip(found, uniform, strict=True)]
     measured = statistics.median(wall)

@@ -1,10 +1,10 @@
-"""Peak memory of healing by LoRA beside full fine-tuning: at most .6 times it.
+"""Compare the peak memory of healing by LoRA with full fine-tuning (bar: at most 0.6 times).
 
     python benchmarks/heal_memory.py
 
-Each healing runs in a process of its own, on a random Llama whose weights dominate (12 layers, 50 million weights; two
-steps of 2 x 16 tokens). What is counted is the peak of the resident memory while it trains (VmHWM), less what the
-process holds before the model is opened: Python, torch and transformers.
+Each healing runs in a separate process, on a random Llama whose weights dominate (12 layers, 50 million weights; two
+steps of 2 x 16 tokens). It measures the peak resident memory of training (VmHWM), minus that of the
+process before the model is opened: Python, torch and transformers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEGABYTE = 1e6
 
 
 def measured(method: str, teacher: str) -> dict[str, float]:
-    """In a process of its own: the bytes of the weights, and the peak above what was there before."""
+    """Return the bytes of the weights and the peak above the initial memory, measured in a separate process."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

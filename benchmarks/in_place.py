@@ -1,9 +1,9 @@
-"""What the identity plan in place costs against the untouched model: forward passes and cached decoding, in turns.
+"""Compare the identity plan in place with the untouched model: forward passes and cached decoding.
 
     python benchmarks/in_place.py
 
-A 12-layer, 576-wide Llama with random weights. Each round times both sides one after the other, in both orders, and the
-ratio is the median over rounds of the ratio within a round.
+A 12-layer Llama of width 576 with random weights. Each round times both, in both orders, and the
+ratio is the median over rounds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from layerwise.stack import load
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long `work` takes."""
+    """Time `work`."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

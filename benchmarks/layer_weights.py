@@ -1,14 +1,14 @@
-"""What learned layer weights cost: a training step of ELC-BERT against one of its backbone, and the bytes in between.
+"""Compare a training step with learned layer weights (ELC-BERT) with one of its backbone.
 
     python benchmarks/layer_weights.py [--rounds 5] [--size small] [--batch 32] [--length 128] [--threads 1]
         [--device cpu]
 
-Three models of one shape are trained on the same noise: `ltg`, whose layers read the state before them alone; `elc`,
-whose layers read a weighted sum of all states below; and `elc` with that sum written as the loop that everyone writes.
-Every round times one step of each (forward, backward, AdamW), one after another in a changing order; what is printed
-is the ratio of medians over rounds, and the range of the ratios within rounds. Then the sums alone, forward and
-backward, without the layers between them, and the moves of a whole state that each way of summing takes. On a CPU the
-seconds are those of the processor, so that a busy machine does not count.
+Three models of one shape are trained on the same noise: `ltg`, whose layers read only the preceding state; `elc`,
+whose layers read a weighted sum of all preceding states; and `elc` with that sum written as a plain loop.
+Every round times one step of each (forward, backward, AdamW) in a changing order; it prints
+the ratio of medians and the range of ratios over rounds. Then it times the sums alone, forward and
+backward, and counts how often each implementation moves a whole state. On a CPU the
+seconds are processor time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Moves:
 
 
 def moves(depth: int) -> dict[str, Moves]:
-    """Layer n of `depth`, from 0, sums n + 1 states: `reads` in all, of which `depth` are the first of their sum.
+    """Count the moves of summing n + 1 states for layer n (from 0): `reads` in all, `depth` of them first of their sum.
 
     The loop: a first product reads one and writes one; every other term is a product (2) and an addition (3). Back, a
     read costs a scaled gradient (2), a product for the weight (3) and its sum (1); all but one gradient of a state are
@@ -58,7 +58,7 @@ def moves(depth: int) -> dict[str, Moves]:
 
 
 def loop(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
-    """The weighted sum as everyone writes it."""
+    """Compute the weighted sum as a plain loop."""
     total = weights[0] * states[0]
     for weight, state in zip(weights[1:], states[1:], strict=True):
         total = total + weight * state
@@ -67,7 +67,7 @@ def loop(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 
 @contextmanager
 def looped() -> Iterator[None]:
-    """Within the context, records are read by the loop."""
+    """Sum by the plain loop within the context."""
     own = depth_history.weighted_sum, depth_history.shared
     depth_history.weighted_sum, depth_history.shared = loop, lambda state: state
     try:
@@ -77,7 +77,7 @@ def looped() -> Iterator[None]:
 
 
 class Pass(torch.autograd.Function):
-    """A layer that does nothing and costs nothing, so that between sums there are only sums."""
+    """A layer that does nothing, to time the sums alone."""
 
     @staticmethod
     def forward(ctx: object, state: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Pass(torch.autograd.Function):
 
 
 def timed(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds that `work` takes: of the processor on a CPU, which others may be using too, else until all is done."""
+    """Time `work`: processor time on a CPU, otherwise until the device is synchronized."""
     if device.type == "cpu":
         begun = time.process_time()
         work()
@@ -103,7 +103,7 @@ def timed(work: Callable[[], object], device: torch.device) -> float:
 
 
 class Training:
-    """One model under way: `step` trains it once on its batch of noise."""
+    """A model in training: `step` trains it once on its batch of noise."""
 
     def __init__(self, config: ElcConfig, batch: int, length: int, device: torch.device) -> None:
         torch.manual_seed(0)
@@ -113,14 +113,14 @@ class Training:
         self.labels = self.ids.where(torch.rand(batch, length).to(device) < 0.15, -100)
 
     def step(self) -> None:
-        """Forward, backward, and one step of the optimiser."""
+        """Run forward, backward, and one optimizer step."""
         self.model(input_ids=self.ids, labels=self.labels).loss.backward()
         self.optimiser.step()
         self.optimiser.zero_grad()
 
 
 def sums(embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """All sums of one forward pass, without layers."""
+    """Compute all sums of one forward pass, without layers."""
     kept = DepthHistory.of(embedding)
     for layer, each in enumerate(weights):
         last = Pass.apply(kept.read(each))
@@ -129,7 +129,7 @@ def sums(embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
 
 
 def step_seconds(config: Callable[[str], ElcConfig], options: argparse.Namespace, device: torch.device) -> Seconds:
-    """Seconds of a step of each model, one a round."""
+    """Time a step of each model, once per round."""
     shape = options.batch, options.length, device
     ltg, elc = (Training(config(variant), *shape) for variant in ("ltg", "elc"))
 
@@ -141,7 +141,7 @@ def step_seconds(config: Callable[[str], ElcConfig], options: argparse.Namespace
 
 
 def sum_seconds(config: ElcConfig, options: argparse.Namespace, device: torch.device) -> Seconds:
-    """Seconds of the sums of a step alone, forward and backward, one a round."""
+    """Time the sums of a step, forward and backward, once per round."""
     shape = options.batch, options.length, config.hidden_size
     embedding = torch.randn(shape, device=device, requires_grad=True)
     gradient = torch.ones(shape, device=device)
@@ -170,7 +170,7 @@ def sum_seconds(config: ElcConfig, options: argparse.Namespace, device: torch.de
 
 
 def in_rounds(ways: dict[str, Callable[[], object]], rounds: int, device: torch.device) -> Seconds:
-    """Seconds of each way, one a round, in an order that changes; a first round is not counted."""
+    """Time each variant once per round, in a changing order, after a warm-up round."""
     found: Seconds = {name: [] for name in ways}
     for number in range(rounds + 1):
         order = list(ways)
@@ -183,7 +183,7 @@ def in_rounds(ways: dict[str, Callable[[], object]], rounds: int, device: torch.
 
 
 def main() -> None:
-    """Time the steps and the sums, round by round, and print the ratios."""
+    """Time the steps and the sums, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", default="small", help="tiny, small or base")
@@ -206,7 +206,7 @@ def main() -> None:
 
 
 def print_steps(found: Seconds) -> None:
-    """The step of each model, and its ratio to the backbone's."""
+    """Print the step of each model, and its ratio to the backbone's."""
     plain = statistics.median(found["ltg"])
     print(f"ltg: {plain * 1000:.0f} ms a step")
     for name in list(found)[1:]:
@@ -216,13 +216,13 @@ def print_steps(found: Seconds) -> None:
 
 
 def print_sums(found: Seconds) -> None:
-    """The sums alone."""
+    """Print the times of the sums alone."""
     for name, values in found.items():
         print(f"sums alone, {name}: {statistics.median(values) * 1000:.0f} ms")
 
 
 def print_moves(config: ElcConfig, size: int) -> None:
-    """The moves that each way of summing takes, counted and not measured."""
+    """Print the counted moves of each implementation."""
     for name, each in moves(config.num_hidden_layers).items():
         total = (each.forward + each.backward) * size / 1e9
         print(f"{name}: {each.forward} moves of a state forward, {each.backward} backward, {total:.2f} GB a step")

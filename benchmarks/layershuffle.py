@@ -1,15 +1,15 @@
-"""What drawing a plan for every step costs: a step of PlanTrainer against one of the plain Hugging Face Trainer.
+"""Compare a step of PlanTrainer, which draws a plan per step, with one of the Hugging Face Trainer.
 
     python benchmarks/layershuffle.py [--rounds 9] [--steps 12] [--batch 32] [--width 96] [--side 16] [--threads 1]
     python benchmarks/layershuffle.py --device cuda --precision bfloat16 --compiled --batch 256 --width 768 --side 56
 
-The same model, the same batches, the same recipe; every round times some steps of each way of training, one after
-another in a changing order, and what is printed is the ratio of medians over rounds. LayerDrop leaves out half of the
-layers (true skip), so its step should cost little more than half. With --compiled the plain Trainer compiles the whole
+The same model, batches and recipe; every round times some steps of each variant
+in a changing order, and it prints the ratio of medians over rounds. LayerDrop skips half of the
+layers, so its step should cost little more than half. With --compiled the plain Trainer compiles the whole
 model (torch_compile) and the others compile its blocks; the first half of the steps, which compile, is not timed.
 
-Bars: LayerShuffle's step takes at most 1.02 times the Trainer's on a processor, and reads at least 0.95 times its
-images a second on an accelerator, compiled and in bfloat16.
+Bars: LayerShuffle's step takes at most 1.02 times the Trainer's on a CPU, and reads at least 0.95 times its
+images per second on an accelerator, compiled and in bfloat16.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STEP, IMAGES = 1.02, 0.95
 
 
 class Noise(Examples):
-    """Images of noise, made once."""
+    """Images of noise."""
 
     def __init__(self, count: int, side: int) -> None:
         self.pixels = torch.randn(count, 3, side, side)
@@ -55,7 +55,7 @@ class Noise(Examples):
 
 
 class Stopwatch(TrainerCallback):
-    """The seconds of every optimiser step, on a processor those of the processor itself."""
+    """The seconds of every optimizer step; processor time on a CPU."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -75,7 +75,7 @@ class Stopwatch(TrainerCallback):
 
 
 def model(width: int, side: int) -> ViTForImageClassification:
-    """A vision transformer of 12 layers."""
+    """Make a vision transformer of 12 layers."""
     torch.manual_seed(0)
     return ViTForImageClassification(
         ViTConfig(
@@ -91,7 +91,7 @@ def model(width: int, side: int) -> ViTForImageClassification:
 
 
 def timed(sampler: Sampler | None, options: argparse.Namespace, folder: Path, seed: int) -> list[float]:
-    """Seconds of each step of one training; without a sampler, of the plain Trainer."""
+    """Return the seconds of each step; without a sampler, of the plain Trainer."""
     watch = Stopwatch(options.device)
     net = model(options.width, options.side)
     settings = {
@@ -131,7 +131,7 @@ def timed(sampler: Sampler | None, options: argparse.Namespace, folder: Path, se
 
 
 def main() -> None:
-    """Time every way of training, round by round, and print the ratios."""
+    """Time every variant and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=12)

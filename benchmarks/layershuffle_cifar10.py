@@ -1,12 +1,12 @@
-"""The LayerShuffle experiment on CIFAR-10: pretrain a vision transformer in order, refine it every way, compare.
+"""LayerShuffle on CIFAR-10: pretrain a vision transformer in order, refine it with every method, and compare.
 
     python benchmarks/layershuffle_cifar10.py --images FOLDER --out FOLDER [--preset gpu] [--seeds 3] [--arms A,B]
 
-`--images` is a folder with train/, validation/ and test/, one subfolder a class. Everything resumes: a run that is
-stopped (also by `timeout 590` or `kill -9`) goes on with the same command, so it can be done in pieces of any length.
-The preset `cpu` is a small transformer of 12 layers on 17 tokens an image, for 10,000 images; `cpu-whole` is the same
+`--images` is a directory with train/, validation/ and test/, each with a subdirectory per class. A run that was
+stopped (also by `timeout 590` or `kill -9`) resumes with the same command.
+The preset `cpu` is a small transformer of 12 layers on 17 tokens per image, for 10,000 images; `cpu-whole` is the same
 model for all of CIFAR-10, with fewer epochs; `gpu` is ViT-Ti/4 in bfloat16, for all of CIFAR-10. Writes report.html
-into the folder of the run; `layerwise report --format parquet` makes its rows a table.
+into the run directory; `layerwise report --format parquet` exports its rows.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ PRESETS = {
 
 
 def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassification:
-    """The architecture with random weights, always the same ones."""
+    """Make the architecture with fixed random weights."""
     set_seed(0)
     config = ViTConfig(
         hidden_size=preset.width,
@@ -106,13 +106,13 @@ def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassifica
 
 
 def arms(preset: Preset, depth: int, wanted: list[str] | None = None) -> list[Recipe]:
-    """The methods that are wanted; by default all of the library, and models refined at each reduced depth."""
+    """Select the methods; by default all of the library, and models refined at each reduced depth."""
     methods = wanted or [*COMPARED, *(f"retrained-{count}" for count in preset.reduced)]
     return [recipe(name, Options(preset.refining), depth) for name in methods]
 
 
 def main() -> None:
-    """Run the experiment, or what is left of it."""
+    """Run or resume the experiment."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

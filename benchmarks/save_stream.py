@@ -1,11 +1,11 @@
-"""Streaming a plan from safetensors to safetensors, beside `cp` of the input: seconds, processor time, memory.
+"""Compare streaming a plan between safetensors files with `cp` of the input: time and memory.
 
     python benchmarks/save_stream.py [--folder /tmp/save_stream] [--rounds 5] [--large]
 
 A Llama of 12 layers (188 MB in float32, random weights) is written with layers dropped, moved and repeated, by the
-command `layerwise save --no-prove`; with --large also one of 4 GB, in shards. Rounds are interleaved with `cp -r`. The
+command `layerwise save --no-prove`; with --large also a sharded one of 4 GB. Rounds are interleaved with `cp -r`. The
 processor time and the largest resident memory of a command are those that the system counts for it and its children.
-"Writing" is what follows start-up: reading headers, and writing the folder, timed inside of the process.
+"Writing" is what follows startup: reading headers and writing the directory, timed inside the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BLOCK = os.urandom(1 << 24)
 
 
 def make_model(folder: Path, width: int, depth: int, vocabulary: int, shard: int) -> int:
-    """A Llama with random weights, written shard by shard; returns the bytes of its tensors."""
+    """Write a Llama with random weights shard by shard; return the bytes of its tensors."""
     hidden = 4 * width
     layer = {
         **{f"self_attn.{name}_proj.weight": (width, width) for name in "qkvo"},
@@ -86,7 +86,7 @@ def _write(file: Path, shapes: dict[str, tuple[int, ...]]) -> None:
 
 
 def measured(command: Sequence[str]) -> tuple[float, float, int]:
-    """Seconds, processor seconds, and kilobytes of the largest resident memory of a command and its children."""
+    """Return seconds, processor seconds and peak resident kilobytes of a command and its children."""
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -115,7 +115,7 @@ print(time.perf_counter() - begin[0] - spent[0], time.process_time() - begin[1] 
 
 
 def writing(model: Path, plan: str, out: Path, tiny: Path) -> tuple[float, float, int]:
-    """Seconds and processor seconds of streaming alone, without the start of the process and of the configuration."""
+    """Return seconds and processor seconds of streaming alone, without startup."""
     command = [sys.executable, "-c", WRITING, str(model), plan, str(out), str(tiny), str(out.with_name("first"))]
     ended = subprocess.run(command, check=True, capture_output=True, text=True)
     shutil.rmtree(out.with_name("first"))
@@ -124,7 +124,7 @@ def writing(model: Path, plan: str, out: Path, tiny: Path) -> tuple[float, float
 
 
 def compare(name: str, folder: Path, tiny: Path, plan: str, rounds: int, options: Sequence[str] = ()) -> None:
-    """Print what `cp` and `layerwise save` of a model take, interleaved."""
+    """Print the time and memory of `cp` and `layerwise save`, interleaved."""
     out = folder.with_name("out")
 
     def save(model: Path, text: str) -> tuple[float, float, int]:
@@ -157,7 +157,7 @@ def compare(name: str, folder: Path, tiny: Path, plan: str, rounds: int, options
 
 
 def main() -> None:
-    """Make the models, and compare."""
+    """Make the models and compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/save_stream"))
     parser.add_argument("--rounds", type=int, default=5)

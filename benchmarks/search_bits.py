@@ -1,12 +1,12 @@
-"""Which types a search chooses, beside what costs no search at no more bytes: ten seeds, each on its own fresh text.
+"""Compare the types that a search chooses with allocations that need no search, on fresh text.
 
     python benchmarks/search_bits.py MODEL [--text TEXT] [--tokens N] [--budget bytes=0.4x] [--moves bits] [--seeds 10]
                                      [--runs FOLDER]
 
-A seed divides the text anew, draws other random allocations, and is a run of its own (`layerwise search`); a command
-that was stopped goes on with the seeds that are not done. Of every rule it is counted in how many seeds its allocation
-is worse than the chosen one, better, equal within .005 nats, or not resolvable; the number is the mean of what it loses
-above the chosen one on text that chose nothing, in nats a token.
+Each seed splits the text again, draws other random allocations, and is a separate run (`layerwise search`); a command
+that was stopped resumes with the remaining seeds. For every rule it counts in how many seeds its allocation
+is worse than the chosen one, better, equal within .005 nats, or not resolvable; the number is its mean difference
+from the chosen one on held-out text, in nats per token.
 """
 
 from __future__ import annotations

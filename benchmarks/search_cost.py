@@ -1,18 +1,18 @@
-"""What a search costs beside EvoPress' own schedule, and what both lose on fresh text; seeds are paired.
+"""Compare the cost of a search with EvoPress' schedule, and their losses on fresh text, paired by seed.
 
-    python benchmarks/search_cost.py --drop 3 --table /tmp/drop3.npz          # the demo model, 3 of 12 layers left out
+    python benchmarks/search_cost.py --drop 3 --table /tmp/drop3.npz          # the demo model, skipping 3 of 12 layers
     python benchmarks/search_cost.py --drop 6 --table /tmp/drop6.npz
-    python benchmarks/search_cost.py --count                                  # the authors' own tokens, counted alone
+    python benchmarks/search_cost.py --count                                  # the tokens of the authors' settings
 
-The losses of every set of that size on every document are computed once (a graph of all sets; `--table` keeps them), so
-that ten searches by each method take seconds and every number is that of a real evaluation. Each seed divides the
-documents anew into text to search on and fresh text, the same for both methods.
+The losses of every set of that size on every document are computed once (`--table` stores them), so
+that ten searches by each method take seconds with the numbers of real evaluations. Each seed splits the
+documents into search text and fresh text, the same for both methods.
 
 EvoPress is its authors' script (scripts/run_drop_search.sh): k (n - k) / 1.5 generations, 32 offspring, 64 random sets
-at first, survivors 2 and 1, the parent in the last selection, a fresh minibatch for each selection, every plan by
-itself. Its tokens (2,048 at first, 2,048 and 32,768 a selection) are divided by 16, and documents are as short.
-The search is `layerwise search` as it is by default, on as much text as EvoPress' last selection reads; what it costs
-is counted as the engine computes it, shared beginnings once (`layerwise.search.evaluator`).
+at first, survivors 2 and 1, the parent in the last selection, a fresh minibatch per selection, every plan evaluated
+alone. Its tokens (2,048 at first, 2,048 and 32,768 per selection) are divided by 16, as documents are shorter.
+The search is the default `layerwise search`, on as much text as EvoPress' last selection; its cost
+counts shared prefixes once, as the engine computes them (`layerwise.search.evaluator`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SMALL, LARGE = 2048 // SCALE, 32768 // SCALE
 
 
 class TableEvaluator(WorstCaseEvaluator):
-    """Losses from the table, and the cost that the engine would have."""
+    """Losses from the table, with the cost that the engine would have."""
 
     def __init__(self, table: dict[Plan, Numbers], tokens: Numbers, rungs: list[list[int]]) -> None:
         super().__init__([tokens[rung] for rung in rungs], [int(tokens[rung].sum()) for rung in rungs])
@@ -52,7 +52,7 @@ class TableEvaluator(WorstCaseEvaluator):
 
 
 def sets(depth: int, drop: int) -> list[Plan]:
-    """The whole model, and every plan without 1 to `drop` layers."""
+    """Return the identity plan and every plan without 1 to `drop` layers."""
     return [
         Plan.of([layer for layer in range(depth) if layer not in out])
         for count in range(drop + 1)
@@ -61,7 +61,7 @@ def sets(depth: int, drop: int) -> list[Plan]:
 
 
 def computed(drop: int, documents: int, table: Path | None) -> tuple[list[Plan], Numbers, Numbers]:
-    """The losses of every set on every document, (plans, documents), and the tokens of the documents."""
+    """Compute the losses of every set on every document (plans, documents), and the tokens of the documents."""
     torch.set_num_threads(1)
     stack = layerwise.load("demo")
     plans = sets(stack.depth, drop)
@@ -83,7 +83,7 @@ def computed(drop: int, documents: int, table: Path | None) -> tuple[list[Plan],
 
 
 def evopress(space: Space, nll: dict[Plan, Numbers], tokens: Numbers, pool: list[int], seed: int) -> tuple[Plan, int]:
-    """The plan of EvoPress' schedule, and its layer-tokens: every plan by itself on every minibatch."""
+    """Run EvoPress' schedule; return its plan and layer-tokens."""
     draw = Random(seed)
     spent = 0
 
@@ -121,7 +121,7 @@ def evopress(space: Space, nll: dict[Plan, Numbers], tokens: Numbers, pool: list
 
 
 def counted() -> None:
-    """Print what a search costs at most on 32,768 tokens, beside EvoPress' schedule with its authors' own tokens."""
+    """Print the maximum cost of a search on 32,768 tokens and that of EvoPress' schedule with its authors' tokens."""
     tokens = 32768
     parts = [np.full(count, tokens / 256) for count in (16, 48, 192)]
     for depth, drop in ((12, 3), (12, 6), (32, 8)):

@@ -1,10 +1,10 @@
-"""How honest the reported number is: 100 simulated searches, each judged on a further split that nobody has seen.
+"""Measure the coverage of the reported interval in 100 simulated searches, each judged on an unused split.
 
     python benchmarks/search_honesty.py                 # about a minute
 
-Each search is the default one on a planted objective: 16 layers, 6 of which go, with single effects and pair effects,
-and documents that disagree about them; 48 documents to search on, and as many to report on. The plan is the one that
-the search ends with. Of four intervals it is counted how often they hold what another 48 documents say:
+Each search is the default one on a simulated objective: 16 layers, 6 of which are removed, with single and pair
+effects, and noise per document; 48 documents to search on, and as many to report on. The plan is the one that
+the search returns. For four intervals it counts how often they contain the loss on another 48 documents:
 
     again     that of the report for another text of as many documents (`layerwise.search.confirm`)
     report    the bootstrap interval of the report, asked for the true value
@@ -32,7 +32,7 @@ DEPTH, DROPPED = 16, 6
 
 
 def rows_of(objective: PlantedObjective, plan: Plan) -> list[Loss]:
-    """The losses of the whole model and of a plan on the documents of one text."""
+    """Draw the losses of the identity plan and of a plan on the documents of one text."""
     whole = Plan.identity(DEPTH)
     return [
         Loss(str(each), "text", f"d{number}", 0, float(nll), 100, 0)

@@ -1,4 +1,4 @@
-"""Whether milliseconds add up: five plans, predicted from the measured table and measured whole, in turns with it.
+"""Compare predicted and measured milliseconds of five plans, interleaved.
 
 python benchmarks/search_ms.py                     # the demo model, prefill and decode
 python benchmarks/search_ms.py --model org/name --batch 4 --context 1024

@@ -1,9 +1,9 @@
-"""Whether a search finds what was planted: layers that do nothing or harm, and the best set of coupled layers.
+"""Test whether a search finds planted useless or harmful layers and the best set of interacting layers.
 
     python benchmarks/search_planted.py
 
-A random Llama of 32 layers in which 6 do nothing and 2 are noise, on text that it wrote without the noise, by the real
-engine; and objectives of 16 layers with single and pair effects, compared with all sets of that size.
+A random Llama of 32 layers in which 6 do nothing and 2 are noise, on text that it generated without the noise, with the
+real engine; and simulated objectives of 16 layers with single and pair effects, compared with all sets of that size.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a search is worth: the chosen plan beside one-shot sets and random sets, on fresh text of two corpora.
+"""Compare the plan chosen by a search with one-shot and random sets on fresh text of two corpora.
 
     python benchmarks/search_value.py --second FOLDER                  # the demo model at 9 and at 6 of 12 layers
-    python benchmarks/search_value.py --text FOLDER --max-length 128   # searched on another corpus than the demo's
+    python benchmarks/search_value.py --text FOLDER --max-length 128   # search on another corpus
 
-Prints the confirmed table of each: what every arm loses above the chosen plan, in nats per token, with its interval and
-its p-value, corrected over the arms (Holm).
+Prints a table for each: the difference of every condition from the chosen plan, in nats per token, with its interval
+and its p-value, corrected over the conditions (Holm).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""A server under streams whose parts are killed: do clients get the same tokens, and is anything left at the end?
+"""Kill parts of a server under streams: do clients get the same tokens, and is everything cleaned up?
 
-    python benchmarks/serve_faults.py --rounds 5      # of each part: GCS, raylet, a node, the router
-    python benchmarks/serve_faults.py --half 20       # one of two nodes that hold all layers each
-    python benchmarks/serve_faults.py --ends 5        # of each signal: SIGTERM, SIGINT, SIGKILL, under streams
-    python benchmarks/serve_faults.py --rounds 5 --parts GCS --tokens 450  # streams that outlive a cluster without GCS
+    python benchmarks/serve_faults.py --rounds 5      # of each part: GCS, raylet, a node, the router python
+    benchmarks/serve_faults.py --half 20       # one of two nodes that hold all layers each python
+    benchmarks/serve_faults.py --ends 5        # of each signal: SIGTERM, SIGINT, SIGKILL, under streams python
+    benchmarks/serve_faults.py --rounds 5 --parts GCS --tokens 450  # streams longer than a cluster survives without GCS
 
-Eight clients read streams of 100 tokens, or as many as are said, by greedy
-choice and, every second one, drawn with a seed. A part is killed
-(SIGKILL) once all have ten tokens. A stream has the text that the same server wrote before any fault, or an event with
-an error, or it is lost. The signals go to the server alone, and a third of a minute later no process and no folder of
-it may be there.
+Eight clients read streams of 100 tokens (or `--tokens`), every second one greedy, the others
+sampled with a seed. A part is killed
+(SIGKILL) once all have ten tokens. A stream must equal the text from before any fault, or end with an error event;
+otherwise it is lost. The signals are sent only to the server; 20 seconds later no process or directory of
+it may exist.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def body(number: int, tokens: int) -> dict[str, Any]:
 
 
 class Server:
-    """A fresh server of the demo model, and what belongs to it."""
+    """A fresh server of the demo model, and its processes and directories."""
 
     def __init__(self, *options: str, tokens: int) -> None:
         self.tokens = tokens
@@ -69,7 +69,7 @@ class Server:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def is_whole(self) -> bool:
-        """Whether each part is there: a cluster that has lost its GCS goes on for a while, and ends then."""
+        """Return whether all parts run; a cluster without GCS runs for a while."""
         lines = []
         for each in self.parts():
             with suppress(psutil.Error):
@@ -77,7 +77,7 @@ class Server:
         return all(any(name in line for line in lines) for name in PARTS.values())
 
     def kill(self, part: str) -> None:
-        """Kill one process of this part: of the nodes the first."""
+        """Kill one process of this part, or the first node."""
         for each in self.parts():
             with suppress(psutil.Error):
                 if PARTS[part] in " ".join(each.cmdline()):
@@ -86,7 +86,7 @@ class Server:
         raise RuntimeError(f"there is no process of the {part}")
 
     def left(self) -> tuple[int, int]:
-        """The processes and the folders of a server that has ended."""
+        """Return the remaining processes and directories of an ended server."""
         mine = 0
         for each in psutil.process_iter():
             try:
@@ -141,8 +141,7 @@ async def ready(server: Server) -> None:
 
 
 async def all_live(client: httpx.AsyncClient) -> bool:
-    """Whether each node is relied on: one that was started again is sent its layers first. Whether it is gone is known
-    after the next check of an idle node."""
+    """Return whether each node is live, after the next check of idle nodes."""
     await asyncio.sleep(CHECKED)
     overview = (await client.get("/swarm/overview")).json()
     return all(node["state"] == "live" for node in overview["nodes"])

@@ -1,11 +1,11 @@
-"""Fresh servers under waves of streams, without a fault; clients that leave before an answer; eight streams at once.
+"""Test fresh servers under waves of streams without faults, disconnecting clients, and eight parallel streams.
 
     python benchmarks/serve_waves.py --servers 20      # 72 streams of 150 tokens each: 8, 16, 16 and 32 at once
-    python benchmarks/serve_waves.py --leave 400       # requests that are cut, and what memory the swarm has then
-    python benchmarks/serve_waves.py --together 3     # eight streams on two nodes beside one, so many times
+    python benchmarks/serve_waves.py --leave 400       # disconnected requests, and the memory afterwards
+    python benchmarks/serve_waves.py --together 3     # eight streams on two nodes relative to one
 
-Answers are greedy. It is counted how many say that they lack layers or whose plan is not complete, and compared is
-what a prompt is answered in every wave, and four of them alone afterwards.
+Answers are greedy. It counts answers with missing layers or incomplete plans, and compares
+the answers to each prompt over waves, and to four prompts alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROMPTS = [f"reverse k d a z {chr(97 + n % 26)} {chr(97 + n * 7 % 26)} =" for n 
 
 @contextmanager
 def served(model: str, *more: str) -> Iterator[tuple[str, psutil.Process]]:
-    """The address of a fresh server, and its process."""
+    """Start a server; return its address and process."""
     command = [sys.executable, "-m", "layerwise", "serve", model, "--port", "0", *more]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True

@@ -1,11 +1,11 @@
-"""What a sweep costs against its lower bound, and against running the plans one after another.
+"""Compare the time of a sweep with its lower bound and with running the plans one by one.
 
     python benchmarks/sweep.py                          # the shape of SmolLM2-135M, 8 x 512 tokens, leave-one-out
     python benchmarks/sweep.py --family painters --rows 1 --length 128
 
-A 30-layer, 576-wide Llama with a vocabulary of 49,152 and random weights. The bound is (measured time of a layer x
-layer evaluations) + (measured time of a head x plans), all timed in this process, in turns with the sweep itself, so
-that a noisy machine disturbs every side alike. The plain loop runs the model's own forward under each plan.
+A 30-layer Llama of width 576 with a vocabulary of 49,152 and random weights. The bound is (measured time of a layer x
+layer evaluations) + (measured time of a head x plans), interleaved with the sweep, so
+that a noisy machine affects all alike. The plain loop runs the model's own forward under each plan.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def smol_shape() -> LlamaForCausalLM:
 
 
 def random_batch(rows: int, length: int) -> Batch:
-    """Random tokens, every one but a row's first scored."""
+    """Draw random tokens, all but the first of each row scored."""
     ids = torch.randint(0, 49152, (rows, length), generator=torch.Generator().manual_seed(1))
     targets = torch.full_like(ids, IGNORED)
     targets[:, :-1] = ids[:, 1:]
@@ -59,19 +59,19 @@ def random_batch(rows: int, length: int) -> Batch:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long `work` takes."""
+    """Time `work`."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def peak_megabytes() -> float:
-    """The largest resident size of this process so far."""
+    """Return the peak resident size of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def one_plan_at_a_time(stack: Stack, plans: list[Plan], batch: Batch) -> None:
-    """What a careful script does: put each plan in place and take the mean loss of the model's own logits."""
+    """Run each plan in place and return the mean losses of the model's own logits."""
     for plan in plans:
         with stack.under(plan):
             logits = stack.model(**batch.inputs, use_cache=False).logits
@@ -80,7 +80,7 @@ def one_plan_at_a_time(stack: Stack, plans: list[Plan], batch: Batch) -> None:
 
 @dataclass
 class Times:
-    """Seconds of every side, taken in turns."""
+    """Interleaved times in seconds."""
 
     layers: list[float] = field(default_factory=list)
     heads: list[float] = field(default_factory=list)
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def tell(times: Times, graph: Graph, meter: CostMeter, made: int, peak: float, weights: float) -> None:
-    """Print the figures of the sweep."""
+    """Print the results."""
     layer, head, took = map(statistics.median, (times.layers, times.heads, times.sweeps))
     bound = layer * graph.evaluations + head * graph.heads
     print(f"layer {layer * 1e3:.1f} ms (median of {len(times.layers)}), head and loss {head * 1e3:.0f} ms")

@@ -1,13 +1,12 @@
-"""The second start of a pretraining on a large text: seconds to the first step, and memory of every process.
+"""Measure the second start of a pretraining on a large text: seconds to the first step, and memory per process.
 
     python benchmarks/token_cache.py --folder FOLDER [--words 100000000]
 
-A text of made-up sentences is written to FOLDER unless it is there, and `layerwise train elc --variants ltg` (size
-tiny, 8 segments a step) is started on it. The first start fills the token cache in FOLDER/cache. The second start is a
-new process with the same command, and then two processes under torchrun. The bars: at most 15 seconds from the start of
-the process to the end of the first step, imports of torch and transformers included, and at most 200 MB more resident
-memory in each process than with a text of a few thousand words and the same tokenizer. Pages of mapped files count,
-though all processes share them.
+A text of generated sentences is written to FOLDER unless it exists, and `layerwise train elc --variants ltg` (size
+tiny, 8 segments per step) is started on it. The first start fills the token cache in FOLDER/cache. The second start is
+a new process with the same command, then two processes under torchrun. Bars: at most 15 seconds from the start of the
+process to the end of the first step, including imports, and at most 200 MB more resident memory in each process than
+with a text of a few thousand words and the same tokenizer. Mapped file pages count, although all processes share them.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ SYLLABLES = (
 
 
 class Watch:
-    """A reporter that ends the process after the first step, and prints when that was and what memory it held."""
+    """A reporter that prints time and memory after the first step and ends the process."""
 
     def __init__(self, began: float) -> None:
         self.began = began
@@ -73,21 +72,21 @@ class Watch:
 
 
 def end(began: float) -> NoReturn:
-    """Print what it took, and end the process at once."""
+    """Print time and memory, and end the process."""
     figures = {"seconds": time.time() - began, "processor": time.process_time(), **_memory()}
     print(json.dumps(figures), flush=True)
     os._exit(0)
 
 
 def _memory() -> dict[str, float]:
-    """The resident megabytes of this process: all of them, and those that are no pages of a file."""
+    """Return the resident megabytes of this process, in total and without file pages."""
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return {name: int(fields[name].split()[0]) / 1e3 for name in ("VmRSS", "RssAnon")}
 
 
 def work(text: Path, tokenizer: str | None, began: float) -> None:
-    """In a process of its own: start the training and end after its first step."""
+    """Start the training and end after its first step."""
     from layerwise.train import elc
 
     with tempfile.TemporaryDirectory() as run:
@@ -102,7 +101,7 @@ def work(text: Path, tokenizer: str | None, began: float) -> None:
 
 
 def started(text: Path, folder: Path, tokenizer: Path | None = None, processes: int = 1) -> list[dict[str, float]]:
-    """Start the training in new processes; what each printed."""
+    """Start the training in new processes; return their outputs."""
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)] if processes > 1 else []
     arguments = [str(text), str(tokenizer or ""), str(time.time())]
     with tempfile.TemporaryDirectory() as run:
@@ -118,7 +117,7 @@ def started(text: Path, folder: Path, tokenizer: Path | None = None, processes: 
 
 
 def write_text(folder: Path, words: int) -> Path:
-    """Files of documents, parted by lines that read <|endoftext|>; those that are there already are kept."""
+    """Write missing files of documents, separated by <|endoftext|> lines."""
     text = folder / f"text-{words}"
     text.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
@@ -140,7 +139,7 @@ def write_text(folder: Path, words: int) -> Path:
 
 
 def main() -> None:
-    """Write the text, start three times, and print the figures beside their bars."""
+    """Write the text, start three times, and print the results and bars."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where the text and its cache are kept; by default nowhere")
     parser.add_argument("--words", type=int, default=WORDS)

@@ -1,6 +1,6 @@
-"""A first plan: load a model, ask it something with its layers in other orders, and read what it answers.
+"""A first plan: load a model and generate text with its layers in other orders.
 
-python examples/01_first_plan.py [MODEL [PROMPT]]      a hub id, a folder, or the demo model when left out
+python examples/01_first_plan.py [MODEL [PROMPT]]      a hub id, a directory, or the demo model by default
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BACKWARDS = "reverse k d a z ="  # the demo model knows some tasks; this one is 
 
 
 def answer(stack: Stack, prompt: str) -> str:
-    """What the model writes after the prompt, greedily, as it is now: one line."""
+    """Generate greedily after the prompt and return one line."""
     ids = stack.tokenizer(prompt, return_tensors="pt")["input_ids"].to(stack.device)
     written = stack.model.generate(
         input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=10, do_sample=False

@@ -1,8 +1,8 @@
-"""Which layers matter? Leave each one out, and say so only where the evidence does.
+"""Which layers matter? Skip each one, and test the differences.
 
-    python examples/02_sweep_and_statistics.py [MODEL]      a hub id, a folder, or the demo model when left out
+    python examples/02_sweep_and_statistics.py [MODEL]      a hub id, a directory, or the demo model by default
 
-The command `layerwise sweep MODEL --families leave_one_out` does the same. Its run folder keeps every row.
+The command `layerwise sweep MODEL --families leave_one_out` does the same and stores every row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from layerwise.runner.reporter import Silent
 
 
 def main(model: str = "demo") -> None:
-    """Print what leaving out each layer costs, with its interval."""
+    """Print the loss increase from skipping each layer, with its interval."""
     stack = layerwise.load(model)
     corpus = layerwise.demo_corpus(texts=12, characters=300, questions=8)
 

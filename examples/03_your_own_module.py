@@ -1,8 +1,8 @@
-"""Any torch module will do whose blocks stand in a ModuleList: here one that is made and trained on the spot.
+"""Any torch module works whose blocks are in a ModuleList, here a small classifier.
 
     python examples/03_your_own_module.py
 
-It learns the colours of a chessboard; the question is which of its blocks came to matter.
+It learns the colors of a chessboard; which of its blocks matter?
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Block(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Points (batch, 2) to the logits of two classes (batch, 2)."""
+    """A map from points (batch, 2) to the logits of two classes (batch, 2)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,13 +44,13 @@ class Classifier(nn.Module):
 
 
 def chessboard(count: int) -> tuple[Tensor, Tensor]:
-    """Points of the plane and the colour of the square each lies on."""
+    """Draw points of the plane and the color of their squares."""
     points = 4 * torch.rand(count, 2) - 2
     return points, points.floor().sum(dim=1).long() % 2
 
 
 def main() -> None:
-    """Train the classifier for a moment, then print its accuracy without each of its blocks."""
+    """Train the classifier, then print its accuracy without each of its blocks."""
     torch.manual_seed(0)
     model = Classifier()
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)

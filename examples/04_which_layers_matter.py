@@ -1,8 +1,8 @@
 """Is a cheap score as good as skipping every layer? Measure both, and how well they agree.
 
-    python examples/04_which_layers_matter.py [MODEL]       a hub id, a folder, or the demo model when left out
+    python examples/04_which_layers_matter.py [MODEL]       a hub id, a directory, or the demo model by default
 
-The command `layerwise diagnose` computes this and much more, with every null, and writes a report. Here are three of
+The command `layerwise diagnose` computes this and more, with controls, and writes a report. Here are three of
 its parts as functions of `layerwise.measure`.
 """
 

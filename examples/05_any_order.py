@@ -1,6 +1,6 @@
-"""A plain PyTorch loop that trains any order: one line draws a plan, one `with` runs it forward and backward.
+"""Training under random orders in a plain PyTorch loop: one line draws a plan, one `with` runs it.
 
-Two copies of the demo are refined for a moment, one in order and one shuffled, and judged under random orders.
+Two copies of the demo are trained briefly, one in order and one shuffled, and evaluated under random orders.
 """
 
 import torch

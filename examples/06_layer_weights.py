@@ -1,9 +1,9 @@
-"""Let every layer of a trained model read a learned mix of all states below it, and see what it comes to read.
+"""Let every layer of a trained model read a learned mix of all preceding states.
 
     python examples/06_layer_weights.py
 
-The weights begin as the identity (DenseFormer), so the model is at first what it was, to the bit. Here they alone are
-trained: 91 scalars, one for each layer and each state that it could read. `layerwise train robust wiring-identity`
+The weights begin as the identity (DenseFormer), so the model is unchanged at first. Here only they are
+trained: 91 scalars, one per layer and state that it can read. `layerwise train robust wiring-identity`
 trains all.
 """
 
@@ -24,12 +24,12 @@ IN_ORDER = Plan.identity(12)
 
 
 def loss(stack: Stack) -> float:
-    """The mean loss on the images that nothing was trained on, in nats."""
+    """Return the mean loss on held-out images, in nats."""
     return float(evaluate(stack, IN_ORDER, splits.test, splits.collate).nll.mean())
 
 
 def main() -> None:
-    """Print the loss before and after, and the strongest edges that pass a layer by."""
+    """Print the loss before and after, and the largest weights that bypass a layer."""
     torch.manual_seed(0)
     stack = layerwise.load("demo-vit")
     print(f"as it was trained:           {loss(stack):.4f} nats an image")

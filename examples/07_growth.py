@@ -1,9 +1,9 @@
-"""A growth schedule of your own: which layers learn when, written and drawn, what it costs, and what became of it.
+"""A custom growth schedule: which layers train when, its cost, and its result.
 
     python examples/07_growth.py
 
-A vision transformer begins from random weights, once with all layers learning and once in two phases, for as many
-floating-point operations. One seed and a minute are no evidence: `layerwise run growth` asks with controls and
+A vision transformer is trained from random weights, once with all layers and once in two phases, with equal
+floating-point operations. One seed is no evidence: `layerwise run growth` has controls and
 seeds.
 """
 
@@ -35,7 +35,7 @@ TOP_FIRST = GrowthSchedule(
 
 
 def main() -> None:
-    """Print the schedule, its cost, and the loss that each way ends with."""
+    """Print the schedule, its cost, and the final losses."""
     stack = layerwise.load("demo-vit")
     base = Base(partial(layerwise.load, "demo-vit"), weight_hash(stack.model))
     cost = model_cost(stack)

@@ -1,9 +1,9 @@
-"""Every page of the site in a headless Chromium, wide and narrow: none may scroll sideways, none may miss a file.
+"""Open every page of the site in a headless Chromium, wide and narrow: none may scroll sideways or lack a file.
 
     python tools/check_pages.py build/docs
 
-The pages are served from this machine and opened one after another in a frame of each width. A machine without a
-Chromium ends with a sentence that says so, and with status 0: the site itself is whole.
+The pages are served locally and opened in a frame of each width. A machine without
+Chromium prints a message and ends with status 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ check();
 
 
 class Pages(SimpleHTTPRequestHandler):
-    """The site, and beside it the page that opens all others."""
+    """A server of the site and of the page that opens all others."""
 
     def do_GET(self) -> None:
         if self.path != f"/{CHECKER}":
@@ -68,18 +68,18 @@ class Pages(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
     def checker(self) -> str:
-        """The page that opens the others; the reports are left out, since the tests of the package open those."""
+        """Make the page that opens the others, except reports, which the package's tests open."""
         folder = Path(self.directory)
         pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
         shown = [page for page in pages if not page.startswith(("reports/", "_static/"))]
         return SCRIPT % {"widths": list(WIDTHS), "pages": json.dumps(shown)}
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not worth a line each."""
+        """Log nothing."""
 
 
 def failures(folder: Path, browser: str) -> list[str]:
-    """What is wrong with the pages of a folder, a sentence each."""
+    """Describe each failure of the pages of a directory."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as home:
@@ -109,7 +109,7 @@ def failures(folder: Path, browser: str) -> list[str]:
 
 
 def main(folder: str) -> int:
-    """Print what is wrong; the status is 1 if anything is."""
+    """Print the failures; the status is 1 if there are any."""
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         print("The pages were not opened: there is no Chromium on this machine.")

@@ -1,9 +1,9 @@
-"""The wheel as a stranger gets it: installed in an empty environment, and used in an empty folder, without a network.
+"""Install the wheel in an empty environment, and use it in an empty directory, without a network.
 
     python tools/check_wheel.py dist build/wheelhouse
 
-The first folder has the wheel, the second the wheels of everything that it needs (`make wheel` fills both). pip may
-look nowhere else. Proxies lead nowhere, so whatever would load a file from the network fails.
+The first directory has the wheel, the second the wheels of its dependencies (`make wheel` fills both). pip uses
+no other source. The proxies are invalid, so that any download fails.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ CARRIED = (
 
 
 def only_wheel(folder: Path) -> Path:
-    """The wheel in a folder that has one."""
+    """Return the only wheel in a directory."""
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def check_contents(wheel: Path) -> None:
-    """The package and its data, and nothing else."""
+    """Check that the wheel has only the package and its data."""
     names = set(ZipFile(wheel).namelist())
     missing = set(CARRIED) - names
     strange = {name for name in names if not name.startswith("layerwise") or "__pycache__" in name}
@@ -54,7 +54,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def run(command: str | list[str], folder: Path, environment: dict[str, str]) -> None:
-    """One command; what it prints is shown, and the first that fails ends the check."""
+    """Run one command, show its output, and exit if it fails."""
     print(f"$ {command if isinstance(command, str) else ' '.join(command)}", flush=True)
     subprocess.run(command, shell=isinstance(command, str), cwd=folder, env=environment, check=True, timeout=900)
 

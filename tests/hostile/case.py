@@ -63,7 +63,7 @@ def faults(case: Case, ended: Ended) -> list[str]:
 
 
 def _verbose(message: str) -> list[str]:
-    """A sentence ends with a full stop before a space and a capital letter."""
+    """Return whether a message has more than two sentences."""
     sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", message)
     too_many = [f"the message has {len(sentences)} sentences"] if len(sentences) > 2 else []
     return too_many + ([f"the message has {len(message)} characters"] if len(message) > LONGEST else [])

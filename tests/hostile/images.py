@@ -55,12 +55,12 @@ def png(width: int, height: int, depth: int, colour: int, rows: bytes = b"") -> 
 
 
 def _bomb(path: Path) -> bytes:
-    """A PNG of a few kilobytes with 64,000 x 64,000 pixels."""
+    """Write a PNG of a few kilobytes with 64,000 x 64,000 pixels."""
     return png(64_000, 64_000, 8, 2, bytes(10_000))
 
 
 def _near_bomb(path: Path) -> bytes:
-    """13,000 x 13,000 black pixels: below Pillow's own limit, but a gigabyte with its copies."""
+    """Write 13,000 x 13,000 black pixels: below Pillow's limit, but a gigabyte with copies."""
     return png(13_000, 13_000, 8, 2, (b"\0" + bytes(3 * 13_000)) * 13_000)
 
 
@@ -91,7 +91,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 7\n%%EndComments\nshowpage
 
 
 def _ghostscript(root: Path) -> None:
-    """An EPS with an image's name, and a fake Ghostscript that records that it was run."""
+    """Write an EPS file named like a PNG, and a fake Ghostscript that records its call."""
     vit(root)
     (pictures(root) / "cat" / "x.png").write_bytes(EPS)
     program = root / "programs" / "gs"
@@ -138,7 +138,7 @@ def _inside(name: str, content: bytes, *says: str) -> Case:
 
 
 def _image_table(contents: list[bytes | str | None], labels: list[Any] | None) -> Callable[[Path], None]:
-    """A dataset as `datasets` writes it; a string is the path of an image on this machine."""
+    """Write a dataset as `datasets` does; a string is the path of a local image."""
 
     def make(root: Path) -> None:
         (root / "secret.png").write_bytes(picture(mode="L"))

@@ -54,7 +54,7 @@ def nothing(path: Path) -> None:
 
 
 def pipe(path: Path) -> None:
-    """Opening it blocks forever, as nobody writes to it."""
+    """Make a named pipe, which blocks readers."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
 
@@ -75,7 +75,7 @@ def empty_folder(path: Path) -> None:
 
 
 def sparse(path: Path) -> None:
-    """Three gigabytes that use no disk space."""
+    """Make a sparse file of three gigabytes."""
     path.touch()
     os.truncate(path, 3 << 30)
 

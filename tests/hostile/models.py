@@ -130,7 +130,7 @@ _HEADERS = (
 
 
 def _indexed(folder: Path, where: Callable[[str], object], content: Any = None) -> None:
-    """The tiny Llama in two files; `where` changes the file of each tensor in the index."""
+    """Save the tiny Llama in two files; `where` changes the file of each tensor in the index."""
     path = model(folder)
     tensors = load_file(path / WEIGHTS)
     (path / WEIGHTS).unlink()

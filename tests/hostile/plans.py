@@ -31,7 +31,7 @@ MANY_SLICES = "merge_method: passthrough\nslices:\n" + "- sources: [{model: a/b,
 
 
 def _laughs(path: Path) -> bytes:
-    """The billion laughs attack: 10^9 words in 424 bytes."""
+    """Write the billion laughs attack: 10^9 words in 424 bytes."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 9)]
     return "\n".join(lines).encode()

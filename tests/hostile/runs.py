@@ -78,7 +78,7 @@ def replaced(name: str, content: Content) -> Make:
 
 
 def trained(text: str | None = None, seed: str = "seed-0", **changes: object) -> Make:
-    """A run of trainings with one model, whose provenance is replaced or has some fields changed."""
+    """Make a training run with one model, with replaced or changed provenance."""
 
     def make(folder: Path) -> None:
         model_folder = run(folder) / "layershuffle" / seed / "model"

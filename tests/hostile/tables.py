@@ -39,13 +39,13 @@ def _zip(**members: bytes) -> bytes:
 
 
 def _damaged_zip(path: Path) -> bytes:
-    """The checksum in the archive does not match the member."""
+    """Write an archive with a wrong checksum."""
     whole = _zip(p__jsonl=_NOISE)
     return whole[:5000] + bytes(40) + whole[5040:]
 
 
 def _zip_bomb(path: Path) -> bytes:
-    """128 megabytes of spaces in 128 kilobytes."""
+    """Write 128 megabytes of spaces in 128 kilobytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("p.jsonl", "w") as file:
         for _ in range(2):
@@ -54,7 +54,7 @@ def _zip_bomb(path: Path) -> bytes:
 
 
 def _lying_zip(path: Path) -> bytes:
-    """The archive's header claims a small member that holds sixty megabytes."""
+    """Write an archive whose header understates a member of sixty megabytes."""
     content = bytearray(_zip(p__jsonl=b" " * (60 << 20)))
     size = (60 << 20).to_bytes(4, "little")
     while (at := content.find(size)) >= 0:
@@ -63,7 +63,7 @@ def _lying_zip(path: Path) -> bytes:
 
 
 def _bomb(letter: bytes, path: Path) -> bytes:
-    """A gigabyte of one letter in a megabyte."""
+    """Write a gigabyte of one letter in a megabyte."""
     return gzip.compress(letter * (64 << 20)) * 16
 
 

@@ -36,18 +36,18 @@ def _lines(content: bytes, says: Says) -> Case:
 
 
 def _bomb(path: Path) -> bytes:
-    """A gigabyte of the letter a in a megabyte."""
+    """Write a gigabyte of the letter a in a megabyte."""
     once = gzip.compress(b"a" * (64 << 20), compresslevel=9)
     return once * 16  # gzip files one behind the other are one file
 
 
 def _small_bomb(path: Path) -> bytes:
-    """1.3 GB of spaces and line ends in 1.3 MB, below the size limit."""
+    """Write 1.3 GB of spaces and newlines in 1.3 MB, below the size limit."""
     return gzip.compress(b" \n" * (32 << 20), compresslevel=9) * 20
 
 
 def _parquet_bomb(path: Path) -> bytes:
-    """Two gigabytes of rows with one common text, stored once."""
+    """Write two gigabytes of rows with one common text, stored once."""
     rows = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 2_048, pyarrow.int32()), ["a" * 2**20])
     content = io.BytesIO()
     parquet.write_table(pyarrow.table({"text": rows}), content)

@@ -1,8 +1,8 @@
-"""How far a training run is, what it has measured, and when it ends: the callbacks of the demo's training.
+"""Callbacks of the demo's training: progress, log, and the end of a run.
 
-`Progress` keeps the log and the share of the run that is done, from which the learning rate follows. The share counts
-steps, or minutes where the machine is slow, so that the rate always comes down to zero by the end. `Grader` adds small
-held-out samples to the log while the model trains.
+`Progress` stores the log and the completed share of the run, which determines the learning rate. The share counts
+steps, or minutes on a slow machine, so that the rate always reaches zero at the end. `Grader` adds small
+held-out evaluations to the log.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tools.demo.grading import exact_matches, text_grade
 
 
 class Progress(TrainerCallback):
-    """The share of the run that is done, and the log that says so.
+    """The completed share of the run, and its log.
 
-    The share is the larger of steps done over `steps` and minutes spent over `minutes`; the learning rate reads it, and
-    the run ends, with a checkpoint, when it reaches 1. Each line of `log` is one JSON object with the step and the
-    seconds of training so far, so the log of an interrupted run tells the resumed one how much time is left.
+    The share is the larger of steps over `steps` and minutes over `minutes`; the learning rate reads it, and
+    the run ends with a checkpoint when it reaches 1. Each line of `log` is a JSON object with the step and the
+    seconds of training so far, so that a resumed run knows the remaining time.
     """
 
     def __init__(self, log: Path, steps: int, warmup_steps: int, minutes: float | None = None) -> None:
@@ -36,26 +36,26 @@ class Progress(TrainerCallback):
         self.started = time.monotonic()
 
     def resume(self, step: int) -> None:
-        """Drop the log's lines after `step`, and count the seconds up to it as spent."""
+        """Drop the log's lines after `step`, and continue from its seconds."""
         kept = [line for line in self.lines() if line["step"] <= step]
         self.log.write_text("".join(json.dumps(line) + "\n" for line in kept))
         self.seconds_before = max((line["seconds"] for line in kept), default=0.0)
 
     def lines(self) -> list[dict[str, float]]:
-        """What has been logged so far, oldest first."""
+        """Return the logged lines, oldest first."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     @property
     def seconds(self) -> float:
-        """Seconds of training, those before an interruption included."""
+        """Seconds of training, including those before an interruption."""
         return self.seconds_before + time.monotonic() - self.started
 
     def share(self, step: int) -> float:
-        """How much of the run is done at `step`, from 0 to 1."""
+        """Return the completed share of the run at `step`."""
         return min(1.0, max(step / self.steps, self.seconds / self.seconds_granted))
 
     def rate(self, step: int) -> float:
-        """The learning rate at `step` as a share of its peak: linear warm-up, then a cosine down to zero."""
+        """Return the learning rate at `step` relative to its peak: linear warmup, then a cosine to zero."""
         warm = min(1.0, (step + 1) / self.warmup_steps)
         return warm * 0.5 * (1.0 + math.cos(math.pi * self.share(step)))
 
@@ -76,7 +76,7 @@ class Progress(TrainerCallback):
 
 
 class Grader(TrainerCallback):
-    """Every `every` steps: the exact match on `examples` held-out examples of each skill, and the loss on prose."""
+    """Evaluates exact match on `examples` held-out examples of each skill, and loss on prose, every `every` steps."""
 
     def __init__(
         self,

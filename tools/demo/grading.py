@@ -1,9 +1,9 @@
-"""How a language model is graded on the demo's held-out material: nats per token on text, exact match on skills.
+"""Evaluation on the demo's held-out data: nats per token on text, exact match on skills.
 
-Every window and every example stands after one beginning-of-text token, as in training. An answer counts as an exact
-match when the arg-max is right at each of its tokens while the true answer is fed in: greedy decoding from the
-prompt would then have written the same tokens, since its first mistake would be an arg-max that differs. `generated`
-makes that check with the real `generate`.
+Every window and every example follows one beginning-of-text token, as in training. An answer counts as an exact
+match if the argmax is correct at each of its tokens under teacher forcing: greedy decoding from the
+prompt would then generate the same tokens. `generated`
+checks this with `generate`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class TextGrade:
-    """Loss on text: `nats` per token, over `tokens` scored tokens that stand for `bytes` of UTF-8."""
+    """Loss on text: `nats` per token, over `tokens` scored tokens of `bytes` of UTF-8."""
 
     nats: float
     tokens: int
@@ -38,7 +38,7 @@ class TextGrade:
 
     @property
     def bits_per_byte(self) -> float:
-        """The loss in a unit that does not depend on the tokenizer."""
+        """The loss in a unit independent of the tokenizer."""
         return self.nats * self.tokens / self.bytes / math.log(2.0)
 
 
@@ -50,10 +50,10 @@ def text_grade(
     window: int,
     most_windows: int,
 ) -> TextGrade:
-    """The mean loss over the first `most_windows` windows of each document, one `bos` token before each window.
+    """Compute the mean loss over the first `most_windows` windows of each document, each after one `bos` token.
 
-    A window scores `window - 1` tokens. What fills no window is left out, so that all scored tokens have comparable
-    contexts. Raises `DataError` when no document fills one.
+    A window scores `window - 1` tokens. Incomplete windows are excluded, so that all scored tokens have comparable
+    contexts. Raises `DataError` if no document fills one.
     """
     scored = window - 1
     rows = []
@@ -78,7 +78,7 @@ def text_grade(
 def exact_matches(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]
 ) -> list[bool]:
-    """For each example, whether the arg-max is right at every token of its answer (teacher-forced)."""
+    """Return for each example whether the argmax is correct at every token of its answer (teacher-forced)."""
     model.eval()
     matches: list[bool] = []
     for first in range(0, len(examples), _ROWS):
@@ -91,9 +91,9 @@ def exact_matches(
 
 
 def _rows(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and labels `(examples, longest)`, padded on the right; only answers are labelled.
+    """Return tokens and labels `(examples, longest)`, padded on the right; only answers are labeled.
 
-    A causal model never sees what stands to the right, so no attention mask is needed.
+    A causal model needs no attention mask for padding on the right.
     """
     prompts = [tokenizer.encode(example.prompt, add_special_tokens=False) for example in examples]
     answers = [tokenizer.encode(example.answer, add_special_tokens=False) for example in examples]
@@ -109,7 +109,7 @@ def _rows(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]) -> tu
 
 @torch.inference_mode()
 def generated(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, example: Example) -> str:
-    """What greedy `generate` writes after the prompt, as many tokens as the answer has."""
+    """Generate greedily as many tokens as the answer has."""
     prompt = [tokenizer.bos_token_id, *tokenizer.encode(example.prompt, add_special_tokens=False)]
     length = len(tokenizer.encode(example.answer, add_special_tokens=False))
     tokens = torch.tensor([prompt], device=model.device)

@@ -1,15 +1,15 @@
-"""The demo model: a 12-layer Llama of 2.5 million weights that this project trains itself, from nothing but Python.
+"""Train the demo model: a 12-layer Llama of 2.5 million weights, trained on Python's standard library.
 
     python -m tools.demo.language_model --out FOLDER [--resume] [--minutes M]
 
 It reads the standard library's documentation strings and source (`layerwise.data.demo.python_stdlib`) mixed with four
-generated skills (`layerwise.data.demo.skills`), so that it has something to lose when its layers are skipped or
-re-ordered, and something to say about which skills lose most. The recipe is one frozen value. The Hugging Face Trainer
-runs the loop; the learning rate follows a cosine over the share of the run that is done, where the run ends at the
-recipe's last step or after `--minutes` of training, whichever is nearer, so that a slow machine still ends with a
+generated skills (`layerwise.data.demo.skills`), so that skipping or reordering layers affects
+some skills more than others. The recipe is one frozen value. The Hugging Face Trainer
+runs the loop; the learning rate follows a cosine over the completed share of the run, which ends at the
+recipe's last step or after `--minutes` of training, whichever comes first, so that a slow machine also produces a
 finished model.
 
-`FOLDER` keeps the log and the checkpoints of the run; the finished model is written to `FOLDER/model`: the weights in
+`FOLDER` stores the log and the checkpoints of the run; the finished model is written to `FOLDER/model`: the weights in
 float16, the tokenizer, the recipe, the log, the grades, and a card that reports them.
 """
 
@@ -44,7 +44,7 @@ from tools.demo.windows import Mixture, Windows, train_tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that decides the demo model, apart from the machine it is trained on."""
+    """All settings of the demo model, except the machine it is trained on."""
 
     layers: int
     width: int
@@ -68,7 +68,7 @@ class Recipe:
 
 
 def recipe() -> Recipe:
-    """The recipe of the model that ships with layerwise."""
+    """Return the recipe of the bundled model."""
     mixture = Mixture(
         batch=4,
         window=256,
@@ -103,7 +103,7 @@ def recipe() -> Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """The end of a run: the model, its tokenizer, and the steps and seconds it took."""
+    """A finished run: the model, its tokenizer, steps and seconds."""
 
     model: LlamaForCausalLM
     tokenizer: PreTrainedTokenizerFast
@@ -112,7 +112,7 @@ class Trained:
 
 
 def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """The recipe's architecture with random weights, drawn with the recipe's seed."""
+    """Make the recipe's architecture with random weights from its seed."""
     set_seed(recipe.seed)
     config = LlamaConfig(
         vocab_size=recipe.vocabulary,
@@ -134,7 +134,7 @@ def train(
 ) -> Trained:
     """Train `recipe` in `out`; with `resume`, go on from its last checkpoint.
 
-    Raises `RunError` when `resume` finds no checkpoint, or when `out` already holds a run and `resume` was not asked.
+    Raises `RunError` if `resume` finds no checkpoint, or if `out` has a run and `resume` is false.
     """
     checkpoint = _checkpoint(out, resume)
     out.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def _checkpoint(out: Path, resume: bool) -> str | None:
 
 
 def _decayed(model: LlamaForCausalLM, recipe: Recipe) -> list[dict[str, Any]]:
-    """Weight decay for matrices, none for the gains of the norms."""
+    """Apply weight decay to matrices only."""
     parameters = list(model.parameters())
     return [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
@@ -197,7 +197,7 @@ def _arguments(recipe: Recipe, out: Path, compiled: bool) -> TrainingArguments:
 
 
 def grade(recipe: Recipe, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> Grades:
-    """Grade a model on held-out text, in windows of both lengths, and on every skill."""
+    """Evaluate a model on held-out text, in windows of both lengths, and on every skill."""
     texts = {
         f"{kind}, windows of {window}": text_grade(
             model, tokenizer, python_stdlib.documents("heldout", kind), window, recipe.grade_windows
@@ -218,7 +218,7 @@ def _skill_grade(recipe: Recipe, model: LlamaForCausalLM, tokenizer: PreTrainedT
 
 
 def publish(recipe: Recipe, trained: Trained, run: Provenance, log: Path, folder: Path) -> Grades:
-    """Write the finished model to `folder` and grade it as it is there, with its weights rounded to float16."""
+    """Write the finished model to `folder` in float16 and evaluate the written one."""
     trained.model.half().save_pretrained(folder)
     trained.tokenizer.save_pretrained(folder)
     _compute_in_float32(folder / "config.json")
@@ -232,13 +232,13 @@ def publish(recipe: Recipe, trained: Trained, run: Provenance, log: Path, folder
 
 
 def _compute_in_float32(config: Path) -> None:
-    """Say that the weights are computed with in float32: half precision on a CPU is slow, and less exact."""
+    """Set float32 as the compute type, since half precision on a CPU is slow and less exact."""
     settings = json.loads(config.read_text())
     config.write_text(_json({**settings, "dtype": "float32"}))
 
 
 def as_json(recipe: Recipe) -> str:
-    """The recipe as it stands in `recipe.json`."""
+    """Format the recipe as in `recipe.json`."""
     return _json(asdict(recipe))
 
 
@@ -247,7 +247,7 @@ def _json(value: object) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, grade and write the demo model."""
+    """Train, evaluate and write the demo model."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.demo.language_model", description="Train the demo model of layerwise."
     )

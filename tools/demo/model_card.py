@@ -1,4 +1,4 @@
-"""The model card of the demo model, written from its grades so that no figure is typed by hand."""
+"""The model card of the demo model, generated from its evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.demo.grading import TextGrade
 
 @dataclass(frozen=True, slots=True)
 class SkillGrade:
-    """Exact matches of one skill: `hits` of `examples`; `agrees` of `generated` were the same with real `generate`."""
+    """Exact matches of one skill: `hits` of `examples`; `agrees` of `generated` were equal with `generate`."""
 
     hits: int
     examples: int
@@ -26,7 +26,7 @@ class SkillGrade:
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """The held-out figures of a model: text by `kind/window`, skills by task."""
+    """The held-out results of a model: text by `kind/window`, skills by task."""
 
     text: Mapping[str, TextGrade]
     skills: Mapping[str, SkillGrade]
@@ -34,9 +34,9 @@ class Grades:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a model comes from: the run's length, its command, and what it ran on.
+    """The provenance of a model: the run's length, its command, and the machine.
 
-    `note` is a sentence on what the recipe alone does not tell, such as what was changed before a run was resumed.
+    `note` describes what the recipe omits, such as changes before a run was resumed.
     """
 
     steps: int
@@ -53,7 +53,7 @@ class Provenance:
 
 
 def provenance(*, steps: int, tokens: int, minutes: float, seed: int, note: str) -> Provenance:
-    """The provenance of a run that ends in this process."""
+    """Return the provenance of a run that ends in this process."""
     return Provenance(
         steps=steps,
         tokens=tokens,
@@ -70,7 +70,7 @@ def provenance(*, steps: int, tokens: int, minutes: float, seed: int, note: str)
 
 
 def card(weights: int, grades: Grades, run: Provenance) -> str:
-    """The `README.md` of the model's folder, in Markdown with the Hub's header."""
+    """Format the model's `README.md`, with the Hub's header."""
     texts = [
         f"| {name} | {grade.nats:.3f} | {grade.bytes_per_token:.2f} | {grade.bits_per_byte:.3f} | {grade.tokens:,} |"
         for name, grade in grades.text.items()

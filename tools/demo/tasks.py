@@ -1,7 +1,7 @@
 """Write the five lm-eval tasks of the demo model's own skills: `python -m tools.demo.tasks FOLDER`.
 
-Each has 60 held-out questions and the form of a public benchmark: `arc_demo` (arithmetic with four answers),
-`gsm8k_demo` (arithmetic that is written), `hellaswag_demo` (the ending that closes all brackets, of four),
+Each has 60 held-out questions in the format of a public benchmark: `arc_demo` (arithmetic with four answers),
+`gsm8k_demo` (generated arithmetic), `hellaswag_demo` (the ending that closes all brackets, of four),
 `winogrande_demo` (two orders of the same letters) and `lambada_demo` (the last letter of a copied word).
 """
 

@@ -2,9 +2,9 @@
 
     python -m tools.demo.vision_model --out FOLDER
 
-It is trained in order, as any model is, and is the base from which `layerwise train ... --model demo-vit` refines
-models that bear other orders. Five tokens an image (four patches of 4 x 4 pixels and the class token) keep a training
-step at some 30 milliseconds on one processor core, so that a whole study fits into minutes.
+It is trained in order, and is the base from which `layerwise train ... --model demo-vit` refines
+models robust to layer order. Five tokens per image (four patches of 4 x 4 pixels and the class token) keep a training
+step at about 30 milliseconds on one processor core, so that a study takes minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEED = 0
 
 
 def new_model() -> ViTForImageClassification:
-    """The architecture with random weights, always the same ones."""
+    """Make the architecture with fixed random weights."""
     set_seed(SEED)
     config = ViTConfig(
         hidden_size=48,
@@ -48,7 +48,7 @@ def new_model() -> ViTForImageClassification:
 
 
 def recipe() -> Recipe:
-    """In order, from random weights, until the digits are learned."""
+    """Train in order from random weights."""
     settings = Settings(
         epochs=200, batch_size=64, learning_rate=1e-3, schedule="cosine", warmup=0.02, augmentation="crop", evals=20
     )
@@ -56,7 +56,7 @@ def recipe() -> Recipe:
 
 
 def make(out: Path) -> tuple[Stack, float]:
-    """Train the demo in `out` and write it to `out/demo_vit`; returns it, and its accuracy on the test images."""
+    """Train the demo in `out` and write it to `out/demo_vit`; return it and its test accuracy."""
     splits = digits("crop")
     base = Base(lambda: load(new_model()), weight_hash(new_model()))
     pedigree = train(base, splits, recipe(), SEED, out / "training")

@@ -1,12 +1,12 @@
-"""What the demo model reads: its tokenizer, and the stream of training windows that mixes text with skills.
+"""The demo model's tokenizer and its training windows, which mix text with skills.
 
-The tokenizer is byte-level BPE, with two rules of its own: a digit is always a token by itself, and a letter or a
-bracket after a space is one token, so that every skill is a matter of single tokens. `<|endoftext|>` (token 0) begins
-each document and ends it; `<|pad|>` (token 1) is a token apart, so that padding can never be mistaken for an end.
+The tokenizer is byte-level BPE with two additional rules: a digit is always a token, and a letter or a
+bracket after a space is one token, so that skills consist of single tokens. `<|endoftext|>` (token 0) begins
+and ends each document; `<|pad|>` (token 1) is separate, so that padding is never mistaken for an end.
 
-A window is a pure function of the seed and its index: a run that resumes at window n reads what it would have read.
-Text windows are slices of the training modules, scored everywhere; skill windows are whole examples, of which only the
-answers (and the end after each) are scored, because a random question teaches nothing.
+A window depends only on the seed and its index, so that a resumed run reads the same windows. Text windows are slices
+of the training modules, scored everywhere; skill windows are complete examples, of which only the answers (and the end
+after each) are scored, since a random question has nothing to learn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IGNORED = -100
 
 
 def train_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of `vocabulary` tokens, trained on the training split of text and skills."""
+    """Train a byte-level BPE tokenizer of `vocabulary` tokens on the training split of text and skills."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -68,9 +68,9 @@ def _tokenizer_texts() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What the windows are made of.
+    """Settings of training windows.
 
-    `window` tokens each, in batches of `batch`; every `long_every`-th batch holds text windows of `long_window` tokens,
+    `window` tokens each, in batches of `batch`; every `long_every`-th batch has text windows of `long_window` tokens,
     so that all positions are trained. Of the other windows, `skill_share` hold skills, each example's task drawn by
     `skill_weights`. Of the text windows, `prose_share` are documentation strings and the rest is code.
     """
@@ -84,13 +84,13 @@ class Mixture:
     prose_share: float
 
     def tokens(self, steps: int) -> int:
-        """How many tokens, padding included, the model has read after `steps` batches."""
+        """Return the number of tokens, including padding, read after `steps` batches."""
         long = steps // self.long_every
         return self.batch * (long * self.long_window + (steps - long) * self.window)
 
 
 class Windows(Dataset[dict[str, torch.Tensor]]):
-    """`count` training windows; each holds `input_ids` and `labels`, both `(window,)`."""
+    """`count` training windows, each with `input_ids` and `labels`, both `(window,)`."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, mixture: Mixture, seed: int, count: int) -> None:
         self.tokenizer = tokenizer
@@ -114,7 +114,7 @@ class Windows(Dataset[dict[str, torch.Tensor]]):
         return {"input_ids": torch.tensor(tokens), "labels": torch.tensor(labels)}
 
     def _stream(self, kind: str) -> list[int]:
-        """All training documents of one kind, each followed by the end token."""
+        """Tokenize all training documents of one kind, each followed by the end token."""
         texts = [document.text for document in python_stdlib.documents("train", kind)]
         encodings = self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
         return list(chain.from_iterable([*tokens, self.tokenizer.eos_token_id] for tokens in encodings))
@@ -126,7 +126,7 @@ class Windows(Dataset[dict[str, torch.Tensor]]):
         return tokens, tokens
 
     def _skills(self, random: Random, window: int) -> tuple[list[int], list[int]]:
-        """As many whole examples as fit, each between end tokens; the rest is padding."""
+        """Pack as many complete examples as fit, each between end tokens, and pad the rest."""
         end = self.tokenizer.eos_token_id
         tokens, labels = [end], [_IGNORED]
         while True:

@@ -1,9 +1,9 @@
 """Golden runs: `python -m tools.golden write|run|check|page KIND ...`, from the root of the repository.
 
-write   render the frozen outputs again from the stored rows, after a change that is meant
-run     carry the commands out again, replace the stored rows, and render the outputs
-check   carry the commands out again, and say whether the rows are equal to the bit to the stored ones
-page    write the report as FOLDER/KIND/report.html, to be looked at
+write   render the frozen outputs again from the stored rows, after an intended change
+run     run the commands again, replace the stored rows, and render the outputs
+check   run the commands again, and compare their rows with the stored ones, bit for bit
+page    write the report as FOLDER/KIND/report.html
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.golden.stored_run import write_run
 
 
 def main() -> int:
-    """Read the command line and do what it asks of each kind; the status is 1 if any rows differ."""
+    """Run an action on each kind; the status is 1 if any rows differ."""
     asked = _arguments()
     unequal = 0
     for kind in asked.kinds or kinds():

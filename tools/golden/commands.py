@@ -1,7 +1,7 @@
-"""The commands of a kind, carried out in a folder of their own, and the rows they give beside the stored ones.
+"""Run the commands of a kind in a separate directory and compare their rows with the stored ones.
 
-A command file has a command a line: `layerwise ...`, or `input NAME` for what `tools.golden.inputs` writes. The run is
-the folder `run`. A kind whose file says in a comment that its rows are planted has no commands.
+A command file has a command per line: `layerwise ...`, or `input NAME` for `tools.golden.inputs`. The run is
+the directory `run`. A kind whose file says in a comment that its rows are planted has no commands.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN = 8
 
 
 def carry_out(kind: str) -> ReportData:
-    """The rows that the commands of a kind give now. Raises `RuntimeError` with what a command that failed said."""
+    """Run the commands of a kind and return its rows. Raises `RuntimeError` if a command fails."""
     from tools.golden.inputs import make_input  # loads torch, which the stored rows do not need
 
     with tempfile.TemporaryDirectory(prefix=f"golden-{kind}-") as place:
@@ -56,15 +56,15 @@ def carry_out(kind: str) -> ReportData:
 
 
 def is_planted(kind: str) -> bool:
-    """Whether the rows of a kind were written by hand, so that no command makes them."""
+    """Return whether the rows of a kind were written by hand, without commands."""
     lines = (FOLDER / kind / COMMANDS).read_text(encoding="utf-8").splitlines()
     return not any(shlex.split(line, comments=True) for line in lines)
 
 
 def differences(stored: ReportData, now: ReportData) -> Iterator[str]:
-    """What is not equal to the bit, a sentence each: scores, losses and plans, then names and notes.
+    """Describe each difference: scores, losses and plans, then names and notes.
 
-    Of a score that a clock gave only the measure and the metric are compared.
+    Of a timed score only the measure and the metric are compared.
     """
     for what, rows in (
         ("score", lambda data: [_numbers(row) for row in data.scores]),
@@ -77,7 +77,7 @@ def differences(stored: ReportData, now: ReportData) -> Iterator[str]:
 
 
 def is_timed(row: Score) -> bool:
-    """Whether a clock, or the memory of the machine, gave the number.
+    """Return whether the number is a time or a memory size.
 
     >>> is_timed(Score("run", "sweep", "all", "wall time (seconds)", 83.4))
     True
@@ -114,7 +114,7 @@ def _layerwise(words: Sequence[str], work: Path) -> None:
 
 
 def _anywhere(text: str, work: Path) -> ReportData:
-    """The rows without what is of this machine alone: its folders and the name of its system."""
+    """Remove the directories and system name of this machine from the rows."""
     data = rows_of(text.replace(f"{work}{os.sep}", "").replace(str(work), "."), "the run")
     hardware = dict(data.manifest["hardware"])  # type: ignore[call-overload]
     hardware["platform"] = hardware["platform"].partition("-")[0]

@@ -1,4 +1,4 @@
-"""What is compared of a page: the numbers of its figures without their looks, and the text that a reader sees."""
+"""The compared parts of a page: the numbers of its figures without their style, and its visible text."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ UNSEEN = frozenset(("head", "script", "style", "svg"))
 
 
 def comparable_trace(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, object]:
-    """The kind, the name and the numbers of a Plotly trace; neither colours nor sizes nor what the pointer shows.
+    """Return the kind, name and numbers of a Plotly trace, without colors, sizes and hover text.
 
-    A position that the axis calls by a name, as one of several plans, is written as that name.
+    A position with a name on the axis, such as a plan, is written as that name.
     """
     found: dict[str, object] = {name: trace[name] for name in ("type", "name") if name in trace}
     for axis in AXES:
@@ -43,12 +43,12 @@ def comparable_trace(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dic
 
 
 def comparable_figure(figure: Mapping[str, Any]) -> list[dict[str, object]]:
-    """The traces of a Plotly figure, `{"data": ..., "layout": ...}`, in the order in which they are drawn."""
+    """Return the traces of a Plotly figure, `{"data": ..., "layout": ...}`, in drawing order."""
     return [comparable_trace(trace, figure["layout"]) for trace in figure["data"]]
 
 
 def comparable_figures(html: str) -> dict[str, dict[str, Any]]:
-    """Every picture of a page by its name: what it is called, and the traces of each variant by its choices."""
+    """Return every figure of a page by name: its title, and the traces of each variant by its choices."""
     page = _Page(html)
     pictures = json.loads(page.data)["figures"] if page.data else {}
     return {
@@ -61,12 +61,12 @@ def comparable_figures(html: str) -> dict[str, dict[str, Any]]:
 
 
 def visible_text(html: str) -> str:
-    """The text of a page that a reader sees, a block a line, its white space folded; cells of a row beside another."""
+    """Return the visible text of a page, a block or table row per line, with collapsed whitespace."""
     return "\n".join(_Page(html).lines) + "\n"
 
 
 def _named(values: object, axis: Mapping[str, Any]) -> object:
-    """The positions on an axis, by the names of its ticks where these are no numbers."""
+    """Return the positions on an axis, as tick names where these are not numbers."""
     names = dict(zip(axis.get("tickvals") or (), axis.get("ticktext") or (), strict=False))
     if not isinstance(values, list) or all(_is_number(name) for name in names.values()):
         return values
@@ -82,7 +82,7 @@ def _is_number(text: object) -> bool:
 
 
 def _array(values: object) -> object:
-    """The numbers of an array, rounded; the shape and a hash of one that is long."""
+    """Round the numbers of an array; a long one becomes its shape and a hash."""
     rounded = _rounded(values)
     shape = _shape(rounded)
     if math.prod(shape) <= LONGEST:
@@ -106,7 +106,7 @@ def _shape(value: object) -> tuple[int, ...]:
 
 
 class _Page(HTMLParser):
-    """A page read back: its visible lines, the data of its figures, and what each figure is called."""
+    """A parsed page: its visible lines, the data of its figures, and their titles."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class _Page(HTMLParser):
         self._end_line()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line at a block, and hide what no reader sees."""
+        """Begin a line at a block, and skip hidden elements."""
         given = dict(attrs)
         if "data-figure" in given and "aria-label" in given:
             self.alternatives[str(given["data-figure"])] = str(given["aria-label"])

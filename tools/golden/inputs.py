@@ -1,6 +1,6 @@
-"""The texts and small models that the commands of golden runs are tried on: `input NAME` in a command file.
+"""The texts and small models that the commands of golden runs read: `input NAME` in a command file.
 
-Each writes a folder of its name into the working folder, the same on every call.
+Each writes a directory of its name, the same on every call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IMAGE_DEPTH = 3
 
 
 def make_input(name: str, folder: Path) -> None:
-    """Write the input `name` into `folder`. Raises `ValueError` for one that there is not."""
+    """Write the input `name` into `folder`. Raises `ValueError` for an unknown name."""
     if name not in INPUTS:
         raise ValueError(f"there is no input {name!r}; write one of {', '.join(INPUTS)}")
     place = folder / name
@@ -30,30 +30,30 @@ def make_input(name: str, folder: Path) -> None:
 
 
 def words(folder: Path) -> None:
-    """Forty documents of twenty lines and more, in one file."""
+    """Write forty documents of at least twenty lines, in one file."""
     documents = ("\n".join(SENTENCES[(n + k) % 4] for k in range(20 + n)) for n in range(40))
     (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
 
 
 def grammar(folder: Path) -> None:
-    """Forty documents of sentences that the generated pairs could have, so that a word of theirs is one token."""
+    """Write forty documents of sentences like the generated pairs, so that their words are single tokens."""
     shutil.copyfile(Path(__file__).with_name("grammar.txt"), folder / "grammar.txt")
 
 
 def llama_config(folder: Path) -> None:
-    """The configuration of a Llama of four layers, without weights and without a tokenizer."""
+    """Write the config of a four-layer Llama, without weights and tokenizer."""
     _llama().save_pretrained(folder)
 
 
 def llama(folder: Path) -> None:
-    """That Llama with random weights, and a tokenizer."""
+    """Write that Llama with random weights and a tokenizer."""
     torch.manual_seed(0)
     LlamaForCausalLM(_llama()).save_pretrained(folder)
     train_bytepair([" ".join(SENTENCES)] * 4, VOCABULARY).save_pretrained(folder)
 
 
 def vit(folder: Path) -> None:
-    """A vision transformer for grey images of 8 x 8 pixels with random weights."""
+    """Write a vision transformer for gray images of 8 x 8 pixels with random weights."""
     torch.manual_seed(0)
     config = ViTConfig(
         image_size=8,
@@ -70,7 +70,7 @@ def vit(folder: Path) -> None:
 
 
 def glue(folder: Path) -> None:
-    """Two tasks as BabyLM distributes them; what is asked is whether a text names a cat."""
+    """Write two tasks as BabyLM distributes them; the label is whether a text names a cat."""
     columns = {"cola": ("sentence",), "rte": ("sentence1", "sentence2")}
     for task, names in columns.items():
         for part, numbers in (("train", range(48)), ("valid", range(100, 116))):

@@ -1,4 +1,4 @@
-"""The frozen outputs of a kind of run, each a file: rendered from the stored rows, written, and compared."""
+"""The frozen outputs of a kind of run: rendered from the stored rows, written, and compared."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SHOWN = 12
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of run that are stored, and those that compare them."""
+    """List the kinds of stored runs, and those that compare runs."""
     stored = sorted(path.name for path in FOLDER.iterdir() if has_run(path))
     return (*stored, *(name for name, others in COMPARED.items() if set(others) <= set(stored)))
 
 
 def rendered(kind: str) -> dict[str, str]:
-    """Every output of a kind, by the name of its file."""
+    """Render every output of a kind, by file name."""
     if kind in COMPARED:
         return compared_outputs([(name, stored(name)) for name in COMPARED[kind]])
     return run_outputs(stored(kind))
@@ -41,19 +41,19 @@ def rendered(kind: str) -> dict[str, str]:
 
 @cache
 def stored(kind: str) -> ReportData:
-    """The stored rows of a kind."""
+    """Read the stored rows of a kind."""
     return read_run(FOLDER / kind)
 
 
 def page_of(kind: str) -> str:
-    """The report of a kind as HTML."""
+    """Render the report of a kind as HTML."""
     if kind in COMPARED:
         return render(side_by_side([(name, stored(name)) for name in COMPARED[kind]]))
     return render(stored(kind))
 
 
 def run_outputs(data: ReportData) -> dict[str, str]:
-    """What is said and drawn of one run."""
+    """Render the outputs of one run."""
     return _outputs(
         _verdicts((each.question, str(each.verdict), each.answer, each.number) for each in judge_published(data)),
         render(data),
@@ -63,7 +63,7 @@ def run_outputs(data: ReportData) -> dict[str, str]:
 
 
 def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
-    """What is said and drawn of runs side by side, and the page of their findings."""
+    """Render the outputs of compared runs, and the page of their findings."""
     data = side_by_side(runs)
     verdicts = _verdicts(
         (
@@ -84,7 +84,7 @@ def write_outputs(kind: str) -> None:
 
 
 def difference(kind: str, name: str, now: str) -> str | None:
-    """How an output differs from its file, and what to do about it; `None` where it does not."""
+    """Describe how an output differs from its file, or return `None`."""
     path = FOLDER / kind / name
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
     if before == now:
@@ -109,7 +109,7 @@ def _verdicts(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _figures(page: str) -> str:
-    """The figures of a page as JSON, a trace a line."""
+    """Format the figures of a page as JSON, a trace per line."""
     pictures = []
     for name, picture in comparable_figures(page).items():
         variants = (f" {_json(key)}: [\n{_lines(traces)}]" for key, traces in picture["variants"].items())

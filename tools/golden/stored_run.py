@@ -1,7 +1,7 @@
-"""The rows of a run as a JSON file that can be read in a review: a row a line, under the names of its columns.
+"""The rows of a run as a JSON file for reviews: a row per line, under the column names.
 
-Columns are read by name. A row may end before its last empty columns; an unknown column is refused. Numbers are written
-so that reading gives the same bits.
+Columns are read by name. A row may omit trailing empty columns; an unknown column is rejected. Numbers are written
+exactly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROW = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":
 
 
 def write_run(folder: Path, data: ReportData) -> None:
-    """Write the rows of a run into `folder`, in place of those that are there."""
+    """Replace the rows of a run in `folder`."""
     text = text_of(data)
     for name in (FILE, PACKED):
         (folder / name).unlink(missing_ok=True)
@@ -38,28 +38,28 @@ def write_run(folder: Path, data: ReportData) -> None:
 
 
 def read_run(folder: Path) -> ReportData:
-    """The rows that `write_run` wrote. Raises `ValueError` for a column that its kind of row does not have."""
+    """Read the rows that `write_run` wrote. Raises `ValueError` for an unknown column."""
     return rows_of(stored_text(folder), str(folder))
 
 
 def has_run(folder: Path) -> bool:
-    """Whether `write_run` wrote into `folder`."""
+    """Return whether `folder` has a stored run."""
     return (folder / FILE).is_file() or (folder / PACKED).is_file()
 
 
 def stored_text(folder: Path) -> str:
-    """The text of the stored run in `folder`, unpacked."""
+    """Read and decompress the stored run in `folder`."""
     packed = folder / PACKED
     return gzip.decompress(packed.read_bytes()).decode() if packed.is_file() else (folder / FILE).read_text("utf-8")
 
 
 def text_of(data: ReportData) -> str:
-    """The rows of a run as JSON."""
+    """Format the rows of a run as JSON."""
     return "\n".join(_lines(data)) + "\n"
 
 
 def rows_of(text: str, where: str) -> ReportData:
-    """The rows of a run from its JSON; `where` is what a refusal calls it."""
+    """Parse the rows of a run from JSON; `where` names it in errors."""
     content = json.loads(text)
     tables: dict[str, Any] = {
         name: tuple(_rows(kind, content[name], f"{name} in {where}")) for name, kind in TABLES.items()
@@ -81,7 +81,7 @@ def _lines(data: ReportData) -> Iterator[str]:
 
 
 def _used(kind: type[Any], rows: Sequence[object]) -> list[str]:
-    """The columns in which some row says anything, and those that every row has."""
+    """Return the required columns and those with a value in some row."""
     columns = {item.name: item.default for item in fields(kind)}
     return [
         name
@@ -91,7 +91,7 @@ def _used(kind: type[Any], rows: Sequence[object]) -> list[str]:
 
 
 def _cells(row: object, columns: Sequence[str]) -> list[object]:
-    """The cells of a row up to the last that says anything."""
+    """Return the cells of a row up to the last with a value."""
     cells = [getattr(row, name) for name in columns]
     while cells and cells[-1] is None:
         cells.pop()

@@ -39,7 +39,7 @@ class RemoteLayer:
     @property
     def name(self) -> str:
         """The layer in plan syntax: `12`, or `a:12` for a layer of another model."""
-        return named(self.number, None, self.source or None)
+        return layer_name(self.number, None, self.source or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def test_the_demo_does_arithmetic(shipped: Shipped) -> None:
 
 @pytest.mark.slow
 def test_the_demo_reaches_its_published_loss(shipped: Shipped) -> None:
-    """The grading uses other modules and maybe another Python: near the published loss, not equal."""
+    """The evaluation may use another Python version, so the loss is near the published one, not equal."""
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["text"]
     documents = [d for d in _all_documents("heldout", "prose") if d.module in {"json", "inspect", "logging"}]

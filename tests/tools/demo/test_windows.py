@@ -1,4 +1,4 @@
-"""The demo's training and its grading rules, on models whose every arg-max is planted."""
+"""The demo's training and evaluation, on models with planted argmaxes."""
 
 import json
 import math
@@ -198,7 +198,7 @@ class Oracle:
     device: str = "cpu"
 
     def eval(self) -> None:
-        """A model's own method, with nothing to switch here."""
+        """Return the model, which has no training mode."""
 
     def __call__(self, input_ids: torch.Tensor, use_cache: bool) -> SimpleNamespace:
         following = functional.pad(input_ids[:, 1:], (0, 1))
@@ -218,7 +218,7 @@ def test_exact_match_counts_only_answer_tokens(
 
 
 def test_batches_keep_the_order_of_examples(bytewise_tokenizer: PreTrainedTokenizerFast) -> None:
-    """The oracle is blind at the same position of the sixth row in each batch, where all answers begin."""
+    """The model errs at the same position of the sixth row in each batch, where all answers begin."""
     sample = [Example("copy", f"copy {index:02} =", f" {index:02}\n") for index in range(80)]
     verdicts = exact_matches(Oracle({(5, len(sample[0].prompt))}), bytewise_tokenizer, sample)
     assert [index for index, right in enumerate(verdicts) if not right] == [5, 37, 69]
@@ -258,7 +258,7 @@ def test_bits_per_byte_are_tokenizer_independent() -> None:
 
 
 def test_generation_equals_argmax(bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
-    """The greedy text as answer is an exact match; with one token changed, it is not."""
+    """The greedy text is an exact match; with one token changed, it is not."""
     question = Example("free", "ab =", "?" * 6)
     written = generated(model, bytewise_tokenizer, question)
     tokens = bytewise_tokenizer.encode(written, add_special_tokens=False)
