@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from sweep import smol_shape
 
-from layerwise.data.batches import batches
+from layerwise.data.batches import make_batches
 from layerwise.data.text.tokens import Window
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
@@ -43,7 +43,7 @@ def random_reading(tokens: int, length: int = 9) -> EvalData:
     """Make documents of random tokens in short windows."""
     ids = torch.randint(0, 49152, (max(16, tokens // (length - 1)), length), generator=torch.Generator().manual_seed(1))
     windows = [Window(f"{row:04d}", "random", 0, tuple(ids[row].tolist()), 1, length) for row in range(len(ids))]
-    return EvalData("random", "random", length, "next_token", batches(windows, 4096, 0))
+    return EvalData("random", "random", length, "next_token", make_batches(windows, 4096, 0))
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from transformers.utils import logging
 
 from layerwise import page as pages
 from layerwise.data.vision.images import read_images
-from layerwise.data.vision.preprocessing import preprocessing_of
+from layerwise.data.vision.preprocessing import load_preprocessing
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
@@ -127,10 +127,10 @@ def main() -> None:
     logging.set_verbosity_error()
     preset = PRESETS[options.preset]
 
-    first = read_images(options.images, preprocessing=preprocessing_of(ViTConfig(image_size=32, num_channels=3)))
+    first = read_images(options.images, preprocessing=load_preprocessing(ViTConfig(image_size=32, num_channels=3)))
     blank = new_model(preset, first.classes)
     splits = read_images(
-        options.images, preprocessing=preprocessing_of(blank.config), augmentation=preset.refining.augmentation
+        options.images, preprocessing=load_preprocessing(blank.config), augmentation=preset.refining.augmentation
     )
     start = Base(lambda: load(new_model(preset, splits.classes)), weight_hash(blank))
     pretrained = options.out / "base" / "seed-0"

@@ -15,9 +15,9 @@ from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_images, save_vit
 from layerwise.catalogue import VERBS
 from layerwise.data.auto_classes import from_config, from_pretrained
-from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.data.vision.preprocessing import preprocessing_of
+from layerwise.data.vision.preprocessing import load_preprocessing
 from layerwise.errors import LayerwiseError
 from layerwise.runner.foreign_plans import read_depth
 from layerwise.stack.checks.checkpoint_files import open_config
@@ -117,7 +117,7 @@ FUNCTIONS: dict[str, Callable[[Path], object]] = {
     "load, a head of its own": lambda store: layerwise.load(store / "head"),
     "load_tokenizer": lambda store: load_tokenizer(store / "model"),
     "load_tokenizer, of a known model": lambda store: load_tokenizer(store / "llama"),
-    "preprocessing_of": lambda store: preprocessing_of(None, store / "vit"),
+    "load_preprocessing": lambda store: load_preprocessing(None, store / "vit"),
     "with_new_head": lambda store: with_new_head(str(store / "model"), ("a", "b")),
     "with_new_head, a known model": lambda store: with_new_head(str(store / "head"), ("a", "b")),
     "fine-tuning": lambda store: _with_head(str(store / "head"), TASK),
@@ -129,8 +129,8 @@ FUNCTIONS: dict[str, Callable[[Path], object]] = {
     "from_config": lambda store: from_config("AutoModel", from_pretrained("AutoConfig", store / "head")),
     "from_pretrained": lambda store: from_pretrained("AutoProcessor", store / "model"),
 }
-SAMPLE = (Labelled("a text", None, 0),)
-TASK = ClassificationTask("glue", "rte", ("yes", "no"), "accuracy", SAMPLE, SAMPLE, (Labelled("another", None, 1),))
+SAMPLE = (LabeledText("a text", None, 0),)
+TASK = ClassificationTask("glue", "rte", ("yes", "no"), "accuracy", SAMPLE, SAMPLE, (LabeledText("another", None, 1),))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
-from layerwise.data.batches import LabelledBatch, item
+from layerwise.data.batches import LabeledBatch, make_item
 from layerwise.errors import UnsupportedModelError
 from layerwise.measure.gradients.proxies import differentiable, run_backward
 from layerwise.plan import SUBLAYERS
@@ -76,14 +76,14 @@ def gated(stack: Stack, branches: Branches | None, subject: str, alpha: float) -
 
 
 @torch.no_grad()
-def losses_at(stack: Stack, batch: LabelledBatch, branches: Branches | None, subject: str, alpha: float) -> Tensor:
+def losses_at(stack: Stack, batch: LabeledBatch, branches: Branches | None, subject: str, alpha: float) -> Tensor:
     with gated(stack, branches, subject, alpha):
         output = main_tensor(stack.model(**batch.inputs))
     each = nn.functional.cross_entropy(output.flatten(0, -2), batch.targets.flatten(), reduction="none")
     return each.view(len(output), -1).sum(dim=1)
 
 
-def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
+def subject(one: Specimen) -> tuple[Stack, LabeledBatch, Branches | None]:
     model: Any = specimen.build(one).double()
     model.set_experts_implementation("eager")  # the fast kernels are not for double precision
     inputs = {
@@ -94,14 +94,14 @@ def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
     with torch.no_grad():
         shape = main_tensor(model(**inputs)).shape
     targets = torch.randint(0, shape[-1], shape[:-1], generator=torch.Generator().manual_seed(5))
-    batch = LabelledBatch(inputs, targets, tuple(item(f"d{number}") for number in range(len(targets))))
+    batch = LabeledBatch(inputs, targets, tuple(make_item(f"d{number}") for number in range(len(targets))))
     try:
         return stack, batch, stack.branches(stack.capture(**inputs))
     except UnsupportedModelError:
         return stack, batch, None
 
 
-def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -> None:
+def check_gates(stack: Stack, batch: LabeledBatch, branches: Branches | None) -> None:
     with differentiable(stack):
         noted = run_backward(stack, batch, branches).gates
         gates = {f"{layer}.{part}" if part else f"{layer}": each for (layer, part), each in noted.items()}

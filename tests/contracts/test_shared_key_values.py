@@ -11,7 +11,7 @@ from transformers import AlbertConfig, AlbertModel
 from contracts import checks, specimen
 from contracts.zoo import named
 from layerwise.checkpoint import save
-from layerwise.data.batches import batches
+from layerwise.data.batches import make_batches
 from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModelError
 from layerwise.measure.interventions.sweep import filter_runnable, sweep
@@ -38,7 +38,7 @@ def text() -> EvalData:
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(3, specimen.VOCABULARY, (4, 12), generator=draw)
     windows = [Window(f"d{row}", "own", 0, tuple(each.tolist()), 1, 12) for row, each in enumerate(ids)]
-    return EvalData("own", "0", 12, "next_token", batches(windows, 4 * 12, 0))
+    return EvalData("own", "0", 12, "next_token", make_batches(windows, 4 * 12, 0))
 
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "gemma3n_text"])

@@ -14,10 +14,10 @@ from pyarrow import parquet
 
 from layerwise.bounded import MAX_UNPACK_RATIO, UnreadableError
 from layerwise.data import records
-from layerwise.data.batches import IGNORED, Batch, batches, padded, regrouped
+from layerwise.data.batches import IGNORED, Batch, make_batches, pad_rows, regroup_batches
 from layerwise.data.plain_yaml import DEPTH, SIZE, parse_yaml
-from layerwise.data.records import parquet_rows
-from layerwise.data.splits import Examples, Splits, digest, stratified
+from layerwise.data.records import read_parquet_rows
+from layerwise.data.splits import Examples, Splits, digest, split_stratified
 from layerwise.data.text import tokens
 from layerwise.data.text.tokens import MASKED_SHARE, Window
 from layerwise.errors import DataError
@@ -37,7 +37,7 @@ lengths = st.lists(st.integers(2, 30), min_size=1, max_size=25)
 @settings(deadline=None)
 def test_every_window_is_in_one_bounded_batch(lengths: list[int], bound: int) -> None:
     windows = [window(number, length) for number, length in enumerate(lengths)]
-    made = batches(windows, bound, PAD)
+    made = make_batches(windows, bound, PAD)
     placed = [each for batch in made for each in batch.windows]
     assert sorted(placed, key=lambda each: each.document) == sorted(windows, key=lambda each: each.document)
     assert all(batch.input_ids.numel() <= bound or len(batch.windows) == 1 for batch in made)
@@ -55,7 +55,7 @@ def test_every_window_is_in_one_bounded_batch(lengths: list[int], bound: int) ->
 @settings(deadline=None)
 def test_next_token_targets_are_at_their_prediction(lengths: list[int], data: st.DataObject) -> None:
     windows = [window(number, length, data.draw(st.integers(1, length - 1))) for number, length in enumerate(lengths)]
-    for batch in batches(windows, 64, PAD):
+    for batch in make_batches(windows, 64, PAD):
         for row, each in enumerate(batch.windows):
             expected = [IGNORED] * batch.input_ids.shape[1]
             for position in range(each.scored_from, each.scored_until):
@@ -66,7 +66,7 @@ def test_next_token_targets_are_at_their_prediction(lengths: list[int], data: st
 
 
 def masked(windows: list[Window], bound: int = 64, seed: int = 0) -> tuple[Batch, ...]:
-    return batches([tokens.masked(each, seed) for each in windows], bound, PAD, MASK)
+    return make_batches([tokens.mask_window(each, seed) for each in windows], bound, PAD, MASK)
 
 
 @given(lengths)
@@ -101,11 +101,11 @@ def test_masks_are_independent_of_the_batch() -> None:
 
 def test_an_empty_batch_is_rejected() -> None:
     with pytest.raises(DataError, match="at least one window"):
-        batches([], 10, PAD)
+        make_batches([], 10, PAD)
     with pytest.raises(DataError, match="at least 1"):
-        batches([window(1, 4)], 0, PAD)
+        make_batches([window(1, 4)], 0, PAD)
     with pytest.raises(DataError, match="requires a mask token"):
-        batches([tokens.masked(window(1, 4), 0)], 10, PAD)
+        make_batches([tokens.mask_window(window(1, 4), 0)], 10, PAD)
 
 
 @given(st.integers(3, 30), st.integers(1, 8), st.booleans())
@@ -113,10 +113,10 @@ def test_an_empty_batch_is_rejected() -> None:
 def test_a_truncated_window_keeps_its_remaining_targets(length: int, scored: int, fills_in: bool) -> None:
     ids = (1, *window(0, length).ids, 2)
     whole = Window("d", "text", 0, ids, 1, 1 + length)
-    whole = tokens.masked(whole, length) if fills_in else whole
-    made = batches([whole, window(1, 4)] if not fills_in else [whole], 1000, PAD, MASK)
+    whole = tokens.mask_window(whole, length) if fills_in else whole
+    made = make_batches([whole, window(1, 4)] if not fills_in else [whole], 1000, PAD, MASK)
     beginning = whole.beginning(scored)
-    (batch,) = regrouped(made, [whole], {whole: beginning})
+    (batch,) = regroup_batches(made, [whole], {whole: beginning})
     assert batch.windows == (beginning,)
     assert batch.scored.sum() == beginning.scored == min(scored, whole.scored)
     (before,) = [each for each in made if whole in each.windows]
@@ -137,25 +137,25 @@ seeds = st.integers(0, 5)
 @given(counts, seeds)
 def test_splits_are_disjoint_complete_and_stratified(sizes: list[int], seed: int) -> None:
     labels = [label for label, size in enumerate(sizes) for _ in range(size)]
-    parts = stratified(labels, SHARES, seed)
+    parts = split_stratified(labels, SHARES, seed)
     assert sorted(index for part in parts for index in part) == list(range(len(labels)))
-    assert parts == stratified(labels, SHARES, seed)
+    assert parts == split_stratified(labels, SHARES, seed)
     for part, share in zip(parts, SHARES, strict=True):
         held = Counter(labels[index] for index in part)
         assert all(held[label] >= 1 and abs(held[label] - share * size) < 2 for label, size in enumerate(sizes))
 
 
 def test_adding_a_class_keeps_other_splits() -> None:
-    alone = stratified("a" * 30, SHARES, 0)
-    together = stratified("a" * 30 + "b" * 30, SHARES, 0)
+    alone = split_stratified("a" * 30, SHARES, 0)
+    together = split_stratified("a" * 30 + "b" * 30, SHARES, 0)
     assert alone == tuple(tuple(index for index in part if index < 30) for part in together)
-    assert alone != stratified("a" * 30, SHARES, 1)
+    assert alone != split_stratified("a" * 30, SHARES, 1)
 
 
 @pytest.mark.parametrize(("labels", "shares"), [("aaab", SHARES), ("aaaaaaaaaa", (0.0, 0.5, 0.5))])
 def test_too_few_examples_to_split_are_rejected(labels: str, shares: tuple[float, ...]) -> None:
     with pytest.raises(DataError, match="must have at least 3 examples to be split into 3 sets"):
-        stratified(labels, shares, 0)
+        split_stratified(labels, shares, 0)
 
 
 def test_the_digest_covers_split_label_and_content() -> None:
@@ -176,7 +176,7 @@ def test_texts_are_padded_on_the_right() -> None:
     splits = Splits("text", "", Examples(), Examples(), Examples(), pad_id=9)
     short = {"input_ids": torch.tensor([5, 6]), "labels": torch.tensor([-100, 6])}
     long = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
-    wide = padded([short, long], 9, multiple=4)
+    wide = pad_rows([short, long], 9, multiple=4)
     assert {name: tensor[:, 3].tolist() for name, tensor in wide.items()} == {
         "input_ids": [9, 9],
         "labels": [-100, -100],
@@ -202,7 +202,7 @@ WRITTEN: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def rows(file: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    return [dict(row.columns) for row in parquet_rows(file, columns)]
+    return [dict(row.columns) for row in read_parquet_rows(file, columns)]
 
 
 @pytest.mark.parametrize(("values", "written"), WRITTEN.values(), ids=WRITTEN)

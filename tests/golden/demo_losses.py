@@ -32,7 +32,7 @@ def losses() -> dict[str, dict[str, float]]:
     documents = [
         Document(f"{task}/{number}", example.text, task, len(example.prompt))
         for task in skills.TASKS
-        for number, example in enumerate(skills.examples(task, "heldout", 16))
+        for number, example in enumerate(skills.draw_examples(task, "heldout", 16))
     ]
     stack = load("demo", device="cpu")
     rows = sweep(stack, map(Plan.parse, PLANS), tokenize(stack, Corpus("golden", tuple(documents))))

@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from conftest import tiny_llama
-from layerwise.data.batches import batches
+from layerwise.data.batches import make_batches
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.stack import Stack, load
@@ -70,4 +70,4 @@ def own_text(stack: Stack, *, windows: int = 32, length: int = 16, seed: int = 0
         Window(f"d{number // per_document}", "own", number % per_document, tuple(row.tolist()), 1, length)
         for number, row in enumerate(ids)
     ]
-    return EvalData("own", f"{seed}", length, "next_token", batches(cut, 8 * length, 0))
+    return EvalData("own", f"{seed}", length, "next_token", make_batches(cut, 8 * length, 0))

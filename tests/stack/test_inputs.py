@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from conftest import tiny_llama
-from layerwise.data.suites.classification import Labelled
+from layerwise.data.suites.classification import LabeledText
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import DataError, MeasureError, UnsupportedModelError
@@ -244,6 +244,6 @@ def test_sentences_and_fine_tuning_know_the_longest_text_too() -> None:
     model = roberta(int(tokenizer.pad_token_id), len(tokenizer))
     longest = ROWS - 1 - int(tokenizer.pad_token_id)
     assert SentenceScorer.from_model(model, tokenizer).positions == longest
-    (row,) = _encoded([Labelled("b c " * 40, None, 0)], model, tokenizer, FineTuningConfig())
+    (row,) = _encoded([LabeledText("b c " * 40, None, 0)], model, tokenizer, FineTuningConfig())
     assert len(row["input_ids"]) == longest
     model(input_ids=torch.tensor([row["input_ids"]]))

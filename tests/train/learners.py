@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
 from tiny_tokenizers import word_tokenizer
 
 WORDS = [f"w{number}" for number in range(20)]
@@ -26,14 +26,14 @@ def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0, **changes: 
 
 def planted(count: int = 240, *, random_labels: bool = False, metric: str = "mcc", seed: int = 0) -> ClassificationTask:
     random = Random(seed)
-    rows: dict[str, Labelled] = {}
+    rows: dict[str, LabeledText] = {}
     while len(rows) < count:
         label = len(rows) % 2
         words = random.choices(WORDS[1:], k=6)
         if label:
             words[random.randrange(6)] = WORDS[0]
         text = " ".join(words)
-        rows[text] = Labelled(text, None, random.randrange(2) if random_labels else label)
+        rows[text] = LabeledText(text, None, random.randrange(2) if random_labels else label)
     examples = tuple(rows.values())
     cuts = (count // 2, 3 * count // 4)
     return ClassificationTask(

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import encode
-from layerwise.data.text.segments import PretrainingText, digest_of
+from layerwise.data.text.encoding import encode_documents
+from layerwise.data.text.segments import PretrainingText, hash_parts
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.train.pretrain.recipe import pretraining_recipe
 
@@ -22,8 +22,8 @@ def documents(first: int, count: int) -> list[Document]:
 
 
 def pretraining_text(tokenizer: PreTrainedTokenizerBase, parts: Mapping[str, Sequence[Document]]) -> PretrainingText:
-    splits = {split: encode(tokenizer, documents) for split, documents in parts.items()}
-    return PretrainingText("words", digest_of(parts), **splits)
+    splits = {split: encode_documents(tokenizer, documents) for split, documents in parts.items()}
+    return PretrainingText("words", hash_parts(parts), **splits)
 
 
 TEXT = pretraining_text(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
 from layerwise.errors import TrainError
 from layerwise.runner.training_options import resolve_precision
 from layerwise.train import precision
@@ -104,7 +104,7 @@ def test_a_resumed_run_keeps_its_precision(tmp_path: Path, taken: precision.Prec
 
 
 def task(name: str) -> ClassificationTask:
-    sets = [(Labelled(f"{split} a", None, 0), Labelled(f"{split} b", None, 1)) for split in range(3)]
+    sets = [(LabeledText(f"{split} a", None, 0), LabeledText(f"{split} b", None, 1)) for split in range(3)]
     return ClassificationTask("glue", name, ("no", "yes"), "accuracy", *sets)
 
 

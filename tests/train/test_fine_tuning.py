@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 
 from conftest import TINY
 from layerwise.checkpoint import save
-from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
 from layerwise.errors import CheckpointError, ModelError, PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.stack import load
@@ -216,7 +216,7 @@ def test_invalid_settings_are_rejected(settings: dict[str, Any], message: str) -
 
 def _scored(count: int = 160) -> ClassificationTask:
     rows = [
-        Labelled(
+        LabeledText(
             " ".join(WORDS[0] if at < number % 6 else WORDS[1 + (number * 7 + at) % 19] for at in range(5)),
             None,
             float(number % 6),

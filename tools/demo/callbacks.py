@@ -92,8 +92,8 @@ class Grader(TrainerCallback):
         self.progress = progress
         self.every = every
         self.window = window
-        self.documents = python_stdlib.documents("heldout", "prose")
-        self.samples = {task: skills.examples(task, "heldout", examples) for task in skills.TASKS}
+        self.documents = python_stdlib.read_documents("heldout", "prose")
+        self.samples = {task: skills.draw_examples(task, "heldout", examples) for task in skills.TASKS}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if state.global_step % self.every:

@@ -200,7 +200,7 @@ def grade(recipe: Recipe, model: LlamaForCausalLM, tokenizer: PreTrainedTokenize
     """Evaluate a model on held-out text, in windows of both lengths, and on every skill."""
     texts = {
         f"{kind}, windows of {window}": text_grade(
-            model, tokenizer, python_stdlib.documents("heldout", kind), window, recipe.grade_windows
+            model, tokenizer, python_stdlib.read_documents("heldout", kind), window, recipe.grade_windows
         )
         for kind in python_stdlib.KINDS
         for window in (recipe.mixture.window, recipe.mixture.long_window)
@@ -209,7 +209,7 @@ def grade(recipe: Recipe, model: LlamaForCausalLM, tokenizer: PreTrainedTokenize
 
 
 def _skill_grade(recipe: Recipe, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, task: str) -> SkillGrade:
-    sample = skills.examples(task, "heldout", recipe.grade_examples)
+    sample = skills.draw_examples(task, "heldout", recipe.grade_examples)
     matches = exact_matches(model, tokenizer, sample)
     asked = sample[: recipe.grade_generated]
     written = [generated(model, tokenizer, example) == example.answer for example in asked]

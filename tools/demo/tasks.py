@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from layerwise.data.demo.skills import Example, examples
+from layerwise.data.demo.skills import Example, draw_examples
 
 QUESTIONS = 60
 
@@ -45,12 +45,12 @@ def make_arc(random: Random) -> list[Question]:
                 wrong.append(changed)
         return _choose(random, right, wrong, question=example.prompt)
 
-    return [ask(example) for example in examples("arithmetic", "heldout", QUESTIONS, seed=1)]
+    return [ask(example) for example in draw_examples("arithmetic", "heldout", QUESTIONS, seed=1)]
 
 
 def make_gsm8k(random: Random) -> list[Question]:
     """Ask for the running results of a sum."""
-    chosen = examples("arithmetic", "heldout", 2 * QUESTIONS, seed=2)
+    chosen = draw_examples("arithmetic", "heldout", 2 * QUESTIONS, seed=2)
     random.shuffle(chosen)
     return [{"question": each.prompt, "answer": each.answer.strip()} for each in chosen[:QUESTIONS]]
 
@@ -68,13 +68,13 @@ def make_hellaswag(random: Random) -> list[Question]:
                 wrong.append(" ".join(changed))
         return _choose(random, " ".join(marks), wrong, question=example.prompt)
 
-    return [ask(example) for example in examples("brackets", "heldout", QUESTIONS, seed=5)]
+    return [ask(example) for example in draw_examples("brackets", "heldout", QUESTIONS, seed=5)]
 
 
 def make_winogrande(random: Random) -> list[Question]:
     """Ask for the sorted letters of a word, or the same with two neighbors exchanged."""
     questions: list[Question] = []
-    for example in examples("sort", "heldout", 2 * QUESTIONS, seed=3):
+    for example in draw_examples("sort", "heldout", 2 * QUESTIONS, seed=3):
         letters = example.answer.split()
         pairs = [at for at in range(len(letters) - 1) if letters[at] != letters[at + 1]]
         if pairs and len(questions) < QUESTIONS:
@@ -86,7 +86,7 @@ def make_winogrande(random: Random) -> list[Question]:
 
 def make_lambada(random: Random) -> list[Question]:
     """Ask for the last letter of a copied or reversed word."""
-    chosen = examples("copy", "heldout", 2 * QUESTIONS, seed=4)
+    chosen = draw_examples("copy", "heldout", 2 * QUESTIONS, seed=4)
     random.shuffle(chosen)
     words = [example.text.rstrip("\n").rpartition(" ") for example in chosen[:QUESTIONS]]
     return [{"question": before, "answer": last} for before, _, last in words]

@@ -61,9 +61,9 @@ def train_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
 
 def _tokenizer_texts() -> Iterator[str]:
     for kind in python_stdlib.KINDS:
-        yield from (document.text for document in python_stdlib.documents("train", kind))
+        yield from (document.text for document in python_stdlib.read_documents("train", kind))
     for task in skills.TASKS:
-        yield from (example.text for example in skills.examples(task, "train", _TOKENIZER_EXAMPLES))
+        yield from (example.text for example in skills.draw_examples(task, "train", _TOKENIZER_EXAMPLES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Windows(Dataset[dict[str, torch.Tensor]]):
 
     def _stream(self, kind: str) -> list[int]:
         """Tokenize all training documents of one kind, each followed by the end token."""
-        texts = [document.text for document in python_stdlib.documents("train", kind)]
+        texts = [document.text for document in python_stdlib.read_documents("train", kind)]
         encodings = self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
         return list(chain.from_iterable([*tokens, self.tokenizer.eos_token_id] for tokens in encodings))
 
@@ -131,7 +131,7 @@ class Windows(Dataset[dict[str, torch.Tensor]]):
         tokens, labels = [end], [_IGNORED]
         while True:
             [task] = random.choices(*zip(*self.mixture.skill_weights.items(), strict=True))
-            example = skills.draw(task, "train", random)
+            example = skills.draw_example(task, "train", random)
             prompt, answer = self.tokenizer(
                 [example.prompt, example.answer], add_special_tokens=False, return_attention_mask=False
             )["input_ids"]

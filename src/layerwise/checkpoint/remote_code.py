@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.checkpoint.compact import over_stored, stored_layers, write_record
-from layerwise.data.auto_classes import model_classes, on_meta
+from layerwise.data.auto_classes import list_model_classes, on_meta
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.checks import other_sublayer
 from layerwise.plan.config_order import in_visit_order
@@ -111,7 +111,7 @@ def automatic_classes(kind: Any) -> dict[str, str]:
     {'AutoModel': 'GPT2Model', 'AutoModelForCausalLM': 'GPT2LMHeadModel'}
     """
     opened, own = {}, kind.__module__.startswith(OWN)
-    for name, mapping in model_classes():
+    for name, mapping in list_model_classes():
         if name != "AutoModelForPreTraining":
             classes = mapping.get(kind.config_class, None)
             each = next(

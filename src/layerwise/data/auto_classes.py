@@ -39,7 +39,7 @@ def without_retries(location: str | Path | None) -> Iterator[None]:
         constants.HF_HUB_OFFLINE = before
 
 
-def class_named(name: str) -> Any | None:
+def find_class(name: str) -> Any | None:
     return getattr(transformers, name, None)
 
 
@@ -48,7 +48,7 @@ def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code
 
     Raises `ModelError` if the checkpoint has remote code and `trust_remote_code` is not set.
     """
-    kind = class_named(kind) if isinstance(kind, str) else kind
+    kind = find_class(kind) if isinstance(kind, str) else kind
     if location is not None and is_gguf(location):
         location, options["gguf_file"] = Path(location).absolute().parent, Path(location).name
     try:
@@ -58,11 +58,11 @@ def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code
         raise _refusal(str(location), error) from error
 
 
-def config_for(settings: Mapping[str, Any]) -> Any:
+def make_config(settings: Mapping[str, Any]) -> Any:
     return transformers.AutoConfig.for_model(**settings)
 
 
-def tokenizer_class(config: Any) -> Any:
+def find_tokenizer_class(config: Any) -> Any:
     kind = transformers.TOKENIZER_MAPPING.get(type(config), None)
     # Mistral's class needs files that are not in a GGUF file.
     return transformers.PreTrainedTokenizerFast if kind is None or kind.__name__ == "MistralCommonBackend" else kind
@@ -81,7 +81,7 @@ def quiet(name: str) -> Iterator[None]:
 
 def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> nn.Module:
     """Build a model of class `kind` from a copy of `config` with random weights; raises as `from_pretrained`."""
-    kind = class_named(kind) if isinstance(kind, str) else kind
+    kind = find_class(kind) if isinstance(kind, str) else kind
     try:
         if issubclass(kind, nn.Module):
             model: nn.Module = kind(copy.deepcopy(config))
@@ -108,7 +108,7 @@ def _refusal(location: str, error: ValueError) -> Exception:
     )
 
 
-def model_classes() -> Iterator[tuple[str, Any]]:
+def list_model_classes() -> Iterator[tuple[str, Any]]:
     for name, kind in sorted(vars(modeling_auto).items()):
         mapping = getattr(kind, "_model_mapping", None)
         if name.startswith("AutoModel") and mapping is not None:

@@ -53,7 +53,7 @@ Metric = Callable[[Any, Mapping[str, Tensor]], Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledBatch:
+class LabeledBatch:
     """A batch of items with one label each, such as images.
 
     `inputs` are keyword arguments of forward with `batch` rows. `targets` is int64 (batch,), or for sentences the
@@ -72,17 +72,17 @@ class LabelledBatch:
         return len(self.windows)
 
 
-AnyBatch = Batch | LabelledBatch
+AnyBatch = Batch | LabeledBatch
 
 Row = tuple[Tensor, Tensor]
 """Ids and targets of one window, without padding."""
 
 
-def item(document: str) -> Window:
+def make_item(document: str) -> Window:
     return Window(document, "label", 0, (), 0, 1)
 
 
-def batches(
+def make_batches(
     windows: Sequence[Window],
     tokens_per_batch: int,
     pad_id: int,
@@ -97,14 +97,14 @@ def batches(
         raise DataError("A batch must have at least one window, got none. Pass a text with at least 2 tokens.")
     if tokens_per_batch < 1:
         raise DataError(f"The batch size must be at least 1 token, got {tokens_per_batch}.")
-    rows = {window: row_of(window, mask_id) for window in windows}
-    return tuple(_padded_batch(group, rows, pad_id) for group in of_like_length(windows, tokens_per_batch))
+    rows = {window: build_row(window, mask_id) for window in windows}
+    return tuple(_padded_batch(group, rows, pad_id) for group in group_by_length(windows, tokens_per_batch))
 
 
-def row_of(window: Window, mask_id: int | None) -> Row:
+def build_row(window: Window, mask_id: int | None) -> Row:
     """Build the input ids and targets of a window, both (seq,). Raises `DataError` for masks without `mask_id`."""
     if window.masked is None:
-        ids, labels = labelled(window)
+        ids, labels = build_labeled_row(window)
         return ids, pad(labels[1:], (0, 1), value=IGNORED)
     if mask_id is None:
         raise DataError("A masked-language-model loss requires a mask token. Pass a --tokenizer that has one.")
@@ -116,7 +116,7 @@ def row_of(window: Window, mask_id: int | None) -> Row:
     return ids, targets
 
 
-def labelled(window: Window) -> Row:
+def build_labeled_row(window: Window) -> Row:
     """Build the ids and labels of a window, both (seq,); the labels are not shifted."""
     ids = torch.tensor(window.ids, device="cpu")
     labels = torch.full_like(ids, IGNORED)
@@ -125,7 +125,7 @@ def labelled(window: Window) -> Row:
     return ids, labels
 
 
-def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
+def group_by_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
     """Group windows into at most `tokens` tokens, including padding, the longest first.
 
     No window is more than twice as long as another of its group. A longer window is a separate group; a labeled item
@@ -143,7 +143,7 @@ def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Wind
         yield group
 
 
-def regrouped(
+def regroup_batches(
     existing: Sequence[AnyBatch], windows: Collection[Window], truncated: Mapping[Window, Window] | None = None
 ) -> tuple[AnyBatch, ...]:
     """Rebuild batches of only the given `windows`, with their existing targets and masks.
@@ -156,11 +156,11 @@ def regrouped(
     labeled: list[AnyBatch] = []
     for batch in existing:
         indices = [row for row, window in enumerate(batch.windows) if window in selected]
-        if isinstance(batch, LabelledBatch):
+        if isinstance(batch, LabeledBatch):
             if indices:
                 inputs, given = ({k: v[indices] for k, v in each.items()} for each in (batch.inputs, batch.given))
                 names = tuple(batch.windows[row] for row in indices)
-                labeled.append(LabelledBatch(inputs, batch.targets[indices], names, batch.metric, given))
+                labeled.append(LabeledBatch(inputs, batch.targets[indices], names, batch.metric, given))
         else:
             for row in indices:
                 full = batch.windows[row]
@@ -170,7 +170,7 @@ def regrouped(
                 rows[window] = tensors if window.ids == full.ids else _truncate(tensors, full, window)
     if not rows and not labeled:
         raise DataError("At least one document must remain, got none.")
-    groups = of_like_length(list(rows), max(batch.size for batch in existing))
+    groups = group_by_length(list(rows), max(batch.size for batch in existing))
     return (*(_padded_batch(group, rows) for group in groups), *labeled)
 
 
@@ -184,11 +184,11 @@ def _truncate(row: Row, full: Window, window: Window) -> Row:
 
 def _padded_batch(group: Sequence[Window], rows: Mapping[Window, Row], pad_id: int = 0) -> Batch:
     members = [dict(zip(("input_ids", "labels"), rows[window], strict=True)) for window in group]
-    batch = padded(members, pad_id)
+    batch = pad_rows(members, pad_id)
     return Batch(batch["input_ids"], batch["attention_mask"], batch["labels"], tuple(group))
 
 
-def padded(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1) -> dict[str, Tensor]:
+def pad_rows(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1) -> dict[str, Tensor]:
     """Pad rows (seq,) on the right to (batch, seq), with seq rounded up to `multiple`.
 
     Adds an "attention_mask" unless the rows have "position_ids", which separate texts.

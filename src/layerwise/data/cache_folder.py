@@ -64,17 +64,17 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         lock.release()
 
 
-def stamp(path: Path) -> Stamp:
+def read_stamp(path: Path) -> Stamp:
     state = path.stat()
     return (str(path.absolute()), state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
 
 
-def settled(stamps: Iterable[Stamp]) -> bool:
+def is_settled(stamps: Iterable[Stamp]) -> bool:
     now = time.time_ns()
     return all(max(modified, changed) < now - TICK for *_, modified, changed in stamps)
 
 
-def code_digest(*paths: Path) -> str:
+def hash_code(*paths: Path) -> str:
     """Compute a SHA-256 of the Python files at or below `paths`."""
     state = sha256()
     for root in paths:

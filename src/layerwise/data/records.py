@@ -76,26 +76,26 @@ class FileRecord:
         return f"{self.file}, {self.unit} {self.line}"
 
 
-def unpacked_name(name: str) -> str:
+def strip_compression_suffix(name: str) -> str:
     """Remove the compression suffix from a file name.
 
-    >>> unpacked_name("words.jsonl.zst"), unpacked_name("words.txt")
+    >>> strip_compression_suffix("words.jsonl.zst"), strip_compression_suffix("words.txt")
     ('words.jsonl', 'words.txt')
     """
     return next((name.removesuffix(ending) for ending in PACKED if name.endswith(ending)), name)
 
 
-def kind_of(name: str) -> str | None:
+def find_table_suffix(name: str) -> str | None:
     """Return the table suffix (of `KINDS`) of a file name, or `None`.
 
-    >>> kind_of("blimp.jsonl.gz"), kind_of("notes.txt")
+    >>> find_table_suffix("blimp.jsonl.gz"), find_table_suffix("notes.txt")
     ('.jsonl', None)
     """
-    ending = Path(unpacked_name(name.lower())).suffix
+    ending = Path(strip_compression_suffix(name.lower())).suffix
     return ending if ending in KINDS else None
 
 
-def below(folder: Path) -> Iterator[Path]:
+def walk_files(folder: Path) -> Iterator[Path]:
     """Yield all files and directories below `folder` by name, following each link once."""
     searched: set[str] = set()
     for root, folders, names in os.walk(folder, followlinks=True):
@@ -129,13 +129,15 @@ def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
 
     Raises `DataError` for another format, an unreadable file, or a file without rows.
     """
-    kind = kind or kind_of(path.name)
+    kind = kind or find_table_suffix(path.name)
     if kind is None:
         raise DataError(f"{path} must be a table that ends in {', '.join(KINDS)} (or .gz or .zst of it).")
-    return tuple(parquet_rows(path) if kind == ".parquet" else _table(_lines(path, MAX_TEXT_SIZE), str(path), kind))
+    return tuple(
+        read_parquet_rows(path) if kind == ".parquet" else _table(_lines(path, MAX_TEXT_SIZE), str(path), kind)
+    )
 
 
-def json_rows(path: Path) -> Iterator[FileRecord]:
+def read_json_rows(path: Path) -> Iterator[FileRecord]:
     return _table(_lines(path), str(path), ".jsonl")
 
 
@@ -158,11 +160,11 @@ def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, 
             location = f"{path}:{name}"
             yield (
                 PurePosixPath(name).name,
-                tuple(_table(_text_lines([content], location), location, kind_of(name) or "")),
+                tuple(_table(_text_lines([content], location), location, find_table_suffix(name) or "")),
             )
 
 
-def parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[FileRecord]:
+def read_parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[FileRecord]:
     """Yield the rows of a Parquet file, with those of the `columns` that are texts or numbers.
 
     Raises `DataError` for another file, one without rows, and one that decompresses to more than `MAX_UNPACK_RATIO`

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from layerwise.data.batches import padded
+from layerwise.data.batches import pad_rows
 from layerwise.errors import DataError
 
 _Label = TypeVar("_Label", bound=Hashable)
@@ -69,18 +69,18 @@ class Splits:
     def collate(self, examples: Sequence[Example]) -> Example:
         """Collate examples to model arguments with "labels": images (batch, channels, height, width), texts padded."""
         if "input_ids" in examples[0]:
-            return padded(examples, self.pad_id)
+            return pad_rows(examples, self.pad_id)
         return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
 
 
-def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -> tuple[tuple[int, ...], ...]:
+def split_stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -> tuple[tuple[int, ...], ...]:
     """Split the positions of `labels` into parts by `shares`, stratified by label.
 
     Of n positions with one label, part k > 0 gets max(1, floor(shares[k] * n)), drawn from `seed` and the label, and
     the first part gets the rest, so adding a class does not change the others. Positions are ascending within a part.
     Raises `DataError` for a label with fewer positions than parts.
 
-    >>> stratified("aaaaabbbbb", (0.6, 0.2, 0.2), seed=0)
+    >>> split_stratified("aaaaabbbbb", (0.6, 0.2, 0.2), seed=0)
     ((0, 2, 4, 6, 7, 8), (3, 9), (1, 5))
     """
     parts: list[list[int]] = [[] for _ in shares]
@@ -98,10 +98,10 @@ def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -
     return tuple(tuple(sorted(part)) for part in parts)
 
 
-def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, ...]:
+def limit_stratified(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, ...]:
     """Draw at most `limit` positions, balanced over the labels; ascending. Raises `DataError` for less than one each.
 
-    >>> limited([0, 0, 0, 0, 1], 3, seed=0)
+    >>> limit_stratified([0, 0, 0, 0, 1], 3, seed=0)
     (1, 2, 4)
     """
     if limit is None or limit >= len(labels):
@@ -116,13 +116,13 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
     return tuple(sorted(islice(rounds, limit)))
 
 
-def evenly_ordered(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
+def order_evenly(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
     """Draw an order of all positions in which every label is spread evenly.
 
     Of n positions with one label the k-th is at (k + u) / n of the order, with u uniform in [0, 1) for each label, so
     any part of the order has about the overall shares of labels.
 
-    >>> evenly_ordered("aaaabbbbcc", seed=0)
+    >>> order_evenly("aaaabbbbcc", seed=0)
     (1, 5, 8, 0, 4, 3, 7, 9, 2, 6)
     """
     ordered = []
@@ -151,13 +151,15 @@ def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:
     labels = [int(label) for label in example_labels]
     classes = sorted(set(labels))
     if count >= len(classes):
-        return limited(labels, count, seed)
+        return limit_stratified(labels, count, seed)
     drawn = set(Random(f"{seed}/sample").sample(classes, count))
     positions = [position for position, label in enumerate(labels) if label in drawn]
-    return tuple(positions[each] for each in limited([labels[position] for position in positions], count, seed))
+    return tuple(
+        positions[each] for each in limit_stratified([labels[position] for position in positions], count, seed)
+    )
 
 
-def selecting_on_reported(splits: Splits) -> Splits:
+def select_on_reported(splits: Splits) -> Splits:
     """Use the test examples for selection as well, which biases the report and changes the digest."""
     state = digest([("validation", "reported", splits.digest.encode())])
     return replace(splits, validation=splits.test, digest=state, selects_on_reported=True)

@@ -108,10 +108,10 @@ def _wrong(folder: Path, key: str, value: object, constraint: str) -> Checkpoint
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    return {name: each for file in weight_files(folder, {}) for name, each in read_header(file).items()}
+    return {name: each for file in list_weight_files(folder, {}) for name, each in read_header(file).items()}
 
 
-def weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
+def list_weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
     named = settings.get("transformers_weights")
     if named is not None:
         _check_name(folder / CONFIG, "transformers_weights", named)

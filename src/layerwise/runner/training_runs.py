@@ -10,20 +10,20 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from layerwise.data.cache_folder import code_digest
+from layerwise.data.cache_folder import hash_code
 from layerwise.data.demo import python_stdlib
-from layerwise.data.demo.corpus import demo_text_splits
+from layerwise.data.demo.corpus import build_demo_splits
 from layerwise.data.model_location import EMBEDDED
-from layerwise.data.splits import Splits, selecting_on_reported
-from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus, source_files
-from layerwise.data.text.division import Division, divided, division
+from layerwise.data.splits import Splits, select_on_reported
+from layerwise.data.text.corpus import BABYLM, Corpus, find_babylm_split, list_text_files, read_corpus
+from layerwise.data.text.division import Division, divide_corpus, divide_documents
 from layerwise.data.text.documents import Document
-from layerwise.data.text.language_modelling import splits_of, with_packed_training
+from layerwise.data.text.language_modeling import build_text_splits, pack_training_windows
 from layerwise.data.text.sources import HubText, is_hub_text
 from layerwise.data.text.token_cache import TextSource
 from layerwise.data.vision.image_examples import Augmentation
 from layerwise.data.vision.images import check_labels, read_images
-from layerwise.data.vision.preprocessing import preprocessing_of
+from layerwise.data.vision.preprocessing import load_preprocessing
 from layerwise.errors import DataError, RunError
 from layerwise.measure.contrasts.variants import contrast_biases, contrast_shares, contrast_variants
 from layerwise.measure.language.evaluation_data import find_objective
@@ -78,7 +78,7 @@ def read_splits(
         raise DataError(f"--pack cannot be used: {stack.source.name} {reason}.")
     if not takes_images:
         texts = _texts(options, stack, reporter, seed, corpus, pack)
-        return selecting_on_reported(texts) if options.select_on == "reported" else texts
+        return select_on_reported(texts) if options.select_on == "reported" else texts
     images = options.images or (DIGITS if stack.source.name == "demo-vit" else None)
     if images is None:
         raise DataError("--images is required: pass a folder or dataset (only demo-vit has its own images).")
@@ -89,7 +89,9 @@ def read_splits(
         augmentation=augmentation,
         limit=options.limit,
         select_on=options.select_on,
-        preprocessing=preprocessing_of(stack.model.config, location, trust_remote_code=stack.source.trust_remote_code),
+        preprocessing=load_preprocessing(
+            stack.model.config, location, trust_remote_code=stack.source.trust_remote_code
+        ),
         progress=lambda done, total: reporter.progress("reading images", done / total),
     )
     for note in check_labels(splits, stack.model.config) if check else ():
@@ -119,7 +121,7 @@ def _texts(
     splits, length = _windows(options, stack, reporter, seed, corpus)
     if not pack or stack.tokenizer is None:
         return splits
-    rows = with_packed_training(splits, length, seed=seed, start=stack.tokenizer.bos_token_id)
+    rows = pack_training_windows(splits, length, seed=seed, start=stack.tokenizer.bos_token_id)
     reporter.log(f"{len(splits.train):,} windows of text packed into {len(rows.train):,} rows of {length} tokens")
     return rows
 
@@ -134,13 +136,15 @@ def _windows(
         if stack.source.name not in EMBEDDED:
             raise DataError("--text is required: pass a file or a folder (only demo has its own text).")
         length = length or TEXT_LENGTH
-        return demo_text_splits(stack.tokenizer, seed=seed, length=length), length
+        return build_demo_splits(stack.tokenizer, seed=seed, length=length), length
     positions = longest_input(stack.model)
     division = split_documents(options, seed, corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
-    splits = splits_of(stack.tokenizer, division, length=length, positions=positions, objective=find_objective(stack))
+    splits = build_text_splits(
+        stack.tokenizer, division, length=length, positions=positions, objective=find_objective(stack)
+    )
     return splits, length
 
 
@@ -156,7 +160,7 @@ def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = No
             raise DataError("--validation and --test require --text.")
         return _standard_library(seed)
     held_out = (None if path is None else read_corpus(path) for path in (options.validation, options.test))
-    parts = division(corpus, *held_out, seed=seed)
+    parts = divide_documents(corpus, *held_out, seed=seed)
     _check_one_split(options.text, parts.parts["train"])
     return parts
 
@@ -168,18 +172,18 @@ def make_text_source(options: TrainingData, seed: int, corpus: Corpus | None = N
         "paths": [None if path is None else str(path.absolute()) for path in paths],
         "seed": seed,
         "versions": [HubText.parse(str(path)).version() for path in paths if path is not None and is_hub_text(path)],
-        "program": code_digest(Path(__file__)),
+        "program": hash_code(Path(__file__)),
     }
     read = partial(split_documents, options, seed, corpus)
     if options.text is None or corpus is not None:
         return TextSource(read, settings)
     given = [path for path in paths if path is not None]
-    return TextSource(read, settings, lambda: [file for path in given for file in source_files(path)])
+    return TextSource(read, settings, lambda: [file for path in given for file in list_text_files(path)])
 
 
 def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:
     files = {each.part_of for each in documents if each.part_of is not None}
-    counts = {ending: sum(babylm_split(file) == ending for file in files) for ending in BABYLM}
+    counts = {ending: sum(find_babylm_split(file) == ending for file in files) for ending in BABYLM}
     if counts[".train"] and counts[".dev"] + counts[".test"]:
         listed = ", ".join(f"{count} {ending}" for ending, count in counts.items() if count)
         raise DataError(
@@ -190,10 +194,10 @@ def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None
 
 def _standard_library(seed: int) -> Division:
     seen, held_out = (
-        tuple(Document(f"stdlib/{each.module}", each.text) for each in python_stdlib.documents(split, "prose"))
+        tuple(Document(f"stdlib/{each.module}", each.text) for each in python_stdlib.read_documents(split, "prose"))
         for split in python_stdlib.SPLITS
     )
-    train, validation = divided(Corpus("stdlib", seen), (0.9, 0.1), seed)
+    train, validation = divide_corpus(Corpus("stdlib", seen), (0.9, 0.1), seed)
     return Division("standard library", {"train": train, "validation": validation, "test": held_out})
 
 

@@ -17,11 +17,11 @@ from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import named, shortened, shown
 from layerwise.data.auto_classes import (
-    class_named,
+    find_class,
+    find_tokenizer_class,
     from_config,
     from_pretrained,
-    model_classes,
-    tokenizer_class,
+    list_model_classes,
     without_retries,
 )
 from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
@@ -351,15 +351,15 @@ def _is_quantized(config: Any) -> bool:
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
     """Return the configured class, otherwise the auto class for its head; raise `CheckpointError` for a wrong class."""
     for name in getattr(config, "architectures", None) or ():
-        kind = class_named(name) or _registered(name, config)
+        kind = find_class(name) or _registered(name, config)
         if kind is not None:
             _check_class(name, kind, config)
             return kind
         automatic = {"ForCausalLM": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM"}
         for suffix, automatic_name in automatic.items():
             if trust_remote_code and name.endswith(suffix):
-                return class_named(automatic_name)
-    return class_named("AutoModel")
+                return find_class(automatic_name)
+    return find_class("AutoModel")
 
 
 def _check_class(name: str, kind: Any, config: Any) -> None:
@@ -374,7 +374,7 @@ def _check_class(name: str, kind: Any, config: Any) -> None:
 
 
 def _registered(name: str, config: Any) -> Any | None:
-    kinds = (mapping.get(type(config), None) for _, mapping in model_classes())
+    kinds = (mapping.get(type(config), None) for _, mapping in list_model_classes())
     return next((kind for kind in kinds if getattr(kind, "__name__", None) == name), None)
 
 
@@ -382,7 +382,7 @@ def _tokenizer(module: nn.Module, location: str, revision: str | None, trust_rem
     if getattr(module, "main_input_name", None) != "input_ids":
         return None
     try:
-        kind = tokenizer_class(module.config) if is_gguf(location) else "AutoTokenizer"
+        kind = find_tokenizer_class(module.config) if is_gguf(location) else "AutoTokenizer"
         return load_tokenizer(location, revision=revision, trust_remote_code=trust_remote_code, kind=kind)
     except DataError:
         return None

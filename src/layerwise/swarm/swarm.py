@@ -21,7 +21,7 @@ from torch import Tensor
 
 from layerwise.bounded import kind_of
 from layerwise.data.model_location import location_of
-from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
+from layerwise.data.vision.preprocessing import Preprocessing, load_preprocessing
 from layerwise.errors import BelowQuorumError, SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs, main_tensor
@@ -275,7 +275,7 @@ class Swarm:
     def preprocess_image(self, image: Image) -> Tensor:
         """Preprocess an image to pixel values `(1, channels, height, width)`."""
         if self._preprocessing is None:
-            self._preprocessing = preprocessing_of(
+            self._preprocessing = load_preprocessing(
                 self.stack.model.config,
                 location_of(self.stack.source.name),
                 trust_remote_code=self.stack.source.trust_remote_code,

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from transformers import DataCollatorWithPadding, EarlyStoppingCallback, TrainerCallback, set_seed
 
-from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import TrainError
 from layerwise.measure.language.task_summary import task_value
@@ -247,7 +247,7 @@ def _with_head(location: str, task: ClassificationTask) -> tuple[Any, Any, set[s
     return model, tokenizer, drawn
 
 
-def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings: FineTuningConfig) -> list[Encoded]:
+def _encoded(examples: Sequence[LabeledText], model: Any, tokenizer: Any, settings: FineTuningConfig) -> list[Encoded]:
     accepted = set(inspect.signature(model.forward).parameters)
     length = min(settings.length, longest_input(model) or settings.length)
     encoded = []

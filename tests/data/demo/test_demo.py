@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.data.demo import corpus, python_stdlib, skills
-from layerwise.data.demo.corpus import demo_corpus, demo_text_splits
-from layerwise.data.demo.skills import Example, examples
-from layerwise.data.text.language_modelling import TokenWindows
+from layerwise.data.demo.corpus import build_demo_splits, demo_corpus
+from layerwise.data.demo.skills import Example, draw_examples
+from layerwise.data.text.language_modeling import TokenWindows
 from layerwise.errors import DataError
 from tiny_tokenizers import character_tokenizer
 
@@ -36,40 +36,40 @@ def _solved(example: Example) -> str:
 
 @given(st.sampled_from(skills.TASKS), st.sampled_from(skills.SPLITS), st.integers(0, 10_000))
 def test_skill_answers_are_correct(task: str, split: str, seed: int) -> None:
-    for example in examples(task, split, 5, seed):
+    for example in draw_examples(task, split, 5, seed):
         assert (example.task, example.answer) == (task, _solved(example))
         assert len(example.answer) > 2
-        assert skills.split_of(example.prompt) == split
+        assert skills.assign_split(example.prompt) == split
 
 
 @pytest.mark.parametrize("task", skills.TASKS)
 def test_question_lists_are_disjoint_and_seeded(task: str) -> None:
-    train = {each.prompt for seed in range(3) for each in examples(task, "train", 300, seed)}
-    first = examples(task, "heldout", 200, seed=3)
+    train = {each.prompt for seed in range(3) for each in draw_examples(task, "train", 300, seed)}
+    first = draw_examples(task, "heldout", 200, seed=3)
     assert not train & {each.prompt for each in first}
     assert len({each.prompt for each in first}) == 200
-    assert examples(task, "heldout", 50, seed=3) == first[:50]
-    assert examples(task, "heldout", 200, seed=4) != first
+    assert draw_examples(task, "heldout", 50, seed=3) == first[:50]
+    assert draw_examples(task, "heldout", 200, seed=4) != first
 
 
 def test_demo_texts_are_frozen() -> None:
-    assert [examples(task, "heldout", 1)[0].text for task in skills.TASKS] == [
+    assert [draw_examples(task, "heldout", 1)[0].text for task in skills.TASKS] == [
         "calc 72+4+5+3-3 = 76 81 84 81\n",
         "reverse s q t m = m t q s\n",
         "sort v j w l h y = h j l v w y\n",
         "close { } [ { } ] [ ( ) ] [ = ]\n",
     ]
-    assert sum(skills.split_of(f"sort {number} =") == "heldout" for number in range(4096)) == 492
+    assert sum(skills.assign_split(f"sort {number} =") == "heldout" for number in range(4096)) == 492
     heldout = {"collections", "dataclasses", "inspect", "json", "logging", "queue", "tkinter"}
     train = {"argparse", "asyncio", "email", "http", "os", "re", "socket", "typing", "unittest", "zipfile"}
-    assert {python_stdlib.split_of(name) for name in heldout} == {"heldout"}
-    assert {python_stdlib.split_of(name) for name in train} == {"train"}
+    assert {python_stdlib.assign_split(name) for name in heldout} == {"heldout"}
+    assert {python_stdlib.assign_split(name) for name in train} == {"train"}
 
 
 @pytest.mark.slow
 def test_modules_are_in_exactly_one_split() -> None:
     texts = {
-        (split, kind): {each.module: each.text for each in python_stdlib.documents(split, kind)}
+        (split, kind): {each.module: each.text for each in python_stdlib.read_documents(split, kind)}
         for split in python_stdlib.SPLITS
         for kind in python_stdlib.KINDS
     }
@@ -85,10 +85,10 @@ def test_modules_are_in_exactly_one_split() -> None:
 
 
 def test_prose_is_the_standard_library_documentation() -> None:
-    parts = {part for module in python_stdlib.modules() for part in module.split(".")}
+    parts = {part for module in python_stdlib.list_modules() for part in module.split(".")}
     assert parts.isdisjoint({"test", "tests", "idlelib", "lib2to3", "encodings", "site-packages"})
     prose, code = (
-        next(each.text for each in python_stdlib.documents("heldout", kind) if each.module == "json.decoder")
+        next(each.text for each in python_stdlib.read_documents("heldout", kind) if each.module == "json.decoder")
         for kind in ("prose", "code")
     )
     assert "json.decoder.JSONDecoder\nSimple JSON" in prose
@@ -99,11 +99,11 @@ def test_prose_is_the_standard_library_documentation() -> None:
 def test_unreadable_modules_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_stdlib.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     with pytest.raises(DataError, match="has no Python source"):
-        python_stdlib.modules()
+        python_stdlib.list_modules()
     written = {"fine": b'"""Fine."""\n', "latin": b'"""caf\xe9"""\n', "broken": b"def (:\n", "empty": b""}
     for name, content in written.items():
         (tmp_path / f"{name}.py").write_bytes(content)
-    modules = python_stdlib.modules()
+    modules = python_stdlib.list_modules()
     assert {name: python_stdlib._text(name, path, "prose").strip() for name, path in modules.items()} == {
         "broken": "",
         "empty": "",
@@ -118,9 +118,9 @@ def test_the_demo_corpus_scores_skill_answers() -> None:
     heldout = {
         f"stdlib/{kind}/{each.module}": each.text
         for kind in python_stdlib.KINDS
-        for each in python_stdlib.documents("heldout", kind)
+        for each in python_stdlib.read_documents("heldout", kind)
     }
-    asked = [each for task in skills.TASKS for each in examples(task, "heldout", 3)]
+    asked = [each for task in skills.TASKS for each in draw_examples(task, "heldout", 3)]
     assert [(each.prompt, each.answer) for each in found.documents if each.task != "stdlib"] == [
         (each.prompt, each.answer) for each in asked
     ]
@@ -137,14 +137,14 @@ def test_the_demo_reports_on_unseen_text(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(corpus, "DEMO_TEXTS", 10)
     monkeypatch.setattr(corpus, "DEMO_QUESTIONS", 10)
     tokenizer = character_tokenizer()
-    found = demo_text_splits(tokenizer, length=600)
+    found = build_demo_splits(tokenizer, length=600)
     counts = []
     for part, split in zip((found.train, found.validation, found.test), ("train", "train", "heldout"), strict=True):
         assert isinstance(part, TokenWindows)
         counts.append(sum(window.index == 0 for window in part.windows))
         for window in part.windows:
             if window.task in skills.TASKS:
-                assert skills.split_of(tokenizer.decode(window.ids[1 : window.scored_from])) == split
+                assert skills.assign_split(tokenizer.decode(window.ids[1 : window.scored_from])) == split
     assert counts == [45, 5, len(demo_corpus().documents)]
 
 

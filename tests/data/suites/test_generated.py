@@ -6,8 +6,8 @@ from hashlib import sha256
 
 import pytest
 
-from layerwise.data.demo.python_stdlib import documents
-from layerwise.data.suites.generated import PAIRS, PARADIGMS, generated_pairs, mixed_signals
+from layerwise.data.demo.python_stdlib import read_documents
+from layerwise.data.suites.generated import PAIRS, PARADIGMS, generate_mixed_signals, generate_pairs
 from layerwise.data.suites.probing import WORDS
 from layerwise.results.vocabulary import AMBIGUOUS, CONTROLS
 
@@ -21,16 +21,16 @@ def words(sentence: str) -> list[str]:
 
 def test_the_texts_are_frozen() -> None:
     # Frozen: earlier runs were evaluated on these sentences.
-    digests = "".join(task.digest for task in mixed_signals().values())
+    digests = "".join(task.digest for task in generate_mixed_signals().values())
     assert sha256(digests.encode()).hexdigest().startswith("b17e6402a647ef65")
-    assert (*CONTROLS, *AMBIGUOUS) == tuple(mixed_signals())
-    assert generated_pairs().digest.startswith("29136114a894d96f")
-    assert generated_pairs(4).pairs[:4] == PARADIGMS["determiner_singular_noun"][:4]
+    assert (*CONTROLS, *AMBIGUOUS) == tuple(generate_mixed_signals())
+    assert generate_pairs().digest.startswith("29136114a894d96f")
+    assert generate_pairs(4).pairs[:4] == PARADIGMS["determiner_singular_noun"][:4]
 
 
 @pytest.mark.parametrize("name", [*CONTROLS, *AMBIGUOUS])
 def test_labels_are_balanced_and_follow_the_article(name: str) -> None:
-    task = mixed_signals()[name]
+    task = generate_mixed_signals()[name]
     for split, rows in task.sets.items():
         assert Counter(row.label for row in rows) == {0: len(rows) // 2, 1: len(rows) // 2}
         if name.endswith("lexical_content_the"):
@@ -56,7 +56,7 @@ def test_pairs_differ_as_their_paradigm_claims(uid: str) -> None:
 
 @pytest.mark.slow
 def test_skill_words_are_frequent_in_training() -> None:
-    counted = Counter(word for document in documents("train", "prose") for word in words(document.text))
-    used = {word for pair in generated_pairs().pairs for text in (pair.good, pair.bad) for word in words(text)}
+    counted = Counter(word for document in read_documents("train", "prose") for word in words(document.text))
+    used = {word for pair in generate_pairs().pairs for text in (pair.good, pair.bad) for word in words(text)}
     assert used >= {form for kind in WORDS.values() for word in kind for form in word.split("/")}
     assert {word: counted[word] for word in used if counted[word] < RAREST} == {}

@@ -16,7 +16,7 @@ from data.glue_files import BABYLM, TASKS, YEARS, example, hub, names, write
 from data.glue_files import lines as _lines
 from data.glue_files import parquet_file as _parquet
 from layerwise.data.suites import glue
-from layerwise.data.suites.classification import ClassificationTask, Labelled, cut, without
+from layerwise.data.suites.classification import ClassificationTask, LabeledText, exclude_texts, split_selection
 from layerwise.data.suites.glue import read_tasks
 from layerwise.data.suites.msgs import read_msgs
 from layerwise.errors import DataError
@@ -45,7 +45,7 @@ def test_babylm_task_files_are_read(year: str, tmp_path: Path) -> None:
         assert task.source == f"trained on {first}, selected on a tenth of {first} (seed 0), reported on {second}"
     for name, columns in SENTENCES.items():
         row = example(name, 200 if name == "mnli-mm" else 100)
-        assert tasks[name].test[0] == Labelled(row[columns[0]], row[columns[1]], row["label"])
+        assert tasks[name].test[0] == LabeledText(row[columns[0]], row[columns[1]], row["label"])
     row = example("multirc", 100)
     assert tasks["multirc"].test[0].content == (
         f"Question: {row['question']} Answer: {row['answer']}",
@@ -174,7 +174,7 @@ def test_winograd_pairs_resolve_the_pronoun(tmp_path: Path) -> None:
     _lines(tmp_path / "wsc.valid.jsonl", [_winograd(label=True), last])
     (task,) = read_tasks(tmp_path)
     text = example("wsc", 0)["text"]
-    assert task.test == (Labelled(text, "Mark was late.", 1), Labelled(text, "Pete that he was late.", 0))
+    assert task.test == (LabeledText(text, "Mark was late.", 1), LabeledText(text, "Pete that he was late.", 0))
 
 
 def test_tasks_are_found_by_directory_name(tmp_path: Path) -> None:
@@ -313,8 +313,8 @@ def test_files_of_other_datasets_are_skipped(tmp_path: Path) -> None:
         read_msgs(tmp_path)
 
 
-def _rows(start: int, stop: int, classes: int = 2) -> tuple[Labelled, ...]:
-    return tuple(Labelled(f"text {number}", None, number % classes) for number in range(start, stop))
+def _rows(start: int, stop: int, classes: int = 2) -> tuple[LabeledText, ...]:
+    return tuple(LabeledText(f"text {number}", None, number % classes) for number in range(start, stop))
 
 
 def _task(**changes: object) -> ClassificationTask:
@@ -325,24 +325,24 @@ def _task(**changes: object) -> ClassificationTask:
 @given(st.integers(20, 200), st.integers(2, 4), st.integers(0, 1000))
 def test_a_split_is_disjoint_complete_and_stratified(count: int, classes: int, seed: int) -> None:
     rows = _rows(0, count, classes)
-    train, selection = cut(rows, seed)
+    train, selection = split_selection(rows, seed)
     assert not set(train) & set(selection)
     assert sorted(train + selection) == sorted(rows)
     whole, chosen = Counter(row.label for row in rows), Counter(row.label for row in selection)
     assert chosen == {label: max(1, int(0.1 * held)) for label, held in whole.items()}
-    assert cut(rows, seed) == (train, selection)
+    assert split_selection(rows, seed) == (train, selection)
 
 
 @given(st.integers(0, 100))
 def test_duplicate_texts_stay_in_one_split(seed: int) -> None:
     rows = _rows(0, 30) * 2
-    train, selection = cut(rows, seed)
+    train, selection = split_selection(rows, seed)
     assert not {row.content for row in train} & {row.content for row in selection}
 
 
 def test_texts_are_independent_of_labels() -> None:
-    rows = [Labelled("a", None, 0), Labelled("a", "b", 0), Labelled("a", "c", 1)]
-    assert without(rows, [Labelled("a", "b", 1)]) == (rows[0], rows[2])
+    rows = [LabeledText("a", None, 0), LabeledText("a", "b", 0), LabeledText("a", "c", 1)]
+    assert exclude_texts(rows, [LabeledText("a", "b", 1)]) == (rows[0], rows[2])
 
 
 def test_an_empty_set_is_rejected() -> None:
@@ -354,8 +354,8 @@ def test_the_digest_covers_examples_labels_and_splits() -> None:
     changed = [
         _task(),
         _task(train=_rows(0, 39)),
-        _task(train=(*_rows(0, 39), Labelled("text 39", None, 0))),
-        _task(train=(*_rows(0, 39), Labelled("text 39", "", 1))),
+        _task(train=(*_rows(0, 39), LabeledText("text 39", None, 0))),
+        _task(train=(*_rows(0, 39), LabeledText("text 39", "", 1))),
         _task(train=_rows(0, 50), selection=_rows(40, 50)),
         _task(labels=("odd", "even")),
     ]
@@ -364,7 +364,7 @@ def test_the_digest_covers_examples_labels_and_splits() -> None:
 
 
 def test_a_limit_is_stratified_and_spares_the_selection_set() -> None:
-    skewed = _task(train=(*_rows(0, 10), *(Labelled(f"more {number}", None, 1) for number in range(390))))
+    skewed = _task(train=(*_rows(0, 10), *(LabeledText(f"more {number}", None, 1) for number in range(390))))
     small = skewed.limited(train=200, test=6)
     assert Counter(row.label for row in small.train)[1] > 180
     assert [len(small.train), len(small.test)] == [200, 6]

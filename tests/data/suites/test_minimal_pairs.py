@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from layerwise.data.records import FileRecord, below, read_records
+from layerwise.data.records import FileRecord, read_records, walk_files
 from layerwise.data.suites.minimal_pairs import (
     PAIRS,
     PARADIGMS,
@@ -238,5 +238,5 @@ def test_links_are_followed_without_cycles(tmp_path: Path) -> None:
     (data / "z" / "a.jsonl").touch()
     (data / "linked").symlink_to(tmp_path / "elsewhere")
     (data / "z" / "above").symlink_to(data)
-    names = [path.relative_to(data).as_posix() for path in below(data)]
+    names = [path.relative_to(data).as_posix() for path in walk_files(data)]
     assert names == ["linked", "z", "linked/inside", "linked/inside/b.jsonl", "z/a.jsonl", "z/above"]

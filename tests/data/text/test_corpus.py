@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from layerwise.data import records
-from layerwise.data.text.corpus import Corpus, read_corpus, source_files
+from layerwise.data.text.corpus import Corpus, list_text_files, read_corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.sources import HubText
 from layerwise.errors import DataError
@@ -52,7 +52,7 @@ def test_rows_are_documents_in_every_format(
     documents = read_corpus(tmp_path).documents
     assert [each.text for each in documents] == [row["text"] for row in ROWS]
     assert (documents[0].id, [each.task for each in documents]) == ("one", ["story", "text", "text"])
-    assert source_files(tmp_path) == [tmp_path / name]
+    assert list_text_files(tmp_path) == [tmp_path / name]
 
 
 def test_a_file_is_one_document(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_dataset_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert corpus.name == "texts"
     assert [each.text for each in corpus.documents] == [row["text"] for row in ROWS]
     assert len(read_corpus(Path(f"hf:{folder}::train[:2]")).documents) == 2
-    assert source_files(Path(f"hf:{folder}")) == [folder / "train.parquet"]
+    assert list_text_files(Path(f"hf:{folder}")) == [folder / "train.parquet"]
     with pytest.raises(DataError, match="cannot be read"):
         read_corpus(Path(f"hf:{folder}::nothing"))
 

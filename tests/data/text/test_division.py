@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from data import babylm
 from layerwise.data.splits import SPLITS
 from layerwise.data.text.corpus import Corpus, read_corpus
-from layerwise.data.text.division import LARGE, Division, division
-from layerwise.data.text.documents import MIN_CHUNKS, MIN_WORDS, WORDS, Document, chunks, excerpt, joined
+from layerwise.data.text.division import LARGE, Division, divide_documents
+from layerwise.data.text.documents import (
+    MIN_CHUNKS,
+    MIN_WORDS,
+    WORDS,
+    Document,
+    format_excerpt,
+    join_chunks,
+    split_chunks,
+)
 from layerwise.errors import DataError
 
 
@@ -31,7 +39,7 @@ def check_apart(found: Division) -> None:
 def test_given_held_out_texts_are_used(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     train, validation, test = (read_corpus(folders[split]) for split in ("train", "dev", "test"))
-    found = division(train, validation, test)
+    found = divide_documents(train, validation, test)
     check_apart(found)
     assert found.parts["train"] == train.documents
     assert texts(found)["validation"] == [each.text for each in validation.documents]
@@ -43,7 +51,7 @@ def test_given_held_out_texts_are_used(tmp_path: Path) -> None:
 def test_half_of_the_validation_text_is_reported(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     train, validation = read_corpus(folders["train"]), read_corpus(folders["dev"])
-    found = division(train, validation)
+    found = divide_documents(train, validation)
     check_apart(found)
     assert found.parts["train"] == train.documents
     counts = [len(found.parts[split]) for split in ("validation", "test")]
@@ -55,7 +63,7 @@ def test_half_of_the_validation_text_is_reported(tmp_path: Path) -> None:
 def test_validation_is_a_tenth_if_a_test_text_is_given(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     train, test = read_corpus(folders["train"]), read_corpus(folders["test"])
-    found = division(train, test=test)
+    found = divide_documents(train, test=test)
     check_apart(found)
     assert texts(found)["test"] == [each.text for each in test.documents]
     assert sorted(texts(found)["train"] + texts(found)["validation"]) == sorted(each.text for each in train.documents)
@@ -68,9 +76,9 @@ def test_held_out_share_is_drawn_per_file(ending: str, tmp_path: Path) -> None:
     for file in folder.iterdir():
         whole[file.stem] = file.read_text()
         file.rename(file.with_suffix(ending))
-    found = division(read_corpus(folder))
+    found = divide_documents(read_corpus(folder))
     check_apart(found)
-    assert sorted(each.id for each in joined(found.parts["train"])) == sorted(name + ending for name in whole)
+    assert sorted(each.id for each in join_chunks(found.parts["train"])) == sorted(name + ending for name in whole)
     for name, text in whole.items():
         shares = {
             split: sum(len(each.text) for each in part if each.id.startswith(name)) / len(text)
@@ -91,30 +99,30 @@ def tasks(**counts: int) -> Corpus:
 def test_splits_are_disjoint_and_complete(counts: dict[str, int], seed: int) -> None:
     assume(sum(counts.values()) >= 3)
     corpus = tasks(**counts)
-    found = division(corpus, seed=seed)
+    found = divide_documents(corpus, seed=seed)
     check_apart(found)
     ids = sorted(each.id for part in found.parts.values() for each in part)
     assert ids == sorted(each.id for each in corpus.documents)
-    assert division(corpus, seed=seed) == found
+    assert divide_documents(corpus, seed=seed) == found
 
 
 def test_splits_cover_tasks_and_keep_duplicates_together() -> None:
-    found = division(tasks(sums=20, prose=40, rare=2, other=1))
+    found = divide_documents(tasks(sums=20, prose=40, rare=2, other=1))
     counts = [Counter(each.task for each in part) for part in found.parts.values()]
     assert [(count["sums"], count["prose"]) for count in counts] == [(16, 32), (2, 4), (2, 4)]
     assert [count["rare"] + count["other"] for count in counts] == [1, 1, 1]
     twins = tuple(Document(f"{number}", f"text {number // 2}") for number in range(40))
-    for part in division(Corpus("twins", twins)).parts.values():
+    for part in divide_documents(Corpus("twins", twins)).parts.values():
         assert set(Counter(each.text for each in part).values()) == {2}
     alike = Corpus("book", tuple(Document(f"{number}", "the same") for number in range(5)))
     with pytest.raises(DataError, match=r"at least 3 distinct documents, got 1.*<\|endoftext\|>"):
-        division(alike)
+        divide_documents(alike)
 
 
 def test_small_documents_are_held_out_entirely() -> None:
     many = Corpus("many", tuple(Document(str(number), f"{number} is a line\n" * 40) for number in range(40)))
     assert LARGE > 1 / 40
-    found = division(many)
+    found = divide_documents(many)
     assert [len(found.parts[split]) for split in SPLITS] == [32, 4, 4]
     assert {each.part_of for each in found.parts["train"]} == {None}
 
@@ -123,27 +131,27 @@ def test_a_short_file_is_used_for_training(tmp_path: Path) -> None:
     folder = babylm.write(tmp_path)["train"]
     (folder / "tiny.train").write_text("A line.\nAnother.\n")
     for seed in range(5):
-        found = division(read_corpus(folder), seed=seed)
+        found = divide_documents(read_corpus(folder), seed=seed)
         assert "tiny.train" in {each.id for each in found.parts["train"]}
 
 
 def test_held_out_text_is_removed_from_training(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path)
     (tmp_path / "notes.txt").write_text("A note of some words.\n" * 30)
-    found = division(read_corpus(tmp_path), read_corpus(folders["dev"]), read_corpus(tmp_path / "notes.txt"))
+    found = divide_documents(read_corpus(tmp_path), read_corpus(folders["dev"]), read_corpus(tmp_path / "notes.txt"))
     check_apart(found)
     names = {each.part_of for each in found.parts["train"]}
     assert not any(name is not None and name.endswith(".dev") for name in names)
     assert "A note of some words.\n" * 30 not in texts(found)["train"]
     assert any("are held out, and not trained on" in note for note in found.notes)
     with pytest.raises(DataError, match="Pass texts that do not contain each other"):
-        division(read_corpus(folders["dev"]), read_corpus(folders["dev"]))
+        divide_documents(read_corpus(folders["dev"]), read_corpus(folders["dev"]))
 
 
 def test_sampling_is_seeded(tmp_path: Path) -> None:
     corpus = read_corpus(babylm.write(tmp_path)["train"])
-    assert division(corpus, seed=1) == division(corpus, seed=1)
-    assert division(corpus, seed=1).parts["test"] != division(corpus, seed=2).parts["test"]
+    assert divide_documents(corpus, seed=1) == divide_documents(corpus, seed=1)
+    assert divide_documents(corpus, seed=1).parts["test"] != divide_documents(corpus, seed=2).parts["test"]
 
 
 def test_invalid_answers_are_rejected() -> None:
@@ -159,20 +167,20 @@ def test_invalid_answers_are_rejected() -> None:
 
 def test_excerpts_start_at_lines_and_spare_answers() -> None:
     lines = Document("lines", "\n".join(f"line {number} of many" for number in range(100)))
-    found = [excerpt(lines, 60, Random(seed)).text for seed in range(30)]
+    found = [format_excerpt(lines, 60, Random(seed)).text for seed in range(30)]
     assert all(text in lines.text and text.startswith("line ") and 0 < len(text) <= 60 for text in found)
     assert len(set(found)) > 10
-    assert len(excerpt(Document("one", "x" * 1000), 60, Random(1)).text) == 60
+    assert len(format_excerpt(Document("one", "x" * 1000), 60, Random(1)).text) == 60
     for whole in (Document("short", "abc"), Document("sum", "1" * 99 + "=9", answer_start=100)):
-        assert excerpt(whole, 3, Random(0)) is whole
+        assert format_excerpt(whole, 3, Random(0)) is whole
 
 
 @given(st.lists(st.sampled_from(["one two three", "", "= = = A = = =", "a " * 30, "*** B ***", "  "]), max_size=60))
 def test_chunks_join_to_the_original_text(lines: list[str]) -> None:
     document = Document("a", "\n".join(lines), "prose")
-    found = chunks(document)
+    found = split_chunks(document)
     assert "".join(each.text for each in found) == document.text
-    assert joined(found) == (document,)
+    assert join_chunks(found) == (document,)
     if len(found) > 1:
         assert all(len(each.text.split()) >= MIN_WORDS for each in found)
         assert [(each.id, each.part_of, each.task) for each in found] == [
@@ -182,7 +190,7 @@ def test_chunks_join_to_the_original_text(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("name", babylm.LAYOUTS)
 def test_chunks_end_at_paragraphs(name: str) -> None:
-    found = chunks(Document(name, babylm.LAYOUTS[name](Random(0), "x", 2_000)))
+    found = split_chunks(Document(name, babylm.LAYOUTS[name](Random(0), "x", 2_000)))
     assert len(found) > MIN_CHUNKS / 2
     if name == "simple_wiki":
         assert all(each.text.startswith("= = = ") for each in found)
@@ -191,15 +199,15 @@ def test_chunks_end_at_paragraphs(name: str) -> None:
 
 
 def test_long_texts_are_chunked_and_answers_stay_whole() -> None:
-    found = chunks(Document("a", "seven words stand in each such line\n" * 20_000))
+    found = split_chunks(Document("a", "seven words stand in each such line\n" * 20_000))
     assert {len(each.text.split()) for each in found[:-1]} == {WORDS + -WORDS % 7}
     for document in (Document("a", "word " * 900), Document("b", "2+2=\n" * 90 + "4", "sums", 450), Document("c", "")):
-        assert chunks(document) == (document,)
+        assert split_chunks(document) == (document,)
 
 
 def test_remainders_join_only_within_a_text() -> None:
-    parts, others = (chunks(Document(name, f"line {name} of words\n" * 40)) for name in "ab")
-    left = joined([parts[0], parts[2], others[1], Document("c", "x")])
+    parts, others = (split_chunks(Document(name, f"line {name} of words\n" * 40)) for name in "ab")
+    left = join_chunks([parts[0], parts[2], others[1], Document("c", "x")])
     assert [(each.id, each.part_of) for each in left] == [("a", None), ("b", None), ("c", None)]
     assert left[0].text == parts[0].text + parts[2].text
 
@@ -208,7 +216,7 @@ def test_remainders_join_only_within_a_text() -> None:
 def test_babylm_files_keep_their_names(year: str, tmp_path: Path) -> None:
     for split, folder in babylm.write(tmp_path, year, train=120).items():
         corpus = read_corpus(folder)
-        assert [(each.id, each.text) for each in joined(corpus.documents)] == [
+        assert [(each.id, each.text) for each in join_chunks(corpus.documents)] == [
             (file.name, file.read_text()) for file in sorted(folder.iterdir())
         ]
         assert all(sum(each.part_of == file.name for each in corpus.documents) > 10 for file in folder.iterdir())

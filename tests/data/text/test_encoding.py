@@ -16,11 +16,11 @@ from transformers import PreTrainedTokenizerFast
 from data import babylm
 from layerwise.data.batches import IGNORED
 from layerwise.data.text.corpus import read_corpus
-from layerwise.data.text.division import division
+from layerwise.data.text.division import divide_documents
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import Encoded, encode, encoded_rows, paragraphs, sentences
-from layerwise.data.text.segments import AROUND, cut, digest_of
-from layerwise.data.text.span_masking import MAX_SPAN, Draw, FixedMasks, MaskedSegments, SpanMasking, uniforms
+from layerwise.data.text.encoding import Encoded, encode_documents, encode_rows, split_paragraphs, split_sentences
+from layerwise.data.text.segments import AROUND, cut_segments, hash_parts
+from layerwise.data.text.span_masking import MAX_SPAN, Draw, FixedMasks, MaskedSegments, SpanMasking, draw_uniforms
 from layerwise.data.text.vocabulary import PARAGRAPH, TAB, train_wordpiece
 from layerwise.errors import DataError
 
@@ -46,7 +46,7 @@ def ids_of(text: Encoded) -> list[int]:
 )
 def test_segments_cover_documents_by_sentences(corpus: list[list[int]], length: int) -> None:
     text, room = encoded(corpus), length - AROUND
-    segments = cut(text, length)
+    segments = cut_segments(text, length)
     tokens = segments.ids(range(len(segments)))
     assert sorted({int(each) for ids in tokens for each in ids}) == ids_of(text)
     bounds = [0, *np.cumsum([length for document in corpus for length in document]).tolist()]
@@ -65,20 +65,20 @@ def test_segments_cover_documents_by_sentences(corpus: list[list[int]], length: 
 @pytest.mark.parametrize("year", babylm.FOLDERS)
 def test_babylm_text_fills_segments(year: str, tmp_path: Path) -> None:
     corpus = read_corpus(babylm.write(tmp_path, year)["train"])
-    for documents in (corpus.documents, division(corpus).parts["train"]):
-        segments = cut(encode(TOKENIZER, documents), 128)
+    for documents in (corpus.documents, divide_documents(corpus).parts["train"]):
+        segments = cut_segments(encode_documents(TOKENIZER, documents), 128)
         assert np.mean([len(ids) + AROUND for ids in segments.ids(range(len(segments)))]) / 128 >= 0.95
 
 
 def test_paragraph_and_tab_tokens() -> None:
-    (row,) = encode(TOKENIZER, [Document("one", "The dog ran.\nHe\thid!\n\nDid he?")]).rows
+    (row,) = encode_documents(TOKENIZER, [Document("one", "The dog ran.\nHe\thid!\n\nDid he?")]).rows
     ids, ends = row["ids"], np.cumsum(row["sentences"])
     assert [index for index, token in enumerate(ids) if token == PAR] == [ends[1] - 1, ends[2] - 1]
     assert ids.count(TABULATOR) == 1
     text = TOKENIZER.decode([token for token in ids if token not in (PAR, TABULATOR)])
     assert text.split() == ["The", "dog", "ran.", "He", "hid!", "Did", "he?"]
     for text in ("\tThe dog ran. He hid!\n\tDid he?", "\tThe dog ran. He hid!\n\n \tDid he?"):
-        (row,) = encode(TOKENIZER, [Document("one", text)]).rows
+        (row,) = encode_documents(TOKENIZER, [Document("one", text)]).rows
         starts = [0, *np.cumsum(row["sentences"])[:-1]]
         assert [row["ids"][start] == TABULATOR for start in starts] == [True, False, True]
 
@@ -86,7 +86,7 @@ def test_paragraph_and_tab_tokens() -> None:
 def test_only_parts_of_one_text_are_joined() -> None:
     parts = [Document("a#0", "He ran.", part_of="a"), Document("a#1", "She did.", part_of="a")]
     other = [Document("b#0", "Who?", part_of="b"), Document("c", "Why?"), Document("d", "Did he?")]
-    rows = encode(TOKENIZER, [*parts, *other]).rows
+    rows = encode_documents(TOKENIZER, [*parts, *other]).rows
     assert [(row["name"], len(row["sentences"])) for row in rows] == [("a", 2), ("b", 1), ("c", 1), ("d", 1)]
 
 
@@ -94,8 +94,8 @@ def test_only_parts_of_one_text_are_joined() -> None:
 def test_encoding_is_independent_of_the_batch_size(size: int) -> None:
     documents = [Document(str(n), f"The dog {n} ran.\tHe hid! " * n, part_of="a" if n < 3 else None) for n in range(9)]
     skipped: list[str] = []
-    rows = list(encoded_rows(TOKENIZER, documents, skipped, size=size))
-    whole = encode(TOKENIZER, documents)
+    rows = list(encode_rows(TOKENIZER, documents, skipped, size=size))
+    whole = encode_documents(TOKENIZER, documents)
     assert [{**row, "ids": list(row["ids"]), "sentences": list(row["sentences"])} for row in rows] == list(whole.rows)
     assert skipped == whole.skipped == ["0"]
 
@@ -112,7 +112,7 @@ def as_gpt2() -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, as_gpt2()])
 def test_special_token_strings_in_text_are_text(tokenizer: PreTrainedTokenizerFast) -> None:
-    found = encode(tokenizer, [Document("one", "the [MASK] and [PAR] ran")])
+    found = encode_documents(tokenizer, [Document("one", "the [MASK] and [PAR] ran")])
     ids = ids_of(found)
     assert tokenizer.mask_token_id not in ids
     assert ids.count(PAR) == (tokenizer is TOKENIZER)  # that of the paragraph's end
@@ -120,12 +120,12 @@ def test_special_token_strings_in_text_are_text(tokenizer: PreTrainedTokenizerFa
 
 
 def test_empty_texts_are_skipped_or_rejected() -> None:
-    some = encode(TOKENIZER, [Document("empty", " \n "), Document("full", "He ran."), Document("none", "")])
+    some = encode_documents(TOKENIZER, [Document("empty", " \n "), Document("full", "He ran."), Document("none", "")])
     assert (list(some.rows["name"]), some.skipped) == (["full"], ["empty", "none"])
     with pytest.raises(DataError, match="At least one of the 1 document"):
-        encode(TOKENIZER, [Document("empty", "\n")])
+        encode_documents(TOKENIZER, [Document("empty", "\n")])
     with pytest.raises(DataError, match="at least 3"):
-        cut(some, 2)
+        cut_segments(some, 2)
 
 
 SENTENCES = [
@@ -138,30 +138,30 @@ SENTENCES = [
 
 
 def test_sentences_and_paragraphs() -> None:
-    assert [sentences(paragraph) for paragraph, _ in SENTENCES] == [found for _, found in SENTENCES]
+    assert [split_sentences(paragraph) for paragraph, _ in SENTENCES] == [found for _, found in SENTENCES]
     talk = "Hi.\nDo you know who that was at the door?\nNo.\n\nWell, I do.\nWho?"
-    assert paragraphs(talk) == [line for line in talk.split("\n") if line]
+    assert split_paragraphs(talk) == [line for line in talk.split("\n") if line]
     wrapped = "It was late, and the road was long and\nnobody knew how far it was to the town,\nso they slept."
-    assert len(paragraphs("\n\n".join([wrapped] * 3))) == 3
+    assert len(split_paragraphs("\n\n".join([wrapped] * 3))) == 3
 
 
 @given(st.text(st.sampled_from("aB.!? \n\t"), max_size=60))
 def test_encoding_loses_no_character(text: str) -> None:
-    joined = "".join(sentence for block in paragraphs(text) for sentence in sentences(block))
+    joined = "".join(sentence for block in split_paragraphs(text) for sentence in split_sentences(block))
     assert "".join(joined.split()) == "".join(text.split())
 
 
 def test_a_three_part_corpus_hashes_its_parts() -> None:
     one, two, three = (Document(name, f"He {name} ran.") for name in "abc")
     parts = {"train": [one, two], "validation": [two], "test": [three]}
-    assert digest_of(parts) != digest_of({**parts, "train": [two], "validation": [one]})
+    assert hash_parts(parts) != hash_parts({**parts, "train": [two], "validation": [one]})
 
 
 ENGLISH = train_wordpiece(["The cat saw the dog. It ran."] * 20, vocabulary=300)
 MASKING = SpanMasking.of(ENGLISH)
 SPECIAL = np.array(sorted(ENGLISH.all_special_ids))
-TEXT = encode(ENGLISH, [Document(str(n), f"The cat {n} saw the dog. It ran. " * 9) for n in range(8)])
-SEGMENTS, LONG = cut(TEXT, 48), cut(TEXT, 96)
+TEXT = encode_documents(ENGLISH, [Document(str(n), f"The cat {n} saw the dog. It ran. " * 9) for n in range(8)])
+SEGMENTS, LONG = cut_segments(TEXT, 48), cut_segments(TEXT, 96)
 
 
 def drawn(ids: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -269,8 +269,8 @@ def test_random_stream_can_start_anywhere() -> None:
     for count in (1, 4, 6):
         stream = Generator(Philox(SeedSequence((3, 1)))).random((40, -(-count // 4) * 4))[:, :count]
         for indices in ([0], [39], [5, 6, 7], [7, 8, 2, 3, 3, 30], list(range(40))):
-            assert (uniforms((3, 1), indices, count) == stream[indices]).all()
-    assert not np.isin(*(uniforms((3, key), [0], 64) for key in (1, 2))).any()
+            assert (draw_uniforms((3, 1), indices, count) == stream[indices]).all()
+    assert not np.isin(*(draw_uniforms((3, key), [0], 64) for key in (1, 2))).any()
 
 
 def test_training_examples_depend_on_seed_and_index() -> None:

@@ -17,9 +17,9 @@ from layerwise.data.splits import SPLITS, Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.division import Division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
-from layerwise.data.text.packing import FILL, PackedWindows, packed
-from layerwise.data.text.tokens import Window, windows
+from layerwise.data.text.language_modeling import TokenWindows, build_text_splits, keep_full_windows, select_evenly
+from layerwise.data.text.packing import FILL, PackedWindows, pack_windows
+from layerwise.data.text.tokens import Window, cut_windows
 from layerwise.errors import DataError
 from layerwise.measure.language.pseudo_likelihood import EncodedPassage, Passage, encode_passages
 from layerwise.stack.max_length import keeps_texts_apart
@@ -85,21 +85,25 @@ def test_packed_losses_equal_single_losses(make: type[PreTrainedModel]) -> None:
 def test_packing_fills_rows_and_spares_answers() -> None:
     draw = Random(0)
     short = [window(number, draw.randint(4, 100)) for number in range(1_000)]
-    rows = packed(short, 128, seed=0, start=START)
+    rows = pack_windows(short, 128, seed=0, start=START)
     assert sum(len(each.ids) for each in rows.windows) >= FILL * 128 * len(rows)
     assert sorted(each.document for each in rows.windows) == sorted(each.document for each in short)  # none was cut
-    assert packed(short, 128, seed=0, start=START).rows == rows.rows != packed(short, 128, seed=1, start=START).rows
-    rows = packed([window(number, 80) for number in range(200)], 128, start=START)
+    assert (
+        pack_windows(short, 128, seed=0, start=START).rows
+        == rows.rows
+        != pack_windows(short, 128, seed=1, start=START).rows
+    )
+    rows = pack_windows([window(number, 80) for number in range(200)], 128, start=START)
     assert sum(len(each.ids) for each in rows.windows) >= FILL * 128 * len(rows)
     assert all(each.ids[0] == START for each in rows.windows)
-    answers = packed([window(number, 80, answer=60) for number in range(40)], 128, start=START)
+    answers = pack_windows([window(number, 80, answer=60) for number in range(40)], 128, start=START)
     assert answers.rows == tuple((each,) for each in answers.windows)
 
 
 @given(st.lists(st.integers(2, 40), min_size=1, max_size=60), st.integers(0, 3), st.booleans())
 def test_every_token_is_in_one_row(lengths: list[int], seed: int, begins: bool) -> None:
     texts = [window(number, length) for number, length in enumerate(lengths)]
-    rows = packed(texts, 40, seed, START if begins else None)
+    rows = pack_windows(texts, 40, seed, START if begins else None)
     assert all(sum(len(each.ids) for each in row) <= 40 for row in rows.rows)
     skipped = 1 if begins else 0  # every piece begins with a token of its own
     for text in texts:
@@ -124,7 +128,7 @@ def documents(count: int, name: str = "text") -> tuple[Document, ...]:
 
 
 def splits(given: tuple[Document, ...], length: int = 9, **options: Any) -> Splits:
-    return splits_of(TOKENIZER, Division("notes", dict.fromkeys(SPLITS, given)), length=length, **options)
+    return build_text_splits(TOKENIZER, Division("notes", dict.fromkeys(SPLITS, given)), length=length, **options)
 
 
 def train(count: int, length: int) -> TokenWindows:
@@ -135,12 +139,12 @@ def train(count: int, length: int) -> TokenWindows:
 
 def test_documents_keep_their_split() -> None:
     parts = {split: documents(4, split) for split in SPLITS}
-    found = splits_of(TOKENIZER, Division("mine", parts), length=8)
+    found = build_text_splits(TOKENIZER, Division("mine", parts), length=8)
     assert (found.name, found.pad_id) == ("mine", TOKENIZER.pad_token_id)
     for split in SPLITS:
         assert {each.document for each in getattr(found, split).windows} == {each.id for each in parts[split]}
     other = {**parts, "train": parts["test"], "test": parts["train"]}
-    swapped = splits_of(TOKENIZER, Division("mine", other), length=8)
+    swapped = build_text_splits(TOKENIZER, Division("mine", other), length=8)
     assert found.digest != swapped.digest
 
 
@@ -176,11 +180,11 @@ def test_masked_models_are_rejected() -> None:
 @given(st.integers(2, 9), st.integers(1, 12))
 def test_full_windows_have_one_length(length: int, limit: int) -> None:
     found = train(30, length)
-    kept = whole(found, length)
+    kept = keep_full_windows(found, length)
     assert {len(window.ids) for window in kept.windows} == {length}
     left_out = Counter(window.document for window in found.windows if window not in kept.windows)
     assert max(left_out.values(), default=0) <= 1, "of a document one window at most, the last"
-    positions = [kept.windows.index(window) for window in evenly_spaced(kept, limit).windows]
+    positions = [kept.windows.index(window) for window in select_evenly(kept, limit).windows]
     count = min(limit, len(kept))
     assert positions == [number * len(kept) // count for number in range(count)]
 
@@ -189,8 +193,8 @@ def test_too_short_documents_suggest_a_length() -> None:
     found = train(9, 64)
     longest = max(len(window.ids) for window in found.windows)
     with pytest.raises(DataError, match=f"training document must have 64 tokens.*Pass --max-length {longest} or less"):
-        whole(found, 64)
-    assert len(whole(found, longest))
+        keep_full_windows(found, 64)
+    assert len(keep_full_windows(found, longest))
 
 
 WITH_START = character_tokenizer()
@@ -215,7 +219,7 @@ def ids(text: str) -> tuple[int, ...]:
 @given(st.lists(texts, min_size=1, max_size=4), st.integers(2, 12))
 @settings(deadline=None)
 def test_start_token_lets_every_token_be_scored(texts: list[str], length: int) -> None:
-    cut = windows(corpus(*texts), WITH_START, length)
+    cut = cut_windows(corpus(*texts), WITH_START, length)
     assert all(2 <= len(window.ids) <= length and window.ids[0] == WITH_START.bos_token_id for window in cut)
     for number, text in enumerate(texts):
         own = [window for window in cut if window.document == f"d{number}"]
@@ -226,7 +230,7 @@ def test_start_token_lets_every_token_be_scored(texts: list[str], length: int) -
 @given(texts, st.integers(2, 12))
 @settings(deadline=None)
 def test_without_start_token_first_tokens_are_not_scored(text: str, length: int) -> None:
-    cut = windows(corpus(text), WITHOUT_START, length)
+    cut = cut_windows(corpus(text), WITHOUT_START, length)
     whole = tuple(WITHOUT_START(text)["input_ids"])
     pieces = [whole[start : start + length] for start in range(0, len(whole), length)]
     assert [window.ids for window in cut] == [piece for piece in pieces if len(piece) > 1]
@@ -234,7 +238,7 @@ def test_without_start_token_first_tokens_are_not_scored(text: str, length: int)
 
 
 def test_windows_know_their_document_and_scored_tokens() -> None:
-    (window,) = windows(Corpus("test", (Document("d", "abc", "letters"),)), WITH_START, 9)
+    (window,) = cut_windows(Corpus("test", (Document("d", "abc", "letters"),)), WITH_START, 9)
     assert window == Window("d", "letters", 0, (1, *ids("abc")), 1, 4)
     assert window.scored == 3
 
@@ -242,27 +246,27 @@ def test_windows_know_their_document_and_scored_tokens() -> None:
 @pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START, CharactersWithoutOffsets()])
 def test_answers_are_scored_from_their_first_character(tokenizer: Any) -> None:
     document = Document("sum", "12+3=15", answer_start=5)
-    (window,) = windows(Corpus("sums", (document,)), tokenizer, 8)
+    (window,) = cut_windows(Corpus("sums", (document,)), tokenizer, 8)
     assert tokenizer.decode(list(scored(window))).replace(" ", "") == "15"
     assert window.scored_until == len(window.ids)
 
 
 def test_a_boundary_token_belongs_to_the_answer() -> None:
     document = Document("d", "the cat sat", answer_start=5)  # inside "cat"
-    (window,) = windows(Corpus("test", (document,)), WORDS, 8)
+    (window,) = cut_windows(Corpus("test", (document,)), WORDS, 8)
     assert WORDS.decode(list(scored(window))) == "cat sat"
 
 
 def test_answers_are_never_truncated() -> None:
     sums = [Document(f"d{size}", "1" * size + "=1", answer_start=size + 1) for size in (2, 7, 9)]
-    assert len(windows(Corpus("sums", tuple(sums)), WITH_START, 12)) == 3
+    assert len(cut_windows(Corpus("sums", tuple(sums)), WITH_START, 12)) == 3
     with pytest.raises(DataError, match=r"2 of 3 documents .* \(longest: 'd9' with 12\).*--max-length 12"):
-        windows(Corpus("sums", tuple(sums)), WITH_START, 9)
+        cut_windows(Corpus("sums", tuple(sums)), WITH_START, 9)
 
 
 def test_masked_windows_score_only_the_text() -> None:
     text = "the cat sat " * 3
-    cut = windows(corpus(text), WORDS, 6, objective="masked_token")
+    cut = cut_windows(corpus(text), WORDS, 6, objective="masked_token")
     assert [WORDS.decode(list(window.ids)) for window in cut] == [
         "[CLS] the cat sat the [SEP]",
         "[CLS] cat sat the cat [SEP]",
@@ -273,34 +277,34 @@ def test_masked_windows_score_only_the_text() -> None:
 
 def test_only_masked_tokens_are_scored() -> None:
     texts = corpus(*["the cat sat " * 20] * 10)
-    whole = windows(texts, WORDS, 62, objective="masked_token")
+    whole = cut_windows(texts, WORDS, 62, objective="masked_token")
     assert all(window.scored == len(window.masked or ()) > 0 for window in whole)
     assert 50 < sum(window.scored for window in whole) < 150
-    some = windows(texts, WORDS, 62, 40, objective="masked_token")
+    some = cut_windows(texts, WORDS, 62, 40, objective="masked_token")
     assert 25 < sum(window.scored for window in some) <= 40
     assert set(some) < set(whole)
-    assert windows(texts, WORDS, 62, objective="masked_token", seed=1) != whole
+    assert cut_windows(texts, WORDS, 62, objective="masked_token", seed=1) != whole
 
 
 def test_a_masked_token_limit_is_reached_in_a_long_document() -> None:
     (long,) = corpus("the cat sat on the mat " * 4000).documents
-    some = windows(Corpus("test", (long,)), WORDS, 30, 300, objective="masked_token")
+    some = cut_windows(Corpus("test", (long,)), WORDS, 30, 300, objective="masked_token")
     assert 280 < sum(window.scored for window in some) <= 300
 
 
 @pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START])
 def test_corpora_without_windows_are_rejected(tokenizer: Any) -> None:
-    assert windows(corpus("abc"), tokenizer, 16, positions=16)
+    assert cut_windows(corpus("abc"), tokenizer, 16, positions=16)
     with pytest.raises(DataError, match="'d1' must have at least 2 tokens to be scored, got 1"):
-        windows(corpus("abc", "a"), tokenizer, 8)
+        cut_windows(corpus("abc", "a"), tokenizer, 8)
     with pytest.raises(DataError, match="at least 2"):
-        windows(corpus("abc"), tokenizer, 1)
+        cut_windows(corpus("abc"), tokenizer, 1)
     with pytest.raises(DataError, match="at least 3"):
-        windows(corpus("the cat"), WORDS, 2, objective="masked_token")
+        cut_windows(corpus("the cat"), WORDS, 2, objective="masked_token")
     with pytest.raises(DataError, match="--max-length must be at most the 16 positions"):
-        windows(corpus("abc"), tokenizer, 17, positions=16)
+        cut_windows(corpus("abc"), tokenizer, 17, positions=16)
     with pytest.raises(DataError, match="answer of document 'd'"):
-        windows(Corpus("test", (Document("d", "the cat  ", answer_start=7),)), WORDS, 8)
+        cut_windows(Corpus("test", (Document("d", "the cat  ", answer_start=7),)), WORDS, 8)
 
 
 MANY = corpus(*("abcde " * (2 + number % 7) for number in range(30)))
@@ -308,8 +312,8 @@ MANY = corpus(*("abcde " * (2 + number % 7) for number in range(30)))
 
 @pytest.mark.parametrize("limit", [8, 50, 100, 400])
 def test_a_limit_spreads_full_windows_over_documents(limit: int) -> None:
-    everything = set(windows(MANY, WITH_START, 9))
-    chosen = windows(MANY, WITH_START, 9, limit, seed=3)
+    everything = set(cut_windows(MANY, WITH_START, 9))
+    chosen = cut_windows(MANY, WITH_START, 9, limit, seed=3)
     assert set(chosen) <= everything
     assert limit - 8 < sum(window.scored for window in chosen) <= limit
     per_document = Counter(window.document for window in chosen)
@@ -319,19 +323,19 @@ def test_a_limit_spreads_full_windows_over_documents(limit: int) -> None:
 
 
 def test_a_limit_samples_windows_by_seed() -> None:
-    draws = [windows(MANY, WITH_START, 9, 60, seed=seed) for seed in (1, 1, 2)]
+    draws = [cut_windows(MANY, WITH_START, 9, 60, seed=seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
-    draws = [windows(corpus("abcde" * 8), WITH_START, 9, 8, seed=seed) for seed in range(20)]
+    draws = [cut_windows(corpus("abcde" * 8), WITH_START, 9, 8, seed=seed) for seed in range(20)]
     assert {window.index for cut in draws for window in cut} == set(range(5))
-    assert windows(MANY, WITH_START, 9, 10_000) == windows(MANY, WITH_START, 9)
+    assert cut_windows(MANY, WITH_START, 9, 10_000) == cut_windows(MANY, WITH_START, 9)
     with pytest.raises(DataError, match="--tokens must be at least 8"):
-        windows(MANY, WITH_START, 9, 7)
+        cut_windows(MANY, WITH_START, 9, 7)
 
 
 def test_a_limit_reads_excerpts_from_line_starts() -> None:
     texts = ["\n".join(f"line {number} of the long text {name}" for number in range(400)) for name in "abcdefghijkl"]
     for seed in range(4):
-        chosen = windows(corpus(*texts), WITH_START, 40, 12 * 39, seed=seed)
+        chosen = cut_windows(corpus(*texts), WITH_START, 40, 12 * 39, seed=seed)
         assert [window.scored for window in chosen] == [39] * 12
         for window, text in zip(chosen, texts, strict=True):
             assert "".join(WITH_START.convert_ids_to_tokens(list(scored(window)))) in text

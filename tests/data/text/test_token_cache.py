@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.data import cache_folder
 from layerwise.data.text import token_cache
-from layerwise.data.text.corpus import read_corpus, source_files
-from layerwise.data.text.division import Division, division
-from layerwise.data.text.encoding import Encoded, encode
-from layerwise.data.text.segments import cut, digest_of
+from layerwise.data.text.corpus import list_text_files, read_corpus
+from layerwise.data.text.division import Division, divide_documents
+from layerwise.data.text.encoding import Encoded, encode_documents
+from layerwise.data.text.segments import cut_segments, hash_parts
 from layerwise.data.text.token_cache import TextSource, TokenizedText, Vocabulary, open_text
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.errors import DataError
@@ -48,17 +48,17 @@ class Reader:
     ) -> TokenizedText:
         def read() -> Division:
             self.read += 1
-            return replace(division(read_corpus(self.path), seed=seed), notes=("a note",))
+            return replace(divide_documents(read_corpus(self.path), seed=seed), notes=("a note",))
 
         def log(said: str) -> None:
             self.learned += said.startswith("learning a vocabulary")
 
-        source = TextSource(read, {"seed": seed}, lambda: source_files(self.path))
+        source = TextSource(read, {"seed": seed}, lambda: list_text_files(self.path))
         return open_text(source, tokenizer or Vocabulary(size), log=log, progress=self.progress)
 
     def encoded(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Encoded]:
-        parts = division(read_corpus(self.path), seed=0).parts
-        return {split: encode(tokenizer, documents) for split, documents in parts.items()}
+        parts = divide_documents(read_corpus(self.path), seed=0).parts
+        return {split: encode_documents(tokenizer, documents) for split, documents in parts.items()}
 
 
 def contents(text: Encoded) -> tuple[object, ...]:
@@ -70,19 +70,19 @@ def test_cached_tokens_are_memory_mapped_without_reading_text(text: Path, tmp_pa
     later = Reader(text)
     found = later.open()
     assert (later.read, later.learned) == (0, 0)
-    parts = division(read_corpus(text), seed=0).parts
+    parts = divide_documents(read_corpus(text), seed=0).parts
     tokenizer = train_wordpiece((each.text for each in parts["train"]), vocabulary=300)
     plain = later.encoded(tokenizer)
     assert found.tokenizer.get_vocab() == first.tokenizer.get_vocab() == tokenizer.get_vocab()
-    assert (found.text.name, found.text.digest, found.notes) == ("texts", digest_of(parts), ("a note",))
+    assert (found.text.name, found.text.digest, found.notes) == ("texts", hash_parts(parts), ("a note",))
     for split in ("train", "validation", "test"):
         stored, expected = getattr(found.text, split), plain[split]
         assert contents(stored) == contents(expected)
         for length in (16, 40, 16):
-            one, other = cut(stored, length), cut(expected, length)
+            one, other = cut_segments(stored, length), cut_segments(expected, length)
             assert list(one.rows["ids"]) == list(other.rows["ids"])
             assert one.owners.tolist() == other.owners.tolist()
-    segments = cut(found.text.train, 16)
+    segments = cut_segments(found.text.train, 16)
     assert len(segments.rows.cache_files) == 1
     assert segments.ids([0])[0].dtype == np.uint16
     assert not segments.ids([0])[0].flags.writeable
@@ -114,7 +114,7 @@ def test_a_changed_text_is_never_read_from_the_cache(text: Path, tmp_path: Path,
     later = Reader(text)
     found = later.open()
     assert later.read == 1
-    assert found.text.digest == digest_of(division(read_corpus(text), seed=0).parts)
+    assert found.text.digest == hash_parts(divide_documents(read_corpus(text), seed=0).parts)
     assert contents(found.text.train) == contents(later.encoded(found.tokenizer)["train"])
 
 
@@ -191,13 +191,13 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_stale_cache_entries_are_rebuilt(text: Path, tmp_path: Path, damage: str) -> None:
     stored = Reader(text).open().text
-    whole, segments = contents(stored.train), list(cut(stored.train, 16).rows)
+    whole, segments = contents(stored.train), list(cut_segments(stored.train, 16).rows)
     for name in ("cache-cut-14", "generator-train"):
         (file,) = (tmp_path / "cache").glob(f"tokens/*/generator/*=train/*/{name}.arrow")
         content = DAMAGE[damage](file.read_bytes())
         file.unlink()  # another file: the one that is mapped stays
         file.write_bytes(content)
-        assert list(cut(stored.train, 16).rows) == segments
+        assert list(cut_segments(stored.train, 16).rows) == segments
     later = Reader(text)
     assert contents(later.open().text.train) == whole
     assert later.read == 1
@@ -212,7 +212,7 @@ def test_one_process_encodes_and_the_others_wait(text: Path, tmp_path: Path) -> 
 
 
 def test_pickled_segments_are_memory_mapped_again(text: Path, tmp_path: Path) -> None:
-    segments = cut(Reader(text).open().text.train, 16)
+    segments = cut_segments(Reader(text).open().text.train, 16)
     handed = pickle.dumps(segments)
     assert segments.rows[0]["ids"].combine_chunks().values.to_numpy().tobytes() not in handed
     again = pickle.loads(handed)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from layerwise.data.text.tokenizer import load_tokenizer, masking_id, read_llama2c
+from layerwise.data.text.tokenizer import find_mask_id, load_tokenizer, read_llama2c
 from layerwise.data.text.vocabulary import (
     END_OF_TEXT,
     FILLING,
@@ -19,7 +19,7 @@ from layerwise.data.text.vocabulary import (
     PAIR_SPECIALS,
     SPECIALS,
     check_tokenizer,
-    suited_vocabulary,
+    choose_vocabulary_size,
     train_bytepair,
     train_wordpiece,
 )
@@ -86,10 +86,10 @@ def test_vocabulary_size_is_bounded_by_frequency() -> None:
     words = [a + b for a in letters for b in letters]
     pieces = [*SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words]
     often = Counter(dict.fromkeys(words, 100))
-    assert suited_vocabulary(pieces, often) == 2_560  # the largest multiple of 512 among 2,967
+    assert choose_vocabulary_size(pieces, often) == 2_560  # the largest multiple of 512 among 2,967
     fewer = Counter({word: 100 if number < 1_000 else 99 for number, word in enumerate(words)})
     # With 1,024 pieces all 761 learned ones are frequent, with 1,536 only 1,000 of 1,273.
-    assert suited_vocabulary(pieces, fewer) == 1_024
+    assert choose_vocabulary_size(pieces, fewer) == 1_024
 
 
 def lacking(**roles: str) -> PreTrainedTokenizerFast:
@@ -224,6 +224,6 @@ def test_no_tokenizer_names_the_option(tmp_path: Path) -> None:
 
 
 def test_masked_loss_needs_a_mask_token() -> None:
-    assert masking_id(word_tokenizer([])) == 4
+    assert find_mask_id(word_tokenizer([])) == 4
     with pytest.raises(DataError, match="requires a tokenizer with a mask token"):
-        masking_id(character_tokenizer())
+        find_mask_id(character_tokenizer())

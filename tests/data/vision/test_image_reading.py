@@ -15,10 +15,10 @@ from transformers import AutoImageProcessor, LlamaConfig, PretrainedConfig, ViTC
 
 from layerwise.data.splits import Examples, Splits
 from layerwise.data.vision import image_reading, images
-from layerwise.data.vision.image_examples import ImageExamples, augmented
-from layerwise.data.vision.image_sources import ImageSource, decoded
+from layerwise.data.vision.image_examples import ImageExamples, augment
+from layerwise.data.vision.image_sources import ImageSource, decode_image
 from layerwise.data.vision.images import check_labels, read_images
-from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
+from layerwise.data.vision.preprocessing import Preprocessing, load_preprocessing
 from layerwise.errors import DataError, ModelError
 
 SMALL = Preprocessing(4, 4)
@@ -48,13 +48,13 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
-    real = image_reading.decoded
+    real = image_reading.decode_image
 
-    def decoded(content: bytes) -> Image.Image:
+    def decode_image(content: bytes) -> Image.Image:
         seen.append(content)
         return real(content)
 
-    monkeypatch.setattr(image_reading, "decoded", decoded)
+    monkeypatch.setattr(image_reading, "decode_image", decode_image)
     return seen
 
 
@@ -111,7 +111,7 @@ def test_a_repaired_image_is_used_again(folder: Path, monkeypatch: pytest.Monkey
         raise DataError("Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(image_reading, "decoded", fail)
+        patched.setattr(image_reading, "decode_image", fail)
         with pytest.raises(DataError, match="20 of 20"):
             read_images(folder, preprocessing=SMALL)
     assert read_images(folder, preprocessing=SMALL).skipped == ()
@@ -142,7 +142,7 @@ def test_an_interrupted_start_leaves_no_pixels(folder: Path, cache: Path, monkey
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(image_reading, "decoded", stopped)
+    monkeypatch.setattr(image_reading, "decode_image", stopped)
     with pytest.raises(KeyboardInterrupt):
         read_images(folder, preprocessing=SMALL)
     assert not list(cache.iterdir())
@@ -182,7 +182,7 @@ def png(**saved: object) -> bytes:
 def test_exif_orientation_is_applied() -> None:
     turned = Image.Exif()
     turned[0x0112] = 3  # upside down
-    assert numpy.array_equal(numpy.array(decoded(png(exif=turned))), NOISE[::-1, ::-1])
+    assert numpy.array_equal(numpy.array(decode_image(png(exif=turned))), NOISE[::-1, ::-1])
 
 
 def test_a_deleted_image_is_named(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def shifts(name: str, side: int) -> set[tuple[int, int]]:
     torch.manual_seed(0)
     found = set()
     for _ in range(400):
-        row, column = augmented(spot(side), name)[0].nonzero()[0].tolist()
+        row, column = augment(spot(side), name)[0].nonzero()[0].tolist()
         found.add((row - side // 2, column - side // 2 - 1))
     return found
 
@@ -222,7 +222,7 @@ def test_flip_augmentation_mirrors() -> None:
 def test_image_borders_are_zero() -> None:
     torch.manual_seed(0)
     bright = torch.full((1, 8, 8), 9, dtype=torch.uint8)
-    sums = {int(augmented(bright, "crop").sum()) for _ in range(100)}
+    sums = {int(augment(bright, "crop").sum()) for _ in range(100)}
     assert sums == {9 * 64, 9 * 56, 9 * 49}
 
 
@@ -321,14 +321,14 @@ def test_pixels_equal_the_models_processor(tmp_path: Path, name: str, shape: tup
     folder = folder_with(tmp_path, **SETTINGS[name])
     image = noise(*shape)
     expected = AutoImageProcessor.from_pretrained(folder, backend="pil")(image, return_tensors="pt")["pixel_values"][0]
-    ours = model_input(preprocessing_of(CONFIG, folder), image)
+    ours = model_input(load_preprocessing(CONFIG, folder), image)
     # One byte in one pixel is at least 1 / 255 here, far above the tolerance.
     assert torch.allclose(ours, expected.float(), rtol=1e-5, atol=1e-5)
 
 
 def test_missing_preprocessing_uses_the_config(tmp_path: Path) -> None:
     for where in (None, tmp_path):
-        found = preprocessing_of(ViTConfig(image_size=(8, 12), num_channels=1), where)
+        found = load_preprocessing(ViTConfig(image_size=(8, 12), num_channels=1), where)
         assert found == Preprocessing(8, 12, 1, (0.5,), (0.5,))
         values = model_input(found, noise(30, 30))
         assert values.shape == (1, 8, 12)
@@ -368,7 +368,7 @@ def test_invalid_preprocessing_is_rejected(
     config: PretrainedConfig, settings: dict[str, Any] | None, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelError, match=message):
-        preprocessing_of(config, None if settings is None else folder_with(tmp_path, **settings))
+        load_preprocessing(config, None if settings is None else folder_with(tmp_path, **settings))
 
 
 def test_an_unsupported_image_size_is_reported() -> None:

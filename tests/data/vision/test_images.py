@@ -353,7 +353,7 @@ def test_a_cached_dataset_decodes_no_image(saved: bool, tmp_path: Path, monkeypa
     write(0)
     first = read_images(tmp_path / "pets", preprocessing=SMALL)
     with monkeypatch.context() as patched:
-        patched.setattr(image_reading, "decoded", None)
+        patched.setattr(image_reading, "decode_image", None)
         again = read_images(tmp_path / "pets", preprocessing=SMALL)
     assert again.digest == first.digest
     assert torch.equal(again.test[0]["pixel_values"], first.test[0]["pixel_values"])

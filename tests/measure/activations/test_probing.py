@@ -3,7 +3,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from layerwise.data.suites.probing import MAX_UNITS, ProbedText, probed_text
+from layerwise.data.suites.probing import MAX_UNITS, ProbedText, generate_probed_text
 from layerwise.measure.activations.probing import FOLDS, _probe, _shuffled, probing
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
@@ -46,7 +46,7 @@ def test_train_and_test_share_no_words() -> None:
 
 
 def test_features_are_balanced_and_correctly_labeled() -> None:
-    text = probed_text(frequency=len)
+    text = generate_probed_text(frequency=len)
     assert {feature.side for feature in text.features} == {"surface", "linguistic"}
     for feature in text.features:
         labels = [unit.label for unit in feature.units]
@@ -69,13 +69,13 @@ def test_features_are_balanced_and_correctly_labeled() -> None:
 
 
 def test_sentences_depend_on_the_seed() -> None:
-    assert probed_text(3, pairs=4) == probed_text(3, pairs=4)
-    assert probed_text(3, pairs=4) != probed_text(4, pairs=4)
+    assert generate_probed_text(3, pairs=4) == generate_probed_text(3, pairs=4)
+    assert generate_probed_text(3, pairs=4) != generate_probed_text(4, pairs=4)
 
 
 @pytest.fixture(scope="module")
 def few() -> ProbedText:
-    text = probed_text(pairs=6)
+    text = generate_probed_text(pairs=6)
     return ProbedText(
         text.sentences, tuple(each for each in text.features if each.name in ("length", "grammaticality"))
     )

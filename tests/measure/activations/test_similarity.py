@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from conftest import tiny_llama
-from layerwise.data.batches import LabelledBatch, batches, item
+from layerwise.data.batches import LabeledBatch, make_batches, make_item
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.similarity import (
@@ -167,7 +167,7 @@ def test_invalid_states_are_rejected(states: list[Tensor], words: str) -> None:
 def test_similarity_uses_the_hidden_states_of_the_model() -> None:
     model = tiny_llama(3)
     windows = [Window(f"d{n}", "text", 0, tuple(range(n, n + 5 + n)), 1, 5 + n) for n in range(1, 5)]
-    made = batches(windows, 20, 0)
+    made = make_batches(windows, 20, 0)
     found = similarity_sums(load(model), made).scores()
     assert len(made) > 1
     sums = SimilaritySums()
@@ -187,7 +187,7 @@ def test_similarity_uses_the_hidden_states_of_the_model() -> None:
 
 def test_batches_without_a_mask_count_every_token() -> None:
     inputs = {"input_ids": torch.arange(12).view(2, 6)}
-    batch = LabelledBatch(inputs, torch.zeros(2, dtype=torch.long), (item("x"), item("y")))
+    batch = LabeledBatch(inputs, torch.zeros(2, dtype=torch.long), (make_item("x"), make_item("y")))
     found = table(similarity_sums(load(tiny_llama(3)), [batch]).scores())
     assert found["cosine", "0,1"].tokens == 12
     assert found["cosine_no_sink", "0,1"].tokens == 10

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from conftest import tiny_llama
-from layerwise.data.batches import LabelledBatch, item
+from layerwise.data.batches import LabeledBatch, make_item
 from layerwise.measure.gradients import proxies as module
 from layerwise.measure.gradients.proxies import Gate, compute_loss_gradient, differentiable, run_backward, split_batch
 from layerwise.measure.language.loss import window_losses
@@ -70,7 +70,7 @@ def test_chunked_loss_matches_loss_and_gradient(monkeypatch: pytest.MonkeyPatch,
 def test_gate_gradients_of_images_match_finite_differences() -> None:
     stack = vision_stack()
     pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
-    batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
+    batch = LabeledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(make_item(f"i{n}") for n in range(3)))
     with differentiable(stack):
         found = run_backward(stack, batch, None)
     assert set(found.gates) == {(layer, None) for layer in range(4)}

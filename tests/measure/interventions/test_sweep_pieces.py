@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conftest import tiny_llama
 from laws.plans import plans as random_plans
-from layerwise.data.batches import batches
+from layerwise.data.batches import make_batches
 from layerwise.data.text.tokens import Window
 from layerwise.measure.interventions.sweep import FinalState, SweepShard, compute_shard, count_shards, sweep
 from layerwise.measure.language.evaluation_data import EvalData
@@ -30,7 +30,7 @@ def text(count: int, tokens: int = 12) -> EvalData:
         Window(f"{number}", "task", 0, tuple((7 * number + place) % 90 + 3 for place in range(9 - number % 3)), 1, 6)
         for number in range(count)
     ]
-    return EvalData("text", "0", 9, "next_token", batches(windows, tokens, 0))
+    return EvalData("text", "0", 9, "next_token", make_batches(windows, tokens, 0))
 
 
 @dataclass

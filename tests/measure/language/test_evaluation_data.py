@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import tiny_llama
-from layerwise.data.batches import LabelledBatch, batches, item
+from layerwise.data.batches import LabeledBatch, make_batches, make_item
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.data.text.tokens import Window, masked
+from layerwise.data.text.tokens import Window, mask_window
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData, minibatches, refuse_too_little, sample, tokenize
@@ -31,9 +31,9 @@ def reading(*documents: list[int], fills_in: bool = False, answers: int = 0) -> 
     ]
     cut += [Window(f"a{number}", "sums", 0, tuple(range(3, 13)), 9, 10) for number in range(answers)]
     if fills_in:
-        cut = [masked(window, 0) for window in cut]
+        cut = [mask_window(window, 0) for window in cut]
     objective = "masked_token" if fills_in else "next_token"
-    return EvalData("r", "0", 512, objective, batches(cut, 2048, PAD, MASK), ("sums",) if answers else ())
+    return EvalData("r", "0", 512, objective, make_batches(cut, 2048, PAD, MASK), ("sums",) if answers else ())
 
 
 @settings(deadline=None)
@@ -118,7 +118,7 @@ def of_lengths(lengths: list[int]) -> EvalData:
     windows = [
         Window(f"d{number}", "text", 0, tuple(range(3, 3 + length)), 1, length) for number, length in enumerate(lengths)
     ]
-    return EvalData("r", "0", 64, "next_token", batches(windows, 1024, 0))
+    return EvalData("r", "0", 64, "next_token", make_batches(windows, 1024, 0))
 
 
 @settings(deadline=None)
@@ -145,8 +145,8 @@ def test_targets_match_the_objective() -> None:
 
 
 def test_labeled_items_have_one_position() -> None:
-    windows = tuple(item(f"image-{number}") for number in range(5))
-    labeled = LabelledBatch({"pixel_values": torch.arange(5.0)[:, None]}, torch.arange(5), windows)
+    windows = tuple(make_item(f"image-{number}") for number in range(5))
+    labeled = LabeledBatch({"pixel_values": torch.arange(5.0)[:, None]}, torch.arange(5), windows)
     made = minibatches(EvalData("r", "0", 1, None, (labeled,)), 2)
     assert [batch.size for batch in made] == [2, 2, 1]
     assert torch.cat([batch.targets for batch in made]).tolist() == [0, 1, 2, 3, 4]

@@ -8,7 +8,7 @@ from conftest import tiny_llama
 from contracts import specimen
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
-from layerwise.data.batches import IGNORED, Batch, LabelledBatch, item
+from layerwise.data.batches import IGNORED, Batch, LabeledBatch, make_item
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language import loss
 from layerwise.measure.language.loss import find_head, token_losses, window_losses
@@ -81,7 +81,7 @@ def test_images_are_scored_by_label() -> None:
     stack = vision_stack()
     pixels = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(6))
     labels = torch.tensor([0, 4, 2, 2])
-    batch = LabelledBatch({"pixel_values": pixels}, labels, tuple(item(f"image-{n}") for n in range(4)))
+    batch = LabeledBatch({"pixel_values": pixels}, labels, tuple(make_item(f"image-{n}") for n in range(4)))
     with torch.inference_mode():
         found = window_losses(stack, stack.run(Plan.parse("0 2-3"), stack.capture(pixel_values=pixels)), batch)
         logits = stack.logits(Plan.parse("0 2-3"), pixel_values=pixels)

@@ -218,7 +218,7 @@ def test_unscorable_models_are_rejected() -> None:
     tokenizer = word_tokenizer(WORDS)
     with pytest.raises(MeasureError, match="got BertModel"):
         SentenceScorer.from_model(BertModel(BertConfig(**SMALL, vocab_size=20)), tokenizer)
-    with pytest.raises(DataError, match="no mask token"):
+    with pytest.raises(DataError, match="requires a tokenizer with a mask token"):
         SentenceScorer.from_model(model_of("bert", 120), character_tokenizer())
     small = SentenceScorer.from_model(model_of("bert", 7), tokenizer)
     with pytest.raises(DataError, match=r"vocabulary size 7"):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conftest import tiny_llama
-from layerwise.data.batches import LabelledBatch, item
+from layerwise.data.batches import LabeledBatch, make_item
 from layerwise.data.splits import Splits
 from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import outputs_by_position
@@ -90,7 +90,7 @@ def test_measures_run_on_a_device_without_float64(measure: str) -> None:
 
 def test_images_and_sentences_run_on_a_device_without_float64() -> None:
     pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
-    batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
+    batch = LabeledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(make_item(f"i{n}") for n in range(3)))
     tokenizer = character_tokenizer()
     with pretended() as device:
         stack = load(moved(vision_stack().model))

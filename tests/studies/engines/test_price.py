@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import layerwise
-from layerwise.data.batches import batches
+from layerwise.data.batches import make_batches
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.memory import peak_bytes
@@ -36,7 +36,7 @@ DEPTH, LARGE = 6, 64
 def text() -> EvalData:
     lengths = [16] * 5 + [6, 2]
     cut = [Window(f"d{n}", "text", 0, tuple(range(1, 1 + size)), 1, size) for n, size in enumerate(lengths)]
-    data = EvalData("planted", "0", 16, "next_token", batches(cut, LARGE, 0))
+    data = EvalData("planted", "0", 16, "next_token", make_batches(cut, LARGE, 0))
     assert [batch.size for batch in data.batches] == [LARGE, 16, 6, 2]
     return data
 

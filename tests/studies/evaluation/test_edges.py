@@ -8,7 +8,7 @@ from transformers import LlamaForCausalLM
 
 from cli.command import layerwise, refused
 from layerwise.data.suites import generated
-from layerwise.data.suites.generated import generated_pairs as pairs_of_our_own
+from layerwise.data.suites.generated import generate_pairs as pairs_of_our_own
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.results import Manifest, Run, Score

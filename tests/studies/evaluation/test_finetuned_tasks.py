@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.language.task_summary import task_rows
 from layerwise.measure.stats.seeds import seed_interval
@@ -98,7 +98,7 @@ def test_a_decoder_without_a_padding_token_is_fine_tuned(tmp_path: Path) -> None
     tokenizer.pad_token = None
     tokenizer.save_pretrained(tmp_path)
     texts = [
-        Labelled("xy"[number % 2] + "abc"[number % 3] * (number // 2 + 1), None, number % 2) for number in range(48)
+        LabeledText("xy"[number % 2] + "abc"[number % 3] * (number // 2 + 1), None, number % 2) for number in range(48)
     ]
     task = ClassificationTask(
         "glue", "letters", ("x", "y"), "accuracy", tuple(texts[:24]), tuple(texts[24:36]), tuple(texts[36:])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from layerwise.data.splits import Splits
-from layerwise.data.text.language_modelling import TokenWindows
+from layerwise.data.text.language_modeling import TokenWindows
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language.bigram import BigramModel
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase

@@ -13,7 +13,7 @@ import pytest
 from cli.command import layerwise
 from data.glue_files import write
 from layerwise.data.suites import generated
-from layerwise.data.suites.generated import mixed_signals
+from layerwise.data.suites.generated import generate_mixed_signals
 from layerwise.data.text.documents import Document
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.measure.contrasts.variants import contrast_biases, contrast_shares, contrast_variants
@@ -178,7 +178,7 @@ def test_variant_names_determine_their_settings() -> None:
     assert held == {name for name, _ in model.named_parameters() if name.endswith(".scalars")} != set()
 
 
-TASK = mixed_signals()["ambiguous main_verb_relative_position"]
+TASK = generate_mixed_signals()["ambiguous main_verb_relative_position"]
 
 
 def test_attribution_by_model_and_variant() -> None:

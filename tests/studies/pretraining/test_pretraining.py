@@ -11,7 +11,7 @@ from cli.command import Ended, layerwise, refused
 from data import babylm
 from layerwise.data.suites import generated
 from layerwise.data.text.corpus import read_corpus
-from layerwise.data.text.encoding import encode
+from layerwise.data.text.encoding import encode_documents
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.results import Run
 from layerwise.studies.train_elc import evaluation as module
@@ -95,7 +95,7 @@ def test_babylm_files_are_read_as_distributed(distributed: tuple[dict[str, Path]
     assert f"babylm_10M: 6 documents for training, {looked} for validation, {reported} for the report" in ended.err
     assert "note:" not in ended.err
     path = run / "elc" / "seed-0" / "model"
-    whole = encode(load_tokenizer(str(path)), read_corpus(folders["train"]).documents)
+    whole = encode_documents(load_tokenizer(str(path)), read_corpus(folders["train"]).documents)
     assert f"{whole.tokens:,} tokens to train on" in ended.err
 
 

@@ -55,12 +55,12 @@ def _tiny() -> language_model.Recipe:
     )
 
 
-_all_documents = python_stdlib.documents
+_all_documents = python_stdlib.read_documents
 
 
 @pytest.fixture(autouse=True)
 def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_stdlib, "documents", lambda split, kind: _all_documents(split, kind)[:3])
+    monkeypatch.setattr(python_stdlib, "read_documents", lambda split, kind: _all_documents(split, kind)[:3])
     monkeypatch.setattr(windows, "_TOKENIZER_EXAMPLES", 100)
 
 
@@ -135,7 +135,7 @@ def test_the_demo_matches_its_recipe(shipped: Shipped) -> None:
 def test_the_demo_reaches_its_published_skills(shipped: Shipped, task: str) -> None:
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["skills"][task]
-    sample = skills.examples(task, "heldout", 100)
+    sample = skills.draw_examples(task, "heldout", 100)
     matches = exact_matches(model, tokenizer, sample)
     assert sum(matches) / 100 == pytest.approx(published["hits"] / published["examples"], abs=0.08)
     for example, match in list(zip(sample, matches, strict=True))[:5]:
@@ -144,7 +144,7 @@ def test_the_demo_reaches_its_published_skills(shipped: Shipped, task: str) -> N
 
 def test_the_demo_does_arithmetic(shipped: Shipped) -> None:
     model, tokenizer = shipped
-    matches = exact_matches(model, tokenizer, skills.examples("arithmetic", "heldout", 200, seed=7))
+    matches = exact_matches(model, tokenizer, skills.draw_examples("arithmetic", "heldout", 200, seed=7))
     assert sum(matches) > 180
 
 

@@ -51,14 +51,14 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _read_few_modules(patch: pytest.MonkeyPatch) -> None:
-    everything = python_stdlib.modules()
+    everything = python_stdlib.list_modules()
     few = [name for split in python_stdlib.SPLITS for name in _of_split(split, everything)[:3]]
-    patch.setattr(python_stdlib, "modules", lambda: {name: everything[name] for name in few})
-    patch.setattr(python_stdlib, "documents", python_stdlib.documents.__wrapped__)
+    patch.setattr(python_stdlib, "list_modules", lambda: {name: everything[name] for name in few})
+    patch.setattr(python_stdlib, "read_documents", python_stdlib.read_documents.__wrapped__)
 
 
 def _of_split(split: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if python_stdlib.split_of(name) == split]
+    return [name for name in names if python_stdlib.assign_split(name) == split]
 
 
 def test_special_tokens_have_the_first_two_ids(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -78,7 +78,7 @@ def test_digits_are_single_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
 
 @pytest.mark.parametrize("task", skills.TASKS)
 def test_prompt_and_answer_tokenize_independently(tokenizer: PreTrainedTokenizerFast, task: str) -> None:
-    for example in skills.examples(task, "heldout", 50):
+    for example in skills.draw_examples(task, "heldout", 50):
         parts = [tokenizer.encode(part, add_special_tokens=False) for part in (example.prompt, example.answer)]
         assert tokenizer.encode(example.text, add_special_tokens=False) == parts[0] + parts[1]
 
@@ -110,7 +110,7 @@ def test_demo_windows_score_only_skill_answers(tokenizer: PreTrainedTokenizerFas
         assert documents.pop() == ""
         whole = tokenizer.decode(tokens).split("<|endoftext|>")[1 : 1 + len(documents)]
         assert all(text.endswith(f" ={answer}") for text, answer in zip(whole, documents, strict=True))
-        assert all(skills.split_of(text.split(" =")[0] + " =") == "train" for text in whole)
+        assert all(skills.assign_split(text.split(" =")[0] + " =") == "train" for text in whole)
     assert min(seen.values()) > 10
 
 

@@ -14,9 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.division import division
+from layerwise.data.text.division import divide_documents
 from layerwise.data.text.documents import Document
-from layerwise.data.text.language_modelling import splits_of
+from layerwise.data.text.language_modeling import build_text_splits
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.importance import estimate_importance
@@ -86,7 +86,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def splits() -> Splits:
-    return splits_of(character_tokenizer(), division(corpus()), length=1 + LENGTH)
+    return build_text_splits(character_tokenizer(), divide_documents(corpus()), length=1 + LENGTH)
 
 
 def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:

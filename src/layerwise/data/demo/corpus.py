@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from layerwise.data.demo import python_stdlib, skills
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.division import Division, divided
-from layerwise.data.text.documents import Document, excerpt
-from layerwise.data.text.language_modelling import splits_of
+from layerwise.data.text.division import Division, divide_corpus
+from layerwise.data.text.documents import Document, format_excerpt
+from layerwise.data.text.language_modeling import build_text_splits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -50,23 +50,23 @@ def demo_corpus(
     return Corpus(f"demo-{split}", (*sorted(sample, key=lambda each: each.id), *answer_tasks))
 
 
-def demo_text_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, length: int = 256) -> Splits:
+def build_demo_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, length: int = 256) -> Splits:
     """Build splits of the demo corpus: 90% of its training documents train, 10% validate, `demo_corpus()` reports."""
     seen = demo_corpus("train", texts=DEMO_TEXTS, questions=DEMO_QUESTIONS, seed=seed)
-    train, validation = divided(seen, (0.9, 0.1), seed)
+    train, validation = divide_corpus(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
-    return splits_of(tokenizer, Division("demo", parts), length=length)
+    return build_text_splits(tokenizer, Division("demo", parts), length=length)
 
 
 def _excerpts(split: str, characters: int, draw: Random) -> list[Document]:
     documents = [
         Document(f"stdlib/{kind}/{text.module}", text.text, "stdlib")
         for kind in python_stdlib.KINDS
-        for text in python_stdlib.documents(split, kind)
+        for text in python_stdlib.read_documents(split, kind)
     ]
-    return [cut for cut in (excerpt(document, characters, draw) for document in documents) if cut.text.strip()]
+    return [cut for cut in (format_excerpt(document, characters, draw) for document in documents) if cut.text.strip()]
 
 
 def _questions(task: str, split: str, count: int, seed: int) -> Iterator[Document]:
-    for number, example in enumerate(skills.examples(task, split, count, seed)):
+    for number, example in enumerate(skills.draw_examples(task, split, count, seed)):
         yield Document(f"{task}/{number}", example.text, task, len(example.prompt))

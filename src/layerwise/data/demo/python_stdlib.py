@@ -43,10 +43,10 @@ class PythonText:
     text: str
 
 
-def split_of(module: str) -> str:
+def assign_split(module: str) -> str:
     """Return `train` or `heldout` by the hash of the module's family.
 
-    >>> split_of("email.message") == split_of("email")
+    >>> assign_split("email.message") == assign_split("email")
     True
     """
     return "heldout" if sha256(_family(module).encode()).digest()[0] < _HELDOUT_BYTES else "train"
@@ -60,7 +60,7 @@ def _family(module: str) -> str:
     return top.removeprefix("_py").lstrip("_") or top
 
 
-def modules() -> dict[str, Path]:
+def list_modules() -> dict[str, Path]:
     """List every readable module of the standard library by name, sorted; raises `DataError` without sources."""
     root = Path(sysconfig.get_paths()["stdlib"])
     paths = {}
@@ -84,14 +84,14 @@ def _is_included(parts: tuple[str, ...]) -> bool:
 
 
 @cache
-def documents(split: str, kind: str) -> tuple[PythonText, ...]:
+def read_documents(split: str, kind: str) -> tuple[PythonText, ...]:
     """Read the documents of a split (`train`, `heldout`) and kind (`prose`, `code`), sorted by module.
 
     Files that are empty, undecodable or unparsable are skipped. Raises `DataError` for an unknown split.
     """
     if split not in SPLITS:
         raise DataError(f"unknown split {split!r}; {near_matches(split, SPLITS)}")
-    paths = [(module, path) for module, path in modules().items() if split_of(module) == split]
+    paths = [(module, path) for module, path in list_modules().items() if assign_split(module) == split]
     texts = ((module, _text(module, path, kind)) for module, path in paths)
     return tuple(PythonText(module, kind, text) for module, text in texts if text.strip())
 

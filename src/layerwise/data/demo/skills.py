@@ -34,10 +34,10 @@ class Example:
         return self.prompt + self.answer
 
 
-def split_of(prompt: str) -> str:
+def assign_split(prompt: str) -> str:
     """Return `train` or `heldout` by the hash of the prompt.
 
-    >>> split_of("calc 17+5-3 =")
+    >>> assign_split("calc 17+5-3 =")
     'train'
     """
     return "heldout" if sha256(prompt.encode()).digest()[0] < _HELDOUT_BYTES else "train"
@@ -90,17 +90,17 @@ _DRAWS: Mapping[str, Callable[[Random], Example]] = MappingProxyType(
 TASKS = tuple(_DRAWS)
 
 
-def draw(task: str, split: str, random: Random) -> Example:
+def draw_example(task: str, split: str, random: Random) -> Example:
     while True:
         example = _DRAWS[task](random)
-        if split_of(example.prompt) == split:
+        if assign_split(example.prompt) == split:
             return example
 
 
-def examples(task: str, split: str, count: int, seed: int = 0) -> list[Example]:
+def draw_examples(task: str, split: str, count: int, seed: int = 0) -> list[Example]:
     """Draw `count` distinct examples of `task` from `split`; a longer list begins with the shorter one.
 
-    >>> [example.text for example in examples("sort", "heldout", 1, seed=0)]  # doctest: +ELLIPSIS
+    >>> [example.text for example in draw_examples("sort", "heldout", 1, seed=0)]  # doctest: +ELLIPSIS
     ['sort ... = ...\\n']
     """
     return list(islice(_distinct(task, split, Random(f"{task}/{split}/{seed}")), count))
@@ -109,7 +109,7 @@ def examples(task: str, split: str, count: int, seed: int = 0) -> list[Example]:
 def _distinct(task: str, split: str, random: Random) -> Iterator[Example]:
     seen: set[str] = set()
     while True:
-        example = draw(task, split, random)
+        example = draw_example(task, split, random)
         if example.prompt not in seen:
             seen.add(example.prompt)
             yield example

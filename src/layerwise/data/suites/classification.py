@@ -13,14 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from layerwise.data.splits import digest, stratified
+from layerwise.data.splits import digest, split_stratified
 from layerwise.errors import DataError
 
 SELECTION = 0.1
 """Share of the training file that selects if there is no separate file."""
 
 
-class Labelled(NamedTuple):
+class LabeledText(NamedTuple):
     """A text or text pair with the number of its label, or its score in a regression."""
 
     text: str
@@ -45,9 +45,9 @@ class ClassificationTask:
     name: str
     labels: tuple[str, ...]
     metric: str
-    train: tuple[Labelled, ...] = field(repr=False)
-    selection: tuple[Labelled, ...] = field(repr=False)
-    test: tuple[Labelled, ...] = field(repr=False)
+    train: tuple[LabeledText, ...] = field(repr=False)
+    selection: tuple[LabeledText, ...] = field(repr=False)
+    test: tuple[LabeledText, ...] = field(repr=False)
     source: str = ""
     also: tuple[str, ...] = ()
 
@@ -65,7 +65,7 @@ class ClassificationTask:
         return (self.metric, *self.also)
 
     @property
-    def sets(self) -> dict[str, tuple[Labelled, ...]]:
+    def sets(self) -> dict[str, tuple[LabeledText, ...]]:
         return {"train": self.train, "selection": self.selection, "test": self.test}
 
     @property
@@ -93,7 +93,7 @@ class ClassificationTask:
         )
 
 
-def _drawn(examples: tuple[Labelled, ...], limit: int | None, seed: str) -> tuple[Labelled, ...]:
+def _drawn(examples: tuple[LabeledText, ...], limit: int | None, seed: str) -> tuple[LabeledText, ...]:
     if limit is None or limit >= len(examples):
         return examples
     if limit < 1:
@@ -101,38 +101,40 @@ def _drawn(examples: tuple[Labelled, ...], limit: int | None, seed: str) -> tupl
     return tuple(examples[index] for index in sorted(Random(seed).sample(range(len(examples)), limit)))
 
 
-def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[Labelled, ...]:
+def exclude_texts(examples: Sequence[LabeledText], others: Sequence[LabeledText]) -> tuple[LabeledText, ...]:
     taken = {example.content for example in others}
     return tuple(example for example in examples if example.content not in taken)
 
 
-def cut(examples: Sequence[Labelled], seed: int, *, by_label: bool = True) -> tuple[tuple[Labelled, ...], ...]:
+def split_selection(
+    examples: Sequence[LabeledText], seed: int, *, by_label: bool = True
+) -> tuple[tuple[LabeledText, ...], ...]:
     """Split one file into training and selection examples: the share `SELECTION` of every label, drawn from `seed`.
 
     Without `by_label` (for a regression) the share of all examples is drawn. Texts drawn for selection are removed from
     training, including duplicates.
 
-    >>> rows = [Labelled(str(number), None, number % 2) for number in range(20)]
-    >>> train, selection = cut(rows, seed=0)
+    >>> rows = [LabeledText(str(number), None, number % 2) for number in range(20)]
+    >>> train, selection = split_selection(rows, seed=0)
     >>> len(train), [example.label for example in selection]
     (18, [0, 1])
     """
     labels = [example.label if by_label else 0 for example in examples]
-    kept, drawn = stratified(labels, (1 - SELECTION, SELECTION), seed)
+    kept, drawn = split_stratified(labels, (1 - SELECTION, SELECTION), seed)
     selection = tuple(examples[index] for index in drawn)
-    return without([examples[index] for index in kept], selection), selection
+    return exclude_texts([examples[index] for index in kept], selection), selection
 
 
-def task_of_files(
+def read_task_files(
     measure: str,
     name: str,
     labels: tuple[str, ...],
     metrics: Sequence[str],
-    files: Mapping[Path, tuple[Labelled, ...]],
+    files: Mapping[Path, tuple[LabeledText, ...]],
     seed: int,
 ) -> ClassificationTask:
     (first, examples), (second, test) = files.items()
-    train, selection = cut(without(examples, test), seed, by_label=bool(labels))
+    train, selection = split_selection(exclude_texts(examples, test), seed, by_label=bool(labels))
     source = f"trained on {first.name}, selected on a tenth of {first.name} (seed {seed}), reported on {second.name}"
     if removed := len(examples) - len(selection) - len(train):
         source += f"; {removed} training example(s) removed because their text is in another set"

@@ -19,7 +19,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from layerwise.data.suites.classification import ClassificationTask, Labelled
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 
 SUITE = "pairs"
@@ -42,10 +42,10 @@ PARADIGMS: Mapping[str, tuple[MinimalPair, ...]] = MappingProxyType(
 )
 
 
-def generated_pairs(count: int = PAIRS) -> PairSet:
+def generate_pairs(count: int = PAIRS) -> PairSet:
     """Load the suite `pairs`: the first `count` pairs of each paradigm.
 
-    >>> generated_pairs(1).pairs[0].good
+    >>> generate_pairs(1).pairs[0].good
     'The instances must read every type of the string.'
     """
     pairs = tuple(pair for each in PARADIGMS.values() for pair in each[:count])
@@ -53,16 +53,18 @@ def generated_pairs(count: int = PAIRS) -> PairSet:
 
 
 @cache
-def mixed_signals() -> Mapping[str, ClassificationTask]:
+def generate_mixed_signals() -> Mapping[str, ClassificationTask]:
     """Load the tasks of the suite `msgs-ours` by name.
 
-    >>> mixed_signals()["ambiguous main_verb_length"].labels
+    >>> generate_mixed_signals()["ambiguous main_verb_length"].labels
     ('no', 'yes')
     """
-    sets: dict[str, dict[str, tuple[Labelled, ...]]] = {}
+    sets: dict[str, dict[str, tuple[LabeledText, ...]]] = {}
     for row in _read("mixed_signals.jsonl.gz"):
         examples = zip(row["texts"], row["labels"], strict=True)
-        sets.setdefault(row["task"], {})[row["split"]] = tuple(Labelled(text, None, label) for text, label in examples)
+        sets.setdefault(row["task"], {})[row["split"]] = tuple(
+            LabeledText(text, None, label) for text, label in examples
+        )
     ambiguous = "the features agree in training and differ in the test set"
     return {
         name: ClassificationTask(

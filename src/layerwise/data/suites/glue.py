@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any
 
 from layerwise.bounded import shown
-from layerwise.data.records import FileRecord, below, parquet_rows, read_records
-from layerwise.data.suites.classification import ClassificationTask, Labelled, task_of_files
+from layerwise.data.records import FileRecord, read_parquet_rows, read_records, walk_files
+from layerwise.data.suites.classification import ClassificationTask, LabeledText, read_task_files
 from layerwise.errors import DataError, near_matches
 
 GLUE = "glue"
@@ -81,7 +81,7 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
             raise DataError(f"unknown GLUE task {name!r}; {near_matches(name, FORMS)}")
     if not folder.is_dir():
         raise DataError(f"{folder} is not a directory. Pass one with {_needed('TASK')}.")
-    folders = (folder, *(path for path in below(folder) if path.name.startswith("glue") and path.is_dir()))
+    folders = (folder, *(path for path in walk_files(folder) if path.name.startswith("glue") and path.is_dir()))
     tasks = []
     for name in FORMS:
         files = _find_files(name, folders) if names is None or name in names else None
@@ -96,7 +96,7 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
 
 def _read_task(name: str, files: tuple[list[Path], list[Path]], seed: int) -> ClassificationTask:
     examples = {paths[0]: tuple(_example(row, name) for row in _read_rows(paths)) for paths in files}
-    return task_of_files(GLUE, name, FORMS[name].labels, FORMS[name].metrics, examples, seed)
+    return read_task_files(GLUE, name, FORMS[name].labels, FORMS[name].metrics, examples, seed)
 
 
 def _find_files(name: str, folders: Sequence[Path]) -> tuple[list[Path], list[Path]] | None:
@@ -169,10 +169,10 @@ def _read_rows(paths: Sequence[Path]) -> Sequence[FileRecord]:
                 f"{paths[0].parent} has {count - len(missing)} of the {count} files of the split {split!r}. Download "
                 f"{missing[0]} too."
             )
-    return [row for path in paths for row in parquet_rows(path)]
+    return [row for path in paths for row in read_parquet_rows(path)]
 
 
-def _example(row: FileRecord, name: str) -> Labelled:
+def _example(row: FileRecord, name: str) -> LabeledText:
     form = FORMS[name]
     if name == "rte" and "premise" in row.columns:  # SuperGLUE's columns
         form = replace(form, text="premise", pair="hypothesis")
@@ -181,7 +181,7 @@ def _example(row: FileRecord, name: str) -> Labelled:
         text = f"Question: {text} Answer: {row.text(form.answer)}"
     pair = _resolved(row) if name == "wsc" else None if form.pair is None else row.text(form.pair)
     value = row.cell("label")
-    return Labelled(text, pair, _label(row, value, form) if form.scores is None else _score(row, value, form.scores))
+    return LabeledText(text, pair, _label(row, value, form) if form.scores is None else _score(row, value, form.scores))
 
 
 def _label(row: FileRecord, value: Any, form: Form) -> int:

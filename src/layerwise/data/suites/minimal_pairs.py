@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from layerwise.bounded import MAX_TEXT_SIZE, UnreadableError, check_file
-from layerwise.data.records import FileRecord, below, kind_of, read_tables
+from layerwise.data.records import FileRecord, find_table_suffix, read_tables, walk_files
 from layerwise.errors import DataError, near_matches
 
 TABLES: Mapping[str, Any] = tomllib.loads(files(__package__).joinpath("suites.toml").read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ class PairSet:
 
     @cached_property
     def digest(self) -> str:
-        return digest(self.pairs)
+        return hash_pairs(self.pairs)
 
     def paradigms(self) -> dict[str, tuple[MinimalPair, ...]]:
         by_paradigm: dict[str, list[MinimalPair]] = {}
@@ -107,7 +107,7 @@ class PairSet:
         return PairSet(self.suite, origin, pairs)
 
 
-def digest(pairs: Iterable[MinimalPair]) -> str:
+def hash_pairs(pairs: Iterable[MinimalPair]) -> str:
     checksum = hashlib.sha256()
     for pair in pairs:
         cells = (pair.good, pair.bad, pair.paradigm, pair.term, pair.field, pair.good_start, pair.bad_start)
@@ -203,12 +203,12 @@ def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> Pair
         raise DataError(f"unknown suite {suite!r}; {near_matches(suite, SUITES)}")
     if not folder.is_dir():
         raise DataError(f"{folder} is not a directory. Pass --data the directory of the evaluation sets.")
-    paths = sorted(path for path in below(folder) if kind_of(path.name) or path.suffix == ".zip")
+    paths = sorted(path for path in walk_files(folder) if find_table_suffix(path.name) or path.suffix == ".zip")
     for name in _LAYOUTS[suite]:
         files = sorted((path for path in paths if path.name == name), key=lambda path: (len(path.parts), path))
         if files:
             return _check_suite(suite, read_pairs(files[:1], password=password), files[0])
-    loose = [path for path in paths if kind_of(path.name) and _stem(path.name) in _STEMS[suite]]
+    loose = [path for path in paths if find_table_suffix(path.name) and _stem(path.name) in _STEMS[suite]]
     if loose:
         siblings = [path for path in loose if path.parent == loose[0].parent]
         return _check_suite(suite, read_pairs(siblings, password=password), loose[0].parent)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from layerwise.bounded import shown
-from layerwise.data.records import FileRecord, json_rows, read_records
-from layerwise.data.suites.classification import ClassificationTask, Labelled, task_of_files
+from layerwise.data.records import FileRecord, read_json_rows, read_records
+from layerwise.data.suites.classification import ClassificationTask, LabeledText, read_task_files
 from layerwise.errors import DataError
 
 MSGS = "msgs"
@@ -62,7 +62,7 @@ def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
 
 def _is_labelled(path: Path) -> bool:
     try:
-        return not next(json_rows(path)).columns.keys().isdisjoint(COLUMNS)
+        return not next(read_json_rows(path)).columns.keys().isdisjoint(COLUMNS)
     except DataError:  # reported when the task is read
         return True
 
@@ -77,10 +77,10 @@ def _task(name: str, train: Path, test: Path, seed: int) -> ClassificationTask:
         train_rows = _read_condition(train, "training", agree=True)
         test_rows = _read_condition(test, "test", agree=False)
     title = f"control {name.removesuffix(_CONTROL)}" if control else f"ambiguous {name}"
-    return task_of_files(MSGS, title, LABELS, ("mcc", "accuracy"), {train: train_rows, test: test_rows}, seed)
+    return read_task_files(MSGS, title, LABELS, ("mcc", "accuracy"), {train: train_rows, test: test_rows}, seed)
 
 
-def _read_condition(path: Path, condition: str, *, agree: bool) -> tuple[Labelled, ...]:
+def _read_condition(path: Path, condition: str, *, agree: bool) -> tuple[LabeledText, ...]:
     rows = [row for row in read_records(path) if row.text("condition") == condition]
     if not rows:
         raise DataError(f"{path} has no row whose column 'condition' is {condition!r}. Use the published file.")
@@ -112,5 +112,5 @@ def _feature(row: FileRecord, column: str) -> int:
     return int(value)
 
 
-def _label_row(row: FileRecord, label: int) -> Labelled:
-    return Labelled(row.text("sentence"), None, label)
+def _label_row(row: FileRecord, label: int) -> LabeledText:
+    return LabeledText(row.text("sentence"), None, label)

@@ -70,12 +70,14 @@ _AGREEING = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].term == 
 _ORDERED = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].field == "syntax")
 
 
-def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, pairs: int = PAIRS) -> ProbedText:
+def generate_probed_text(
+    seed: int = 0, frequency: Callable[[str], float] | None = None, pairs: int = PAIRS
+) -> ProbedText:
     """Build the sentences and their features.
 
     `seed` draws the units, and `frequency` returns the frequency of a word in a text.
 
-    >>> text = probed_text()
+    >>> text = generate_probed_text()
     >>> [feature.name for feature in text.features if feature.side == "linguistic"]
     ['part_of_speech', 'number', 'grammaticality']
     """

@@ -13,9 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from layerwise.bounded import kind_of, named
-from layerwise.data.records import read_text, unpacked_name
-from layerwise.data.text.documents import Document, chunks
-from layerwise.data.text.sources import PARQUET, HubText, is_hub_text, row_documents
+from layerwise.data.records import read_text, strip_compression_suffix
+from layerwise.data.text.documents import Document, split_chunks
+from layerwise.data.text.sources import PARQUET, HubText, is_hub_text, read_row_documents
 from layerwise.errors import DataError
 
 BABYLM = (".train", ".dev", ".test")
@@ -110,7 +110,7 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
         dataset = HubText.parse(str(root))
         documents = tuple(dataset.documents(task))
         return Corpus(_spelt(dataset.name.rstrip("/").rpartition("/")[2]), documents)
-    files = source_files(root)
+    files = list_text_files(root)
     if kind_of(root) != "folder":
         return Corpus(_spelt(root.name), tuple(_documents(root, _spelt(root.name), task)))
     names = (_spelt(file.relative_to(root).as_posix()) for file in files)
@@ -118,7 +118,7 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     return Corpus(_spelt(root.resolve().name), documents)
 
 
-def source_files(root: Path) -> list[Path]:
+def list_text_files(root: Path) -> list[Path]:
     if is_hub_text(root):
         return HubText.parse(str(root)).files()
     kind = kind_of(root)
@@ -138,23 +138,23 @@ def source_files(root: Path) -> list[Path]:
     return files
 
 
-def babylm_domain(name: str) -> str | None:
+def find_babylm_domain(name: str) -> str | None:
     """Return the subcorpus of a BabyLM file by its name; `None` for other files.
 
-    >>> babylm_domain("childes.train"), babylm_domain("bnc_spoken.dev.txt.gz"), babylm_domain("notes.txt")
-    ('childes', 'bnc_spoken', None)
+    >>> [find_babylm_domain(name) for name in ("childes.train", "bnc_spoken.dev.txt.gz", "notes.txt")]
+    ['childes', 'bnc_spoken', None]
     """
-    split = babylm_split(name)
-    return None if split is None else unpacked_name(name).removesuffix(".txt").removesuffix(split) or None
+    split = find_babylm_split(name)
+    return None if split is None else strip_compression_suffix(name).removesuffix(".txt").removesuffix(split) or None
 
 
-def babylm_split(name: str) -> str | None:
+def find_babylm_split(name: str) -> str | None:
     """Return the suffix of a BabyLM file (one of `BABYLM`); `None` for other files.
 
-    >>> babylm_split("childes.train"), babylm_split("bnc_spoken.dev.txt.gz"), babylm_split("notes.txt")
+    >>> find_babylm_split("childes.train"), find_babylm_split("bnc_spoken.dev.txt.gz"), find_babylm_split("notes.txt")
     ('.train', '.dev', None)
     """
-    stem = unpacked_name(name).removesuffix(".txt")
+    stem = strip_compression_suffix(name).removesuffix(".txt")
     return next((ending for ending in BABYLM if stem.endswith(ending)), None)
 
 
@@ -165,22 +165,26 @@ def _spelt(name: str) -> str:
 def _text_files(folder: Path) -> list[Path]:
     def is_text(file: Path) -> bool:
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        return not hidden and (unpacked_name(file.name).endswith(SUFFIXES) or file.suffix == PARQUET) and file.is_file()
+        return (
+            not hidden
+            and (strip_compression_suffix(file.name).endswith(SUFFIXES) or file.suffix == PARQUET)
+            and file.is_file()
+        )
 
     return sorted(file for file in folder.rglob("*") if is_text(file))
 
 
 def _documents(file: Path, name: str, task: str) -> list[Document]:
-    if file.suffix == PARQUET or unpacked_name(file.name).endswith(".jsonl"):
-        return list(row_documents(file, name, task))
+    if file.suffix == PARQUET or strip_compression_suffix(file.name).endswith(".jsonl"):
+        return list(read_row_documents(file, name, task))
     text = read_text(file)
     pieces = [piece for piece in _split(text) if piece.strip()]
     if not pieces:
         raise DataError(f"{file} is empty. Remove it or add text.")
-    domain = babylm_domain(file.name)
+    domain = find_babylm_domain(file.name)
     task = task if domain is None else domain
     if len(pieces) == 1 and domain is not None:
-        return [replace(chunk, part_of=name) for chunk in chunks(Document(name, text, task))]
+        return [replace(chunk, part_of=name) for chunk in split_chunks(Document(name, text, task))]
     if len(pieces) == 1:
         return [Document(name, pieces[0], task)]
     return [Document(f"{name}#{number}", piece, task) for number, piece in enumerate(pieces)]

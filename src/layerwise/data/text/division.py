@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from layerwise.data.splits import SPLITS, stratified
+from layerwise.data.splits import SPLITS, split_stratified
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.documents import Document, chunks
+from layerwise.data.text.documents import Document, split_chunks
 from layerwise.errors import DataError
 
 SHARES = (0.8, 0.1, 0.1)
@@ -35,7 +35,7 @@ class Division:
     notes: tuple[str, ...] = ()
 
 
-def division(
+def divide_documents(
     corpus: Corpus, validation: Corpus | None = None, test: Corpus | None = None, *, seed: int = 0
 ) -> Division:
     """Divide a corpus into training, validation and test documents; held-out parts are given or drawn from `seed`.
@@ -59,31 +59,31 @@ def division(
 def _parts(
     train: Corpus, validation: Corpus | None, test: Corpus | None, seed: int, notes: list[str]
 ) -> tuple[Documents, Documents, Documents]:
-    given = [None if each is None else in_chunks(each) for each in (validation, test)]
+    given = [None if each is None else split_documents(each) for each in (validation, test)]
     match given:
         case [Corpus() as validation, Corpus() as test]:
             return train.documents, _separate(validation.documents), _separate(test.documents)
         case [Corpus() as validation, _]:
             notes.append(f"one half of {validation.name} is used for validation, the other half is reported")
-            first, second = divided(validation, (0.5, 0.5), seed)
+            first, second = divide_corpus(validation, (0.5, 0.5), seed)
             return train.documents, _separate(first), _separate(second)
         case [_, Corpus() as test]:
-            remaining, first = divided(in_chunks(train), (1 - SHARES[1], SHARES[1]), seed)
+            remaining, first = divide_corpus(split_documents(train), (1 - SHARES[1], SHARES[1]), seed)
             return remaining, _separate(first), _separate(test.documents)
-    remaining, first, second = divided(in_chunks(train), SHARES, seed)
+    remaining, first, second = divide_corpus(split_documents(train), SHARES, seed)
     return remaining, _separate(first), _separate(second)
 
 
-def in_chunks(corpus: Corpus) -> Corpus:
+def split_documents(corpus: Corpus) -> Corpus:
     total = sum(len(each.text) for each in corpus.documents)
     documents: list[Document] = []
     for document in corpus.documents:
         is_large = document.part_of is None and len(document.text) > LARGE * total
-        documents += chunks(document) if is_large else (document,)
+        documents += split_chunks(document) if is_large else (document,)
     return Corpus(corpus.name, tuple(documents))
 
 
-def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Documents]:
+def divide_corpus(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Documents]:
     """Divide documents by `shares`, drawn from `seed` and stratified by task; equal texts stay together.
 
     A text with fewer chunks than parts goes to the first part if enough others remain. Raises `DataError` for fewer
@@ -105,7 +105,7 @@ def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Document
         index for index, group in enumerate(groups) if group[0].part_of is None or counts[names[index]] >= len(shares)
     ]
     drawn = ample if len(ample) >= len(shares) else list(range(len(groups)))
-    cut = stratified(_strata([names[index] for index in drawn], len(shares)), shares, seed)
+    cut = split_stratified(_strata([names[index] for index in drawn], len(shares)), shares, seed)
     number_of = {groups[drawn[index]][0].text: number for number, part in enumerate(cut) for index in part}
     parts: list[list[Document]] = [[] for _ in shares]
     for document in corpus.documents:  # in order, so that chunks can be joined again

@@ -70,7 +70,7 @@ class Document:
         return self.text if self.answer_start is None else self.text[self.answer_start :]
 
 
-def excerpt(document: Document, characters: int, draw: Random) -> Document:
+def format_excerpt(document: Document, characters: int, draw: Random) -> Document:
     """Draw an excerpt of at most `characters` of a plain text, starting at a line if one is near.
 
     Short texts and those with an answer are returned unchanged.
@@ -84,7 +84,7 @@ def excerpt(document: Document, characters: int, draw: Random) -> Document:
     return replace(document, text=document.text[start : start + characters])
 
 
-def chunks(document: Document) -> tuple[Document, ...]:
+def split_chunks(document: Document) -> tuple[Document, ...]:
     """Cut a document into chunks that join to its text; short documents and those with an answer are not cut."""
     if document.answer_start is not None:
         return (document,)
@@ -99,7 +99,7 @@ def chunks(document: Document) -> tuple[Document, ...]:
     )
 
 
-def joined(documents: Iterable[Document]) -> tuple[Document, ...]:
+def join_chunks(documents: Iterable[Document]) -> tuple[Document, ...]:
     result: list[Document] = []
     for original_id, group in groupby(documents, key=lambda each: each.part_of):
         if original_id is None:

@@ -41,7 +41,7 @@ _EVEN = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Documents as token ids: rows with `name`, `ids`, and the lengths of the `sentences` in tokens.
+    """Documents as token ids: rows with `name`, `ids`, and the lengths of the `split_sentences` in tokens.
 
     `skipped` names documents without text.
     """
@@ -57,13 +57,13 @@ class Encoded:
         return sum(len(chunk.flatten()) for chunk in self.rows.data.column("ids").chunks)
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Encoded:
+def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Encoded:
     skipped: list[str] = []
-    rows = list(encoded_rows(tokenizer, documents, skipped))
+    rows = list(encode_rows(tokenizer, documents, skipped))
     return Encoded(Dataset.from_list(rows), skipped)
 
 
-def encoded_rows(
+def encode_rows(
     tokenizer: PreTrainedTokenizerBase,
     documents: Sequence[Document],
     skipped: list[str],
@@ -129,7 +129,7 @@ def _batches(
 def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Iterator[tuple[Document, Sentences]]:
     vocabulary = tokenizer.get_vocab()
     paragraph, tab = vocabulary.get(PARAGRAPH), vocabulary.get(TAB)
-    texts = [[sentences(block) for block in paragraphs(document.text)] for document in documents]
+    texts = [[split_sentences(block) for block in split_paragraphs(document.text)] for document in documents]
     split = [
         piece
         for text in texts
@@ -153,13 +153,13 @@ def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -
         yield document, [ids for ids in read if ids]
 
 
-def paragraphs(text: str) -> list[str]:
+def split_paragraphs(text: str) -> list[str]:
     """Split a text into nonempty paragraphs, each on one line; leading tabs are kept.
 
-    >>> paragraphs("A line\\nand its end.\\n\\nAnother."), paragraphs("One a line.\\nTwo.")
+    >>> split_paragraphs("A line\\nand its end.\\n\\nAnother."), split_paragraphs("One a line.\\nTwo.")
     (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])
 
-    >>> paragraphs("Yes.\\nNo.\\nI know who that was at the door.\\nWho?\\n\\nThe end.")
+    >>> split_paragraphs("Yes.\\nNo.\\nI know who that was at the door.\\nWho?\\n\\nThe end.")
     ['Yes.', 'No.', 'I know who that was at the door.', 'Who?', 'The end.']
     """
     blocks = _EMPTY_LINES.split(text.rstrip().lstrip("\n "))
@@ -173,10 +173,10 @@ def _are_wrapped(blocks: Sequence[str]) -> bool:
     return not lengths or lengths[len(lengths) // 2] >= _EVEN * lengths[int(0.95 * len(lengths))]
 
 
-def sentences(paragraph: str) -> list[str]:
+def split_sentences(paragraph: str) -> list[str]:
     """Split a paragraph into sentences.
 
-    >>> sentences("Mr. Fox ran. He hid! Why?")
+    >>> split_sentences("Mr. Fox ran. He hid! Why?")
     ['Mr. Fox ran.', 'He hid!', 'Why?']
     """
     pieces = []

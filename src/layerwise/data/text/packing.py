@@ -15,7 +15,7 @@ from random import Random
 
 import torch
 
-from layerwise.data.batches import labelled
+from layerwise.data.batches import build_labeled_row
 from layerwise.data.splits import Example, Examples
 from layerwise.data.text.tokens import Window
 
@@ -40,18 +40,20 @@ class PackedWindows(Examples):
     def __getitem__(self, index: int) -> Example:
         """Return `input_ids`, `labels` and `position_ids`, each int64 (seq,)."""
         # The first token of a window is never scored, so no text is predicted from another.
-        rows = [(*labelled(window), torch.arange(len(window.ids), device="cpu")) for window in self.rows[index]]
+        rows = [
+            (*build_labeled_row(window), torch.arange(len(window.ids), device="cpu")) for window in self.rows[index]
+        ]
         ids, labels, positions = map(torch.cat, zip(*rows, strict=True))
         return {"input_ids": ids, "labels": labels, "position_ids": positions}
 
 
-def packed(windows: Sequence[Window], length: int, seed: int = 0, start: int | None = None) -> PackedWindows:
+def pack_windows(windows: Sequence[Window], length: int, seed: int = 0, start: int | None = None) -> PackedWindows:
     """Pack windows into rows of at most `length` tokens.
 
     `start` is the start token of all windows, if any; split windows begin with it too. Windows of equal length are
     packed in an order drawn from `seed`.
 
-    >>> rows = packed([Window(f"d{n}", "text", 0, (1,) * n, 1, n) for n in (6, 5, 3, 2)], 8).rows
+    >>> rows = pack_windows([Window(f"d{n}", "text", 0, (1,) * n, 1, n) for n in (6, 5, 3, 2)], 8).rows
     >>> [[len(window.ids) for window in row] for row in rows]
     [[6, 2], [5, 3]]
     """

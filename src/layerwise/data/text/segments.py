@@ -60,11 +60,11 @@ class PretrainingText:
         return (*self.train.skipped, *self.validation.skipped, *self.test.skipped)
 
 
-def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:
+def hash_parts(parts: Mapping[str, Sequence[Document]]) -> str:
     return digest((split, each.id, each.text.encode()) for split in SPLITS for each in parts[split])
 
 
-def cut(text: Encoded, length: int) -> Segments:
+def cut_segments(text: Encoded, length: int) -> Segments:
     """Cut documents into segments of `length` tokens, or open those in the token cache.
 
     Sentences fill a segment as in LTG-BERT: one that overflows is truncated there and begins the next segment. A

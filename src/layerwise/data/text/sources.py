@@ -22,7 +22,7 @@ from typing import Any
 from huggingface_hub import HfApi
 
 from layerwise.bounded import shortened, shown
-from layerwise.data.records import json_rows, parquet_rows
+from layerwise.data.records import read_json_rows, read_parquet_rows
 from layerwise.data.text.documents import Document
 from layerwise.errors import DataError
 
@@ -37,12 +37,12 @@ _SPELLING = re.compile(
 )
 
 
-def row_documents(file: Path, name: str, task: str) -> Iterator[Document]:
+def read_row_documents(file: Path, name: str, task: str) -> Iterator[Document]:
     """Stream the documents of a file of rows with a `text`, and optionally an `id`, a `task` and an `answer_start`.
 
     Missing ids end in the line or row number. Raises `DataError` for a malformed row and a file without rows.
     """
-    rows = parquet_rows(file, FIELDS) if file.suffix == PARQUET else json_rows(file)
+    rows = read_parquet_rows(file, FIELDS) if file.suffix == PARQUET else read_json_rows(file)
     for row in rows:
         yield _document(row.columns, row.location, f"{name}:{row.line}", task)
 

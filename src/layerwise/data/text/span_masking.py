@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.batches import IGNORED, padded
+from layerwise.data.batches import IGNORED, pad_rows
 from layerwise.data.splits import Example, Examples
 from layerwise.data.text.segments import AROUND, Segments
-from layerwise.data.text.tokenizer import masking_id
+from layerwise.data.text.tokenizer import find_mask_id
 from layerwise.errors import DataError
 
 Ids = NDArray[np.int64]
@@ -79,7 +79,7 @@ class SpanMasking:
             raise DataError(f"The probability that a span stops must be above 0 and at most 1, got {stop}.")
         special = set(tokenizer.all_special_ids)
         ordinary = [number for number in range(len(tokenizer)) if number not in special]
-        return cls(masking_id(tokenizer), np.array(ordinary, dtype=np.int64), share, stop)
+        return cls(find_mask_id(tokenizer), np.array(ordinary, dtype=np.int64), share, stop)
 
     def numbers(self, width: int) -> int:
         return 1 + 2 * width + 2 * self._max_masked(width)
@@ -137,14 +137,14 @@ def _numbered(ranks: Ids) -> Ids:
     return numbers
 
 
-def uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> Uniforms:
+def draw_uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> Uniforms:
     """Draw uniform numbers in [0, 1) of shape (indices, count); row r depends only on (key, indices[r], count).
 
     They are the stream of Philox 4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), a counter
     that can start anywhere. Consecutive indices are drawn together.
 
-    >>> one, two = uniforms((7,), [3, 4], 5)
-    >>> bool((uniforms((7,), [4], 5)[0] == two).all())
+    >>> one, two = draw_uniforms((7,), [3, 4], 5)
+    >>> bool((draw_uniforms((7,), [4], 5)[0] == two).all())
     True
     """
     blocks = -(-count // _BLOCK)
@@ -188,7 +188,7 @@ class MaskedSegments(Dataset[Example]):
         for (length, step), some in groupby(draws, key=lambda draw: (draw.length, draw.step)):
             group = list(some)
             count = self.masking.numbers(length - AROUND)
-            random = uniforms((self.seed, TRAINING, length, step), [draw.slot for draw in group], 2 + count)
+            random = draw_uniforms((self.seed, TRAINING, length, step), [draw.slot for draw in group], 2 + count)
             ids, lengths = _rows(self.segments[length], [draw.segment for draw in group])
             shortened = 1 + (random[:, 1] * lengths).astype(np.int64)
             lengths = np.where(random[:, 0] < _SHORTENED, shortened, lengths)
@@ -221,17 +221,17 @@ class FixedMasks(Examples):
     def __getitems__(self, indices: Sequence[int]) -> list[Example]:
         numbers = self.numbers[list(indices)].tolist()
         length = self.segments.length
-        random = uniforms((0, HELD_OUT, length), numbers, self.masking.numbers(length - AROUND))
+        random = draw_uniforms((0, HELD_OUT, length), numbers, self.masking.numbers(length - AROUND))
         ids, lengths = _rows(self.segments, numbers)
         return _examples(ids, lengths, self.around, self.masking, random)
 
 
-def padding(pad: int) -> Callable[[Sequence[Example]], Example]:
+def make_padding_collator(pad: int) -> Callable[[Sequence[Example]], Example]:
     """Return a `data_collator` that pads `input_ids`, `attention_mask` and `labels` (batch, seq) on the right.
 
     Lengths are rounded up to 8 tokens, since fewer shapes compile faster.
     """
-    return partial(padded, pad_id=pad, multiple=8)
+    return partial(pad_rows, pad_id=pad, multiple=8)
 
 
 def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:

@@ -27,11 +27,11 @@ from datasets.exceptions import DatasetGenerationError
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.cache_folder import Stamp, cache_folder, code_digest, locked, settled, stamp, writable
+from layerwise.data.cache_folder import Stamp, cache_folder, hash_code, is_settled, locked, read_stamp, writable
 from layerwise.data.splits import SPLITS, digest
 from layerwise.data.text.division import Division
-from layerwise.data.text.encoding import Encoded, encoded_rows, hide_progress_bars
-from layerwise.data.text.segments import PretrainingText, digest_of
+from layerwise.data.text.encoding import Encoded, encode_rows, hide_progress_bars
+from layerwise.data.text.segments import PretrainingText, hash_parts
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.errors import DataError
@@ -136,11 +136,11 @@ def _build(
     splits = {}
     for split in SPLITS:
         rows = partial(
-            encoded_rows, tokenizer, read.parts[split], skipped[split], partial(progress, f"encoding {split}")
+            encode_rows, tokenizer, read.parts[split], skipped[split], partial(progress, f"encoding {split}")
         )
         with writable(folder.parent):
             splits[split] = Encoded(_rows(folder, split, rows), skipped[split])
-    text = PretrainingText(read.name, digest_of(read.parts), **splits)
+    text = PretrainingText(read.name, hash_parts(read.parts), **splits)
     record = {"name": text.name, "digest": text.digest, "notes": read.notes, "skipped": skipped}
     return TokenizedText(tokenizer, text, read.notes), record
 
@@ -167,15 +167,15 @@ def _tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _read_stamps(source: TextSource) -> tuple[Stamp, ...] | None:
     try:
-        stamps = None if source.files is None else tuple(map(stamp, source.files()))
+        stamps = None if source.files is None else tuple(map(read_stamp, source.files()))
     except (OSError, ValueError):
         return None
-    return stamps if stamps is not None and settled(stamps) else None
+    return stamps if stamps is not None and is_settled(stamps) else None
 
 
 def _content_digest(read: Division) -> str:
     parts = ((split, each.part_of or "", each.id.encode()) for split in SPLITS for each in read.parts[split])
-    return f"{read.name} {digest_of(read.parts)} {digest(parts)} {read.notes}"
+    return f"{read.name} {hash_parts(read.parts)} {digest(parts)} {read.notes}"
 
 
 def _key(*content: object) -> str:
@@ -186,4 +186,4 @@ def _key(*content: object) -> str:
 def _program() -> list[str]:
     versions = [platform.python_version(), unicodedata.unidata_version, *map(version, _LIBRARIES)]
     paths = (_TEXT_PACKAGE, *(_TEXT_PACKAGE.parents[1] / name for name in ("bounded.py", "data/splits.py")))
-    return [*versions, code_digest(*paths)]
+    return [*versions, hash_code(*paths)]

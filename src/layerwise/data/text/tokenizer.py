@@ -71,7 +71,7 @@ def load_tokenizer(
     return tokenizer
 
 
-def masking_id(tokenizer: PreTrainedTokenizerBase) -> int:
+def find_mask_id(tokenizer: PreTrainedTokenizerBase) -> int:
     token_id: Any = tokenizer.mask_token_id
     if not isinstance(token_id, int):
         raise DataError(

@@ -15,7 +15,7 @@ from typing import Literal
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.documents import Document, excerpt
+from layerwise.data.text.documents import Document, format_excerpt
 from layerwise.errors import DataError
 
 Objective = Literal["next_token", "masked_token"]
@@ -77,7 +77,7 @@ class Window:
         return replace(self, ids=ids, scored_until=until, masked=masked)
 
 
-def windows(
+def cut_windows(
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
     length: int,
@@ -132,7 +132,7 @@ class _Cutter:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, length: int, objective: Objective, seed: int) -> _Cutter:
-        before, after = wrapping(tokenizer, objective)
+        before, after = find_special_ids(tokenizer, objective)
         smallest = max(2, len(before) + len(after) + 1)
         if length < smallest:
             raise DataError(
@@ -142,7 +142,7 @@ class _Cutter:
 
     def cut(self, document: Document) -> list[Window]:
         start = document.answer_start
-        ((ids, scored),) = encoded(self.tokenizer, [(document.text, start or 0)])
+        ((ids, scored),) = encode_pairs(self.tokenizer, [(document.text, start or 0)])
         answer_from = 0 if start is None else next(iter(scored), len(ids))
         if len(ids) < 2:
             raise DataError(
@@ -167,17 +167,19 @@ class _Cutter:
         # A token is scored only if another one precedes it.
         first = max(1, len(self.before) + answer_from)
         window = Window(document.id, document.task, index, ids, first, len(ids) - len(self.after))
-        return window if self.masks is None or window.scored < 1 else masked(window, self.masks)
+        return window if self.masks is None or window.scored < 1 else mask_window(window, self.masks)
 
 
-def masked(window: Window, seed: int) -> Window:
+def mask_window(window: Window, seed: int) -> Window:
     draw = random.Random(f"{seed}/{window.document}/{window.index}")
     text = range(window.scored_from, window.scored_until)
     positions = [position for position in text if draw.random() < MASKED_SHARE] or [draw.choice(text)]
     return replace(window, masked=tuple(positions))
 
 
-def wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def find_special_ids(
+    tokenizer: PreTrainedTokenizerBase, objective: Objective
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if objective == "next_token":
         start = tokenizer.bos_token_id
         return ((start,) if isinstance(start, int) else ()), ()
@@ -189,7 +191,7 @@ def wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[
     return (), ()
 
 
-def encoded(
+def encode_pairs(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[tuple[str, int]], *, wrapped: bool = False
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Encode pairs (text, start) to token ids, and the positions of tokens that reach past the start character.
@@ -249,7 +251,7 @@ def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random)
     share = CHARACTERS_PER_TOKEN * max(cutter.length, read // len(corpus.documents) + 1)
     waiting: list[list[Window]] = []
     for document in draw.sample(corpus.documents, len(corpus.documents)):
-        text = excerpt(document, share, draw)
+        text = format_excerpt(document, share, draw)
         cut = cutter.cut(text)
         if len(cut) > 1 and len(text.text) < len(document.text):
             cut.pop()  # the last window of an excerpt is shorter than the others

@@ -53,7 +53,7 @@ def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> P
 
     Args:
         texts: Training texts.
-        vocabulary: Number of pieces (default: `suited_vocabulary`).
+        vocabulary: Number of pieces (default: `choose_vocabulary_size`).
 
     Raises:
         DataError: If no text has a word, or the vocabulary is smaller than the special tokens and bytes.
@@ -63,7 +63,7 @@ def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> P
         raise DataError("The texts must have at least one word to learn a vocabulary from, got none.")
     _check_size(vocabulary, SPECIALS, " Omit it to derive it from the text.")
     pieces = _learn_pieces(words, vocabulary or MAX_VOCABULARY)
-    size = vocabulary or suited_vocabulary(pieces, words)
+    size = vocabulary or choose_vocabulary_size(pieces, words)
     return _build_fast(pieces[:size])
 
 
@@ -99,7 +99,7 @@ def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizer
     )
 
 
-def suited_vocabulary(pieces: list[str], words: Mapping[str, int]) -> int:
+def choose_vocabulary_size(pieces: list[str], words: Mapping[str, int]) -> int:
     """Return the largest multiple of 512 (from 1,024) for which 95% of the learned pieces occur 100 times.
 
     `pieces` are in the order learned, `words` are word counts.

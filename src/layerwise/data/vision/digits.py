@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from layerwise.data.splits import SPLITS, Splits, digest, limited, stratified
+from layerwise.data.splits import SPLITS, Splits, digest, limit_stratified, split_stratified
 from layerwise.data.vision.image_examples import Augmentation, ImageExamples, Scaling
 from layerwise.data.vision.preprocessing import Preprocessing
 
@@ -52,8 +52,8 @@ def digits(
     bunch = load_digits()
     ink = torch.from_numpy(bunch.images).to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(bunch.target).long()
-    cut = stratified(labels.tolist(), _SHARES, _SEED)
-    parts = [tuple(part[index] for index in limited(labels[list(part)].tolist(), limit, seed)) for part in cut]
+    cut = split_stratified(labels.tolist(), _SHARES, _SEED)
+    parts = [tuple(part[index] for index in limit_stratified(labels[list(part)].tolist(), limit, seed)) for part in cut]
     prepared = preprocessing or PREPROCESSING
     fits = prepared.bytes == SIDE**2 and prepared.height == SIDE and prepared.processor is None
     pixels = ink if fits else torch.stack([prepared.pixels(_drawing(each)) for each in ink])

@@ -35,7 +35,7 @@ class ImageExamples(Examples):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Example:
-        pixels = augmented(self.read(index), self.augmentation)
+        pixels = augment(self.read(index), self.augmentation)
         return {"pixel_values": self._scaling(pixels), "labels": self.labels[index]}
 
 
@@ -51,7 +51,7 @@ class Scaling:
         return (pixels.float() / self._top - self._mean) / self._std
 
 
-def augmented(pixels: Tensor, name: str) -> Tensor:
+def augment(pixels: Tensor, name: str) -> Tensor:
     if name == "none":
         return pixels
     height, width = pixels.shape[-2:]

@@ -22,7 +22,7 @@ import transformers
 from datasets import Dataset, Features, Value
 
 from layerwise.data.cache_folder import cache_folder
-from layerwise.data.vision.image_sources import ImageSource, decoded, fault
+from layerwise.data.vision.image_sources import ImageSource, decode_image, describe_error
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -44,7 +44,7 @@ class ReadImages:
     rows: Mapping[str, int]
 
 
-def read_all(
+def read_image_rows(
     pictures: Iterable[ImageSource],
     preprocessing: Preprocessing | None,
     fingerprint: str | None,
@@ -124,9 +124,9 @@ def _look(picture: ImageSource, preprocessing: Preprocessing | None) -> tuple[by
     content, pixels = b"", None
     try:
         content = picture.read()
-        image = decoded(content)
+        image = decode_image(content)
         if preprocessing is not None:
             pixels = preprocessing.pixels(image).numpy().tobytes()
     except (DataError, OSError) as error:
-        return sha256(content).digest(), fault(error), None
+        return sha256(content).digest(), describe_error(error), None
     return sha256(content).digest(), None, pixels

@@ -21,7 +21,7 @@ from typing import Any
 import datasets
 
 from layerwise.bounded import shortened
-from layerwise.data.vision.image_sources import SPLIT_NAMES, ImageSet, ImageSource, image_bytes
+from layerwise.data.vision.image_sources import SPLIT_NAMES, ImageSet, ImageSource, read_image_bytes
 from layerwise.errors import DataError, near_matches
 
 _IMAGE_NAMES = ("image", "img")
@@ -29,7 +29,7 @@ _LABEL_NAMES = ("label", "labels", "class", "target")
 _WITHHELD = -1
 
 
-def listed_images(where: str | Path) -> ImageSet:
+def list_images(where: str | Path) -> ImageSet:
     """List the labeled images of a directory (named by path) or of a dataset (named by split and row).
 
     `where` is a directory of class directories, a directory with a dataset (saved or as Parquet files), or a hub
@@ -190,7 +190,7 @@ def _read_row(rows: Any, row: int) -> bytes:
     if content is not None:
         return content
     try:
-        return image_bytes(Path(cell["path"]))
+        return read_image_bytes(Path(cell["path"]))
     except DataError as error:
         raise DataError(f"the row names the file {shortened(cell['path'])}, and {error}") from error
 

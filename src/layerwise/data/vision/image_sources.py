@@ -53,9 +53,11 @@ class ImageSource:
 
     def image(self) -> Image.Image:
         try:
-            return decoded(self.read())
+            return decode_image(self.read())
         except (DataError, OSError) as error:
-            raise DataError(f"Cannot read the image {self.name}: {fault(error)}. Repair or remove it.") from error
+            raise DataError(
+                f"Cannot read the image {self.name}: {describe_error(error)}. Repair or remove it."
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class ImageSet:
             )
 
 
-def decoded(content: bytes) -> Image.Image:
+def decode_image(content: bytes) -> Image.Image:
     """Decode an image file, oriented by its EXIF data.
 
     Raises `DataError` for other formats than `FORMATS`, damaged files, and images of more than `MAX_PIXELS` or 8 bits
@@ -94,7 +96,7 @@ def decoded(content: bytes) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise DataError(f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels") from error
     except Exception as error:  # damaged files raise many errors, from zlib to struct
-        raise DataError(fault(error)) from error
+        raise DataError(describe_error(error)) from error
     return image
 
 
@@ -110,14 +112,14 @@ def _check_pixels(image: Image.Image) -> None:
             raise DataError(f"its pixels must have at most 8 bits per channel, got {layout}")
 
 
-def image_bytes(file: Path) -> bytes:
+def read_image_bytes(file: Path) -> bytes:
     try:
         return read_bytes(file, MAX_BYTES)
     except UnreadableError as error:
         raise DataError(f"{file.name} {error}") from error
 
 
-def fault(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     if isinstance(error, DataError):
         return str(error)
     if isinstance(error, UnidentifiedImageError):

@@ -22,15 +22,15 @@ from layerwise.data.splits import (
     Examples,
     Splits,
     digest,
-    evenly_ordered,
-    limited,
-    selecting_on_reported,
-    stratified,
+    limit_stratified,
+    order_evenly,
+    select_on_reported,
+    split_stratified,
 )
 from layerwise.data.vision.digits import digits
 from layerwise.data.vision.image_examples import Augmentation, ImageExamples
-from layerwise.data.vision.image_reading import ReadImages, read_all
-from layerwise.data.vision.image_sets import listed_images
+from layerwise.data.vision.image_reading import ReadImages, read_image_rows
+from layerwise.data.vision.image_sets import list_images
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
@@ -77,12 +77,12 @@ def read_images(
     """
     if str(where) == "digits" and not Path(where).exists():
         splits = digits(augmentation, preprocessing, limit=limit, seed=seed)
-        return selecting_on_reported(splits) if select_on == "reported" else splits
-    listed = listed_images(where)
+        return select_on_reported(splits) if select_on == "reported" else splits
+    listed = list_images(where)
     division, origin = divide(listed, seed, select_on, limit)
     pictures = [picture for part in division.values() for picture in part]
     is_small = len(pictures) * preprocessing.bytes <= MAX_CACHED_BYTES
-    reading = read_all(pictures, preprocessing if is_small else None, listed.fingerprint, progress)
+    reading = read_image_rows(pictures, preprocessing if is_small else None, listed.fingerprint, progress)
     if reading.faults and unreadable == "refuse":
         raise DataError(_unreadable(reading.faults, len(pictures), listed.name))
     skipped = tuple(picture.name for picture in pictures if picture.name in reading.faults)
@@ -111,7 +111,7 @@ def read_images(
         copies=copies,
         origin=origin,
     )
-    return splits if has_validation else selecting_on_reported(splits)
+    return splits if has_validation else select_on_reported(splits)
 
 
 def divide(
@@ -131,15 +131,15 @@ def divide(
     if to_cut:
         shares = (1 - TENTH * len(to_cut), *(TENTH for _ in to_cut))
         names = [listed.classes[picture.label] for picture in given["train"]]
-        parts = stratified(names, shares, seed)
+        parts = split_stratified(names, shares, seed)
         cut = {split: _take(given["train"], part) for split, part in zip(("train", *to_cut), parts, strict=True)}
     selected = () if select_on == "reported" else cut["validation"] if selecting is None else given[selecting]
     division = dict(
         zip(SPLITS, (cut["train"], selected, cut["test"] if reported is None else given[reported]), strict=True)
     )
     for split, part in division.items():
-        images = _take(part, limited(_labels(part), limit, seed))
-        division[split] = images if split == "train" else _take(images, evenly_ordered(_labels(images), seed))
+        images = _take(part, limit_stratified(_labels(part), limit, seed))
+        division[split] = images if split == "train" else _take(images, order_evenly(_labels(images), seed))
     return division, _describe(reported, selecting, select_on)
 
 

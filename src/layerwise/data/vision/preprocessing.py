@@ -67,7 +67,9 @@ class Preprocessing:
         return small.reshape(self.height, self.width, self.channels).permute(2, 0, 1).contiguous()
 
 
-def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remote_code: bool = False) -> Preprocessing:
+def load_preprocessing(
+    config: Any, where: str | Path | None = None, *, trust_remote_code: bool = False
+) -> Preprocessing:
     """Load the preprocessing of a model with this `config` and checkpoint `where` (directory or hub id).
 
     Without settings there: config.image_size, config.num_channels, mean = std = 0.5. Raises `ModelError` for a model

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
+from layerwise.data.batches import AnyBatch, Batch, LabeledBatch
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
@@ -59,10 +59,10 @@ def split_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
     step = max(1, count)
     for start in range(0, len(batch.windows), step):
         rows = slice(start, start + step)
-        if isinstance(batch, LabelledBatch):
+        if isinstance(batch, LabeledBatch):
             inputs = {name: value[rows] for name, value in batch.inputs.items()}
             given = {name: value[rows] for name, value in batch.given.items()}
-            yield LabelledBatch(inputs, batch.targets[rows], batch.windows[rows], batch.metric, given)
+            yield LabeledBatch(inputs, batch.targets[rows], batch.windows[rows], batch.metric, given)
             continue
         # Windows are sorted by length, longest first, so later parts need less padding.
         width = int(batch.attention_mask[rows].sum(dim=1).max())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from layerwise.data.batches import IGNORED, AnyBatch, LabelledBatch
+from layerwise.data.batches import IGNORED, AnyBatch, LabeledBatch
 from layerwise.errors import UnsupportedModelError
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import check_finite, split_windows, token_mask
@@ -158,7 +158,7 @@ def _note_gate(gates: dict[Gate, Tensor], gate: Gate, output: Tensor, added: Ten
 
 def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
     windows = len(batch.windows)
-    logits = 1 if isinstance(batch, LabelledBatch) else batch.input_ids.shape[1] * int(stack.text_config.vocab_size)
+    logits = 1 if isinstance(batch, LabeledBatch) else batch.input_ids.shape[1] * int(stack.text_config.vocab_size)
     rows = max(1, CHUNK // logits)
     for start in range(0, windows, rows):
         yield slice(start, min(start + rows, windows))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from layerwise.data.batches import regrouped
+from layerwise.data.batches import regroup_batches
 from layerwise.data.text.tokens import Window
 from layerwise.measure.interventions.ablation import skip_interventions, skip_keys
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
@@ -109,7 +109,7 @@ def cut_beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData
         drawn = random.Random(f"{seed}/{task}/{document}").choice(windows)
         selected.append(drawn)
         full_lengths[task, cut.get(drawn, drawn).document, WHOLE] = sum(window.scored for window in windows)
-    return replace(data, batches=regrouped(data.batches, selected, cut)), full_lengths
+    return replace(data, batches=regroup_batches(data.batches, selected, cut)), full_lengths
 
 
 FIRST_LOOK = 32

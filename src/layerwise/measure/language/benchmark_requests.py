@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.data.batches import Batch, of_like_length, padded, row_of
+from layerwise.data.batches import Batch, build_row, group_by_length, pad_rows
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.language.benchmarks import (
@@ -130,7 +130,7 @@ def build_requests(
     written = tuple(name for name, task in loaded.items() if any(not _by_likelihood(each) for each in task.instances))
     data = None
     if windows:
-        batches = tuple(map(_batch, of_like_length(windows, batch_tokens)))
+        batches = tuple(map(_batch, group_by_length(windows, batch_tokens)))
         longest = max(len(window.ids) for window in windows) - 1
         data = EvalData(", ".join(loaded), "", longest, "next_token", batches)
     chance = {name: find_chance(name, task) for name, task in loaded.items()}
@@ -253,9 +253,9 @@ def _window(task: str, document: int, index: int, context: list[int], continuati
 def _batch(group: Sequence[Window]) -> Batch:
     rows = []
     for window in group:
-        ids, targets = row_of(window, None)
+        ids, targets = build_row(window, None)
         rows.append({"input_ids": ids[:-1], "labels": targets[:-1]})  # the last token is only predicted
-    batch = padded(rows, 0)
+    batch = pad_rows(rows, 0)
     return Batch(batch["input_ids"], batch["attention_mask"], batch["labels"], tuple(group))
 
 

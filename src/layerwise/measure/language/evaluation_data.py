@@ -11,9 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerwise.data.batches import AnyBatch, LabelledBatch, Metric, batches, item, of_like_length, regrouped
+from layerwise.data.batches import (
+    AnyBatch,
+    LabeledBatch,
+    Metric,
+    group_by_length,
+    make_batches,
+    make_item,
+    regroup_batches,
+)
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.tokens import Objective, Window, windows
+from layerwise.data.text.tokens import Objective, Window, cut_windows
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.stats.grid import MIN_DOCUMENTS, MIN_UNITS, WHOLE, Cell, Piece, resampling_unit, shuffle_pieces
 from layerwise.stack import Stack
@@ -109,13 +117,13 @@ def tokenize(
         )
     positions = longest_input(stack.model)
     length = length or min(WINDOW, positions or WINDOW)
-    every = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
+    every = cut_windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
     distinct = every
     if resampling_unit(len({(window.task, window.document) for window in every})) == "window":
         first_of = {(window.task, window.ids, window.scored_from): window for window in reversed(every)}
         distinct = tuple(first_of.values())[::-1]
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    batched = batches(distinct, batch_tokens, padding, tokenizer.mask_token_id)
+    batched = make_batches(distinct, batch_tokens, padding, tokenizer.mask_token_id)
     _refuse_foreign_tokens(stack, max(int(batch.inputs["input_ids"].max()) for batch in batched))
     answers = tuple(sorted({document.task for document in corpus.documents if document.answer_start is not None}))
     repeated = len(given.documents) - len(corpus.documents) + len(every) - len(distinct)
@@ -163,7 +171,7 @@ def select_pieces(data: EvalData, pieces: Collection[Piece]) -> EvalData:
         for window in data.windows
         if not selected.isdisjoint((window.task, window.document, index) for index in (WHOLE, window.index))
     ]
-    return replace(data, batches=regrouped(data.batches, windows))
+    return replace(data, batches=regroup_batches(data.batches, windows))
 
 
 def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
@@ -200,10 +208,10 @@ def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
             window = queue.pop(0)
             scored = cut.get(window, window).scored
             if sampled and spent + scored > tokens:
-                return replace(data, batches=regrouped(data.batches, sampled, cut))
+                return replace(data, batches=regroup_batches(data.batches, sampled, cut))
             sampled.append(window)
             spent += scored
-    return replace(data, batches=regrouped(data.batches, sampled, cut))
+    return replace(data, batches=regroup_batches(data.batches, sampled, cut))
 
 
 def shorten(data: EvalData, scored: int) -> dict[Window, Window]:
@@ -255,7 +263,7 @@ def _refuse_foreign_tokens(stack: Stack, largest: int) -> None:
 
 def minibatches(data: EvalData, tokens: int) -> tuple[AnyBatch, ...]:
     windows = [window for batch in data.batches for window in batch.windows]
-    return tuple(batch for group in of_like_length(windows, tokens) for batch in regrouped(data.batches, group))
+    return tuple(batch for group in group_by_length(windows, tokens) for batch in regroup_batches(data.batches, group))
 
 
 LABELS = "labels"
@@ -276,7 +284,7 @@ def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Met
     """
     parameters = inspect.signature(stack.model.forward).parameters
     digest = hashlib.sha256(getattr(metric, "__qualname__", str(metric)).encode())
-    wrapped: list[LabelledBatch] = []
+    wrapped: list[LabeledBatch] = []
     rows = 0
     for batch in batches:
         tensors = _tensors(batch, None if metric is not None else LABELS)
@@ -290,8 +298,8 @@ def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Met
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
             digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         targets = torch.zeros(count, dtype=torch.int64, device="cpu") if metric is not None else tensors[LABELS]
-        names = tuple(item(str(row)) for row in range(rows, rows + count))
-        wrapped.append(LabelledBatch(inputs, targets, names, metric, tensors))
+        names = tuple(make_item(str(row)) for row in range(rows, rows + count))
+        wrapped.append(LabeledBatch(inputs, targets, names, metric, tensors))
         rows += count
     if not wrapped:
         raise DataError("batches must hold at least one batch, got none.")

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from layerwise.data.batches import IGNORED, AnyBatch, Batch, LabelledBatch
+from layerwise.data.batches import IGNORED, AnyBatch, Batch, LabeledBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.stack import Stack
@@ -41,7 +41,7 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
 
     Non-finite values are returned unchanged.
     """
-    if isinstance(batch, LabelledBatch):
+    if isinstance(batch, LabeledBatch):
         return _by_label(stack, state, batch)
     rows, columns = batch.scored.nonzero(as_tuple=True)
     rows, columns = rows.to(state.device), columns.to(state.device)
@@ -55,7 +55,7 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
     return tuple(map(WindowLoss, nlls.tolist(), tokens.tolist(), hits.tolist()))
 
 
-def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[WindowLoss, ...]:
+def _by_label(stack: Stack, state: Tensor, batch: LabeledBatch) -> tuple[WindowLoss, ...]:
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     output = stack.finish(state, inputs)
     if batch.metric is not None:
@@ -65,7 +65,7 @@ def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[Window
     return tuple(WindowLoss(value, 1, int(right)) for value, right in zip(nll.tolist(), hit.tolist(), strict=True))
 
 
-def _by_metric(output: Any, batch: LabelledBatch, device: torch.device) -> tuple[WindowLoss, ...]:
+def _by_metric(output: Any, batch: LabeledBatch, device: torch.device) -> tuple[WindowLoss, ...]:
     assert batch.metric is not None
     given = {name: value.to(device) for name, value in batch.given.items()}
     values = torch.as_tensor(batch.metric(output, given), device=device)

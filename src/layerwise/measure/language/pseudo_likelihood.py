@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.text.tokenizer import masking_id
-from layerwise.data.text.tokens import Objective, encoded, wrapping
+from layerwise.data.text.tokenizer import find_mask_id
+from layerwise.data.text.tokens import Objective, encode_pairs, find_special_ids
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.language.loss import LanguageModelHead, find_head_behind
 from layerwise.measure.stats.float64 import to_float64_cpu
@@ -66,7 +66,7 @@ class SentenceScorer:
         if tokenizer is None:
             raise MeasureError(f"{name} needs a tokenizer to score sentences. Pass one with --tokenizer PATH.")
         if name.endswith("ForMaskedLM"):
-            masking_id(tokenizer)
+            find_mask_id(tokenizer)
             prefix = getattr(model, "base_model_prefix", "")
             head = find_head_behind(model, [prefix]) if prefix else None
             return cls(model, tokenizer, "masked_token", head)
@@ -139,8 +139,8 @@ def encode_passages(
     """Encode passages; tokens that extend past the context are scored. Raises `DataError` if a passage has none."""
     is_masked = objective == "masked_token"
     texts = [(passage.text, passage.start) for passage in passages]
-    pieces = encoded(tokenizer, texts, wrapped=is_masked)
-    start = () if is_masked else wrapping(tokenizer, objective)[0]
+    pieces = encode_pairs(tokenizer, texts, wrapped=is_masked)
+    start = () if is_masked else find_special_ids(tokenizer, objective)[0]
     lines = []
     for passage, (ids, scored) in zip(passages, pieces, strict=True):
         positions = tuple(position + len(start) for position in scored)
@@ -210,7 +210,7 @@ def _score_masked(scorer: SentenceScorer, lines: Sequence[EncodedPassage], tempe
     copies = np.array([line.ids for line in lines], dtype=np.int32)[owners]
     each = np.arange(len(owners))
     targets = copies[each, masked_at].copy()
-    copies[each, masked_at] = masking_id(scorer.tokenizer)
+    copies[each, masked_at] = find_mask_id(scorer.tokenizer)
     # The position is part of the key, because a text may contain the mask token.
     distinct, copy_of = np.unique(np.column_stack([copies, masked_at]), axis=0, return_inverse=True)
     order = np.argsort(copy_of, kind="stable")

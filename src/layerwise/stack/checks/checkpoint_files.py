@@ -17,16 +17,16 @@ from torch import nn
 from transformers.initialization import no_init_weights
 
 from layerwise.bounded import named, shortened, shown
-from layerwise.data.auto_classes import class_named, from_pretrained
+from layerwise.data.auto_classes import find_class, from_pretrained
 from layerwise.data.model_location import is_gguf
 from layerwise.data.stored_files import (
     CONFIG,
     StoredTensor,
     Tensors,
+    list_weight_files,
     read_config,
     read_header,
     read_settings,
-    weight_files,
 )
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModelError
 from layerwise.gguf import CONVERT_AGAIN, GGUFFile, depth_of
@@ -47,7 +47,7 @@ def check_folder(folder: Path) -> Tensors:
     """
     settings = read_config(folder)
     read_settings(folder / "generation_config.json")
-    saved = {name: tensor for file in weight_files(folder, settings) for name, tensor in read_header(file).items()}
+    saved = {name: tensor for file in list_weight_files(folder, settings) for name, tensor in read_header(file).items()}
     check_counts(folder, settings, len(saved))
     return saved
 
@@ -278,7 +278,7 @@ def _is_readable(number: int) -> bool:
 
 
 def dense_loading() -> dict[str, Any]:
-    kind = class_named("GgufConfig")  # as of transformers 5.2x
+    kind = find_class("GgufConfig")  # as of transformers 5.2x
     return {} if kind is None else {"quantization_config": kind(dequantize=True)}
 
 

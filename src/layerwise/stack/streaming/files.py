@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from layerwise.bounded import named
-from layerwise.data.auto_classes import config_for, from_pretrained, model_classes, quiet
+from layerwise.data.auto_classes import from_pretrained, list_model_classes, make_config, quiet
 from layerwise.errors import CheckpointError, UnsupportedModelError
 from layerwise.gguf import GGUFFile, GGUFTensor, short_header
 from layerwise.stack.blocks import BlockList
@@ -196,9 +196,9 @@ def _dequantized(path: Path, tensor: GGUFTensor) -> Tensor:
 
 
 def gguf_config(file: GGUFFile) -> Any:
-    config = config_for(_settings(file)) if is_read_by_tensor(file) else from_pretrained("AutoConfig", file.path)
+    config = make_config(_settings(file)) if is_read_by_tensor(file) else from_pretrained("AutoConfig", file.path)
     config.name_or_path = str(file.path.absolute().parent)
-    classes = dict(model_classes())
+    classes = dict(list_model_classes())
     kinds = (classes[name].get(type(config), None) for name in ("AutoModelForCausalLM", "AutoModel"))
     config.architectures = [kind.__name__ for kind in kinds if kind is not None][:1]
     return config

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from layerwise.data.suites.probing import probed_text
+from layerwise.data.suites.probing import generate_probed_text
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.contrasts.contrast import PlanEffects, paired_effects
@@ -175,7 +175,7 @@ def _probing(context: PartContext) -> None:
         assert tokenizer is not None, "the text was read with it"
         return float(counts[tokenizer(f"a {word}", add_special_tokens=False)["input_ids"][-1]])
 
-    text = probed_text(context.seed, frequency)
+    text = generate_probed_text(context.seed, frequency)
     context.store(PROBING, probing(context.stack, text, seed=context.seed, progress=context.progress))
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.data.suites.classification import ClassificationTask, Labelled
-from layerwise.data.suites.generated import mixed_signals
+from layerwise.data.suites.classification import ClassificationTask, LabeledText
+from layerwise.data.suites.generated import generate_mixed_signals
 from layerwise.data.suites.minimal_pairs import TABLES
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import average_rows, seed_interval
@@ -43,7 +43,7 @@ def attribute(
     device: str,
 ) -> None:
     """Fine-tune every model on true and on shuffled labels, and store the attribution shares."""
-    task = mixed_signals()[TASK]
+    task = generate_mixed_signals()[TASK]
     rates = ", ".join(f"{rate:g}" for rate in settings.learning_rates)
     note = (
         f"{SENTENCES} decisions of each model on {task.name}, fine-tuned for {settings.epochs} epochs at a learning "
@@ -107,7 +107,7 @@ def shuffle_labels(task: ClassificationTask) -> ClassificationTask:
     )
 
 
-def _permute(examples: Sequence[Labelled], seed: str) -> tuple[Labelled, ...]:
+def _permute(examples: Sequence[LabeledText], seed: str) -> tuple[LabeledText, ...]:
     labels = [example.label for example in examples]
     Random(seed).shuffle(labels)
     return tuple(example._replace(label=label) for example, label in zip(examples, labels, strict=True))

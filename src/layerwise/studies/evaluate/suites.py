@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerwise.data.records import below
+from layerwise.data.records import walk_files
 from layerwise.data.suites.classification import ClassificationTask
 from layerwise.data.suites.generated import SUITE as GENERATED_PAIRS
-from layerwise.data.suites.generated import generated_pairs, mixed_signals
+from layerwise.data.suites.generated import generate_mixed_signals, generate_pairs
 from layerwise.data.suites.glue import FORMS, read_tasks
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.data.suites.minimal_pairs import PairSet, find_pairs, read_pairs
@@ -53,7 +53,7 @@ def read_pair_sets(
 
     def read(name: str) -> PairSet:
         if name == GENERATED_PAIRS:
-            return generated_pairs()
+            return generate_pairs()
         if name in PUBLISHED:
             return find_pairs(name, folder or Path(), password=password)
         return read_pairs([Path(name)], password=password)
@@ -71,10 +71,10 @@ def read_fine_tuned_tasks(
         selected = [name.casefold() for name in names if name.casefold() in FORMS]
         tasks += read_tasks(folder, selected or None, seed=seed)
     if "msgs" in suites:
-        named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
+        named = (path for path in walk_files(folder) if path.name.startswith("msgs") and path.is_dir())
         tasks += read_msgs(next(named, folder), seed=seed)
     if "msgs-ours" in suites:
-        tasks += mixed_signals().values()
+        tasks += generate_mixed_signals().values()
     by_name = {task.name.casefold(): task for task in tasks}
     for name in names:
         if name.casefold() not in by_name:

@@ -12,7 +12,7 @@ import numpy as np
 
 from layerwise.data.splits import Splits
 from layerwise.data.suites.generated import SUITE as PAIRS
-from layerwise.data.suites.generated import generated_pairs
+from layerwise.data.suites.generated import generate_pairs
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.trainings import LinearEstimate
@@ -66,7 +66,7 @@ class HealingBenchmarks:
         if named:
             benchmarks = find_benchmarks(named, folder, seed=seed)
             requests = build_requests(stack, benchmarks, batch_tokens=BATCH_TOKENS, limit=limit, seed=seed)
-        suites = (generated_pairs().first(limit),) if PAIRS in tasks else ()
+        suites = (generate_pairs().first(limit),) if PAIRS in tasks else ()
         return cls(requests, suites)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from layerwise.checkpoint import save
 from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.language_modelling import masked_splits_of
+from layerwise.data.text.language_modeling import build_masked_splits
 from layerwise.errors import DataError, PlanError
 from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.plan import Plan
@@ -265,4 +265,4 @@ def read_healing_splits(
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = data.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
-    return masked_splits_of(stack.tokenizer, division, length=length, positions=positions, seed=seed)
+    return build_masked_splits(stack.tokenizer, division, length=length, positions=positions, seed=seed)

@@ -102,7 +102,7 @@ def format_overview(overview: dict[str, Any], events: int) -> str:
             node["name"],
             node["state"],
             " ".join(node["layers"]),
-            str(node["hops"]),
+            str(node["calls"]),
             str(node["failures"]),
             _milliseconds(node["median"]),
             _milliseconds(node["p99"]),

@@ -24,10 +24,10 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Example
-from layerwise.data.suites.generated import generated_pairs
+from layerwise.data.suites.generated import generate_pairs
 from layerwise.data.text.encoding import Encoded
-from layerwise.data.text.segments import cut
-from layerwise.data.text.span_masking import FixedMasks, SpanMasking, padding
+from layerwise.data.text.segments import cut_segments
+from layerwise.data.text.span_masking import FixedMasks, SpanMasking, make_padding_collator
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.measure.contrasts.contrast import CONTRAST, replace_claims
 from layerwise.measure.contrasts.trainings import PATTERN, contrast_pattern
@@ -92,7 +92,7 @@ def evaluate_pretrained(session: Study, pretrainings: Pretrainings) -> None:
     run.store.replace_scores(derived, chain.from_iterable(derived.values()))
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=describe_numerics(pretrainings.device, "auto"))
-    evaluate_models(evaluated, [generated_pairs(PAIRS)], options, run, progress=reporter.progress)
+    evaluate_models(evaluated, [generate_pairs(PAIRS)], options, run, progress=reporter.progress)
     store_comparisons(run)
 
 
@@ -163,9 +163,9 @@ def pretrained_rows(
     model = ElcForMaskedLM.from_pretrained(folder).to(device)
     tokenizer = load_tokenizer(folder)
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
-    examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
+    examples = FixedMasks(cut_segments(test, recipe.lengths[0]), masking, tokenizer, limit)
     with evaluating(model), torch.inference_mode():
-        loss = masked_loss(model, examples, padding(int(tokenizer.pad_token_id)))
+        loss = masked_loss(model, examples, make_padding_collator(int(tokenizer.pad_token_id)))
         seconds = _latency(model)
         memory = _memory(model)
         alpha = model.layer_weights()

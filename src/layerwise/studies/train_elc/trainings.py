@@ -13,7 +13,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.segments import PretrainingText, cut
+from layerwise.data.text.segments import PretrainingText, cut_segments
 from layerwise.data.text.token_cache import Vocabulary, open_text
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import check_tokenizer
@@ -165,7 +165,7 @@ def list_trainings(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[Fol
 
 def check_length(recipe: PretrainingRecipe, text: PretrainingText) -> None:
     """Raise `DataError` if the text is smaller than a batch."""
-    recipe.phases([len(cut(text.train, length)) for length in recipe.lengths])
+    recipe.phases([len(cut_segments(text.train, length)) for length in recipe.lengths])
 
 
 def count_tokens(recipe: PretrainingRecipe) -> int:
@@ -207,7 +207,7 @@ def prepare_pretrainings(
         reporter.log(f"note: {note}")
     text = tokenized.text
     if epochs is not None:
-        count = len(cut(text.train, recipes[0].lengths[0]))
+        count = len(cut_segments(text.train, recipes[0].lengths[0]))
         recipes = tuple(replace(each, steps=max(1, math.ceil(epochs * count / each.batch_size))) for each in recipes)
     check_length(recipes[0], text)
     trainings = list_trainings(recipes, seeds)

@@ -16,8 +16,8 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import encode
-from layerwise.data.text.segments import PretrainingText, digest_of
+from layerwise.data.text.encoding import encode_documents
+from layerwise.data.text.segments import PretrainingText, hash_parts
 from layerwise.errors import TrainError, near_matches
 from layerwise.models.elc.configuration import INITIALISATIONS, VARIANTS
 from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
@@ -88,6 +88,6 @@ def share_text(
     return replace(
         text,
         name=f"{text.name}, {share:g} of it",
-        digest=digest_of({**parts, "train": train}),
-        train=encode(tokenizer, train),
+        digest=hash_parts({**parts, "train": train}),
+        train=encode_documents(tokenizer, train),
     )

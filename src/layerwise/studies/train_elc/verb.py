@@ -119,7 +119,7 @@ def elc(
     if vocabulary is not None and tokenizer is not None:
         raise OptionError(f"{spell('vocabulary')} and {spell('tokenizer')} exclude each other. Pass one of them.")
     check_push(push, private=private)
-    from layerwise.data.suites.generated import generated_pairs
+    from layerwise.data.suites.generated import generate_pairs
     from layerwise.runner.minimal_pairs import format_pairs
     from layerwise.runner.opening import open_given_text
     from layerwise.runner.study import RunDescription, start_run
@@ -170,7 +170,7 @@ def elc(
         refuse=refuse,
         discard=discard_trainings,
         models=every.find_models,
-        results=lambda run: [format_pairs(run, generated_pairs(PAIRS))],
+        results=lambda run: [format_pairs(run, generate_pairs(PAIRS))],
         on_several_processes=True,
     )
     with start_run(described) as study:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
-from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced
+from layerwise.data.text.language_modeling import TokenWindows, select_evenly
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.language.bigram import BigramModel
 from layerwise.measure.stats.grid import WHOLE, Strata
@@ -44,7 +44,7 @@ def held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> S
 
 def null_rows(splits: Splits) -> list[Score]:
     """Return the held-out loss of bigram and unigram baselines counted on the training text."""
-    counted = evenly_spaced(windows_of(splits.train), MAX_COUNTED_WINDOWS).windows
+    counted = select_evenly(windows_of(splits.train), MAX_COUNTED_WINDOWS).windows
     selected = windows_of(splits.validation).windows
     table = BigramModel.fit((window.ids for window in counted), (window.ids for window in selected))
     windows = _test_windows(splits)

@@ -17,7 +17,7 @@ from layerwise.data.splits import Examples, Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.division import Division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
+from layerwise.data.text.language_modeling import TokenWindows, build_text_splits, keep_full_windows, select_evenly
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.errors import DataError, TrainError
@@ -226,12 +226,14 @@ def _splits(stack: Stack, text: Division, length: int) -> tuple[Splits, float]:
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
-    splits = splits_of(stack.tokenizer, text, length=length, positions=positions, objective=find_objective(stack))
+    splits = build_text_splits(
+        stack.tokenizer, text, length=length, positions=positions, objective=find_objective(stack)
+    )
     train = windows_of(splits.train)
-    kept = whole(train, length)
+    kept = keep_full_windows(train, length)
     tokens = sum(len(window.ids) for window in train.windows)
     left_out = 1 - length * len(kept) / tokens
-    validation = evenly_spaced(windows_of(splits.validation), VALIDATION_WINDOWS)
+    validation = select_evenly(windows_of(splits.validation), VALIDATION_WINDOWS)
     return replace(splits, train=kept, validation=validation), left_out
 
 

@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 
-from layerwise.data.text.segments import PretrainingText, cut
-from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, SpanMasking, padding
+from layerwise.data.text.segments import PretrainingText, cut_segments
+from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, SpanMasking, make_padding_collator
 from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.errors import RunError
 from layerwise.models.elc.configuration import SIZES
@@ -89,10 +89,10 @@ def trainer_of(
     """
     arguments = with_device(arguments or {})
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
-    segments = [cut(text.train, length) for length in recipe.lengths]
+    segments = [cut_segments(text.train, length) for length in recipe.lengths]
     counts = [len(each) for each in segments]
     examples = MaskedSegments(segments, masking, tokenizer, seed)
-    validation = FixedMasks(cut(text.validation, recipe.lengths[0]), masking, tokenizer, recipe.validation)
+    validation = FixedMasks(cut_segments(text.validation, recipe.lengths[0]), masking, tokenizer, recipe.validation)
 
     def make_trainer(recipe: PretrainingRecipe, folder: Path, arguments: Mapping[str, Any]) -> PretrainingTrainer:
         set_seed(seed)
@@ -111,7 +111,7 @@ def trainer_of(
             ),
             model=model,
             args=given,
-            data_collator=padding(int(tokenizer.pad_token_id)),
+            data_collator=make_padding_collator(int(tokenizer.pad_token_id)),
             train_dataset=examples,
             eval_dataset=validation,
             progress=progress,

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.batches import labelled, row_of
+from layerwise.data.batches import build_labeled_row, build_row
 from layerwise.data.splits import Example, Examples, Splits, digest
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.division import Division
-from layerwise.data.text.documents import joined
-from layerwise.data.text.packing import packed
-from layerwise.data.text.tokenizer import masking_id
-from layerwise.data.text.tokens import Objective, Window, masked, windows
+from layerwise.data.text.documents import join_chunks
+from layerwise.data.text.packing import pack_windows
+from layerwise.data.text.tokenizer import find_mask_id
+from layerwise.data.text.tokens import Objective, Window, cut_windows, mask_window
 from layerwise.errors import DataError
 
 
@@ -30,7 +30,7 @@ class TokenWindows(Examples):
         return len(self.windows)
 
     def __getitem__(self, index: int) -> Example:
-        ids, labels = labelled(self.windows[index])
+        ids, labels = build_labeled_row(self.windows[index])
         return {"input_ids": ids, "labels": labels}
 
 
@@ -51,12 +51,12 @@ class MaskedWindows(Examples):
     def __getitem__(self, index: int) -> Example:
         window = self.windows[index]
         if self.redrawn:
-            window = masked(window, int(torch.randint(2**31, (), device="cpu")))
-        ids, labels = row_of(window, self.mask)
+            window = mask_window(window, int(torch.randint(2**31, (), device="cpu")))
+        ids, labels = build_row(window, self.mask)
         return {"input_ids": ids, "labels": labels}
 
 
-def splits_of(
+def build_text_splits(
     tokenizer: PreTrainedTokenizerBase,
     text: Division,
     *,
@@ -75,7 +75,7 @@ def splits_of(
     return _cut(tokenizer, text, lambda _, cut: TokenWindows(cut), length=length, positions=positions)
 
 
-def masked_splits_of(
+def build_masked_splits(
     tokenizer: PreTrainedTokenizerBase,
     text: Division,
     *,
@@ -87,7 +87,7 @@ def masked_splits_of(
 
     Raises `DataError` for a tokenizer without a mask token, and as `layerwise.data.text.tokens.windows`.
     """
-    mask = masking_id(tokenizer)
+    mask = find_mask_id(tokenizer)
     return _cut(
         tokenizer,
         text,
@@ -106,7 +106,7 @@ def _cut(
     **options: Any,
 ) -> Splits:
     cut = {
-        split: examples(split, windows(Corpus(text.name, joined(documents)), tokenizer, **options))
+        split: examples(split, cut_windows(Corpus(text.name, join_chunks(documents)), tokenizer, **options))
         for split, documents in text.parts.items()
     }
     rows = (
@@ -120,19 +120,19 @@ def _cut(
     )
 
 
-def with_packed_training(splits: Splits, length: int, *, seed: int, start: int | None) -> Splits:
+def pack_training_windows(splits: Splits, length: int, *, seed: int, start: int | None) -> Splits:
     """Pack the training windows into rows of `length` tokens, which changes the digest.
 
     `start` is the start token of all windows, if any. Raises `DataError` for examples that are not `TokenWindows`.
     """
     if not isinstance(splits.train, TokenWindows):
         raise DataError("--pack requires text for models that predict the next token. Omit it.")
-    rows = packed(splits.train.windows, length, seed, start)
+    rows = pack_windows(splits.train.windows, length, seed, start)
     state = digest([("train", f"packed {length} {seed}", splits.digest.encode())])
     return replace(splits, train=rows, digest=state)
 
 
-def whole(texts: TokenWindows, length: int) -> TokenWindows:
+def keep_full_windows(texts: TokenWindows, length: int) -> TokenWindows:
     """Keep the windows of exactly `length` tokens, so all steps read equally many. Raises `DataError` without any."""
     full = [window for window in texts.windows if len(window.ids) == length]
     if not full:
@@ -144,6 +144,6 @@ def whole(texts: TokenWindows, length: int) -> TokenWindows:
     return TokenWindows(full)
 
 
-def evenly_spaced(texts: TokenWindows, limit: int) -> TokenWindows:
+def select_evenly(texts: TokenWindows, limit: int) -> TokenWindows:
     count = len(texts)
     return TokenWindows([texts.windows[index * count // limit] for index in range(limit)]) if limit < count else texts
