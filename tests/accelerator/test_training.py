@@ -114,7 +114,7 @@ def pretrained(variant: str, device: torch.device, dtype: torch.dtype, folder: P
     return pretrain(tokenizer, text, made, 0, folder, arguments=quiet(device))
 
 
-class Stopped(Exception):
+class InterruptedTrainingError(Exception):
     """Interrupt a training."""
 
 
@@ -135,13 +135,13 @@ def test_resumed_training_equals_uninterrupted(
 
     def stopping(self: Any, *args: Any, **kwargs: Any) -> Tensor:
         if self.state.global_step == 3:
-            raise Stopped
+            raise InterruptedTrainingError
         step: Tensor = own(self, *args, **kwargs)
         return step
 
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "training_step", stopping)
-        with pytest.raises(Stopped):
+        with pytest.raises(InterruptedTrainingError):
             run(device, dtype, tmp_path / "stopped")
     kept = tmp_path / "stopped" / "checkpoint-2"
     start = {name: value.float() for name, value in _weights(kept).items()}

@@ -1,4 +1,4 @@
-"""Whether the tests kill a mutant: the tests that execute its line, the quickest first, until one fails."""
+"""Decide whether the tests that execute a mutant's line kill it, fastest first."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SLOWER = 3.0  # times as long as without the mutant, after which a round is take
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: `killed`, `timeout`, `survived`, or `uncovered` where no test executes its line.
+    """The outcome of a mutant: `killed`, `timeout`, `survived`, or `uncovered` if no test executes its line.
 
-    It is `alive so far` while only the first rounds were run. `killer` is the first test that failed and `message`
-    what it said; `ran` of `covering` tests were run.
+    It is `alive so far` after only the first rounds. `killer` is the first test that failed and `message`
+    its error; `ran` of `covering` tests were run.
     """
 
     outcome: str
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def judge(copy: TreeCopy, location: Location, coverage: LineCoverage, folder: Path) -> Outcome:
-    """Plant the mutant in `copy` and run all tests that cover it but those of the last round, until one fails."""
+    """Plant the mutant in `copy` and run its covering tests except the last round, until one fails."""
     covering = coverage.covering(location.file, location.lines)
     if not covering:
         return Outcome("uncovered", "", "", 0, 0)
@@ -55,11 +55,11 @@ def judge(copy: TreeCopy, location: Location, coverage: LineCoverage, folder: Pa
 def judge_together(
     copy: TreeCopy, locations: Mapping[int, Location], coverage: LineCoverage, folder: Path
 ) -> Iterator[tuple[int, Outcome]]:
-    """The outcomes of mutants that are alive so far, by their numbers: the tests of their last rounds, run once.
+    """Run the last rounds of the mutants that are alive so far, together; return outcomes by number.
 
-    All mutants that fit into one program are planted at once. If all tests pass, each mutant has survived. If one
-    fails, it is run on each of the mutants that it covers alone; those that it kills leave, and the rest goes on.
-    If it kills none of them alone, each of them meets its last round alone.
+    All mutants that fit into one program are planted together. If all tests pass, each mutant has survived. If one
+    fails, it is run on each covered mutant alone; those that it kills are removed, and the rest continues.
+    If it kills none of them alone, each runs its last round alone.
     """
     covering = {name: coverage.covering(location.file, location.lines) for name, location in locations.items()}
     last = {name: last_round(covering[name], coverage, location.file) for name, location in locations.items()}
@@ -83,12 +83,12 @@ def judge_together(
 
 
 def last_round(covering: Collection[str], coverage: LineCoverage, file: str) -> frozenset[str]:
-    """The covering tests that the first rounds have left."""
+    """Return the covering tests after the first rounds."""
     return frozenset().union(*rounds(covering, coverage, file)[len(ROUNDS) :])
 
 
 def rounds(covering: Collection[str], coverage: LineCoverage, file: str) -> list[frozenset[str]]:
-    """The covering tests in rounds, each in one: first those of the module in `file`, then those that cost least."""
+    """Group the covering tests in rounds: first those of the module in `file`, then the cheapest."""
     own = f"test_{Path(file).stem}"
     left = sorted(
         covering,
@@ -109,7 +109,7 @@ def rounds(covering: Collection[str], coverage: LineCoverage, file: str) -> list
 def run_mutants(
     copy: TreeCopy, locations: Sequence[Location], tests: frozenset[str], coverage: LineCoverage, folder: Path
 ) -> Outcome:
-    """Plant these mutants, which fit together, and run these tests until one fails."""
+    """Plant compatible mutants and run tests until one fails."""
     texts = planted_texts(copy, locations)
     assert texts is not None
     with copy.planted(texts):
@@ -122,7 +122,7 @@ def run_mutants(
 
 
 def run_tests(tree: Path, tests: frozenset[str], coverage: LineCoverage, folder: Path) -> tuple[Exit, str, str]:
-    """Run these tests until one fails: how pytest ended, which one failed, and what it said."""
+    """Run tests until one fails; return pytest's exit, the failed test and its error."""
     result = folder / "failure.json"
     result.unlink(missing_ok=True)
     files: dict[str, float] = {}
@@ -141,24 +141,24 @@ def run_tests(tree: Path, tests: frozenset[str], coverage: LineCoverage, folder:
 
 
 class Selection:
-    """A plugin of pytest: run the tests in `wanted`, and any that only the mutant gives a name, and note a failure."""
+    """A pytest plugin that runs the tests in `wanted` or that only the mutant defines."""
 
     def __init__(self, wanted: frozenset[str], known: frozenset[str], result: Path) -> None:
         self._wanted, self._known, self._result = wanted, known, result
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out the others of the same files, after pytest has left out the slow ones."""
+        """Deselect the other tests of the same files."""
         out = [item for item in items if item.nodeid in self._known and item.nodeid not in self._wanted]
         items[:] = [item for item in items if item.nodeid in self._wanted or item.nodeid not in self._known]
         config.hook.pytest_deselected(items=out)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """The failure of a test, or of one of its fixtures."""
+        """Record the failure of a test or of its fixture."""
         self._note(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """The failure to import a file of tests."""
+        """Record the failure to import a test file."""
         self._note(report)
 
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:

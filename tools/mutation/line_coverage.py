@@ -1,7 +1,7 @@
-"""Which fast test executes which line, and what each test costs: one run of the fast tests under coverage.py.
+"""Measure which fast test executes which line, and its time, in one run under coverage.py.
 
-A test is a coverage context. A fixture that several tests share is a context of its own, because its lines are run by
-the first of them only although all of them depend on the result. A process that a test starts is measured too.
+A test is a coverage context. A shared fixture is a separate context, because its lines are run only by
+the first test that uses it. Child processes of tests are measured too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOURS = 3 * 3600.0
 
 @dataclass(frozen=True)
 class Test:
-    """One fast test: its processor time in seconds, the shared fixtures that it needs, whether it passes."""
+    """A fast test: its processor seconds, its shared fixtures, and whether it passes."""
 
     seconds: float
     fixtures: tuple[str, ...]
@@ -35,9 +35,9 @@ class Test:
 
 @dataclass(frozen=True)
 class LineCoverage:
-    """The fast tests, the seconds of shared fixtures, and by file and line the tests and fixtures that execute it.
+    """The fast tests, the seconds of shared fixtures, and the tests and fixtures that execute each line of a file.
 
-    `marker` is the expression of markers that makes a test one of the fast.
+    `marker` is the marker expression of fast tests.
     """
 
     marker: str
@@ -46,9 +46,9 @@ class LineCoverage:
     contexts: Mapping[str, Mapping[int, frozenset[str]]]
 
     def covering(self, file: str, lines: range) -> frozenset[str]:
-        """The passing tests that execute one of `lines` of `file`, or need a fixture that does.
+        """Return the passing tests that execute one of `lines` of `file`, or use a fixture that does.
 
-        Lines that are executed when the module is imported are no test's own: there it is every test that executes
+        For lines that are executed on import, it is every test that executes
         any line of the file.
         """
         by_line = self.contexts.get(file, {})
@@ -62,13 +62,13 @@ class LineCoverage:
         )
 
     def seconds(self, names: frozenset[str]) -> float:
-        """Processor time of these tests together, each shared fixture counted once."""
+        """Sum the processor time of tests, counting each shared fixture once."""
         needed = {fixture for name in names for fixture in self.tests[name].fixtures}
         return sum(self.tests[name].seconds for name in names) + sum(self.fixtures.get(each, 0.0) for each in needed)
 
 
 def measure(tree: Path, folder: Path, marker: str) -> LineCoverage:
-    """Run the fast tests of `tree` once under coverage; what is measured is kept in `folder` and read from there."""
+    """Run the fast tests of `tree` once under coverage; results are stored in `folder`."""
     tests = folder / "tests.json"
     if not tests.exists():
         _measure(tree, folder, marker)
@@ -84,7 +84,7 @@ def measure(tree: Path, folder: Path, marker: str) -> LineCoverage:
 
 
 def _measure(tree: Path, folder: Path, marker: str) -> None:
-    """Write `tests.json` last, so that a run that was interrupted is begun again."""
+    """Run the tests; `tests.json` is written last, so that an interrupted run restarts."""
     settings, unfinished, parts = folder / "coverage.ini", folder / "unfinished.json", folder / "parts"
     settings.write_text(
         f"[run]\ndata_file = {parts / 'coverage'}\nparallel = true\nsource = {tree / 'src' / 'layerwise'}\n"
@@ -110,7 +110,7 @@ def _measure(tree: Path, folder: Path, marker: str) -> None:
 
 
 def _contexts(data_file: Path, tree: Path) -> dict[str, dict[int, frozenset[str]]]:
-    """By file, relative to `tree`, and line the contexts that execute it."""
+    """Map each file, relative to `tree`, and line to the contexts that execute it."""
     data = CoverageData(str(data_file))
     data.read()
     files = {}
@@ -121,7 +121,7 @@ def _contexts(data_file: Path, tree: Path) -> dict[str, dict[int, frozenset[str]
 
 
 class Recorder:
-    """A plugin of pytest that names the context of what is running and writes the cost and outcome of each test."""
+    """A pytest plugin that sets the coverage context and writes the time and outcome of each test."""
 
     def __init__(self, settings: Path, result: Path, marker: str) -> None:
         self._settings, self._result, self._marker = settings, result, marker
@@ -132,7 +132,7 @@ class Recorder:
         self._failed: set[str] = set()
 
     def start(self) -> None:
-        """Start measuring in this process, before the project is imported; bytecode is kept for later runs."""
+        """Start measuring in this process, before the project is imported; bytecode is stored for later runs."""
         sys.dont_write_bytecode = False
         del os.environ["PYTHONDONTWRITEBYTECODE"]
         os.environ[CONTEXT] = ""
@@ -141,7 +141,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """One test, but not the shared fixtures that it is the first to need."""
+        """Measure one test without the shared fixtures that it is the first to use."""
         self._fixtures[item.nodeid] = tuple(
             _name(definitions[-1])
             for definitions in item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
-        """A fixture that is built once for several tests."""
+        """Measure a shared fixture."""
         if fixturedef.scope == "function":
             return (yield)
         self._enter(_name(fixturedef))
@@ -165,12 +165,12 @@ class Recorder:
             self._leave()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test that fails, or errs, without a mutant says nothing about one."""
+        """Record tests that fail without a mutant, which are not used."""
         if report.failed:
             self._failed.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        """Write what was measured."""
+        """Write the results."""
         self._coverage.stop()
         self._coverage.save()
         tests = {
@@ -191,7 +191,7 @@ class Recorder:
         self._switch()
 
     def _count(self) -> None:
-        """Add the processor time since the last switch to what was running, its processes included."""
+        """Add the processor time since the last switch, including child processes, to the current context."""
         times = os.times()
         now = times.user + times.system + times.children_user + times.children_system
         self._seconds[self._context[-1]] += now - self._since
@@ -203,5 +203,5 @@ class Recorder:
 
 
 def _name(definition: pytest.FixtureDef[object]) -> str:
-    """The context of a shared fixture, the same for all its parameters."""
+    """Return the context of a shared fixture, the same for all its parameters."""
     return f"{FIXTURE}{definition.baseid}::{definition.argname}"

@@ -1,9 +1,9 @@
 """Locate the frozen mutants in a tree whose files were moved and whose names were changed.
 
-The definition that a mutant lies in is compared with every definition of the tree, by the forms of the statements
-(which renames do not touch), by the words of their texts and by the names of file and definition; of two that are
-alike the one in the file that most of the old file's mutants went to is taken. In the best of them the statement is
-the one of the same form that stands in the same position.
+The definition that contains a mutant is compared with every definition of the tree by the forms of the statements
+(which renames preserve), the words of their texts, and the names of file and definition; of two that are
+equally similar, the one in the file that most of the old file's mutants moved to is used. In the best, the statement is
+the one of the same form at the same position.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALONE = 0.85  # what a statement's words have to share, where its definition was
 
 @dataclass(frozen=True)
 class Location:
-    """Where a mutant is in a tree: the file, the definition, the lines of the statement and the change."""
+    """The location of a mutant in a tree: file, definition, lines of the statement, and change."""
 
     file: str
     definition: str
@@ -36,13 +36,13 @@ class Location:
 
 @dataclass(frozen=True)
 class Missing:
-    """A mutant that is not in a tree, and why."""
+    """A mutant that is missing in a tree, and the reason."""
 
     why: str
 
 
 def locate(mutants: Sequence[Mutant], tree: Path) -> dict[int, Location | Missing]:
-    """The location in `tree` of each mutant, by its number."""
+    """Locate each mutant in `tree`, by its number."""
     index = Index(definitions_in(tree))
     ranked = {mutant.id: _ranked(mutant, index) for mutant in mutants}
     went = _went(mutants, ranked)
@@ -52,14 +52,14 @@ def locate(mutants: Sequence[Mutant], tree: Path) -> dict[int, Location | Missin
 
 
 class Index:
-    """The definitions of a tree, so kept that the closest to a given one are quickly had."""
+    """An index of a tree's definitions for finding similar ones."""
 
     def __init__(self, found: Sequence[Definition]) -> None:
         self.definitions = found
         self._features = [_features(each.statements, each.forms) for each in found]
 
     def closest(self, texts: Sequence[str], forms: Sequence[str]) -> list[Definition]:
-        """The definitions that share most with one of these statements."""
+        """Return the definitions that share most with one of these statements."""
         wanted = Counter(forms) + Counter(_words("\n".join(texts)))
         size = wanted.total()
         shares = [2 * (wanted & other).total() / (size + other.total()) for other in self._features]
@@ -68,7 +68,7 @@ class Index:
 
 
 def _ranked(mutant: Mutant, index: Index) -> list[tuple[float, Definition]]:
-    """The definitions that are most like the mutant's, the best first."""
+    """Return the definitions most similar to the mutant's, best first."""
     closest = index.closest(mutant.statements, mutant.forms)
     return sorted(((_likeness(mutant, each), each) for each in closest), key=lambda pair: -pair[0])
 
@@ -76,7 +76,7 @@ def _ranked(mutant: Mutant, index: Index) -> list[tuple[float, Definition]]:
 def _went(
     mutants: Sequence[Mutant], ranked: Mapping[int, list[tuple[float, Definition]]]
 ) -> defaultdict[tuple[str, str], float]:
-    """By old and new file: the share of the definitions with mutants in the old file whose best is in the new one."""
+    """Map old and new file to the share of mutated definitions that match best in the new file."""
     best = {(mutant.file, mutant.definition): ranked[mutant.id][0][1].file for mutant in mutants}
     totals = Counter(old for old, _ in best)
     shares: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -125,7 +125,7 @@ def _match(mutant: Mutant, index: Index, ranked: list[tuple[float, Definition]])
 
 
 def _likeness(mutant: Mutant, other: Definition) -> float:
-    """Of 1: half of it the forms, a third the words, the rest the names of file and definition."""
+    """Compute similarity (0 to 1): 1/2 forms, 1/3 words, the rest the names of file and definition."""
     forms = SequenceMatcher(None, mutant.forms, other.forms, autojunk=False).ratio()
     words = _share(_words("\n".join(mutant.statements)), _words(other.text))
     names = _share(_words(f"{mutant.file} {mutant.definition}"), _words(f"{other.file} {other.name}"))
@@ -133,7 +133,7 @@ def _likeness(mutant: Mutant, other: Definition) -> float:
 
 
 def _statement(mutant: Mutant, other: Definition) -> int | None:
-    """The statement of `other` that is the mutant's: of the same form, and aligned with it or alike in words."""
+    """Find the mutant's statement in `other`: of the same form, aligned or with similar words."""
     matcher = SequenceMatcher(None, mutant.forms, other.forms, autojunk=False)
     for block in matcher.get_matching_blocks():
         if block.a <= mutant.index < block.a + block.size:
@@ -149,12 +149,12 @@ def _features(statements: Sequence[Statement], forms: Sequence[str]) -> Counter[
 
 
 def _words(text: str) -> list[str]:
-    """The words in a text; the parts of a compound name count one by one, because renames often keep some."""
+    """Split a text into words; parts of a compound name count separately, since renames often keep some."""
     return re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", text)
 
 
 def _share(some: Sequence[str], others: Sequence[str]) -> float:
-    """Of 1: how much two bags of words share."""
+    """Compute the overlap (0 to 1) of two bags of words."""
     if not some and not others:
         return 1.0
     return 2 * (Counter(some) & Counter(others)).total() / (len(some) + len(others))

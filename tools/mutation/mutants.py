@@ -1,4 +1,4 @@
-"""Mutants: what Cosmic Ray may change in a file, and the frozen list of those that were drawn."""
+"""Mutants: the changes of Cosmic Ray to a file, and the frozen list of drawn ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIST = Path(__file__).parent / "mutants.json"
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that an operator of Cosmic Ray may do in a file: its `occurrence`-th there, from `start` to `end`."""
+    """A change by an operator of Cosmic Ray: its `occurrence`-th in the file, from `start` to `end`."""
 
     operator: str
     occurrence: int
@@ -26,7 +26,7 @@ class Change:
     end: Position
 
     def applied(self, source: str) -> str | None:
-        """The text of the file with the change, None where that is no Python or the same program."""
+        """Apply the change to the text of a file; `None` if the result is invalid or the same program."""
         mutated = mutate_code(source, cosmic_ray.plugins.get_operator(self.operator)(), self.occurrence)
         try:
             compile(mutated, "mutant", "exec")
@@ -37,12 +37,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of one statement, so described that it can be located again after moves and renames.
+    """A change of one statement, described so that it can be located after moves and renames.
 
-    `file`, `definition`, `index` (of the statement in its definition) and `line` say where it was when it was drawn;
+    `file`, `definition`, `index` (of the statement in its definition) and `line` are its original location;
     `statements` are the texts of that definition and `forms` its statements without names. The change is the
     `nth` one of `operator` in the statement; it makes the statement `mutated`, whose form is `mutated_form`. `killed`
-    is whether the tests killed it when the list was last judged.
+    is whether the tests killed it in the last judgment of the list.
     """
 
     id: int
@@ -65,7 +65,7 @@ class Mutant:
 
 
 def changes(source: str, name: str) -> list[Change]:
-    """Return everything that the operator called `name` may change in the text of a file."""
+    """Return all changes by the operator `name` to the text of a file."""
     operator = cosmic_ray.plugins.get_operator(name)()
     sites = ((node, site) for node in ast_nodes(get_ast(source)) for site in operator.mutation_positions(node))
     # A lone star among parameters is not a multiplication, which Cosmic Ray takes it for.
@@ -77,7 +77,7 @@ def changes(source: str, name: str) -> list[Change]:
 
 
 def changes_in(statement: Statement, there: list[Definition], source: str, operator: str) -> list[Change]:
-    """What this operator may change in one statement of a file whose definitions are `there`, in order."""
+    """Return the operator's changes to one statement of a file whose definitions are `there`, in order."""
     found = []
     for change in changes(source, operator):
         definition, index = at(there, change.start)

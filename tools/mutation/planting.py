@@ -1,4 +1,4 @@
-"""The texts of files with mutants planted in them, several at once where they change different lines."""
+"""Plant mutants in the texts of files, several at once if they change different lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.mutation.tree_copy import TreeCopy
 
 
 def fitting(copy: TreeCopy, locations: Mapping[int, Location]) -> list[int]:
-    """The mutants that can be planted in one program: no two of them change the same line."""
+    """Select mutants that can be planted in one program: no two change the same line."""
     group: list[int] = []
     for name in locations:
         if planted_texts(copy, [locations[each] for each in (*group, name)]) is not None:
@@ -19,7 +19,7 @@ def fitting(copy: TreeCopy, locations: Mapping[int, Location]) -> list[int]:
 
 
 def planted_texts(copy: TreeCopy, locations: Sequence[Location]) -> dict[str, str] | None:
-    """The texts of the files with all these changes, None where two change the same line."""
+    """Apply changes to the texts of files; `None` if two change the same line."""
     texts = {}
     for file in {location.file for location in locations}:
         source = (copy.original / file).read_text("utf-8")
@@ -35,7 +35,7 @@ def planted_texts(copy: TreeCopy, locations: Sequence[Location]) -> dict[str, st
 
 
 def _edit(lines: Sequence[str], mutated: Sequence[str]) -> tuple[int, int, list[str]]:
-    """The lines that a change replaces, from the first to before the end, and by what."""
+    """Return the lines that a change replaces (end exclusive) and their replacement."""
     first = next((at for at, (one, other) in enumerate(zip(lines, mutated, strict=False)) if one != other), 0)
     ends = zip(reversed(lines[first:]), reversed(mutated[first:]), strict=False)
     same = takewhile(lambda pair: pair[0] == pair[1], ends)

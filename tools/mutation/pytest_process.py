@@ -48,7 +48,7 @@ _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux: which signal a process gets w
 
 @dataclass(frozen=True)
 class Exit:
-    """How a child ended: its exit code (minus the signal if one ended it) and whether a limit of time was reached."""
+    """The exit code of a child (minus the signal, if any), and whether it timed out."""
 
     code: int
     timed_out: bool
@@ -72,7 +72,7 @@ def run_pytest(
 ) -> Exit:
     """Run pytest on `tree` with `arguments` and `plugin` in a child; `start` is called in it before pytest begins.
 
-    `seconds` limits the processor time of the child and of each of its own children; the wall time may be four times
+    `seconds` limits the processor time of the child and of each of its children; the wall time may be four times
     that, plus a minute, because the machine may be busy. Output goes to the file `log`.
     """
     child = os.fork()
@@ -94,7 +94,7 @@ def run_pytest(
 def _become_pytest(
     tree: Path, arguments: Sequence[str], plugin: object, log: Path, seconds: float, start: Callable[[], None] | None
 ) -> None:
-    """Run pytest and leave the process; nothing of the parent is unwound."""
+    """Run pytest and exit without unwinding the parent."""
     code = 70
     try:
         os.setsid()
@@ -127,7 +127,7 @@ def _become_pytest(
 
 
 def _end_group(child: int) -> None:
-    """End what the child has started and left behind; the child is the leader of its own group."""
+    """Kill remaining processes of the child's process group."""
     try:
         os.killpg(child, signal.SIGKILL)
     except ProcessLookupError:

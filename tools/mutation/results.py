@@ -1,4 +1,4 @@
-"""The results of a run, kept in SQLite as they come, and what is printed of them."""
+"""The results of a run, stored in SQLite, and their summary."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ create table if not exists results (
 
 
 class Results:
-    """The outcomes by mutant, of one tree."""
+    """The outcomes of one tree by mutant."""
 
     def __init__(self, file: Path, digest: str) -> None:
-        """Open the results in `file`; `digest` is of the tree, and another tree's results are refused."""
+        """Open the results in `file`; results of a tree with another `digest` are rejected."""
         self._database = sqlite3.connect(file)
         self._database.executescript(_TABLES)
         kept = self._database.execute("select digest from tree").fetchone()
@@ -37,20 +37,20 @@ class Results:
             raise SystemExit(f"{file} holds the results of another tree; choose another folder with --results")
 
     def add(self, mutant: int, site: str, seconds: float, outcome: Outcome) -> None:
-        """Keep one outcome, at once."""
+        """Store one outcome."""
         row = (mutant, site, seconds, outcome.outcome, outcome.killer, outcome.message, outcome.ran, outcome.covering)
         self._database.execute("insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._database.commit()
 
     def rows(self) -> dict[int, dict[str, object]]:
-        """Everything kept, by the number of the mutant."""
+        """Return all outcomes by mutant number."""
         with closing(self._database.execute("select * from results order by mutant")) as cursor:
             names = [column[0] for column in cursor.description]
             return {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
 
 
 def score(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]], missing: Mapping[int, str]) -> str:
-    """The figures by room and together, then every mutant that is alive or not there."""
+    """Summarize scores per package and in total, then list surviving and missing mutants."""
     rooms = sorted({_room(mutant) for mutant in mutants})
     lines = [f"{'':8} {'mutants':>8} {'killed':>8} {'timeout':>8} {'survived':>9} {'uncovered':>10} {'to run':>8}"]
     for room in (*rooms, "all"):
@@ -73,11 +73,11 @@ def score(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]], m
 
 
 def find_lost(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]]) -> list[str]:
-    """Return a line for every mutant that the tests killed when the list was last judged, and do not kill now."""
+    """Return a line for every mutant that the tests killed before and do not kill now."""
     alive = [each for each in mutants if each.killed and each.id in rows and rows[each.id]["outcome"] in ALIVE]
     return [f"no longer killed: {each.id} {rows[each.id]['place']}" for each in alive]
 
 
 def _room(mutant: Mutant) -> str:
-    """The folder of the package that the mutant was drawn from."""
+    """Return the package directory of the mutant."""
     return Path(mutant.file).parts[2]

@@ -1,8 +1,8 @@
-"""The definitions of a Python file and their statements, in a form that outlives renames.
+"""The definitions of a Python file and their statements, in a form independent of names.
 
-The *form* of a statement is a digest of its syntax tree without identifiers, annotations and texts: of what is left
-when everything is renamed. The *text* is the statement as `ast.unparse` writes it, so that line breaks and comments do
-not count.
+The *form* of a statement is a digest of its syntax tree without identifiers, annotations and strings, which
+renames preserve. The *text* is the statement as `ast.unparse` writes it, so that line breaks and comments do
+not matter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Statement:
 
     @property
     def lines(self) -> range:
-        """The lines that it stands on."""
+        """Its lines."""
         return range(self.start[0], self.last_line + 1)
 
 
@@ -52,12 +52,12 @@ class Definition:
 
     @cached_property
     def text(self) -> str:
-        """Its statements, one below the other."""
+        """Its statements, one per line."""
         return "\n".join(statement.text for statement in self.statements)
 
 
 def definitions(file: str, source: str) -> list[Definition]:
-    """The definitions in the text of a file, the module first."""
+    """Parse the definitions in the text of a file, the module first."""
     lines = source.splitlines()
     module = ast.parse(source)
     return [
@@ -67,13 +67,13 @@ def definitions(file: str, source: str) -> list[Definition]:
 
 
 def definitions_in(tree: Path, folders: tuple[str, ...] = ("src",)) -> list[Definition]:
-    """The definitions of every Python file in these folders of `tree`; the names of files are relative to it."""
+    """Parse the definitions of every Python file in these directories of `tree`, by relative file name."""
     files = sorted(file for folder in folders for file in (tree / folder).rglob("*.py"))
     return [each for file in files for each in definitions(str(file.relative_to(tree)), file.read_text("utf-8"))]
 
 
 def at(found: list[Definition], position: Position) -> tuple[Definition, int]:
-    """The definition of a file that a position lies in, and the index of the statement there: the last to begin."""
+    """Find the definition at a position, and the index of the last statement that begins there."""
     begun = (
         (statement.start, definition, index)
         for definition in found
@@ -85,12 +85,12 @@ def at(found: list[Definition], position: Position) -> tuple[Definition, int]:
 
 
 def form(node: ast.AST) -> str:
-    """A digest of `shape`."""
+    """Hash `shape`."""
     return hashlib.sha256(shape(node).encode()).hexdigest()[:10]
 
 
 def shape(node: ast.AST) -> str:
-    """The syntax tree without identifiers, annotations and texts; numbers, operators and structure are kept."""
+    """Return the syntax tree without identifiers, annotations and strings."""
     parts = []
     for name, value in ast.iter_fields(node):
         if name in _ANNOTATIONS or name in ("ctx", "kind"):
@@ -105,7 +105,7 @@ def shape(node: ast.AST) -> str:
 
 
 def head(node: ast.AST) -> ast.AST:
-    """A statement without the statements inside it."""
+    """Return a statement without the statements inside it."""
     fields = {
         name: [] if isinstance(value, list) and value and isinstance(value[0], _BLOCKS) else value
         for name, value in ast.iter_fields(node)
@@ -114,7 +114,7 @@ def head(node: ast.AST) -> ast.AST:
 
 
 def _definitions(name: str, body: list[ast.stmt], nodes: list[ast.AST]) -> Iterator[tuple[str, list[ast.AST]]]:
-    """The name and the nodes of a definition, then those of the definitions inside it."""
+    """Yield the name and nodes of a definition, then of nested definitions."""
     inner: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = []
     nodes = nodes + list(_nodes(_without_docstring(body), inner))
     yield name, nodes
@@ -126,7 +126,7 @@ def _definitions(name: str, body: list[ast.stmt], nodes: list[ast.AST]) -> Itera
 def _nodes(
     body: list[ast.stmt], inner: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]
 ) -> Iterator[ast.AST]:
-    """The statements of a body in the order of the source; definitions in it are put into `inner` instead."""
+    """Yield the statements of a body in source order; nested definitions are added to `inner` instead."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             inner.append(node)
@@ -169,5 +169,5 @@ def _is_compound(node: ast.AST) -> bool:
 
 
 def _span(node: Any) -> tuple[Position, int]:
-    """Where a node begins, in bytes, and the line that it ends on."""
+    """Return a node's start, in bytes, and its last line."""
     return (node.lineno, node.col_offset), node.end_lineno

@@ -1,4 +1,4 @@
-"""A copy of the project in which a mutant is planted: nothing else ever sees the mutant."""
+"""A copy of the project in which mutants are planted."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class TreeCopy:
-    """Two copies of a tree in `folder`: one that is only read, and one that is mutated and restored.
+    """Two copies of a tree in `folder`: one is only read, the other is mutated and restored.
 
-    Restored files get back their time of change, so that the compiled modules of the unmutated tree stay valid.
+    Restored files keep their modification time, so that the compiled modules of the unmutated tree stay valid.
     """
 
     folder: Path
 
     @property
     def original(self) -> Path:
-        """The copy that is only read."""
+        """The unmutated copy."""
         return self.folder / "original"
 
     @property
     def mutated(self) -> Path:
-        """The copy that the tests run in."""
+        """The copy in which the tests run."""
         return self.folder / "tree"
 
     def make(self, tree: Path) -> None:
-        """Copy what git tracks, or would track, in `tree`, unless that was done; undo what an interrupted run left."""
+        """Copy the files that git does not ignore, once; undo changes of an interrupted run."""
         if not self.original.exists():
             unfinished = self.folder / "unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -44,7 +44,7 @@ class TreeCopy:
             self._restore(file)
 
     def digest(self) -> str:
-        """Of the names and contents of what was copied."""
+        """Compute a digest of the names and contents of the copied files."""
         digest = hashlib.sha256()
         for file in self._files():
             digest.update(str(file).encode() + b"\0" + hashlib.sha256((self.original / file).read_bytes()).digest())
@@ -52,7 +52,7 @@ class TreeCopy:
 
     @contextmanager
     def planted(self, texts: Mapping[str, str]) -> Iterator[None]:
-        """The mutated copy with these texts as the contents of files, and nothing that an earlier run has left."""
+        """Write these texts of files into the mutated copy, and remove remains of earlier runs."""
         shutil.rmtree(self.mutated / ".hypothesis", ignore_errors=True)
         try:
             for file, text in texts.items():
@@ -75,7 +75,7 @@ class TreeCopy:
 
 
 def _names(tree: Path) -> list[str]:
-    """The files of a checkout, or all of a tree that is none."""
+    """List the files of a checkout, or all files of another tree."""
     if not (tree / ".git").exists():
         return [
             str(file.relative_to(tree))

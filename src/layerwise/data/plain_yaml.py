@@ -20,12 +20,12 @@ DEPTH = 50
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML text of plain values.
+    r"""Parse a YAML text of plain values.
 
     Raises `UnreadableError` for invalid YAML, aliases, tags, repeated keys, nesting deeper than `DEPTH`, and excessive
     numbers or texts.
 
-    >>> parse_yaml("name: 2024-01-01\\nlayers: [1, 2]")
+    >>> parse_yaml("name: 2024-01-01\nlayers: [1, 2]")
     {'name': '2024-01-01', 'layers': [1, 2]}
     """
     check_size(len(text), SIZE)
@@ -40,10 +40,10 @@ def parse_yaml(text: str) -> Any:
 
 
 def write_yaml(value: Any) -> str:
-    """Format plain values as YAML, keeping the order of keys.
+    r"""Format plain values as YAML, keeping the order of keys.
 
     >>> write_yaml({"name": "two", "layers": [1, 2]})
-    'name: two\\nlayers:\\n- 1\\n- 2\\n'
+    'name: two\nlayers:\n- 1\n- 2\n'
     """
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 

@@ -98,10 +98,10 @@ def draw_example(task: str, split: str, random: Random) -> Example:
 
 
 def draw_examples(task: str, split: str, count: int, seed: int = 0) -> list[Example]:
-    """Draw `count` distinct examples of `task` from `split`; a longer list begins with the shorter one.
+    r"""Draw `count` distinct examples of `task` from `split`; a longer list begins with the shorter one.
 
     >>> [example.text for example in draw_examples("sort", "heldout", 1, seed=0)]  # doctest: +ELLIPSIS
-    ['sort ... = ...\\n']
+    ['sort ... = ...\n']
     """
     return list(islice(_distinct(task, split, Random(f"{task}/{split}/{seed}")), count))
 

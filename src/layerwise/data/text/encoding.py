@@ -154,12 +154,12 @@ def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -
 
 
 def split_paragraphs(text: str) -> list[str]:
-    """Split a text into nonempty paragraphs, each on one line; leading tabs are kept.
+    r"""Split a text into nonempty paragraphs, each on one line; leading tabs are kept.
 
-    >>> split_paragraphs("A line\\nand its end.\\n\\nAnother."), split_paragraphs("One a line.\\nTwo.")
+    >>> split_paragraphs("A line\nand its end.\n\nAnother."), split_paragraphs("One a line.\nTwo.")
     (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])
 
-    >>> split_paragraphs("Yes.\\nNo.\\nI know who that was at the door.\\nWho?\\n\\nThe end.")
+    >>> split_paragraphs("Yes.\nNo.\nI know who that was at the door.\nWho?\n\nThe end.")
     ['Yes.', 'No.', 'I know who that was at the door.', 'Who?', 'The end.']
     """
     blocks = _EMPTY_LINES.split(text.rstrip().lstrip("\n "))

@@ -1,7 +1,7 @@
 """Compare layerwise and llama.cpp on plans of a GGUF file: losses and speed.
 
-    python benchmarks/beside_llama_cpp.py MODEL.gguf [--float32] [--plans 1000] [--rows plans.jsonl]
-    python benchmarks/beside_llama_cpp.py MODEL.gguf --speed --copy
+    python benchmarks/compare_llama_cpp.py MODEL.gguf [--float32] [--plans 1000] [--rows plans.jsonl]
+    python benchmarks/compare_llama_cpp.py MODEL.gguf --speed --copy
 
 Every plan is run by layerwise on the dequantized model in float32, and by llama.cpp (the package xllamacpp) on the file
 that `layerwise.save` writes. Their difference is the mean absolute difference of the losses of a

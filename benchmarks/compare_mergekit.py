@@ -1,9 +1,9 @@
 """Compare `layerwise save` and mergekit-yaml: tensors, time, memory and supported architectures.
 
     python -m venv /tmp/mk && /tmp/mk/bin/pip install torch mergekit       # a separate environment: the pins differ
-    python benchmarks/beside_mergekit.py cost  --mergekit /tmp/mk/bin/mergekit-yaml    # 188 MB, interleaved rounds
-    python benchmarks/beside_mergekit.py cases --mergekit /tmp/mk/bin/mergekit-yaml    # seven architectures, two plans
-    python benchmarks/beside_mergekit.py plans --mergekit /tmp/mk/bin/mergekit-yaml    # it reads files written by
+    python benchmarks/compare_mergekit.py cost  --mergekit /tmp/mk/bin/mergekit-yaml    # 188 MB, interleaved rounds
+    python benchmarks/compare_mergekit.py cases --mergekit /tmp/mk/bin/mergekit-yaml    # seven architectures, two plans
+    python benchmarks/compare_mergekit.py plans --mergekit /tmp/mk/bin/mergekit-yaml    # it reads files written by
     layerwise
 
 `cost` runs each command in a separate process with one thread, and prints its processor time, peak resident
