@@ -12,7 +12,7 @@ from layerwise.plan import Plan
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.studies.compare.over_depth import curves as curve_rows
-from layerwise.studies.compare.over_models import LEAST_LOST, MARGIN, Pair, coincidences, differences
+from layerwise.studies.compare.over_models import MARGIN, MIN_LOST, Pair, coincidences, differences
 from layerwise.studies.compare.page import COMPARISON
 from page import synthetic
 from page.comparison.several import named
@@ -98,8 +98,8 @@ def pair(*bounds: tuple[float, float], lost: float = 0.5) -> Pair:
         (pair((0.055, 0.155), (-0.1, 0.1)), 1, "inconclusive"),  # above it at 95 %, not corrected over two
         (pair((0.055, 0.155)), 1, "differ"),
         (pair((-0.04, 0.04), (0.2, 0.36)), 1000, "inconclusive"),
-        (pair((-0.01, 0.01), (-0.01, 0.01), lost=LEAST_LOST - 0.001), 1, "inconclusive"),
-        (pair((-0.01, 0.01), (-0.01, 0.01), lost=LEAST_LOST), 1, "coincide"),
+        (pair((-0.01, 0.01), (-0.01, 0.01), lost=MIN_LOST - 0.001), 1, "inconclusive"),
+        (pair((-0.01, 0.01), (-0.01, 0.01), lost=MIN_LOST), 1, "coincide"),
         (pair((-MARGIN, 0.0)), 1, "inconclusive"),
         (pair((0.001 - MARGIN, 0.0)), 1, "coincide"),
     ],

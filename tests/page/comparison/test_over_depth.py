@@ -80,7 +80,7 @@ def test_benchmarks_are_curves_on_their_normalised_scale() -> None:
     raw = [Score("benchmark", "acc", 0.5, task="arc_easy", plan=str(Plan.identity(8)))]
     compared = side_by_side([(folder, replace(data, scores=(*data.scores, *raw, *scores))), other])
     rows = compared.rows.where(measure="score_curve", task="arc_easy")
-    assert {quantity_name(row) for row in rows} == {"arc_easy, acc (normalised)"}
+    assert {quantity_name(row) for row in rows} == {"arc_easy, acc (normalized)"}
     assert {row.percent: row.value for row in rows} == pytest.approx(
         {100 * record.affected / 8: 1 - record.affected / 8 for record in skips}
     )

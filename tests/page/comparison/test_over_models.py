@@ -69,10 +69,10 @@ def test_what_is_said_over_models(
 
 def test_the_sentence_says_where_it_holds_and_of_how_many_models() -> None:
     alone = claim_sentence(about([CLEAR, CLEAR], models="aa"))
-    assert alone == "Measured in one model: nothing can be said over models."
+    assert alone == "Measured in one model: too few models to compare."
     assert claim_sentence(about([AGAINST, CLEAR, WEAK, []])) == (
         "Measured in 3 of 4 models; in every one of these: does not hold; in any of these: holds. After correction "
-        "over models it holds in m1. After correction over models it does not hold in m0. Decided in m2 by itself, but "
+        "over models it holds in m1. After correction over models it does not hold in m0. Decided in m2 alone, but "
         "not after correction."
     )
 

@@ -27,17 +27,17 @@ def test_models_are_called_by_their_names_and_by_their_runs_where_these_are_the_
     assert names(("a/x", one), ("b/x", two)) == ("model (a/x)", "model (b/x)")
 
 
-KINDS = "layerwise compare takes the runs of layerwise sweep or of layerwise diagnose"
+KINDS = "other must be a run of layerwise sweep or layerwise diagnose, got a run of another command"
 REFUSED = [
-    ((), "no run was given; write layerwise compare RUN RUN"),
-    ((SMALL,), "only runs/small was given"),
-    ((SMALL, ("copy", RUN)), "runs/small and copy hold the same run"),
+    ((), "got none. Run layerwise compare RUN RUN"),
+    ((SMALL,), "got only runs/small."),
+    ((SMALL, ("copy", RUN)), "runs/small and copy are the same run"),
     ((SMALL, *diagnoses("large")), "runs/small is a sweep and runs/large is a diagnosis"),
-    ((SMALL, *diagnoses("large")), "compare sweeps with sweeps"),
-    ((SMALL, ("other", planted.ROBUSTNESS)), f"other is a run of another kind (robustness); {KINDS}"),
-    ((SMALL, ("other", planted.PRETRAINING)), "pretraining and evaluation); layerwise compare takes"),
-    ((SMALL, ("other", planted.GROWTH)), "other is a run of another kind (growth"),
-    ((SMALL, ("other", ReportData({}, (), ()))), "other is a run of another kind (no kind that has rows)"),
+    ((SMALL, *diagnoses("large")), "Compare sweeps with sweeps"),
+    ((SMALL, ("other", planted.ROBUSTNESS)), f"{KINDS} (robustness)."),
+    ((SMALL, ("other", planted.PRETRAINING)), "another command (pretraining and evaluation)."),
+    ((SMALL, ("other", planted.GROWTH)), "another command (growth)."),
+    ((SMALL, ("other", ReportData({}, (), ()))), "another command (no rows)."),
 ]
 
 

@@ -34,7 +34,7 @@ def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
     [
         (
             [row("ablation", "skip", 0.4, 0.1, layer=0)],
-            "Layer 0 is the most important: without it the loss rises by +0.400",
+            "Layer 0 is the most important: skipping it costs +0.400",
         ),
         ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
         ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
@@ -67,7 +67,7 @@ def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
         return list(map(str, DIAGNOSIS.following(ReportData({"model": "m", "depth": 3}, (), rows))))
 
     assert following("matters", "no_effect", "matters")[0].endswith('layerwise sweep m --text PATH --plan "0 2"')
-    assert "give more text" in following("unresolved", "unresolved", "unresolved")[0]
+    assert "Use more text" in following("unresolved", "unresolved", "unresolved")[0]
     assert following("matters", "matters", "matters") == following("harmful", "harmful", "no_effect") == []
 
 
@@ -93,7 +93,7 @@ def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
 
 def test_censored_layers_are_open_marks() -> None:
     drawn = figures(planted.only(planted.DIAGNOSIS, "recovery"))["recovery-area"]["variants"]["0"]
-    line = trace(drawn, "Loss above the undamaged twin, summed over training, by layer")
+    line = trace(drawn, "Loss above the undamaged copy, summed over training, by layer")
     assert line["marker"]["symbol"][0].endswith("-open")
     assert not any(symbol.endswith("-open") for symbol in line["marker"]["symbol"][1:])
 
@@ -135,7 +135,7 @@ def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> N
         gate_sensitivity=(0.74, 0.3, 0.004),
         block_influence=(0.5, 0.1, 0.03),
     )
-    assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
+    assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (rank correlation")
     assert "also in agreement: angular 0.700" in text
     # Holm's correction asks the third of four for p below 0.05 / 2.
     assert "not beyond chance: block influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
@@ -144,5 +144,5 @@ def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> N
 @pytest.mark.parametrize("angular", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
 def test_no_proxy_is_recommended_without_evidence(angular: tuple[float, float | None, float]) -> None:
     """The correlation has no interval, contains zero, or does not exceed chance."""
-    assert recommended(angular=angular).startswith("No proxy is recommended: none ranks these layers")
+    assert recommended(angular=angular).startswith("No proxy is recommended: none ranks the layers")
     assert recommended() == ""

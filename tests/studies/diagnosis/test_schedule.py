@@ -74,11 +74,11 @@ def test_a_run_without_an_ablation_says_what_makes_one(tmp_path: Path, file: Pat
     gates = [Score("proxies", "gate", 1.0, layer=0)]
     bare = save_run(tmp_path / "bare", ("proxies", *DIAGNOSIS[1:]), gates)
     message = refused("train", "schedule", bare, "--output", file)
-    assert "a diagnosis without an ablation" in message
+    assert "must include the part ablation" in message
     assert "layerwise diagnose my-model --text PATH --parts ablation" in message
     with Run.resume_or_create(bare, Run.open(bare).manifest) as run:
         run.store.replace_notes("ablation", ["the text makes 3 windows"])
-    assert "(the text makes 3 windows)" in refused("train", "schedule", bare, "--output", file)
+    assert "but the text makes 3 windows" in refused("train", "schedule", bare, "--output", file)
     swept = save_run(tmp_path / "swept", ("painters", "leave_one_out"))
     assert "a run of another kind (painters, leave_one_out)" in refused("train", "schedule", swept, "--output", file)
     assert not file.exists()
@@ -97,7 +97,7 @@ def test_a_run_of_trainings_is_no_diagnosis(tmp_path: Path, file: Path) -> None:
     model.mkdir(parents=True)
     TrainingRecord("baseline", 0, "b", "d", "texts", {}, 3, 1.0, 12, 1.0, 3).write(model)
     message = refused("train", "schedule", course, "--output", file)
-    assert "is a run of layerwise train" in message
+    assert "got a run of layerwise train" in message
     assert f"layerwise diagnose {model} --text PATH" in message
 
 

@@ -161,7 +161,7 @@ def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float],
 
 def test_a_text_that_would_be_read_too_often_is_refused_with_figures() -> None:
     check_epochs(100, 8, windows=400, max_epochs=2.0, name="uniform")
-    message = r"uniform would read the text 2.02 times: 101 steps of 8 windows.*at most 100.*--max-epochs 2\.1"
+    message = r"uniform must read the text at most 2 times, got 2.02 .101 steps.*at most 100.*--max-epochs 2\.1"
     with pytest.raises(TrainError, match=message):
         check_epochs(101, 8, windows=400, max_epochs=2.0, name="uniform")
     check_epochs(101, 8, windows=400, max_epochs=2.1, name="uniform")
@@ -170,7 +170,7 @@ def test_a_text_that_would_be_read_too_often_is_refused_with_figures() -> None:
 def test_layers_do_not_grow_in_over_trained_ones() -> None:
     check_initial_weights(preset("stacking", DEPTH), pretrained=False)
     check_initial_weights(preset(PUBLISHED, DEPTH), pretrained=True)
-    with pytest.raises(PlanError, match=r"in stacking layers grow in \(phase shallow\).*--from-scratch"):
+    with pytest.raises(PlanError, match=r"stacking adds layers \(phase shallow\).*--from-scratch"):
         check_initial_weights(preset("stacking", DEPTH), pretrained=True)
 
 

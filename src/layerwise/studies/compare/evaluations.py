@@ -1,4 +1,4 @@
-"""Evaluations of lm-eval side by side, from their files: no model is opened, neither torch nor lm-eval is needed."""
+"""Compare evaluations of lm-eval from their files, without torch or lm-eval."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from layerwise.results import Note
 from layerwise.results.evaluations import EvaluationLog, disagreements, match
 from layerwise.results.vocabulary import EVALUATED
 
-MARGIN = 0.01  # the smallest difference that counts where no loss is stated that is tolerated
+MARGIN = 0.01  # smallest difference that counts, unless a tolerated loss is given
 
 
 def compared(locations: Sequence[str], tolerated: float | None = None) -> ReportData:
     """Return the rows that compare the evaluations at `locations` with the first.
 
-    Raises `RunError` for fewer than two, for other content, and for evaluations of different questions.
+    Raises:
+        RunError: For fewer than two locations, other files, and evaluations of different questions.
     """
     logs = [EvaluationLog.read(location) for location in locations]
     if len(logs) < 2:
-        raise RunError(f"{locations[0]} is one evaluation, and a comparison takes two; write layerwise compare A B")
+        raise RunError(f"A comparison requires two evaluations, got only {locations[0]}. Run layerwise compare A B.")
     titles = [log.title for log in logs]
     baseline, *others = names = [log.title if titles.count(log.title) == 1 else log.location for log in logs]
     notes: list[str] = []
     each = zip(others, logs[1:], strict=True)
     pairs = [pair for arm, log in each for pair in _pairs(baseline, logs[0], arm, log, notes)]
     if not pairs:
-        raise RunError(f"nothing can be compared: {'; '.join(notes)}; evaluate both on one task that lm-eval averages")
+        raise RunError(f"Nothing can be compared: {'; '.join(notes)}. Evaluate both on one task that lm-eval averages.")
     margin = tolerated or MARGIN
     manifest = {
-        "model": f"{' and '.join(others)} beside {baseline}",
+        "model": f"{' and '.join(others)} compared with {baseline}",
         "corpus": ", ".join({pair.task: 0 for pair in pairs}),
         "evaluations": {name: log.location for name, log in zip(names, logs, strict=True)},
         "margin": margin,
@@ -53,8 +54,8 @@ def _pairs(
         (first, *earlier), second = before.tasks[task], after.tasks[task][0]
         again = [*earlier, *([second] if before.model == after.model else [])]
         if differing := max((disagreements(first, each) for each in again), default=0):
-            of = f"{differing:,} of {len(first.documents):,} documents of {task}"
-            notes.append(f"warning: {against} disagrees with another run of itself on {of}; two runs differ as much")
+            share = f"{differing:,} of {len(first.documents):,} documents of {task}"
+            notes.append(f"warning: two runs of {against} disagree on {share}")
         matched = match(f"{task} in {before.location} and {after.location}", first, second)
         for (metric, filtered), both in matched.items():
             stated = (log.stated.get((metric, filtered), math.nan) for log in (first, second))
@@ -62,7 +63,7 @@ def _pairs(
             aggregation, more = kinds.pop(), first.more_is_better.get(metric)
             name = metric if filtered == "none" else f"{metric}/{filtered}"
             if kinds or aggregation is None or more is None:
-                notes.append(f"{name} of {task} is not compared: its score is no known ratio of sums over documents")
+                notes.append(f"{name} of {task} is not compared: its score is not a known ratio of sums over documents")
                 continue
             baseline, other = (np.array(own, dtype=np.float64) for own in both)
             yield PairedMetric(task, name, arm, against, aggregation, more, baseline, other)

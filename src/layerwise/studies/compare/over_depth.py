@@ -1,7 +1,7 @@
 """Curves and the importance of single layers of several models, over percent of depth.
 
-A strategy is at affected / depth (figure 12 of the Painters), layer l of L at 100 l / (L - 1). Values are rows, or
-means over the plans at one size; nothing is interpolated or smoothed.
+A strategy is at affected / depth (figure 12 of the Painters), layer l of L at 100 l / (L - 1). Values are rows or means
+over the plans of one size, without interpolation or smoothing.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 Runs = Mapping[str, ReportData]
-"""The runs that stand side by side, by the names of their models."""
+"""The compared runs, by the names of their models."""
 ScoreOf = Callable[[str], Score | None]
 
-MOST_CURVES = 8
-"""More strategies than this are a grid in the report of a run, and no curves."""
+MAX_CURVES = 8
+"""Maximum number of strategies of a family that are drawn as curves."""
 HALF = 50.0
 CHANGES = {DROPPED: ("leave_one_out", "skip", 0.0), SWAPPED: ("swap_adjacent", "swap", 0.5)}
-"""The family and the strategy of what is done to single layers, and how far behind the layer it stands."""
+"""Family, strategy, and offset from the layer of changes of single layers."""
 
 
 def quantity_name(row: Score) -> str:
-    """What a curve shows: the loss, the loss on a task, or a score of a benchmark.
+    """Return the name of the quantity of a curve: the loss, the loss on a task, or a benchmark score.
 
     >>> quantity_name(Score(vocab.CURVE, vocab.DELTA, 0.1)), quantity_name(Score(vocab.SCORE_CURVE, "mean", 0.9))
     ('loss', 'mean of the benchmarks')
@@ -41,14 +41,14 @@ def quantity_name(row: Score) -> str:
         return (
             f"{label(row.metric)} of the benchmarks"
             if row.task == vocab.ALL
-            else f"{row.task}, {label(row.metric)} (normalised)"
+            else f"{row.task}, {label(row.metric)} (normalized)"
         )
     what = "loss" if row.metric == vocab.DELTA else label(row.metric)
     return what if row.task == vocab.ALL else f"{what}, {row.task}"
 
 
 def strategy_title(row: Score) -> str:
-    """The strategy of a row as it is headed: with its family, unless it is one of the Painters.
+    """Return the strategy of a row, with its family unless it is one of the Painters.
 
     >>> strategy_title(Score(vocab.CURVE, vocab.DELTA, 0.1, family="every_window", strategy="skip"))
     'skip (every window)'
@@ -73,7 +73,7 @@ def drawn_families(runs: Runs) -> dict[str, bool]:
         for record in run.swept:
             if record.family in curved:
                 strategies.setdefault(record.family, {})[record.strategy] = None
-    return {family: len(own) <= MOST_CURVES for family, own in strategies.items()}
+    return {family: len(own) <= MAX_CURVES for family, own in strategies.items()}
 
 
 def curves(runs: Runs) -> Iterator[Score]:
@@ -82,7 +82,7 @@ def curves(runs: Runs) -> Iterator[Score]:
         records = [record for record in run.swept if record.family in families]
         for (measure, task, metric), score_of, mean_of in _scores(run, _tasks(runs)):
             for row in average_draws(records, score_of, mean_of):
-                if row.seed is None:  # a single draw is behind the mean of all
+                if row.seed is None:  # single draws are in the mean
                     yield Score(
                         measure,
                         metric,

@@ -1,9 +1,9 @@
-"""Published findings over several models: where each holds, in all or in any, and whether their curves coincide.
+"""Published findings over several models, and whether their curves coincide.
 
-"All models" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
+"Every model" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
 correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance): they coincide if
 the interval of the difference is inside +-`MARGIN` everywhere, and differ if it is outside somewhere, corrected over
-percentages (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `LEAST_LOST`, they are inconclusive.
+percentages (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `MIN_LOST`, they are inconclusive.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CURVES_OPEN: Coincidence = "inconclusive"
 
 MARGIN = 0.05
 
-LEAST_LOST = 0.2
-"""Curves that stay closer to the model as trained would coincide within the margin whatever they are."""
+MIN_LOST = 0.2
+"""Curves that stay closer to the original model would coincide within the margin in any case."""
 
-FEWEST_POINTS = 2
+MIN_POINTS = 2
 Shares = Mapping[float, Estimate]
-"""Percent of the depth to the share of the scale that is lost there."""
+"""Share of the scale that is lost, by percent of the depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Pair:
         return max(self.differences.items(), key=lambda each: abs(each[1].value))
 
     def verdict(self, comparisons: int = 1) -> Coincidence:
-        if self.lost < LEAST_LOST:
+        if self.lost < MIN_LOST:
             return CURVES_OPEN
         everywhere, somewhere = widening(comparisons), widening(comparisons * len(self.differences))
         spans = self.differences.values()
@@ -65,10 +65,7 @@ class Pair:
 
 
 def coincidences(data: ReportData) -> Iterator[Score]:
-    """Return a row for each pair of models with a strategy's curves, its verdict corrected over the pairs.
-
-    With more than two models a row over all pairs comes first, whose value is their number.
-    """
+    """Yield a row for each pair of models with curves of a strategy, corrected over pairs, after one over all pairs."""
     rows = data.rows.where(task=vocab.ALL)
     for scaled in (
         rows.where(measure=vocab.CURVE, metric=vocab.DELTA),
@@ -86,7 +83,7 @@ def _pairs(data: ReportData, rows: Rows) -> list[Pair]:
     for names in combinations(curves, 2):
         both = [curves[name] for name in names]
         gaps = differences(*both)
-        if models[names[0]] != models[names[1]] and len(gaps) >= FEWEST_POINTS:
+        if models[names[0]] != models[names[1]] and len(gaps) >= MIN_POINTS:
             pairs.append(Pair(names, gaps, max(_at(curve, percent).value for curve in both for percent in gaps)))
     return pairs
 
@@ -118,7 +115,7 @@ def _over_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
 
 
 def shares(run: ReportData, rows: Rows) -> Shares:
-    """Return the shares of the scale that are lost; none without a distance from the trained loss to guessing."""
+    """Return the shares of the scale that are lost; none if the original model does not beat chance."""
     spans = {row.percent: bounds for row in rows if row.percent is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
@@ -148,34 +145,31 @@ def differences(first: Shares, second: Shares) -> Shares:
 
 
 def _at(curve: Shares, percent: float) -> Estimate:
-    """Interpolate the curve and its interval linearly; the interval is no narrower than that of a mean of two."""
-    known = sorted(curve)
-    ends = ([getattr(curve[at], end) for at in known] for end in ("value", "low", "high"))
-    value, low, high = (float(np.interp(percent, known, each)) for each in ends)
+    """Interpolate the curve and its interval linearly."""
+    percents = sorted(curve)
+    ends = ([getattr(curve[at], end) for at in percents] for end in ("value", "low", "high"))
+    value, low, high = (float(np.interp(percent, percents, each)) for each in ends)
     return Estimate(value, low, high)
 
 
 HOLDS = (Verdict.SUPPORTED,)
 HOLDS_NOT = (Verdict.CONTRADICTED, Verdict.NO_BETTER_THAN_NULL)
 IT_HOLDS, IT_HOLDS_NOT, TOO_FEW = "holds", "does not hold", "fewer than two measured"
-FEWEST_MODELS = 2
+MIN_MODELS = 2
 
 Key = TypeVar("Key")
 Outcome = TypeVar("Outcome")
 VerdictAt = Callable[[int], Verdict]
-"""From a number of comparisons to the verdict of a model whose intervals are widened for so many."""
+"""From a number of comparisons to the verdict of a model with intervals widened for them."""
 
 
 def model_of(name: str, run: ReportData) -> str:
-    """What is one model: its weights; where a run did not note them, the model as it was named to the run."""
+    """Return the identity of a model: its weights, or its name if the run has no weight hash."""
     return str(run.manifest.get("weight_hash") or run.manifest.get("model") or name)
 
 
 def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
-    """Return the verdicts on every published finding of some run, for each run and over the models.
-
-    Runs of one model count once: a finding holds there if each of them says so.
-    """
+    """Yield the verdicts on every published finding, for each run and over models (runs of one model must agree)."""
     by_question = {finding.question: finding for run in runs.values() for finding in judge_published(run)}
     for paper, findings in group_by_paper(list(by_question.values())).items():
         for finding in findings:
@@ -206,7 +200,7 @@ def _judge_over_models(paper: str, question: str, runs: Mapping[str, ReportData]
         standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else Verdict.INCONCLUSIVE
         yield Score(
             vocab.CLAIM,
-            standing if len(agreed) >= FEWEST_MODELS else TOO_FEW,
+            standing if len(agreed) >= MIN_MODELS else TOO_FEW,
             float(len(agreed)),
             against=against,
             models=len(set(models.values())),
@@ -220,18 +214,18 @@ def _agree(question: str, runs: Sequence[ReportData], comparisons: int) -> Verdi
     return verdicts[0] if same else Verdict.INCONCLUSIVE
 
 
-def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Outcome]) -> tuple[Key, ...]:
-    """The models, or pairs of them, whose verdict is among `wanted` after Holm's correction over all of `verdicts`.
+def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], accepted: Collection[Outcome]) -> tuple[Key, ...]:
+    """Return the keys whose verdict is among `accepted` after Holm's correction over all of `verdicts`.
 
     >>> strong, weak = (lambda comparisons: "supported"), (lambda comparisons: "supported" if comparisons < 2 else "x")
     >>> holm({"a": weak, "b": strong}, ["supported"]), holm({"a": weak, "b": weak}, ["supported"])
     (('a', 'b'), ())
     """
     confirmed: set[Key] = set()
-    alone = {name for name, verdict in verdicts.items() if verdict(1) in wanted}
+    alone = {name for name, verdict in verdicts.items() if verdict(1) in accepted}
     while waiting := alone - confirmed:
         comparisons = len(verdicts) - len(confirmed)
-        more = {name for name in waiting if verdicts[name](comparisons) in wanted}
+        more = {name for name in waiting if verdicts[name](comparisons) in accepted}
         if not more:
             break
         confirmed |= more
@@ -246,7 +240,7 @@ def widened(data: ReportData, comparisons: int) -> ReportData:
 
 
 def widening(comparisons: int) -> float:
-    """Return by how much Student's 95 % interval grows so that several hold together (Bonferroni).
+    """Return the factor on Student's 95 % interval for several that hold together (Bonferroni).
 
     >>> round(widening(1), 3), round(widening(3), 3), round(widening(10), 3)
     (1.0, 1.323, 1.704)

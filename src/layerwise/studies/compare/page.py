@@ -1,4 +1,4 @@
-"""A comparison: the models of several runs side by side, over the share of the depth where their depths differ."""
+"""The page of a comparison of several models, over relative depth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from dataclasses import replace
 from layerwise.page.data import ReportData
 from layerwise.page.derived.zones import SIMILARITIES, PlanZones, find_original_zones, mirror_pairs, read_similarities
 from layerwise.page.finding import Finding, Verdict
-from layerwise.page.formatting import ABSENT, COUNT, DIFFERENCE, NATS_EXPLAINED, NUMBER, Format, join_words, label
+from layerwise.page.formatting import (
+    ABSENT,
+    COUNT,
+    DIFFERENCE,
+    NATS_EXPLAINED,
+    NUMBER,
+    Format,
+    format_count,
+    join_words,
+    label,
+)
 from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, Text, load_texts
 from layerwise.page.kinds import judge_published
 from layerwise.page.marks import Heat, Lines
@@ -37,8 +47,8 @@ VERDICTS = {
     IT_HOLDS_NOT: "contradicted",
 }
 SAME: dict[str, str] = {COINCIDE: "supported", DIFFER: "contradicted", CURVES_OPEN: "inconclusive"}
-"""The words that are badges, each with its kind."""
-CHANGES = {"leave_one_out": "Leave one layer out", "swap_adjacent": "Swap a layer with the next"}
+"""Badge of each word."""
+CHANGES = {"leave_one_out": "Skip one layer", "swap_adjacent": "Swap a layer with the next"}
 ZONE = "zone"
 
 
@@ -46,17 +56,12 @@ def answer(data: ReportData) -> str:
     standing = claims(data).where(against=PRESENT)
     count = len(standing.where(against=EVERY)) - len(standing.where(against=EVERY, metric=TOO_FEW))
     if not count:
-        return f"No claim was measured in two models or more. {NATS_EXPLAINED}"
+        return f"No published finding was measured in two models or more. {NATS_EXPLAINED}"
     every, some = (len(standing.where(against=over, metric=IT_HOLDS)) for over in (EVERY, ANY))
-    if count == 1:
-        where = "every one" if every else "at least one" if some else "none"
-        return (
-            "The one claim that was measured in two models or more is shown to hold in "
-            f"{where} of them. {NATS_EXPLAINED}"
-        )
+    measured = format_count(count, "published finding")
     return (
-        f"Of {count} claims measured in two models or more {every or 'none'} {'holds' if every == 1 else 'hold'} in"
-        f" every one of them, and {some or 'none'} in at least one. {NATS_EXPLAINED}"
+        f"Of {measured} measured in two models or more, {every or 'none'} {'holds' if every == 1 else 'hold'} in every"
+        f" one, and {some or 'none'} in at least one. {NATS_EXPLAINED}"
     )
 
 
@@ -83,7 +88,7 @@ def missing(data: ReportData) -> Iterator[str]:
 
 
 def claims(data: ReportData) -> Rows:
-    """The verdicts on claims that some run has measured, the paper of which most was measured first."""
+    """Return the verdicts on measured findings, the paper with most of them first."""
     rows = data.rows.where(measure=CLAIM)
     measured = {row.claim: row.paper for row in rows.where(arm=PRESENT) if row.metric != Verdict.NOT_MEASURED}
     most = Counter(measured.values())
@@ -110,13 +115,13 @@ def claim_sentence(rows: Rows) -> str:
         else (f"{every.value:.0f} of {every.models} models")
     )
     if every.metric == TOO_FEW:
-        return f"Measured in {of}: nothing can be said over models."
+        return f"Measured in {of}: too few models to compare."
     parts = [f"Measured in {of}; in every one of these: {every.metric}; in any of these: {some.metric}."]
     decided = Rows(row for row in runs if row.metric not in (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED))
     for left, words in (
         (1.0, "After correction over models it holds in {}."),
         (-1.0, "After correction over models it does not hold in {}."),
-        (0.0, "Decided in {} by itself, but not after correction."),
+        (0.0, "Decided in {} alone, but not after correction."),
     ):
         if kept := decided.where(value=left):
             parts.append(words.format(join_words(kept.axis("arm"))))
@@ -158,7 +163,7 @@ def curves(data: ReportData) -> Iterator[Score]:
 
 
 def coincidences(data: ReportData) -> Iterator[Score]:
-    """The verdicts on pairs of curves; of all pairs together they have no greatest difference."""
+    """Yield the verdicts on pairs of curves, and on all pairs."""
     for row in data.rows.where(measure=COINCIDENCE):
         what = "loss" if row.task == vocabulary.ALL else f"{row.task} of the benchmarks"
         models = f"{row.arm} – {row.against}" if row.arm else "all"
@@ -167,7 +172,7 @@ def coincidences(data: ReportData) -> Iterator[Score]:
 
 def curve_absences(data: ReportData) -> Iterator[str]:
     if rest := [label(family) for family, is_drawn in drawn_families(data.runs).items() if not is_drawn]:
-        yield f"Left to the reports of the runs: {join_words(rest)}."
+        yield f"Shown only in the reports of the runs: {join_words(rest)}."
     if not data.rows.where(measure=COINCIDENCE):
         alike = len({model_of(name, run) for name, run in data.runs.items()}) == 1
         yield WORDS["curves/one" if alike else "curves/unscaled"]

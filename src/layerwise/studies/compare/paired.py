@@ -1,4 +1,4 @@
-"""Evaluations of lm-eval side by side: how far other models are from the first, on the same documents."""
+"""The page of evaluations of lm-eval: differences from the first model on the same documents."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ CHANGE = Format(axis="difference", signed=True, reference=0.0)
 BADGES = {"worse": "contradicted", "better": "supported", "alike": "supported", "inconclusive": "inconclusive"}
 OWN = {"measure": vocab.PAIRED}
 TASK = lookup_format({vocab.ALL: "all tasks"})
-MOST = 5  # differences that a sentence names
+MAX_NAMED = 5  # differences in a sentence
 
 
 def named(rows: Rows) -> str:
-    words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MOST]]
-    return join_words([*words, *([f"{len(rows) - MOST} more"] if len(rows) > MOST else [])])
+    words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MAX_NAMED]]
+    return join_words([*words, *([f"{len(rows) - MAX_NAMED} more"] if len(rows) > MAX_NAMED else [])])
 
 
 def findings(data: ReportData) -> Iterator[str]:
-    """Whether a loss above the tolerated one is shown, what else is, what is left open, and what was left out."""
+    """Yield whether a loss above the tolerated one is shown, other differences, and what is inconclusive."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
     exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
     if exceeded:
@@ -48,7 +48,7 @@ def findings(data: ReportData) -> Iterator[str]:
         if own := rows.where(verdict=decision):
             yield f"Shown to be {decision}: {named(own)}."
     if unsettled and not exceeded:
-        yield f"That nothing is shown does not mean that nothing is worse. More is left open: {named(unsettled)}."
+        yield f"Inconclusive, so a larger loss is possible: {named(unsettled)}."
     yield from (note.text for note in data.notes)
 
 

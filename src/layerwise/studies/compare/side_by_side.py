@@ -1,7 +1,4 @@
-"""Combine several runs for comparison: which are comparable, the names of their models, and the rows of all of them.
-
-Sweeps are compared with sweeps and diagnoses with diagnoses; texts, numbers of tokens and plans may differ.
-"""
+"""Combine several runs of one kind for comparison; texts, numbers of tokens and plans may differ."""
 
 from __future__ import annotations
 
@@ -21,25 +18,26 @@ from layerwise.studies.compare.over_depth import curves, layers
 from layerwise.studies.compare.over_models import coincidences, over_models
 
 COMPARABLE = {"sweep": "layerwise sweep", "diagnosis": "layerwise diagnose"}
-"""The kinds of run that can be compared, each with the command that makes it."""
+"""Kinds of run that can be compared, with their commands."""
 FEWEST = 2
 
 
 def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
-    """Return the runs of some directories as the rows of their comparison, with the name of the model as `arm`.
+    """Return the rows of a comparison of run directories, with the name of the model as `arm`.
 
-    Raises `RunError` if they cannot be compared.
+    Raises:
+        RunError: If they cannot be compared.
     """
     if len(folders) < FEWEST:
-        given = "no run was given" if not folders else f"only {folders[0][0]} was given"
-        raise RunError(f"a comparison takes two runs or more, and {given}; write layerwise compare RUN RUN ...")
+        given = "none" if not folders else f"only {folders[0][0]}"
+        raise RunError(f"A comparison requires two runs or more, got {given}. Run layerwise compare RUN RUN ...")
     _refuse_same_run(folders)
     (first, kind), *others = ((folder, _kind(folder, run)) for folder, run in folders)
     for folder, other in others:
         if other != kind:
             raise RunError(
-                f"{first} is a {kind} and {folder} is a {other}, and they measure different things; compare sweeps"
-                " with sweeps and diagnoses with diagnoses"
+                f"All runs must be of one kind, but {first} is a {kind} and {folder} is a {other}. Compare sweeps with"
+                " sweeps and diagnoses with diagnoses."
             )
     named = dict(zip(_names(folders), folders, strict=True))
     runs = {name: run for name, (_, run) in named.items()}
@@ -74,21 +72,19 @@ def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
 def _refuse_same_run(folders: Sequence[tuple[str, ReportData]]) -> None:
     seen: dict[tuple[str, ...], str] = {}
     for folder, data in folders:
-        known = seen.setdefault(tuple(str(data.manifest.get(name)) for name in MEASURED), folder)
-        if known != folder and data.manifest.get("weight_hash"):
-            raise RunError(
-                f"{known} and {folder} hold the same run, and what it shows would count twice; name each run once"
-            )
+        earlier = seen.setdefault(tuple(str(data.manifest.get(name)) for name in MEASURED), folder)
+        if earlier != folder and data.manifest.get("weight_hash"):
+            raise RunError(f"{earlier} and {folder} are the same run, which would count twice. Pass each run once.")
 
 
 def _kind(folder: str, run: ReportData) -> str:
     present = [kind.name for kind in load_kinds() if kind.is_of(run)]
     comparable = [name for name in present if name in COMPARABLE]
     if not comparable or len(comparable) < len(present):
-        other = join_words([name for name in present if name not in COMPARABLE]) or "no kind that has rows"
+        other = join_words([name for name in present if name not in COMPARABLE]) or "no rows"
         raise RunError(
-            f"{folder} is a run of another kind ({other}); layerwise compare takes the runs of"
-            f" {' or of '.join(COMPARABLE.values())}"
+            f"{folder} must be a run of {' or '.join(COMPARABLE.values())}, got a run of another command ({other})."
+            " Pass runs of these commands."
         )
     return comparable[-1]
 

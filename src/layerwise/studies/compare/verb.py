@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from layerwise.page import ReportData
 
 COMPARISON_PAGE = Path("compare.html")
-"""Where the page of a comparison is written, in the working folder: it belongs to no run."""
+"""Default location of the page, in the working directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult(Reported):
-    """Several models side by side, of run folders or evaluations, read each time that something is asked of it."""
+    """A comparison of run directories or evaluations, which are read on every access."""
 
     folders: tuple[str, ...]
     fail_if_worse: float | None = None
@@ -32,7 +32,11 @@ class ComparisonResult(Reported):
 
     @property
     def data(self) -> ReportData:
-        """The runs or evaluations with their rows. Raises `RunError` where they cannot stand side by side."""
+        """Return the rows of the comparison.
+
+        Raises:
+            RunError: If the runs or evaluations cannot be compared.
+        """
         if not all(map(is_run, self.folders)):
             from layerwise.studies.compare.evaluations import compared
 
@@ -41,7 +45,7 @@ class ComparisonResult(Reported):
         from layerwise.studies.compare.side_by_side import side_by_side
 
         if self.fail_if_worse is not None:
-            raise RunError("--fail-if-worse is about evaluations, and runs were given; name RUN/lm_eval/PLAN of each")
+            raise RunError("--fail-if-worse requires evaluations, got runs. Pass RUN/lm_eval/PLAN of each run.")
         read = []
         for folder in self.folders:
             with Run.open(folder) as run:
@@ -58,7 +62,7 @@ class ComparisonResult(Reported):
 
     @property
     def claims(self) -> list[Score]:
-        """Every claim that some run has measured: its verdict in each model, in every model and in any model."""
+        """Return the published findings, with verdicts in each model, in every model and in any model."""
         return list(self.data.rows.where(measure=vocab.CLAIM))
 
     @property
@@ -102,7 +106,7 @@ def compare(
     resolved = [Path(folder).resolve() for folder in runs]
     for number, folder in enumerate(resolved):
         if folder in resolved[:number]:
-            raise RunError(f"{runs[number]} is named twice, and what it shows would count twice; name each run once")
+            raise RunError(f"Each run must be passed once, got {runs[number]} twice.")
     from layerwise import page as pages
     from layerwise.runner.summary import summary
 

@@ -1,4 +1,4 @@
-"""What every part of a diagnosis works with: the model, the text, the rows of earlier parts, and where its rows go."""
+"""The context of a part of a diagnosis: the model, the text, the rows of earlier parts, and the run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack
 
 FINISHED = "part"
-"""The measure of rows that say that a part is complete; the section is the part, the metric `DONE`."""
+"""Measure of rows that mark a part (their section) as complete."""
 
 DONE = "done"
 
 TIMES = "run"
-"""The measure of rows about the run itself: times, which alone differ from run to run, and the size of the model."""
+"""Measure of rows about the run: times and the size of the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class PartSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PartContext(PartSettings):
-    """One part of a diagnosis that is being carried out into a run; `notes` say what had to be left out."""
+    """One part of a diagnosis in a run; `notes` list what was skipped."""
 
     part: str
     run: Run
@@ -57,7 +57,7 @@ class PartContext(PartSettings):
         return [score for measure in measures for score in self.run.store.scores(measure)]
 
     def cache(self) -> ResultCache[Loss]:
-        """The losses that the run has stored; new ones are added."""
+        """Return a cache of the losses in the run, which new ones are added to."""
         return ResultCache(
             known=tuple(self.run.store.losses()),
             sink=self.run.store.add_losses,

@@ -1,9 +1,9 @@
 """Contrasts of a diagnosis: layers changed together, random sets, scaling, and metrics compared with skipping.
 
-J is the cost of a set in nats/token, S the sum over its single layers, R the cost of random errors of equal norm:
-    error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise is the same of random errors
-    redundant_sets       joint C, spared (mean cost of random sets of that size) - C; `mde` at 90 % power each
-A redundant set is chosen on one half of the text (single effects sum to less than `MAX_SURVIVED`), tested on the other.
+With J the cost of a set in nats/token and S the sum over its single layers:
+    error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise for random errors
+    redundant_sets       joint J, spared (mean cost of random sets of that size) - J
+A redundant set is chosen on one half of the text and measured on the other.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from layerwise.results.selection import PRESENT, Rows
 
 ACCUMULATION, REDUNDANT = "error_accumulation", "redundant_sets"
 RANDOM_SETS = 20
-"""Random sets for each chosen one: another random set falls between their least and most in 19 of 21 cases."""
+"""Random sets for each chosen one: one more would lie within their range in 19 of 21 cases."""
 
 MIN_DAMAGE = 1e-3
-"""Nats per token: damage that is smaller has no shares."""
+"""Lower bound of the damage in a share, in nats/token."""
 
 MAX_SURVIVED = 0.2
-"""Nats per token, a fifth more perplexity: what the published model "survives" (scaling by 0.9, +19 %)."""
+"""Cost in nats/token that the published model survives: a fifth more perplexity (scaling by 0.9, +19 %)."""
 
 
 def contrast_sets(effects: PlanEffects, sets: Mapping[str, Sequence[int]]) -> list[Score]:
     rows: list[Score] = []
     for name, layers in sets.items():
         kinds = ("predicted", "same_norm_random")
-        part = effects.part([key for kind in kinds for key in (f"{name}={kind}", *(f"{of}={kind}" for of in layers))])
+        part = effects.part(
+            [key for kind in kinds for key in (f"{name}={kind}", *(f"{layer}={kind}" for layer in layers))]
+        )
         if part is not None:
             about, half = set_columns(name, layers), 1 + len(layers)
             own, noise = (effects.resample(part, range(start, start + half)) for start in (0, half))
@@ -63,11 +65,11 @@ ADDITIVITY: Mapping[str, Statistic] = {
     "excess": lambda effects: np.asarray(take_first(effects) - _singles(effects)),
     "share": _share,
 }
-"""The four numbers of a set: the first effect is its joint one, the others those of its layers."""
+"""The numbers of a set, whose first effect is the joint one and the others those of its layers."""
 
 
 def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
-    """Choose the most layers whose effects in `ranking` sum to less than `MAX_SURVIVED`: at least 2, at most `most`.
+    """Select as many layers as sum to less than `MAX_SURVIVED` in `ranking`, at least 2 and at most `most`.
 
     >>> select_redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
     (1, 2, 3)
@@ -79,7 +81,7 @@ def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[in
 
 
 def draw_random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
-    """Draw `RANDOM_SETS` distinct sets of `size` layers; return all sets where there are no more than that.
+    """Draw `RANDOM_SETS` distinct sets of `size` layers, or return all sets if there are fewer.
 
     >>> draw_random_sets(3, 2, seed=0)
     [(0, 1), (0, 2), (1, 2)]
@@ -96,9 +98,9 @@ def draw_random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
 def contrast_redundant_sets(
     effects: PlanEffects, chosen: str, random: Sequence[str], ranking: Mapping[int, float], size: int
 ) -> list[Score]:
-    """Compute the rows of the plan that skips the `chosen` set of `size` layers, compared with `random` sets.
+    """Compare the plan that skips the `chosen` set of `size` layers with `random` sets; no rows if a loss is missing.
 
-    `ranking` is the effect of skipping by layer on the other text. Returns no rows if a loss is missing.
+    `ranking` is the effect of skipping by layer on the other half of the text.
     """
     keys = [chosen, *random]
     part = effects.part(keys)
@@ -122,26 +124,24 @@ def contrast_redundant_sets(
 SCALING, JOINT = "scaling", "joint_manipulation"
 SCALE = "scale"
 SMALL = 0.1
-"""Scaling by 0.9 changes the weights by a tenth of their norm."""
+"""Relative change of the weights that scaling by 0.9 makes."""
 
 _KEY = re.compile(r"(\d+)=(scale|noise|low_rank|interpolate|copy|predict):([0-9.]+)")
 _JOINT_KEY = re.compile(r"joint=(\w+):([0-9.]+)")
 
 
 def contrast_scaling(effects: PlanEffects) -> list[Score]:
-    """Test whether scaling is milder than other changes of the weights of equal size, with simultaneous intervals.
+    """Compare the cost of strategy s at size x in layer l with that of scaling by 0.9, with simultaneous intervals.
 
-    cost[s, x, l] is that of strategy s at size x in layer l; there are no rows without a rival of scaling's size.
-
-        equal    median_l (cost[s, 0.1, l] - cost[scale, 0.1, l])
-        unequal  median_l (cost[s, largest, l] - cost[scale, 0.1, l]), the published comparison
+    equal    median_l (cost[s, 0.1, l] - cost[scale, 0.1, l])
+    unequal  median_l (cost[s, largest, l] - cost[scale, 0.1, l]), the published comparison
     """
-    named = {key: match for key in effects.keys if (match := _KEY.fullmatch(key))}
-    part = effects.part(list(named))
+    matches = {key: match for key in effects.keys if (match := _KEY.fullmatch(key))}
+    part = effects.part(list(matches))
     if part is None:
         return []
     runs: dict[str, dict[float, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for index, match in enumerate(named.values()):
+    for index, match in enumerate(matches.values()):
         runs[match[2]][float(match[3])][int(match[1])] = index
     own = runs.pop(SCALE, {}).get(SMALL, {})
     rivals = {name: sizes for name, sizes in sorted(runs.items()) if sizes.get(SMALL, {}).keys() & own.keys()}
@@ -149,20 +149,19 @@ def contrast_scaling(effects: PlanEffects) -> list[Score]:
     for name, sizes in rivals.items():
         for kind, theirs in (("equal", sizes[SMALL]), ("unequal", sizes[max(sizes)])):
             if shared := sorted(own.keys() & theirs.keys()):
-                chosen = [*(own[layer] for layer in shared), *(theirs[layer] for layer in shared)]
-                drawn = effects.resample(part, chosen)
+                drawn = effects.resample(part, [costs[layer] for costs in (own, theirs) for layer in shared])
                 level, power = 1 - 0.05 / len(rivals), 1 - 0.2 / len(rivals)
                 rows.append(drawn.row(SCALING, kind, _median_excess, condition=name, level=level, power=power))
     return rows
 
 
 def contrast_joint_changes(effects: PlanEffects, ranking: Mapping[int, float], layers: Sequence[int]) -> list[Score]:
-    """Return the rows of `layers` changed together, chosen by `ranking`; none without scaling and a rival."""
+    """Return the rows of `layers`, selected by `ranking`, changed together; none without scaling."""
     sizes: dict[str, set[float]] = {}
     for key in effects.keys:
         if match := _JOINT_KEY.fullmatch(key):
             sizes.setdefault(match[1], set()).add(float(match[2]))
-    joint = [(name, size) for name, there in sizes.items() for size in sorted(there)]
+    joint = [(name, size) for name, own_sizes in sizes.items() for size in sorted(own_sizes)]
     keys = [f"joint={name}:{size:g}" for name, size in joint]
     part = effects.part([*keys, *(f"{layer}={name}:{size:g}" for name, size in joint for layer in layers)])
     if part is None or SMALL not in sizes.get(SCALE, ()):
@@ -187,7 +186,7 @@ Metrics = Mapping[str, Mapping[int, float]]
 
 
 def read_layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
-    """Read the metrics by name, layer to importance, from the rows of a diagnosis.
+    """Read the importance of each layer, by metric, from the rows of a diagnosis.
 
     >>> read_layer_metrics([Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])])
     {'skip': {0: 0.3, 1: 0.1}}

@@ -1,4 +1,4 @@
-"""A diagnosis: what each layer is worth, and what explains it: every measure by layer, with its nulls."""
+"""The page of a diagnosis: every measure by layer, with its nulls."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from layerwise.studies.diagnose.page_weights import DELTAS_SECTION, PREDICTION_S
 
 SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean of its output"}
 REPLACED = {
-    "neighbour_copy": "copy of a neighbour",
-    "neighbour_average": "mean of neighbours",
+    "neighbour_copy": "copy of a neighbor",
+    "neighbour_average": "mean of neighbors",
     "random": "random weights",
 }
 INTERVENTIONS = {**SILENCED, **REPLACED}
 INTERVENTION_SLOTS = {name: at for at, name in enumerate(INTERVENTIONS)}
 SILENCED_PARTS = {None: "Whole layer silenced", "attn": "Attention alone silenced", "mlp": "MLP alone silenced"}
 RACED = {
-    "evaluations": ("layer evaluations spent", COUNT),
+    "evaluations": ("layer evaluations", COUNT),
     "evaluations_full": ("of a full sweep", COUNT),
     "share": ("share of the full sweep", PERCENT),
-    "looks": ("looks at the rows", COUNT),
+    "looks": ("interim looks", COUNT),
 }
 
 
 def silenced(data: ReportData) -> Iterator[Score]:
-    """The effects of silencing, the half of the layer in words; of the nulls that of skipping stands for all."""
+    """Yield the effects of silencing by sublayer, and the null of skipping."""
     rows = data.rows.where(measure=vocab.ABLATION, metric=tuple(SILENCED))
     for part, words in SILENCED_PARTS.items():
         own = rows.where(part=part)
@@ -63,7 +63,7 @@ def replaced(data: ReportData) -> Iterator[Score]:
 def every_intervention(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.ABLATION, task=vocab.ALL, against=None, layer=PRESENT)
     for part in (None, "attn", "mlp"):
-        # What skipping a whole layer costs is in the first table, with the interval that decides.
+        # The cost of skipping a whole layer is in the first table.
         for row in (row for row in rows.where(part=part) if part or row.metric != vocab.SKIPPING):
             words = label(row.metric) if part is None else f"{label(row.metric)}, {part}"
             yield replace(row, part=None, condition=words)
@@ -88,7 +88,7 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _unfinished(data: ReportData) -> str | None:
-    """List the parts of the run that are not complete; without a run directory a measure with any row is complete."""
+    """List the parts of the run that are not complete."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     complete = set(data.rows.where(measure="part").axis("section"))

@@ -1,4 +1,4 @@
-"""Changes of layers in a diagnosis: damage and recovery, weights that are moved, gates, and the cheap proxies."""
+"""Changes of layers in a diagnosis: damage and recovery, weight changes, gates, and proxies."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.studies.diagnose.page_weights import HALVES, joint_costs, written
 
-DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "re-initialised"}
+DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "reinitialized"}
 SCOPES = {"layer": "layer trained", "model": "model trained"}
 RECOVERED = {
-    "area": ("Loss above the undamaged twin, summed over training", Format(axis="nat-steps"), "censored"),
+    "area": ("Loss above the undamaged copy, summed over training", Format(axis="nat-steps"), "censored"),
     "steps_to_untouched": (
         "Steps back to the loss before damage, as published",
         Format(axis="steps"),
         "censored_untouched",
     ),
 }
-"""What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
+"""Title and format of each metric of recovery, and the metric that marks incomplete recoveries."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
 CENSORED = "censored"
 SKIPPED = DIFFERENCE.replace(axis="Δ NLL of skipping", reference=None)
 
 
 def treated(data: ReportData) -> Iterator[Score]:
-    """The rows of a recovery with the damage in words, the published first; cut ones are of the kind `CENSORED`."""
+    """Yield the rows of a recovery with the damage in words, the published one first; censored ones are marked."""
     rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
     order = list(DAMAGES)
-    known = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
-    for damage, scope in sorted(known, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)):
+    treatments = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
+    for damage, scope in sorted(treatments, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)):
         own = rows.where(condition=damage, arm=scope)
         words = ", ".join([DAMAGES.get(str(damage), str(damage)), *([SCOPES.get(scope, scope)] if scope else [])])
         for row in own:
@@ -122,7 +122,7 @@ RECOVERY_SECTION = Section(
 
 
 def typical(data: ReportData) -> Iterator[Score]:
-    """The median layer at each size of each strategy, its bounds holding the middle half; and the first one's null."""
+    """Yield the median layer at each size of each strategy, with the middle half of the layers, and the null."""
     rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
     strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
     for name in strategies:
@@ -155,7 +155,7 @@ def _members(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.CONTRAST, claim="joint_manipulation", metric="member")
     if rows:
         layers = ", ".join(str(layer) for layer in sorted(rows.axis("layer")))
-        yield f"Layers {layers}, each of which costs little when it is skipped, were moved together."
+        yield f"Layers {layers}, each of which costs little when skipped, were changed together."
 
 
 def manipulations(data: ReportData) -> Iterator[Part]:
@@ -192,7 +192,7 @@ def manipulations(data: ReportData) -> Iterator[Part]:
     yield Text(_members, terminal=False)
     yield replace(
         joint_costs("joint_manipulation", {"strategy": "condition", "size": "strength"}, written),
-        title="Layers moved together",
+        title="Layers changed together",
         folded=True,
     )
 

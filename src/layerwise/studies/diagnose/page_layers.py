@@ -1,4 +1,4 @@
-"""The table of a diagnosis, with a line per layer and a column per metric; its summary, and what follows."""
+"""The table of a diagnosis, with a row per layer and a column per metric, its summary, and next steps."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ VERDICT_NAMES = {
     "unresolved": "inconclusive",
 }
 VERDICT_SLOTS = {"matters": 2, "harmful": 1, "unresolved": 4, "no_effect": 8, vocab.SKIPPING: 0}
-"""The colors of verdicts, which are those of the badges on every page."""
+"""Color slots of verdicts, equal to those of the badges."""
 
 NULL_LINE = "null"
-SKIP = "Δ NLL without it"
+SKIP = "Δ NLL when skipped"
 PROXY_NAMES = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
 
 
@@ -91,24 +91,24 @@ def layer_effects(data: ReportData) -> dict[int, Score]:
 
 
 def describe_verdict(row: Score, margin: float | None = None) -> str:
-    """Describe a verdict with the effect that was excluded, or that could have been seen.
+    """Describe a verdict with its minimum detectable effect.
 
     >>> describe_verdict(Score("verdict", "no_effect", 0.001, layer=3, mde=0.008))
-    'no effect above 0.00800 nats'
+    'no effect above 0.00800 nats/token'
     >>> describe_verdict(Score("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
-    'inconclusive below 0.0500 nats; about 34,000 tokens would decide'
+    'inconclusive below 0.0500 nats/token; about 34,000 tokens would decide'
     """
     if row.mde is None or row.metric not in ("no_effect", "unresolved"):
         return VERDICT_NAMES.get(row.metric, "")
     limit = format_number(row.mde)
     if row.metric == "no_effect":
-        return f"no effect above {limit} nats"
+        return f"no effect above {limit} nats/token"
     needed = "" if margin is None else describe_text_needed(Estimate.read(row), margin)
-    return f"inconclusive below {limit} nats{needed}"
+    return f"inconclusive below {limit} nats/token{needed}"
 
 
 def layer_table(data: ReportData) -> Iterator[Score]:
-    """Yield the cells of the table: `condition` is the line, `metric` the column, `arm` the verdict in words."""
+    """Yield the cells of the table: `condition` is the row, `metric` the column, `arm` the verdict in words."""
     margin = _margin(data)
     for layer, row in layer_effects(data).items():
         yield replace(row, metric=SKIP, condition=str(layer), arm=describe_verdict(row, margin))
@@ -142,24 +142,24 @@ def _margin(data: ReportData) -> float | None:
 
 
 def summary(data: ReportData) -> Iterator[str]:
-    known, rows = read_layer_verdicts(data.rows), layer_effects(data)
-    layers = {name: [str(layer) for layer, row in known.items() if row.metric == name] for name in vocab.DECISIONS}
+    verdicts, rows = read_layer_verdicts(data.rows), layer_effects(data)
+    layers = {name: [str(layer) for layer, row in verdicts.items() if row.metric == name] for name in vocab.DECISIONS}
     clauses = [
-        f"{_name_layers(of, len(known))} {_describe(name, len(of))}"
-        for name, of in layers.items()
-        if of and name != "unresolved"
+        f"{_name_layers(own, len(verdicts))} {_describe(name, len(own))}"
+        for name, own in layers.items()
+        if own and name != "unresolved"
     ]
     if short := len(layers["unresolved"]):
-        others = f"the other {short}" if short < len(known) else f"all {format_count(short, 'layer')}"
+        others = f"the other {short}" if short < len(verdicts) else f"all {format_count(short, 'layer')}"
         clauses.append(f"for {others} the text is too short to tell")
     if clauses:
         yield to_sentence("; ".join(clauses))
     if rows:
         most, row = max(rows.items(), key=lambda item: item[1].value)
         if row.low is not None and row.low > 0.0:
-            yield f"Layer {most} is the most important: without it the loss rises by {SIGNED.text(row)} nats per token."
+            yield f"Layer {most} is the most important: skipping it costs {SIGNED.text(row)} nats/token."
         else:
-            yield f"No layer is shown to matter; the largest effect is {SIGNED.text(row)} nats per token ({most})."
+            yield f"No layer is shown to matter; the largest effect is {SIGNED.text(row)} nats/token (layer {most})."
 
 
 def _name_layers(layers: Sequence[str], depth: int) -> str:
@@ -176,30 +176,30 @@ def _describe(decision: str, layers: int) -> str:
 
 def describe_margin(data: ReportData) -> Iterator[str]:
     margin = _margin(data)
-    counts = "the margin" if margin is None else f"±{margin:g} nats per token, the margin that was stated beforehand"
+    counts = "the margin" if margin is None else f"±{margin:g} nats/token, the preset margin"
     if read_layer_verdicts(data.rows):
-        yield f"“Without effect” is shown: the interval lies inside {counts}."
+        yield f"“Without effect” means that the interval is inside {counts}."
 
 
 def next_steps(data: ReportData) -> Iterator[str]:
-    """Name the plan that skips the layers shown not to matter, or the amount of text to give."""
-    known = read_layer_verdicts(data.rows)
-    useless = [layer for layer, row in known.items() if row.metric in ("no_effect", "harmful")]
+    """Suggest a plan without the layers shown not to matter, or more text."""
+    verdicts = read_layer_verdicts(data.rows)
+    useless = [layer for layer, row in verdicts.items() if row.metric in ("no_effect", "harmful")]
     model = data.manifest.get("model") or "MODEL"
     if useless and len(useless) < data.depth:
         plan = skip(Plan.identity(data.depth), *useless)
         yield (
-            f"Next: costs of single layers do not add up, so measure without {join_words(list(map(str, useless)))}:"
+            f"Next: effects of single layers do not add up, so measure without {join_words(list(map(str, useless)))}:"
             f' layerwise sweep {model} --text PATH --plan "{plan}"'
         )
-    elif known and all(row.metric == "unresolved" for row in known.values()):
-        yield f"Next: no layer is decided; give more text: layerwise diagnose {model} --text PATH --parts ablation"
+    elif verdicts and all(row.metric == "unresolved" for row in verdicts.values()):
+        yield f"Next: no layer is decided. Use more text: layerwise diagnose {model} --text PATH --parts ablation"
 
 
 def recommendation(data: ReportData) -> Iterator[str]:
-    """Name the proxies that rank layers as the measured skip does, best first.
+    """List the proxies that rank layers as skipping does, best first.
 
-    The interval of the rank correlation must exclude zero, and beat random rankings (Holm's p over the proxies).
+    The interval of the rank correlation must exclude zero and beat random rankings (Holm's p over the proxies).
     """
     rows = data.rows.where(measure=vocab.AGREEMENT, against=None)
     compared = {name: row for name in PROXY_NAMES if (row := rows.one(condition=name)) is not None}
@@ -210,9 +210,9 @@ def recommendation(data: ReportData) -> Iterator[str]:
     agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
     shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
     others = join_words([shown[name] for name in ordered if name not in agreeing])
-    what = "Spearman's rank correlation with skipping over the layers"
+    what = "rank correlation with skipping"
     if not agreeing:
-        yield f"No proxy is recommended: none ranks these layers as skipping does, beyond chance ({what}: {others})."
+        yield f"No proxy is recommended: none ranks the layers as skipping does beyond chance ({what}: {others})."
         return
     first, *more = [shown[name] for name in agreeing]
     pieces = [f"Recommended for this model: {first} ({what})"]

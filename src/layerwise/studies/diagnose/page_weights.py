@@ -25,14 +25,14 @@ LAG_STRUCTURE = {
 }
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
 FLOOR = -1.0
-"""R2 has no lower bound; what lies below is drawn here."""
-LEAST_DAMAGE = 0.05
-"""Nats per token: of less damage a share says nothing."""
+"""R² has no lower bound; lower values are drawn here."""
+MIN_DAMAGE = 0.05
+"""Minimum damage in nats/token for which a share is shown."""
 ALL_LAYERS, IN_SAMPLE = "layers", "in sample"
 SLOTS = {ALL_LAYERS: 0, **dict.fromkeys(HELD_OUT.values(), 0), IN_SAMPLE: 1}
 NULL_SLOT = 5
 R2 = Format(axis="R²")
-SETS = {"set": "spread evenly", "adjacent": "neighbours", "inner": "all but the ends"}
+SETS = {"set": "spread evenly", "adjacent": "neighbors", "inner": "all but the ends"}
 
 
 def of_types(measure: str, *metrics: str) -> Derive:
@@ -60,16 +60,16 @@ def _slots(names: Iterable[str]) -> dict[str, int]:
 
 
 def lag_structure(data: ReportData) -> Iterator[str]:
-    """Describe the correlation at lag 1 of all types of tensors, relative to random orders."""
+    """Describe the correlation at lag 1 over all tensor types, relative to random orders."""
     for kind, words in LAG_STRUCTURE.items():
         row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=None)
         if row is not None:
             away = SIGNED.text(row)
-            yield f"Verdict over {EVERY}: {words}. Lag 1, norms divided out, beside random orders: {away}."
+            yield f"Verdict over {EVERY}: {words}. Correlation at lag 1, equal norms, minus random orders: {away}."
 
 
 def explained(data: ReportData) -> Iterator[Score]:
-    """R2 by type of weights: in sample and held out, for each way of holding out (`condition`), with its nulls."""
+    """Yield R² by tensor type, in sample and held out, with its nulls; `condition` is what was held out."""
     rows = Rows(of_types(vocab.PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
     in_sample = rows.where(metric="in_sample_r2")
     for metric, words in HELD_OUT.items():
@@ -85,12 +85,12 @@ def explained(data: ReportData) -> Iterator[Score]:
 
 def _share(rows: Rows) -> str:
     joint = rows.one(metric="joint")
-    damaged = joint is not None and joint.value >= LEAST_DAMAGE
+    damaged = joint is not None and joint.value >= MIN_DAMAGE
     return SIGNED.text(rows.one(metric="share") if damaged else None)
 
 
 def joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], str]) -> Pivot:
-    """Compare changes of several layers together with the same changes one by one; `rows` ends with their size."""
+    """Compare changes of several layers together with the same changes of single layers; `rows` ends with the size."""
     *_, size = rows.values()
     return Pivot(
         rows=rows,
@@ -99,10 +99,10 @@ def joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], s
         terminal=False,
         where={"measure": vocab.CONTRAST, "claim": claim, size: PRESENT},
         columns=(
-            Column("together (nats)", "joint", SIGNED),
-            Column("one by one, added up", "singles", SIGNED),
-            Column("more together", "excess", SIGNED),
-            Column("share that single costs leave", text=_share),
+            Column("together (nats/token)", "joint", SIGNED),
+            Column("sum of single costs", "singles", SIGNED),
+            Column("excess", "excess", SIGNED),
+            Column("share not explained by single costs", text=_share),
         ),
     )
 

@@ -18,10 +18,10 @@ PARTS = (
     "redundancy",
     "probing",
 )
-"""The parts in the order in which they are carried out: the later ones read the earlier ones."""
+"""Parts in execution order; later ones read earlier ones."""
 
 DEFAULT_PARTS = tuple(name for name in PARTS if name != "probing")
-"""The parts that are about the layers on the text; a probe has sentences of its own."""
+"""All parts but probing, which uses generated sentences."""
 
 WITHIN_MINUTES = (
     tuple(name for name in DEFAULT_PARTS if name != "recovery"),
@@ -29,23 +29,23 @@ WITHIN_MINUTES = (
     ("proxies", "racing"),
     ("racing",),
 )
-"""The parts that take the place of the default ones if there is not enough time: the first that fit."""
+"""Replacements of the default parts if there is not enough time; the first that fits is used."""
 
 WITHOUT_TEXT = ("deltas", "ablation", "racing")
-"""The parts that a caller's own batches suffice for."""
+"""Parts that can run on batches instead of a text."""
 
 DESCRIPTIVE = frozenset({"deltas", "probing"})
-"""The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""
+"""Parts that work on any amount of text."""
 
 CURVE_PARTS = frozenset({"predictability", "manipulation", "redundancy"})
-"""The parts that measure curves and sets of layers, on less text."""
+"""Parts that measure curves and sets of layers on less text."""
 
 RECOVERY_STEPS = 16
 CURVE_TOKENS = 1_000
 
 
 def order_parts(parts: Sequence[str]) -> tuple[str, ...]:
-    """Return the parts in the order in which they are carried out.
+    """Return the parts in execution order.
 
     >>> order_parts(("redundancy", "ablation", "proxies"))
     ('proxies', 'ablation', 'redundancy')

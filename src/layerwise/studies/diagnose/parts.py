@@ -1,4 +1,4 @@
-"""The parts of a diagnosis: functions of the model, the text and earlier rows that store the rows of a part."""
+"""Functions that measure the parts of a diagnosis and store their rows."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from layerwise.studies.diagnose.context import PartContext
 
 RECOVERY_RUNS = "recovery_run"
 
-MOST_EVALUATIONS = 20
-"""Evaluations of a damaged model while it recovers, at most."""
+MAX_EVALUATIONS = 20
+"""Maximum number of evaluations of a recovering model."""
 
 
 def _note_too_little(context: PartContext, text: EvalData, parts: int = 1) -> None:
@@ -105,7 +105,7 @@ def _manipulation(context: PartContext) -> None:
     _note_too_little(context, text)
     context.store("manipulation", perturbation_curves(stack, text, seed=seed, cache=context.cache()))
     context.store_contrast(contrasts.SCALING, contrasts.contrast_scaling(_effects(context)))
-    # Curves are measured on the short text: what chooses the layers is measured on the rest, where there is any.
+    # Curves are measured on the short text, so the layers are selected on the rest if there is any.
     ranking = _skip_effects(context, context.text, without=text.cells)
     layers = contrasts.select_redundant_layers(ranking, max(2, stack.depth - 2))
     joint_losses(stack, text, layers, seed=seed, cache=context.cache())
@@ -121,7 +121,7 @@ def _recovery(context: PartContext) -> None:
 
     cache = ResultCache(known=tuple(runs), sink=sink, progress=context.progress, log=context.notes.append)
     steps = context.recovery_steps
-    recipe = RecoveryRecipe(steps=steps, every=max(RecoveryRecipe().every, steps // MOST_EVALUATIONS))
+    recipe = RecoveryRecipe(steps=steps, every=max(RecoveryRecipe().every, steps // MAX_EVALUATIONS))
     rows = recovery(
         context.stack,
         context.text,
@@ -163,7 +163,7 @@ def _skip_effects(context: PartContext, text: EvalData, without: Collection[obje
     rest = [row for row in losses if (row.task, row.document, row.window) not in without]
     part = paired_effects(rest, context.baseline, subjects) or paired_effects(losses, context.baseline, subjects)
     if part is None:
-        raise MeasureError("a set of layers is chosen by the effects of skipping, and some are not finite")
+        raise MeasureError("A set of layers requires finite effects of skipping, and some are not finite.")
     return dict(zip(keys, part.effects.tolist(), strict=True))
 
 
@@ -172,7 +172,7 @@ def _probing(context: PartContext) -> None:
     tokenizer = context.stack.tokenizer
 
     def frequency(word: str) -> float:
-        assert tokenizer is not None, "the text was read with it"
+        assert tokenizer is not None, "the text was tokenized"
         return float(counts[tokenizer(f"a {word}", add_special_tokens=False)["input_ids"][-1]])
 
     text = generate_probed_text(context.seed, frequency)
@@ -190,4 +190,4 @@ MEASURES: dict[str, Callable[[PartContext], None]] = {
     "redundancy": _redundancy,
     "probing": _probing,
 }
-"""What measures each part of a diagnosis."""
+"""The function of each part."""

@@ -1,8 +1,7 @@
 """The steps of a diagnosis: one model, one text, and a resumable task for each part.
 
-Complete parts are not computed again, and long parts store each loss as it is computed. A part that does not apply to
-the model leaves a note, and the others continue. Remaining work is counted in full forward passes, a fine-tuning step
-as three; parts that only compare weights are not counted.
+A part that does not apply to the model leaves a note, and the others continue. Remaining work is counted in
+full forward passes (a fine-tuning step as three), without parts that only compare weights.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ from layerwise.studies.diagnose.part_names import (
 from layerwise.studies.diagnose.parts import MEASURES
 
 QUESTION = (
-    "question: which of its layers matter, and what explains it? Every score has an interval, and a null: what would "
-    "be measured if there were nothing to find. Losses are in nats per token: 0.69 more is half as likely"
+    "question: which layers matter, and why? Every score has an interval and a null, the value expected if there were "
+    "no effect. Losses are in nats/token: 0.69 more halves the probability of the right token"
 )
 INTERVENTIONS = 4
-"""On a whole layer that may be any: skipped, its mean, a neighbour's copy, random weights."""
+"""Interventions on a whole layer: skip, mean output, copy of a neighbor, random weights."""
 
 RECOVERY_SEEDS = 3
 BACKWARD_PASSES, PROXY_PASSES = 3, 2
 
 
 def smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: bool) -> Iterator[tuple[str, ...]]:
-    """Yield parts that take less time than the default ones, and that read the options of recovery and curves."""
+    """Yield parts that take less time than the default ones and use the given options."""
     for smaller in WITHIN_MINUTES if parts == DEFAULT_PARTS else ():
         if (not has_recovery or RECOVERY in smaller) and (not has_curves or CURVE_PARTS & set(smaller)):
             yield smaller
@@ -64,7 +63,7 @@ def smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: boo
 def take_batches(stack: Stack, parts: Sequence[str], batches: Batches, metric: RowMetric) -> ChosenText:
     if others := [name for name in parts if name not in WITHOUT_TEXT]:
         raise MeasureError(f"parts must be some of {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
-    assert batches is not None, "the caller has passed some"
+    assert batches is not None, "checked by the caller"
     return ChosenText(wrap_batches(stack, batches, metric), {})
 
 
@@ -75,7 +74,7 @@ def choose_text_of_parts(
     corpus: Corpus,
     batch_tokens: int | None,
 ) -> ChosenText:
-    """Return as much text as the minutes of the call allow for the first of the candidates that they allow."""
+    """Return as much text as the time budget allows for the first of the candidate parts that fits it."""
 
     def count(parts: tuple[str, ...], data: EvalData) -> CostEstimate:
         return count_passes(settle(parts=parts, text=data))
@@ -90,7 +89,7 @@ def choose_text_of_parts(
 def describe_run(
     settings: PartSettings, batch_tokens: int | None, *, all_layers: bool, recovery_layers: Sequence[int]
 ) -> Manifest:
-    """Return the manifest, whose families are what decides what a row means besides the text and the seed.
+    """Return the manifest; its families are the settings that rows depend on.
 
     Raises:
         MeasureError: If the text is too short to conclude anything from.
@@ -145,7 +144,7 @@ def _count_part(part: str, settings: PartSettings) -> CostEstimate:
 
 
 def _count_variants(part: str, settings: PartSettings, depth: int, tokens: int) -> tuple[int, int]:
-    """Return how many variants of the model a part runs, and on how many scored tokens each."""
+    """Return the number of variants of the model that a part runs, and of scored tokens for each."""
     short = min(tokens, settings.curve_tokens)
     counts = {
         "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbor_sets(depth))), short),
@@ -172,7 +171,7 @@ def has_no_measurement(run: Run) -> bool:
 
 @dataclass(frozen=True)
 class PartTask(Task[None]):
-    """One part of a diagnosis; any error but a `RunError` ends it with a note."""
+    """One part of a diagnosis; any error but a `RunError` becomes a note."""
 
     part: str
     settings: PartSettings
@@ -185,7 +184,7 @@ class PartTask(Task[None]):
         return remaining_passes(self.settings.stack, self.settings.text, due, pace=self.pace)
 
     def execute(self, study: Study) -> None:
-        """Measure the part if it is not finished, and compare the metrics that the run has then."""
+        """Measure the part if it is not finished, and compare the metrics so far."""
         if self.part in find_finished(study.run):
             return
         context = PartContext(part=self.part, run=study.run, reporter=study.reporter, **vars(self.settings))

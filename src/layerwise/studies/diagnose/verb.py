@@ -171,7 +171,7 @@ def diagnose(
     if batches is not None:
         chosen = steps.take_batches(stack, chosen_parts, batches, metric)
     else:
-        assert corpus is not None, "there is a text if there are no batches"
+        assert corpus is not None, "a text is required without batches"
         smaller = steps.smaller_parts(chosen_parts, has_recovery=has_recovery, has_curves=curve_tokens != CURVE_TOKENS)
         with report_waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
             chosen = steps.choose_text_of_parts(settle, [chosen_parts, *smaller], text, corpus, batch_tokens)

@@ -1,7 +1,4 @@
-"""The trainings of a growth run: each variant for the steps of its budget, and uniform training at other lengths.
-
-`RUN/ARM/seed-N/model` is a finished training, whose record holds the schedule.
-"""
+"""The trainings of a growth run: each variant for the steps of its budget, and uniform training at other lengths."""
 
 from __future__ import annotations
 
@@ -41,12 +38,12 @@ _CHART_WIDTH = 60
 _ROUNDS = 4
 
 SettingsOf = Callable[[str], Settings]
-"""The settings of a variant, by its name."""
+"""From the name of a variant to its settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthArm:
-    """A way to train the model of a task: a schedule, settings, and for each seed the steps that its budget buys."""
+    """A variant of a growth training: a schedule, settings, and the number of steps for each seed."""
 
     name: str
     schedule: GrowthSchedule
@@ -62,7 +59,7 @@ class GrowthArm:
 
 @dataclass(frozen=True)
 class GrowthDesign:
-    """The variants to train by `names`, with `seeds`, at the cost of `budget` uniform steps."""
+    """The variants `names` to train with `seeds`, at the cost of `budget` uniform steps."""
 
     task: GrowthTask
     names: tuple[str, ...]
@@ -76,7 +73,7 @@ class GrowthDesign:
     measures_importance: bool
 
     def tuned(self) -> tuple[str, ...]:
-        """Return the variants with a sweep: for their settings, or so that the importance of layers is measured."""
+        """Return the variants with a sweep, for their settings or for measuring the importance of layers."""
         if len(self.rates) > 1 or self.warmups:
             return tuned_variants(self.names)
         return (UNIFORM,) if self.measures_importance else ()
@@ -84,9 +81,10 @@ class GrowthDesign:
     def arms(
         self, schedules: Mapping[str, GrowthSchedule], settings_of: SettingsOf, longest: int = 0
     ) -> tuple[GrowthArm, ...]:
-        """Return everything to train of these schedules; `longest` is the steps of one that is not known yet.
+        """Return everything to train of these schedules; `longest` is the number of steps of one yet to be measured.
 
-        Raises `PlanError` for a phase without a step.
+        Raises:
+            PlanError: If a phase has no step.
         """
         arms = [self.arm(name, schedule, settings_of(name)) for name, schedule in schedules.items()]
         phased = [name for name in schedules if name != UNIFORM][:1]
@@ -124,7 +122,7 @@ class GrowthDesign:
         return self.task.shared_recipe(budget=self.budget, match=self.match, rates=self.rates, warmups=self.warmups)
 
     def certain_trainings(self, schedules: Mapping[str, GrowthSchedule]) -> TrainingsTask:
-        """Return what is certain to be trained; uniform's lengths depend on a schedule that is not measured yet."""
+        """Return the trainings that do not depend on a schedule yet to be measured."""
         arms = [arm for arm in self.known_arms(schedules) if arm.name in schedules or not self.measures_importance]
         return self.trainings(arms)
 
@@ -134,7 +132,7 @@ class GrowthDesign:
         return self.task.unit(trainings)
 
     def known_arms(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[GrowthArm, ...]:
-        """Return what is trained of the schedules that are known beforehand, with the usual settings."""
+        """Return what is trained of the schedules known in advance, with the default settings."""
         return self.arms(schedules, lambda _: self.task.settings, self._longest_unknown())
 
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:
@@ -162,7 +160,7 @@ class GrowthDesign:
             yield from self._describe_schedule(arm)
         usual, batch = self.task.settings, self.task.settings.batch_size * self.task.length
         yield (
-            f"text: {self.task.splits.name}, read {self.budget * usual.batch_size / self.task.windows:.2f} times by "
+            f"text: {self.task.splits.name}, {self.budget * usual.batch_size / self.task.windows:.2f} epochs of "
             f"{UNIFORM} in {self.budget:,} steps of {batch:,} tokens, {self._flops(self.budget):.3g} operations"
         )
         unknown = [name for name in self.names if name not in schedules]
@@ -172,14 +170,15 @@ class GrowthDesign:
         yield f"{count} training{'s' * (count != 1)}: {names}; {seeds} each"
         trials = len(self.tuned()) * (len(self.rates) + len(self.warmups))
         if trials:
-            yield f"{trials} trainings to tune {', '.join(self.tuned())}, and more while the best rate is at an end"
+            names = ", ".join(self.tuned())
+            yield f"{trials} trainings to tune {names}, and more while the best rate is at the edge of the grid"
 
     def _describe_schedule(self, arm: GrowthArm) -> Iterator[str]:
         task, schedule, steps = self.task, arm.schedule, arm.steps[0]
         redrawn = sorted({layer for phase in schedule.phases for layer in phase.redraw})
         if task.pretrained and redrawn:
             layers = ", ".join(map(str, redrawn))
-            yield f"note: {arm.name} gives layer {layers} new random weights, in place of those that are trained"
+            yield f"note: {arm.name} replaces the trained weights of layer {layers} with random ones"
         yield explain(schedule)
         yield chart(schedule, _CHART_WIDTH)
         shares = phase_shares(schedule, task.cost)
@@ -189,7 +188,7 @@ class GrowthDesign:
         epochs = steps * arm.settings.batch_size / task.windows
         yield f"cost: {steps:,} steps, {operations:.3g} operations (equal {self.match})"
         learned = ", ".join(f"{each:.2f}" for each in layer_epochs(schedule, epochs))
-        yield f"text: read {epochs:.2f} times; while they learn, the layers read it {learned} times"
+        yield f"text: {epochs:.2f} epochs; epochs in which each layer learns: {learned}"
 
     def _flops(self, steps: int) -> float:
         per_token = flops_per_token(preset(UNIFORM, self.task.stack.depth).phases[0], self.task.cost)
@@ -197,7 +196,7 @@ class GrowthDesign:
 
 
 def at_length(length: float, arm: str = UNIFORM) -> str:
-    """Return the name of an arm that is trained for a share of the budget of uniform training.
+    """Return the name of a variant trained for a share of the budget of uniform training.
 
     >>> at_length(1.25), at_length(416 / 656, "published")
     ('uniform@1.25', 'published@0.634')
@@ -206,7 +205,7 @@ def at_length(length: float, arm: str = UNIFORM) -> str:
 
 
 def length_of(name: str) -> tuple[str, float | None]:
-    """Return the arm in a folder's name, and its share of the budget if the name has one.
+    """Parse the variant and its share of the budget, if any, from the name of a folder.
 
     >>> length_of("published@0.634"), length_of("published")
     (('published', 0.634), ('published', None))
@@ -216,10 +215,10 @@ def length_of(name: str) -> tuple[str, float | None]:
 
 
 def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
-    """Return the number of steps that cost what `budget` uniform steps cost, given the draws of `seed`.
+    """Return the number of steps that cost as much as `budget` uniform steps, given the draws of `seed`.
 
-    Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws,
-    with so many forward `passes` per step.
+    Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws
+    for `passes` forward passes per step.
     """
     steps = steps_for(schedule, cost, budget)
     if all(phase.drop == (0.0, 0.0) and phase.sample is None for phase in schedule.phases):
@@ -240,14 +239,14 @@ def cost_in_uniform_steps(schedule: GrowthSchedule, cost: ModelCost, steps: int,
 
 def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: str) -> None:
     if not 0 < max_epochs < inf:
-        raise TrainError(f"a text may be read {max_epochs:g} times at most; write a number above 0")
+        raise TrainError(f"max_epochs must be a finite number above 0, got {max_epochs:g}.")
     epochs = steps * batch / windows
     if epochs > max_epochs + 1e-9:
         fits = int(max_epochs * windows / batch)
         raise TrainError(
-            f"{name} would read the text {epochs:.3g} times: {steps:,} steps of {batch} windows, and it has "
-            f"{windows:,}. What is read more than {max_epochs:g} times is memorized; give more text, fewer steps (of "
-            f"the longest training at most {fits:,}), or allow it with --max-epochs {ceil(10 * epochs) / 10:g}"
+            f"{name} must read the text at most {max_epochs:g} times, got {epochs:.3g} ({steps:,} steps of {batch} "
+            f"windows, {windows:,} windows). Use more text, at most {fits:,} steps, or --max-epochs "
+            f"{ceil(10 * epochs) / 10:g}."
         )
 
 
@@ -255,6 +254,6 @@ def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
     grows = [phase for phase in schedule.phases if phase.present is not None or phase.copies]
     if pretrained and grows:
         raise PlanError(
-            f"in {schedule.name} layers grow in (phase {grows[0].name}), over weights of the checkpoint that are "
-            "trained already; train it from random weights with --from-scratch, or take another schedule"
+            f"{schedule.name} adds layers (phase {grows[0].name}), so the weights must be random, got a trained "
+            "checkpoint. Use --from-scratch or another schedule."
         )

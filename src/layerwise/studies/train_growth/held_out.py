@@ -1,6 +1,6 @@
-"""The held-out loss of a trained model, and that of tables of tokens that were counted on its training text.
+"""The held-out loss of a trained model, and of bigram and unigram baselines counted on its training text.
 
-Both are asked for the same tokens, and have their interval over documents, stratified by task.
+Both score the same tokens, with intervals over documents, stratified by task.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from layerwise.studies.train_growth.task import windows_of
 
 BATCH = 64
 MAX_TEST_WINDOWS = 512
-"""Windows of the held-out text, at most, spread evenly over it."""
+"""Maximum number of windows of the held-out text, evenly spaced."""
 
 MAX_COUNTED_WINDOWS = 50_000
-"""Windows of the training text that tables are counted on, at most, spread evenly over it."""
+"""Maximum number of windows of the training text for the baselines, evenly spaced."""
 
 Owner = tuple[str, str]
 """The task and the name of a document."""
@@ -62,8 +62,8 @@ def null_rows(splits: Splits) -> list[Score]:
 
 def _test_windows(splits: Splits) -> TokenWindows:
     windows = windows_of(splits.test).windows
-    kept = np.unique(np.linspace(0, len(windows) - 1, min(MAX_TEST_WINDOWS, len(windows))).round().astype(int))
-    return TokenWindows([windows[index] for index in kept])
+    indices = np.unique(np.linspace(0, len(windows) - 1, min(MAX_TEST_WINDOWS, len(windows))).round().astype(int))
+    return TokenWindows([windows[index] for index in indices])
 
 
 def _owners(windows: TokenWindows) -> list[Owner]:

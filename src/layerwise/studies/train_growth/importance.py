@@ -61,7 +61,7 @@ def schedule(
         raise PlanError(f"{path.parent} is not a directory. Create it first.")
     allocated, source = allocation_of(Path(diagnosis), phases=phases, min_effect=min_effect)
     allocated_schedule = allocated.schedule()
-    from layerwise.studies.train_growth.schedule_file import write_schedule  # help does not wait for PyYAML
+    from layerwise.studies.train_growth.schedule_file import write_schedule
 
     write_schedule(allocated_schedule, path)
     reporter = reporter or Silent()
@@ -73,10 +73,13 @@ def schedule(
 
 
 def allocation_of(folder: Path, *, phases: int = PHASES, min_effect: float | None = None) -> tuple[Allocation, str]:
-    """Return the allocation by the importance measured in the run `folder`, and which of `SOURCES` it is from.
+    """Return the allocation by the importance measured in the run `folder`, and its source, one of `SOURCES`.
 
-    `min_effect` is in nats/token (default: that of the diagnosis). Raises `RunError` for a run without importance,
-    naming the command that makes one, and `PlanError` if no layer has an effect.
+    `min_effect` is in nats/token (default: that of the diagnosis).
+
+    Raises:
+        RunError: If the run has no importance.
+        PlanError: If no layer has an effect.
     """
     with Run.open(folder) as run:
         scores = run.store.scores()
@@ -101,17 +104,17 @@ def _lacking(run: Run) -> str:
     settings = run.manifest.families
     if models:
         return (
-            f"{run.folder} is a run of layerwise train, which does not say which layers matter; diagnose a model of "
-            f"it, and give that run: layerwise diagnose {models[0]} --text PATH"
+            f"{run.folder} must be a diagnosis, got a run of layerwise train. Run layerwise diagnose {models[0]} "
+            "--text PATH, and pass that run."
         )
     if not any(setting.startswith(_OF_A_DIAGNOSIS) for setting in settings):
         return (
-            f"{run.folder} is a run of another kind ({', '.join(settings[:3])}), which does not say what skipping each "
-            "layer costs; make one that does, and give that run: layerwise diagnose MODEL --text PATH"
+            f"{run.folder} must be a diagnosis, got another run ({', '.join(settings[:3])}). Run layerwise diagnose "
+            "MODEL --text PATH, and pass that run."
         )
     notes = [note.text for note in run.store.notes("ablation")]
-    why = notes[0] if notes else "the part is not among its parts, or not carried out yet"
+    why = notes[0] if notes else "the part was not requested or is not complete"
     return (
-        f"{run.folder} is a diagnosis without an ablation ({why}), and a schedule is made from what skipping each "
-        f"layer costs; give a run of layerwise diagnose {run.manifest.model} --text PATH --parts ablation"
+        f"{run.folder} must include the part ablation, but {why}. Run layerwise diagnose {run.manifest.model} --text "
+        "PATH --parts ablation, and pass that run."
     )

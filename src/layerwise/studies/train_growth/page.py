@@ -1,4 +1,4 @@
-"""The page of a growth run: the finding, loss by cost, the variants, and what they were made of."""
+"""The page of a growth run."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 from layerwise.studies.train_growth.findings import growth_findings, verdict
 
-LOSS = NATS.replace(axis="nats per token", decimals=3)
+LOSS = NATS.replace(axis="nats/token", decimals=3)
 FULL = 0.999
-"""A share from here on is the full cost: sums of floats are not exact."""
+"""Minimum share that counts as the full cost, since sums of floats are not exact."""
 COSTS: Mapping[str, tuple[str, float]] = {
     "steps": ("steps", 1.0),
     vocab.TOKENS: ("tokens", 1.0),
@@ -54,12 +54,12 @@ COSTS: Mapping[str, tuple[str, float]] = {
 
 
 AXES: dict[str, str] = {vocab.FLOPS: "FLOPs", vocab.SECONDS: "seconds of training steps"}
-"""The costs that a loss is drawn against, the one that decides first."""
+"""Costs that the loss is plotted against, the deciding one first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossByCost(Lines):
-    """The held-out loss of every training by what it cost; a line joins the lengths of one variant."""
+    """The held-out loss of every training by cost; a line joins the lengths of one variant."""
 
     def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
         return {"exponentformat": "power"}
@@ -136,12 +136,12 @@ def phase_table(data: ReportData) -> Table:
             steps = f"{first:,}–{end - 1:,}"
             body.append((arm, str(phase[0].phase), steps, learning(spent), *shown, off))
             first = end
-    head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
+    head = ("variant", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
     return Table(head, tuple(body), numeric_from=4)
 
 
 def learning(spent: Mapping[int | str | None, float]) -> str:
-    """Say what learns in a phase, from the shares of its parts; of layers that are drawn at random, their mean cost.
+    """Describe the parts that learn in a phase, with the mean cost of layers drawn at random.
 
     >>> learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
     'layers 1-3, embedding, head'
@@ -163,22 +163,22 @@ def _verdict(data: ReportData) -> Iterator[Finding | str]:
 
 def _readings(data: ReportData) -> Iterator[str]:
     if all(training.arm != vocab.UNIFORM_TRAINING for training in growth.lengths(data)):
-        yield "Uniform was trained for one length, or not at all: there is no frontier to compare the others with."
+        yield "Uniform was not trained for several lengths, so there is no frontier to compare with."
 
 
 def following(data: ReportData) -> Iterator[str]:
     arm = growth.planned(data)
     if arm is None:
-        yield "Train uniform, the controls and other schedules beside it: layerwise run growth"
+        yield "Next: train uniform, the controls and other schedules: layerwise run growth"
         return
     at_end = [tuning for tuning in growth.tunings(data) if tuning.at_end]
     if at_end:
         further = sorted({each.chosen * (0.5 if each.chosen == min(each.losses) else 2.0) for each in at_end})
         who, rates = join_words([each.arm for each in at_end]), ",".join(f"{rate:g}" for rate in further)
-        yield f"Try further rates for {who}: layerwise train growth --learning-rates {rates}"
+        yield f"Next: try further rates for {who}: layerwise train growth --learning-rates {rates}"
     score = growth.against(data, growth.Training(arm))
     if score is not None and judge_effect(score, data.level) == "better" and arm == growth.PUBLISHED:
-        yield "Find out whether layer roles are why: layerwise train growth --schedules importance,permuted"
+        yield "Next: test whether layer roles are why: layerwise train growth --schedules importance,permuted"
 
 
 def _all_arms(data: ReportData) -> tuple[str, ...]:
@@ -193,14 +193,14 @@ def _main_parts(data: ReportData) -> Iterable[Part]:
         arms=_all_arms,
         x="cost",
         height=460,
-        legend="Arms",
+        legend="Variants",
         choices={"Against": "unit"},
         by_choice={terms: {"across": axis, "at": f"{{:.3g}} {axis}"} for terms, axis in AXES.items()},
         words=lookup_format(AXES),
-        show=Format(axis="held-out loss (nats per token)"),
+        show=Format(axis="held-out loss (nats/token)"),
     )
     yield Text(_verdict, terminal=False)
-    yield Pivot(name="variants", rows={"arm": "arm"}, derive=_variants, columns=VARIANTS, terminal=5)
+    yield Pivot(name="variants", rows={"variant": "arm"}, derive=_variants, columns=VARIANTS, terminal=5)
     yield Text(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
     yield Text(_readings, terminal=False)
 
@@ -211,7 +211,7 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         derive=read_losses,
         series="arm",
         arms=_all_arms,
-        legend="Arms",
+        legend="Variants",
         choices={"Loss": "metric"},
         words=lookup_format(LOSSES),
     )
@@ -220,7 +220,7 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         derive=_differences,
         folded=True,
         terminal=False,
-        rows={"arm": "arm", "against": "against", "terms": "unit"},
+        rows={"variant": "arm", "against": "against", "terms": "unit"},
         words=lookup_format(growth.COMPARED_COSTS),
         columns=(
             Column("at", vocab.AT, lambda row: format_large(row.value)),
@@ -245,7 +245,7 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         where={"measure": vocab.RATES, "learning_rate": PRESENT},
         terminal=False,
         folded=True,
-        rows={"arm": "arm", "learning rate": "learning_rate"},
+        rows={"variant": "arm", "learning rate": "learning_rate"},
         words=format_value,
         columns=(
             Column("validation loss (nats)", "nll", LOSS),
@@ -253,7 +253,7 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         ),
     )
     columns = make_cost_columns(COSTS, lambda share: f"{format_fixed(100.0 * share, 1)} %")
-    yield Pivot(name="costs", derive=_costs, rows={"arm": "arm"}, columns=columns, folded=True, terminal=False)
+    yield Pivot(name="costs", derive=_costs, rows={"variant": "arm"}, columns=columns, folded=True, terminal=False)
 
 
 def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:

@@ -1,10 +1,9 @@
-"""The rows of growth trainings, made from the finished trainings; held-out losses are stored per model.
+"""The rows of growth trainings, computed from the finished trainings.
 
-Measures: `schedule` (the share of its full cost that a layer has in a phase), `accounting` (a step's cost as a share of
-a uniform one, `predicted` in operations and `measured` in seconds), `held_out` (nats per token), `null` (tables of
-tokens on the same text), `rates` (validation loss at every rate) and `growth` (an arm compared with another, see
-`layerwise.train.cost.frontier`). The `condition` of a row of a phase is its name, the `amount` the step that it ends
-before. Seconds are the median step of a phase times its steps.
+Measures: `schedule` (the share of its full cost that a layer has in a phase), `accounting` (the cost of a step as a
+share of a uniform one, `predicted` in FLOPs and `measured` in seconds), `held_out` (nats/token), `null` (bigram and
+unigram baselines on the same text), `rates` (validation loss at every rate) and `growth` (a variant compared with
+another, see `layerwise.train.cost.frontier`). Seconds are the median step of a phase times its steps.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ from layerwise.train.cost.frontier import (
 from layerwise.train.recipe import GrowthVariant
 
 Model = tuple[str | None, int | None, float | None]
-"""The arm, the seed and the share of the budget of a model, as its rows have them."""
+"""The variant, the seed and the share of the budget of a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedArm:
-    """The finished trainings of an arm: its schedule, and records by seed; `ARM@SHARE` is another arm."""
+    """The finished trainings of a variant: its schedule, and records by seed."""
 
     name: str
     schedule: GrowthSchedule
@@ -79,7 +78,7 @@ class FinishedArm:
 
     @property
     def steps(self) -> int:
-        """The steps with the first seed; with others they differ if the schedule draws layers at random."""
+        """Return the number of steps with the first seed; others may differ if the schedule draws layers at random."""
         return self.records[min(self.records)].steps
 
     def seconds_per_step(self, *seeds: int) -> float | None:
@@ -119,7 +118,7 @@ def finished_arms(folder: Path) -> dict[str, FinishedArm]:
 def compute_scores(
     study: Study, task: GrowthTask, finished: Mapping[str, FinishedArm]
 ) -> tuple[list[Score], dict[str, Points]]:
-    """Return the rows of every arm by itself, and its held-out points by seed."""
+    """Return the rows of every variant alone, and its held-out points by seed."""
     models: dict[Model, Path] = {
         (of.arm, seed, of.share): study.folder / of.name / f"seed-{seed}" / MODEL
         for of in finished.values()
@@ -172,10 +171,7 @@ def schedule_rows(of: FinishedArm) -> Iterator[Score]:
 
 
 def accounting_rows(of: FinishedArm, cost: ModelCost, uniform: float | None) -> Iterator[Score]:
-    """Yield the cost of a step of every phase relative to uniform, which takes so many seconds per step.
-
-    A phase that was too short to be timed has no measured share.
-    """
+    """Yield the cost of a step of every phase relative to `uniform` seconds; an untimed phase has no measured share."""
     shares, timed = phase_shares(of.schedule, cost), of.phase_seconds()
     for phase, (_, end), predicted in zip(of.schedule.phases, of.schedule.bounds(of.steps), shares, strict=True):
         own: dict[str, Any] = {"arm": of.arm, "phase": phase.name, "step": end}
@@ -202,10 +198,10 @@ def _points(of: FinishedArm, held_out: Mapping[Model, Score], uniform: float | N
 def compare_variants(
     finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost
 ) -> tuple[list[Score], list[str]]:
-    """Return the rows of every variant compared with uniform and with its controls, and notes on what is not compared.
+    """Return the rows of every variant compared with uniform and with its controls, and notes on missing comparisons.
 
     `ends` are held-out points at the ends of trainings. A variant is compared at its cost if uniform was trained to
-    several lengths, otherwise where both spent as much. Without uniform there are no rows.
+    several lengths, otherwise only at equal cost.
     """
     if UNIFORM not in finished:
         return [], []
@@ -236,7 +232,7 @@ def compare_variants(
 def _savings(
     own: FinishedArm, finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost
 ) -> list[Score]:
-    """Read savings off the ends of trainings of several lengths, or else off the course of the one."""
+    """Read savings off the ends of trainings of several lengths, or off the loss curve of the only one."""
     trained = [name for name, of in finished.items() if of.arm == own.arm]
     seeds = set.intersection(*(set(ends[name]) for name in trained))
     if len(trained) > 1 and seeds:
@@ -247,7 +243,7 @@ def _savings(
 
 
 def _curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
-    """Return the validation losses by cost; operations are expected ones if the schedule draws layers at random."""
+    """Return the validation losses by cost (expected FLOPs if the schedule draws layers at random)."""
     shares, phases, usual = phase_shares(of.schedule, cost), of.phase_seconds(), of.seconds_per_step()
     curves: dict[int, Sequence[CostPoint]] = {}
     for seed, record in of.records.items():
@@ -275,9 +271,9 @@ def _loss_ratios(
 ) -> Iterator[Score]:
     own = {seed: point.loss for seed, point in ends.items() if seed in whole}
     equal = {seed: _loss_after(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
-    known = {seed: loss for seed, loss in equal.items() if loss is not None}
-    if len(known) == len(own):
-        yield loss_ratio_row(of.arm, own, known, TOKENS, of.share)
+    measured = {seed: loss for seed, loss in equal.items() if loss is not None}
+    if len(measured) == len(own):
+        yield loss_ratio_row(of.arm, own, measured, TOKENS, of.share)
     if of.share is not None:
         yield loss_ratio_row(of.arm, own, {seed: whole[seed].loss for seed in own}, BUDGET, of.share)
 
@@ -291,7 +287,7 @@ def _loss_after(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -
 def loss_ratio_row(
     arm: str, losses: Mapping[int, float], uniform: Mapping[int, float], terms: str, share: float | None = None
 ) -> Score:
-    """Return uniform's loss over the arm's, paired by seed; `share` is that of the whole budget, if different."""
+    """Return the ratio of uniform's loss to that of the variant, paired by seed."""
     ratio = log_ratio(uniform, losses)
     return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=UNIFORM, unit=terms, share=share)
 

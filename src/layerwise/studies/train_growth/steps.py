@@ -1,10 +1,10 @@
-"""The steps of a growth training: the settings, the importance of layers, the variants with every seed, the rows.
+"""The steps of a growth training: tune settings, measure the importance of layers, train variants, compute rows.
 
-RUN/pilot/VARIANT@RATE/seed-1000     trials of learning rates; VARIANT@RATE,WARMUP those of warm-ups
-RUN/importance.yaml                  the schedule by the importance that was measured on the best uniform trial
-RUN/VARIANT/seed-N                   the variants
+RUN/pilot/VARIANT@RATE/seed-1000     trials of learning rates (VARIANT@RATE,WARMUP of warm-ups)
+RUN/importance.yaml                  schedule by the importance measured on the best uniform trial
+RUN/VARIANT/seed-N                   variants
 RUN/uniform@1.25/seed-N              uniform at other lengths, for the frontier
-RUN/published@0.634/seed-N           the first schedule with a smaller budget
+RUN/published@0.634/seed-N           first schedule with a smaller budget
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from layerwise.train.recipe import Settings
 SCHEDULE = "importance.yaml"
 
 IMPORTANCE_TOKENS = 50_000
-"""Tokens of the validation documents that importance is measured on, at most, spread over them."""
+"""Maximum number of validation tokens for measuring importance."""
 
 
 class LearningRateSweep:
@@ -67,7 +67,7 @@ class LearningRateSweep:
                 self.warmups[name] = dict(sorted({self.design.task.settings.warmup: losses[best], **tried}.items()))
 
     def settings_of(self, name: str) -> Settings:
-        """Return the settings of a variant: what was chosen for it or for a variant like it, or the usual ones."""
+        """Return the settings chosen for a variant or one like it, otherwise the default ones."""
         usual = self.design.task.settings
         rates = {tuned: select_rate(losses) for tuned, losses in self.losses.items()}
         warmups = dict.fromkeys(rates, usual.warmup)
@@ -95,7 +95,7 @@ class LearningRateSweep:
         training = self._trial(name, schedule, rate, *warmup)
         (record,) = self.study.execute(self.design.task.unit([training]))
         if not record.validation_losses:
-            raise MeasureError(f"{training.label} was never validated, so its learning rate cannot be judged")
+            raise MeasureError(f"{training.label} has no validation loss, so its learning rate cannot be compared.")
         return record.validation_losses[-1]
 
     def _trial(self, name: str, schedule: GrowthSchedule, rate: float, *warmup: float) -> RecipeTraining:
@@ -109,9 +109,10 @@ class LearningRateSweep:
 def build_known(
     design: GrowthDesign, variants: Mapping[str, GrowthSchedule | None], importance: Path | None, seed: int
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
-    """Return the schedules that are known before anything is trained, and notes on them.
+    """Return the schedules known before training, and notes on them; `importance` is the run of a diagnosis.
 
-    `importance` is the run of a diagnosis. Raises `PlanError` for a schedule of another depth.
+    Raises:
+        PlanError: If a schedule has another depth.
     """
     depth = design.task.stack.depth
     schedules = build_schedules(variants, depth)
@@ -133,10 +134,10 @@ def build_named_controls(
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
     built, notes = build_controls(schedule, seed), []
     if PERMUTED in names and PERMUTED not in built:
-        notes.append(f"{IMPORTANCE} gives every layer the same role, so it has no control that differs from it")
+        notes.append(f"{IMPORTANCE} gives every layer the same role, so a permuted control would not differ from it")
     elif PERMUTED in names:
         moved = count_exchanged(built[IMPORTANCE], built[PERMUTED])
-        notes.append(f"in {PERMUTED}, {moved} of {schedule.depth} layers play another role")
+        notes.append(f"in {PERMUTED}, {moved} of {schedule.depth} layers have another role")
     return {name: built[name] for name in names if name in built}, notes
 
 
@@ -151,11 +152,11 @@ def measure_importance(
     except RunError:
         raise
     except LayerwiseError as refusal:
-        return {}, [f"{IMPORTANCE} and its controls are left out: {refusal}"]
+        return {}, [f"{IMPORTANCE} and its controls are skipped: {refusal}"]
     built, notes = build_named_controls(schedule, design.names, seed)
     measured = (
-        f"the importance was measured on a uniform training of another seed ({training.label}), by skipping every "
-        f"layer on validation text; this cost is not counted for the schedule {IMPORTANCE}, which favors it"
+        f"the importance was measured on a uniform training of another seed ({training.label}) on validation text; "
+        f"this cost is not counted, which favors the schedule {IMPORTANCE}"
     )
     return built, [measured, *notes]
 
@@ -168,17 +169,18 @@ def write_results(study: Study, task: GrowthTask, sweep: LearningRateSweep, note
     study.write([*scores, *compared, *sweep.rows()], noted)
 
 
-def _measure_schedule(session: Study, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
-    """Return the schedule by the importance of layers in a finished training; a stored one is read.
+def _measure_schedule(study: Study, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
+    """Return the schedule by the importance of layers in a finished training, stored after the first call.
 
-    Raises `PlanError` if no layer has an effect.
+    Raises:
+        PlanError: If no layer has an effect.
     """
-    path, rate = session.folder / SCHEDULE, training.recipe.settings.learning_rate
-    known = {row.value for row in session.store.scores(IMPORTANCE, metric=LEARNING_RATE)}
-    if not path.is_file() or known != {rate}:  # resumed with other rates, another model may be the best
-        stack = load(session.folder / training.folder / MODEL, device=str(task.stack.device))
+    path, rate = study.folder / SCHEDULE, training.recipe.settings.learning_rate
+    measured_rates = {row.value for row in study.store.scores(IMPORTANCE, metric=LEARNING_RATE)}
+    if not path.is_file() or measured_rates != {rate}:  # other rates may give another best model
+        stack = load(study.folder / training.folder / MODEL, device=str(task.stack.device))
         text = tokenize(stack, task.validation_corpus, length=task.length, tokens=IMPORTANCE_TOKENS, seed=seed)
-        session.reporter.log(f"measuring the importance of {stack.depth} layers on {text.tokens:,} tokens")
+        study.reporter.log(f"measuring the importance of {stack.depth} layers on {text.tokens:,} tokens")
         importance = estimate_importance(stack, text, seed=seed)
         schedule = allocation(importance, min_effect=MIN_EFFECT).schedule(IMPORTANCE)
         path.unlink(missing_ok=True)
@@ -186,6 +188,6 @@ def _measure_schedule(session: Study, task: GrowthTask, training: RecipeTraining
             Score(IMPORTANCE, "skip", each.value, each.low, each.high, layer=layer)
             for layer, each in enumerate(importance)
         ]
-        session.store.replace_scores(IMPORTANCE, [Score(IMPORTANCE, LEARNING_RATE, rate), *skipped])
+        study.store.replace_scores(IMPORTANCE, [Score(IMPORTANCE, LEARNING_RATE, rate), *skipped])
         write_schedule(schedule, path)
     return read_schedule(path)

@@ -1,7 +1,7 @@
 """The task of a training in phases: a model, its text, and the cost of its layers.
 
-Without a model a random one of `--size` is used, with a tokenizer learned from the text; a bare configuration also
-begins from random weights. Only whole windows are trained on.
+Without a model, a randomly initialized one of `--size` is used, with a tokenizer trained on the text. Only complete
+windows are trained on.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from layerwise.train.recipe import Settings, check_positive
 from layerwise.train.training import Base
 
 FAMILY = "growth"
-"""The family in the manifest of a run of trainings in phases."""
+"""Family in the manifest of a growth run."""
 
 SHORT_LENGTH = 128
-"""Tokens in a window of the text of a model without a configuration, unless `--max-length` says otherwise."""
+"""Default number of tokens in a window for models without a configuration."""
 
 VALIDATION_WINDOWS = 128
-"""Windows that a training is validated on, at most, spread evenly: enough for a curve, and for the choice of a rate."""
+"""Maximum number of validation windows, evenly spaced."""
 
 FROM_RANDOM = Settings(
     batch_size=8,
@@ -60,24 +60,27 @@ FROM_RANDOM = Settings(
     weight_decay=0.1,
     evals=4,
 )
-"""Settings of trainings that begin from random weights; a study sweeps the rate."""
+"""Default settings for random weights."""
 
 FROM_TRAINED = replace(FROM_RANDOM, learning_rate=3e-4)
-"""Settings of trainings that take a trained model to a new text."""
+"""Default settings for trained weights."""
 
 DEFAULTS_BY_MODEL = {TINY: replace(FROM_RANDOM, learning_rate=2.4e-2, warmup=0.2)}
-"""Settings that suit a model better than those for any that begins from random weights."""
+"""Default settings for specific models."""
 
-_WORTH_A_NOTE = 0.005
+_MIN_NOTED_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthTask:
-    """A model to train in phases: its initial weights, its data, and what its layers cost.
+    """A model to train in phases: its initial weights, its data, and the cost of its layers.
 
-    `stack` is the model, opened once; `validation_corpus` has the whole documents of the validation windows. `settings`
-    and `arguments` are from the options. `pretrained` tells whether the initial weights were trained; `reinitialized`
-    draws those of a checkpoint at random. `left_out` is the share of tokens behind the last whole window.
+    Args:
+        stack: The opened model.
+        validation_corpus: Complete documents of the validation windows.
+        pretrained: Whether the initial weights were trained.
+        reinitialized: Whether the weights of a checkpoint are replaced with random ones.
+        left_out: Share of tokens after the last complete window.
     """
 
     base: Base
@@ -97,14 +100,17 @@ class GrowthTask:
         return len(self.splits.train)
 
     def steps_of(self, epochs: float) -> int:
-        """The steps in which the text is read so often. Raises `TrainError` for a text that does not fill a batch."""
+        """Return the number of steps of `epochs`.
+
+        Raises:
+            TrainError: If the text does not fill a batch.
+        """
         check_positive("epochs", epochs)
         batch = self.settings.batch_size
         if self.windows < batch:
             raise TrainError(
-                f"the text gives {self.windows:,} whole window(s) of {self.length} tokens to train on, fewer than a "
-                f"batch of {batch:,}; give more text, shorter windows (--max-length), or a --batch-size of "
-                f"{self.windows:,} or less"
+                f"--batch-size must be at most {self.windows:,}, the number of windows of {self.length} tokens in the "
+                f"training text, got {batch:,}. Use more text, a smaller --max-length, or a smaller batch."
             )
         return max(1, round(epochs * self.windows / batch))
 
@@ -139,7 +145,7 @@ class GrowthTask:
             f"{splits.name}: {self.windows:,} windows of {self.length} tokens to train, {len(splits.validation):,} to "
             f"select, {len(splits.test):,} to report, of different documents"
         )
-        if self.left_out > _WORTH_A_NOTE:
+        if self.left_out > _MIN_NOTED_SHARE:
             yield f"note: {self.left_out:.1%} of the tokens to train on are behind a document's last whole window"
 
 
@@ -205,17 +211,17 @@ def _random_base(
     if loading["tokenizer"] is not None:
         tokenizer = load_tokenizer(loading["tokenizer"])
     else:
-        tokenizer = None if model is None else _tokenizer_beside(model, revision)
+        tokenizer = None if model is None else _load_tokenizer_of(model, revision)
     if tokenizer is None:
-        room = SIZES[size].vocabulary if settings is None else vocabulary_size(settings, str(model))
-        reporter.log(f"learning a vocabulary of {room:,} from {len(documents):,} documents")
-        tokenizer = train_bytepair((each.text for each in documents), room)
+        entries = SIZES[size].vocabulary if settings is None else vocabulary_size(settings, str(model))
+        reporter.log(f"training a tokenizer with {entries:,} tokens on {len(documents):,} documents")
+        tokenizer = train_bytepair((each.text for each in documents), entries)
     if settings is None:
         return random_model(SIZES[size].config(tokenizer), tokenizer, SIZES[size].name, device=device)
     return random_model(settings, tokenizer, str(model), device=device)
 
 
-def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBase | None:
+def _load_tokenizer_of(model: str, revision: str | None) -> PreTrainedTokenizerBase | None:
     try:
         return load_tokenizer(model, revision=revision)
     except DataError:
@@ -224,19 +230,19 @@ def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBa
 
 def _splits(stack: Stack, text: Division, length: int) -> tuple[Splits, float]:
     if stack.tokenizer is None:
-        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+        raise DataError(f"{stack.source.name} must include a tokenizer. Pass one with --tokenizer PATH.")
     positions = longest_input(stack.model)
     splits = build_text_splits(
         stack.tokenizer, text, length=length, positions=positions, objective=find_objective(stack)
     )
     train = windows_of(splits.train)
-    kept = keep_full_windows(train, length)
+    complete = keep_full_windows(train, length)
     tokens = sum(len(window.ids) for window in train.windows)
-    left_out = 1 - length * len(kept) / tokens
+    left_out = 1 - length * len(complete) / tokens
     validation = select_evenly(windows_of(splits.validation), VALIDATION_WINDOWS)
-    return replace(splits, train=kept, validation=validation), left_out
+    return replace(splits, train=complete, validation=validation), left_out
 
 
 def windows_of(examples: Examples) -> TokenWindows:
-    assert isinstance(examples, TokenWindows), "a text is cut into windows"
+    assert isinstance(examples, TokenWindows), "texts are divided into windows"
     return examples

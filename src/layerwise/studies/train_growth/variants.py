@@ -1,7 +1,7 @@
-"""The variants of a growth training: which schedules there are, and how long and at which rate each is trained.
+"""The variants of a growth training: their schedules, lengths and learning rates.
 
-`uniform` trains everything; `published` uses the founding paper's six phases; `importance` trains layers for as long as
-they are important, with the controls `permuted`, `reversed` and `random`; others are presets or files. All begin from
+`uniform` trains everything; `published` uses the six phases of the paper; `importance` trains layers in proportion to
+their importance, with the controls `permuted`, `reversed` and `random`; others are presets or files. All start from
 equal weights and read the data in equal order.
 """
 
@@ -22,16 +22,16 @@ UNIFORM, PUBLISHED, IMPORTANCE = "uniform", "published", "importance"
 PERMUTED, REVERSED, RANDOM = "permuted", "reversed", "random"
 
 CONTROLS = (PERMUTED, REVERSED, RANDOM)
-"""Made from the schedule of `importance`."""
+"""Controls of the schedule `importance`."""
 
 PHASED = (IMPORTANCE, PUBLISHED)
-"""The schedules with learning rates of their own, the one whose rate the others take first."""
+"""Schedules that are tuned; others use the rate of the first one."""
 
 SHORTEST = 0.8
-"""The least length of uniform, as a share of its budget, unless a variant spends less."""
+"""Minimum length of uniform as a share of its budget, unless a variant spends less."""
 
 DRAWS = 200
-"""Orders of the layers among which the control with permuted roles is chosen."""
+"""Number of layer orders from which the permuted control is selected."""
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -39,10 +39,11 @@ _GRAIN = 0.05
 
 
 def read_variants(names: Sequence[str], *, has_importance_run: bool) -> dict[str, GrowthSchedule | None]:
-    """Map the names of schedules to those of files; presets, `importance` and its controls depend on the model.
+    """Return the schedules in files by name, and None for presets, `importance` and its controls.
 
-    Raises `PlanError` for an unknown name, an unreadable file, and a control without `importance`, and `RunError` for a
-    diagnosis that nothing reads.
+    Raises:
+        PlanError: For an unknown name, an unreadable file, or a control without `importance`.
+        RunError: For a diagnosis without `importance`.
     """
     variants: dict[str, GrowthSchedule | None] = {}
     for text in names:
@@ -52,13 +53,13 @@ def read_variants(names: Sequence[str], *, has_importance_run: bool) -> dict[str
             schedule = _read_file(text)
             variants[folder_name(schedule.name)] = schedule
         else:
-            known = near_matches(text, (*PRESETS, IMPORTANCE, *CONTROLS))
-            raise PlanError(f"there is no schedule called {named(text)!r}; {known}; or a YAML file")
+            names_known = near_matches(text, (*PRESETS, IMPORTANCE, *CONTROLS))
+            raise PlanError(f"unknown schedule {named(text)!r}; {names_known}; or a YAML file")
     controls = [name for name in CONTROLS if name in variants]
     if controls and IMPORTANCE not in variants:
-        raise PlanError(f"{controls[0]} is made from the schedule {IMPORTANCE}. Add it to --schedules.")
+        raise PlanError(f"{controls[0]} requires the schedule {IMPORTANCE}. Add it to --schedules.")
     if has_importance_run and IMPORTANCE not in variants:
-        raise RunError(f"--importance is for the schedule {IMPORTANCE}. Add it to --schedules, or leave the run out.")
+        raise RunError(f"--importance requires the schedule {IMPORTANCE}. Add it to --schedules.")
     return variants
 
 
@@ -68,12 +69,12 @@ def _read_file(text: str) -> GrowthSchedule:
     schedule = read_schedule(Path(text))
     name = folder_name(schedule.name)
     if name in (IMPORTANCE, *CONTROLS) or (name in PRESETS and schedule != preset(name, schedule.depth)):
-        raise PlanError(f"{text}: {name} is the name of another schedule. Give this one a name that is not taken.")
+        raise PlanError(f"{text}: {name} is the name of another schedule. Use another name.")
     return schedule
 
 
 def folder_name(name: str) -> str:
-    """Return the name of a schedule as that of a folder.
+    """Return a folder name for a schedule.
 
     >>> folder_name("my schedule / 2")
     'my-schedule-2'
@@ -82,7 +83,11 @@ def folder_name(name: str) -> str:
 
 
 def build_schedules(variants: Mapping[str, GrowthSchedule | None], depth: int) -> dict[str, GrowthSchedule]:
-    """Return the presets and files for a model of `depth` layers; raises `PlanError` for a file of another depth."""
+    """Return the presets and files for a model of `depth` layers.
+
+    Raises:
+        PlanError: If a file has another depth.
+    """
     schedules = {
         name: schedule or preset(name, depth)
         for name, schedule in variants.items()
@@ -94,7 +99,7 @@ def build_schedules(variants: Mapping[str, GrowthSchedule | None], depth: int) -
 
 
 def build_controls(schedule: GrowthSchedule, seed: int) -> dict[str, GrowthSchedule]:
-    """Return `importance` and its controls, drawn by `seed`; itself alone if every layer has the same role."""
+    """Return `importance` and its controls, drawn by `seed`; no controls if every layer has the same role."""
     own = replace(schedule, name=IMPORTANCE)
     order = draw_permutation(own, seed)
     if order is None:
@@ -116,10 +121,7 @@ def _draw_random(schedule: GrowthSchedule, seed: int) -> Iterator[GrowthSchedule
 
 
 def draw_permutation(schedule: GrowthSchedule, seed: int) -> tuple[int, ...] | None:
-    """Draw an order for `GrowthSchedule.permuted` by `seed`; None if every layer has the same role.
-
-    Of `DRAWS` orders it is the first in which the most layers change roles, since a blind draw may change few.
-    """
+    """Draw `DRAWS` orders by `seed` and return the one that changes the most roles; None if all roles are equal."""
     chance = Random(f"{seed}/{PERMUTED}")
     orders = [tuple(chance.sample(range(schedule.depth), schedule.depth)) for _ in range(DRAWS)]
     best = max(orders, key=lambda order: count_exchanged(schedule, schedule.permuted(order)))
@@ -134,18 +136,17 @@ def count_exchanged(schedule: GrowthSchedule, other: GrowthSchedule) -> int:
 
 
 def most_steps(cost: ModelCost, budget: int) -> int:
-    """Return the most steps that a schedule by importance can take for the operations of `budget` uniform ones.
+    """Return the maximum number of steps of a schedule by importance for the FLOPs of `budget` uniform ones.
 
-    Its embedding and head always learn, and if no layer did, two thirds of the cost of the layers would still be spent.
+    Embedding and head always learn, and layers that do not learn still cost two thirds.
     """
     return ceil(budget * cost.total / (cost.embedding + cost.head + 2 / 3 * sum(cost.layers)))
 
 
 def uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple[float, ...]:
-    """Return the lengths that uniform is also trained to, as shares of its budget.
+    """Return the other lengths of uniform training, as shares of its budget.
 
-    One is below the budget, one is the longest variant's, with one between if that is far, and one is `least` if a
-    variant spends as little.
+    One is below the budget, one is that of the longest variant, with one between if it is far, and one is `least`.
 
     >>> uniform_lengths([100, 128], budget=100), uniform_lengths([143], budget=100)
     ((0.8, 1.3), (0.8, 1.2, 1.45))
@@ -159,7 +160,7 @@ def uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) 
 
 
 def tuned_variants(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the variants with learning rates of their own: uniform, and those in `PHASED`, or else the first other.
+    """Return the variants that are tuned: uniform and those in `PHASED`, otherwise the first other.
 
     >>> tuned_variants(["uniform", "published", "ramp"]), tuned_variants(["uniform", "stacking", "ramp"])
     (('uniform', 'published'), ('uniform', 'stacking'))
@@ -171,7 +172,7 @@ def tuned_variants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_setting(name: str, chosen: Mapping[str, float], otherwise: float) -> float:
-    """Return the setting `chosen` for a variant, such as its rate, or that of the tuned variants like it.
+    """Return the setting chosen for a variant, such as its rate, or for a tuned variant like it.
 
     >>> chosen = {"uniform": 1.0, "published": 2.0, "importance": 3.0}
     >>> [choose_setting(name, chosen, 9.0) for name in ("uniform@1.25", "published", "permuted")]

@@ -134,7 +134,7 @@ def growth(
     if steps is not None and epochs is not None:
         raise OptionError(f"{spell('steps')} and {spell('epochs')} both set the length. Pass one of them.")
     if model is not None and size != "tiny":
-        raise OptionError(f"{spell('size')} requires no {spell('model')}. Pass one of them.")
+        raise OptionError(f"{spell('size')} excludes {spell('model')}. Pass one of them.")
     check_push(push, private=private)
     if not baseline and (frontier or shorter is not None):
         raise OptionError(f"{spell('frontier' if frontier else 'shorter')} requires uniform training as a baseline.")
