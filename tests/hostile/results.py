@@ -118,7 +118,7 @@ RESUMED: tuple[Case, ...] = (
     Case(SWEEP, None, _before("run/run.lock", pipe)),
     Case(SWEEP, "run is a file", _before("run", "a letter")),
     Case((*SWEEP[:-1], "/proc/run"), "Cannot lock the run directory", model_and_texts),
-    Case(("train", "schedule", "run", "--output", "s.yaml"), "is a run of another kind", runs.run),
+    Case(("train", "schedule", "run", "--output", "s.yaml"), "must be a diagnosis, got another run", runs.run),
     Case(("diagnose", "run", "--seed", "1"), "which is the folder of a run", runs.run),
 )
 

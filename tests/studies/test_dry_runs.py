@@ -30,9 +30,9 @@ SAID = {
     f"robustness vit {DIGITS} --orders 3 --draws 2": (
         "each model is evaluated under 26 conditions and 3 fixed orders on 20 examples",
     ),
-    "robustness merge one two --draws 3": ("2 models of 1 arm: 6 merged models, each evaluated on",),
+    "robustness merge one two --draws 3": ("2 models of 1 variant: 6 merged models, each evaluated on",),
     f"train robust layershuffle --model vit {DIGITS} --epochs 1 --batch-size 10 --seeds 2": (
-        "training takes 8 optimizer steps in all, forward and backward over 80 examples",
+        "training takes 8 optimizer steps, forward and backward over 80 examples",
         "run folder: run",
     ),
     f"train growth {PHASED} --schedules freezing --steps 40": (

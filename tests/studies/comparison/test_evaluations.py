@@ -124,7 +124,7 @@ def test_scores_that_are_no_ratio_of_sums_are_left_out_by_name(tmp_path: Path) -
     ):
         layerwise.compare(*alone)
     nothing = Evaluation({"gsm8k": BASE["gsm8k"]}).write(tmp_path / "gsm8k")
-    with pytest.raises(RunError, match=r"^nothing can be compared: gsm8k was not evaluated on arc, wmt; "):
+    with pytest.raises(RunError, match=r"^Nothing can be compared: gsm8k was not evaluated on arc, wmt; "):
         layerwise.compare(first, nothing)
 
 
@@ -222,7 +222,7 @@ def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path,
     with pytest.raises(OptionError, match="empty string"):
         layerwise.compare(runs[0], "")
     with pytest.raises(
-        RunError, match=r"^fail_if_worse is about evaluations, and runs were given; name RUN/lm_eval/PLAN"
+        RunError, match=r"^fail_if_worse requires evaluations, got runs\. Pass RUN/lm_eval/PLAN of each run\.$"
     ):
         layerwise.compare(*runs, fail_if_worse=0.02)
 

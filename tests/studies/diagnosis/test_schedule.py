@@ -80,7 +80,7 @@ def test_a_run_without_an_ablation_says_what_makes_one(tmp_path: Path, file: Pat
         run.store.replace_notes("ablation", ["the text makes 3 windows"])
     assert "but the text makes 3 windows" in refused("train", "schedule", bare, "--output", file)
     swept = save_run(tmp_path / "swept", ("painters", "leave_one_out"))
-    assert "a run of another kind (painters, leave_one_out)" in refused("train", "schedule", swept, "--output", file)
+    assert "must be a diagnosis, got another run (painters, leave_one_out)" in refused("train", "schedule", swept, "--output", file)
     assert not file.exists()
 
 
