@@ -1,4 +1,4 @@
-"""The tables of a kind of run, as the page has them."""
+"""The tables of a kind of run on the page."""
 
 from layerwise.page import ReportData
 from layerwise.page.kind import CustomTable, Kind, Pivot

@@ -1,4 +1,4 @@
-"""Names of models, tasks, arms, plans and notes reach every page as text: no tag, script or link."""
+"""Names of models, tasks, variants, plans and notes reach every page as text: no tag, script or link."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Quantization contrasts are the differences they name, and layers that need more bits are named."""
+"""Quantization contrasts, and layers that need more bits."""
 
 from collections.abc import Mapping
 
@@ -46,7 +46,7 @@ def drawn(depth: int, units: int, seed: int) -> dict[str, np.ndarray]:
 
 
 @given(st.integers(2, 5), st.integers(2, 20), st.integers(0, 10**6))
-def test_each_contrast_is_the_difference_that_it_says(depth: int, units: int, seed: int) -> None:
+def test_contrasts_are_the_named_differences(depth: int, units: int, seed: int) -> None:
     nll = drawn(depth, units, seed)
     rows = contrasts(nll, depth)
     mean = {plan: values.mean() for plan, values in nll.items()}
@@ -74,7 +74,7 @@ def _apart(values: list[float]) -> list[float]:
     return [one - np.mean([*values[:at], *values[at + 1 :]]) for at, one in enumerate(values)]
 
 
-def test_what_was_not_measured_has_no_row() -> None:
+def test_quantities_without_measurements_have_no_rows() -> None:
     depth, nll = 3, drawn(3, 9, 0)
     for family, left in (("bits", set()), ("bits_noise", {DELTA})):
         without = {str(each.plan) for each in members(depth) if each.family == family}
@@ -86,7 +86,7 @@ def test_what_was_not_measured_has_no_row() -> None:
     assert {each.family for each in members(depth)} == {"identity", *FAMILIES}
 
 
-def test_weights_that_are_at_the_type_already_cost_nothing_and_prove_nothing() -> None:
+def test_weights_already_at_the_type_are_ignored() -> None:
     nll = {str(each.plan): np.full(12, 3.0) for each in members(4)}
     for row in contrasts(nll, 4):
         assert (row.value, row.low, row.high) == (0.0, 0.0, 0.0)
@@ -115,7 +115,7 @@ def _shown(row: Score) -> bool:
 
 
 @pytest.mark.simulated
-def test_a_fragile_layer_is_named_and_no_layer_where_all_are_alike() -> None:
+def test_only_a_fragile_layer_is_named() -> None:
     count = by_tier(fast=3, nightly=100)
     found = [named(seed, 0.02, seed % LAYERS) for seed in range(count)]
     assert sum(seed % LAYERS in own for seed, own in enumerate(found)) >= 0.95 * count

@@ -1,4 +1,4 @@
-"""Contrasts: intervals at corrected levels, and of means over few draws, miss no more often than they say."""
+"""Coverage of contrast intervals at corrected levels, and of means over few draws."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def mean_of_draws(effects: Numbers) -> Numbers:
 
 
 @pytest.mark.parametrize("level", [0.99, 1 - 0.05 / 8, 1 - 0.05 / 30])
-def test_a_level_that_no_resample_reaches_has_students_interval(level: float) -> None:
+def test_levels_beyond_the_resamples_use_students_interval(level: float) -> None:
     half = np.random.default_rng(1).normal(size=(1, 4))
     values = np.concatenate([half, -half], axis=1)
     found = resampled(values).estimate(take_first, level)
@@ -31,7 +31,7 @@ def test_a_level_that_no_resample_reaches_has_students_interval(level: float) ->
     assert (found.value - found.low, found.high - found.value) == pytest.approx((reach, reach), rel=0.1)
 
 
-def test_a_mean_over_draws_alone_has_students_interval_over_them() -> None:
+def test_means_over_draws_have_students_interval() -> None:
     draws = np.array([0.1, 0.5, 0.2])
     found = resampled(np.tile(draws[:, None], (1, 40)), draws=3).estimate(mean_of_draws)
     assert found is not None

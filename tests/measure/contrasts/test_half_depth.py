@@ -42,7 +42,7 @@ def contrasts(losses: list[Loss], draws: int, metric: str) -> list[Score]:
     return [row for row in contrast_at_half_depth(losses, records(draws), DEPTH, ()) if row.metric == metric]
 
 
-def test_differences_are_those_of_plain_means() -> None:
+def test_differences_are_differences_of_means() -> None:
     losses = study(np.random.default_rng(0), 12, 3, 0.1, tasks=("a", "b"))
 
     def cost(plans: Sequence[str], task: str | None = None) -> float:
@@ -64,7 +64,7 @@ def width(losses: list[Loss], draws: int) -> float:
     return (step.high or 0.0) - (step.low or 0.0)
 
 
-def test_orders_are_a_source_of_variation_of_their_own() -> None:
+def test_orders_are_a_source_of_variation() -> None:
     """The interval over 40 documents is as wide as Student's over the draws, not over their documents."""
     losses = study(np.random.default_rng(1), 40, 10, 0.3)
     drawn = [np.mean([row.nll / TOKENS for row in losses if row.plan == plan]) for plan in ORDERS[:10]]
@@ -85,13 +85,13 @@ def test_few_documents_or_no_baseline_have_no_interval() -> None:
     ("documents", "draws", "spread"),
     [(8, 1, 0.0), (16, 1, 0.0), (40, 1, 0.0), (40, 2, 0.3), (40, 3, 0.3), (40, 10, 0.1), (40, 10, 0.3)],
 )
-def test_strategies_without_a_difference_are_rarely_told_apart(documents: int, draws: int, spread: float) -> None:
+def test_equal_strategies_rarely_differ(documents: int, draws: int, spread: float) -> None:
     rng, studies = np.random.default_rng(1), 400
     steps = [contrasts(study(rng, documents, draws, spread), draws, STEP)[0] for _ in range(studies)]
     false = sum(not (step.low or 0.0) <= 0.0 <= (step.high or 0.0) for step in steps)
     assert false <= 0.085 * studies  # 0.05, and three standard errors
 
 
-def test_the_tails_of_few_orders_do_not_count_for_the_detectable_effect() -> None:
+def test_the_detectable_effect_ignores_the_tails_of_few_orders() -> None:
     (step,) = contrasts(study(np.random.default_rng(0), 40, 3, 0.3), 3, STEP)
     assert 2 * (step.mde or 9.0) / ((step.high or 0.0) - (step.low or 0.0)) == pytest.approx(1.356, abs=0.05)

@@ -25,7 +25,7 @@ def both() -> Strategies:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_two_halves_are_the_whole_and_share_nothing(both: Strategies, seed: int) -> None:
+def test_the_halves_partition_the_documents(both: Strategies, seed: int) -> None:
     strategies = Strategies(both.parts, both.shares, both.rows, seed)
     halves = strategies.split_halves()
     for whole, one, other in zip(strategies.parts, *(half.parts for half in halves), strict=True):
@@ -36,7 +36,7 @@ def test_two_halves_are_the_whole_and_share_nothing(both: Strategies, seed: int)
         assert one.tokens + other.tokens == pytest.approx(whole.tokens, abs=1)
 
 
-def test_the_best_loop_and_the_best_gain_are_chosen_on_one_half_and_compared_on_the_other(both: Strategies) -> None:
+def test_the_best_loop_count_and_gain_are_chosen_on_one_half(both: Strategies) -> None:
     effects = [part.effects for (part,) in (half.parts for half in both.split_halves())]
     differences = {}
     for size in (3, 5, 7):
@@ -51,7 +51,7 @@ def test_the_best_loop_and_the_best_gain_are_chosen_on_one_half_and_compared_on_
     assert (found["gain-loops", 3].documents, found["slope", None].documents) == (40, 40)
 
 
-def test_too_few_counts_or_units_say_nothing() -> None:
+def test_too_few_counts_or_units_have_no_rows() -> None:
     records = plan_records((*families.looped(8, (1, 2)), *families.gain_sweep(8)))
     plans = tuple(sorted({str(Plan.identity(8)), *(record.plan for record in records)}))
     nll = np.ones((len(plans), 1))

@@ -20,7 +20,7 @@ BATCH = GRID.batch_size(64)
 
 
 @given(depth=st.integers(2, 12), nodes=st.lists(st.integers(2, 14), max_size=3))
-def test_every_node_is_lost_in_turn_and_sets_of_every_size(depth: int, nodes: list[int]) -> None:
+def test_all_nodes_and_sets_of_every_size_fail(depth: int, nodes: list[int]) -> None:
     grid = EvaluationGrid(layers=False, kept=(), nodes=tuple(nodes))
     names = [condition.name for condition in conditions(depth, grid) if condition.nodes is not None]
     assert len(names) == len(set(names))
@@ -33,7 +33,7 @@ def test_every_node_is_lost_in_turn_and_sets_of_every_size(depth: int, nodes: li
 
 
 @given(seed=st.integers(0, 99), batch=st.integers(0, 9), layout=st.sampled_from(LAYOUTS), several=st.integers(2, 3))
-def test_what_is_left_runs_in_the_orders_of_random(seed: int, batch: int, layout: str, several: int) -> None:
+def test_remaining_layers_run_in_random_orders(seed: int, batch: int, layout: str, several: int) -> None:
     whole = Condition(12, None, False).plan(12, seed, batch).order()
     for lost in (NodeLoss(4, layout, node=1), NodeLoss(4, layout, several=several)):
         gone = lost.layers(12, seed, batch)
@@ -46,7 +46,7 @@ def test_what_is_left_runs_in_the_orders_of_random(seed: int, batch: int, layout
         assert in_order == tuple(sorted(left))
 
 
-def test_what_is_left_in_its_order_is_set_apart() -> None:
+def test_remaining_layers_in_order_are_listed_separately() -> None:
     stack = turning(6)
     result = survey(
         stack, SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1, draws=32, kept=(), layers=False, nodes=(3,))
@@ -61,7 +61,7 @@ def rows_of(scores: list[Score], metric: str, against: str | None = None) -> dic
     return {(row.nodes, row.layout, row.lost, row.order): row for row in own}
 
 
-def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
+def test_losing_the_node_of_the_only_important_layer_costs_everything() -> None:
     layers = [Idle(), Idle(), Idle(), Reader(), Idle(), Idle()]
     stack = classifier(layers)
     result = survey(stack, SPLITS.test, SPLITS.collate, GRID)
@@ -86,7 +86,7 @@ def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
     )
 
 
-def test_what_is_lost_anywhere_is_as_many_layers() -> None:
+def test_random_losses_have_as_many_layers() -> None:
     result = survey(turning(6), SPLITS.test, SPLITS.collate, GRID)
     scores = node_loss_rows({"turning": {0: result}}, BATCH)
     under, whole = result.outcomes["kept 4 random sequential"], result.outcomes["sequential"]
@@ -100,7 +100,7 @@ def test_what_is_lost_anywhere_is_as_many_layers() -> None:
     assert above.low < above.value < above.high
 
 
-def test_uneven_nodes_have_nothing_to_be_compared_with_anywhere() -> None:
+def test_uneven_nodes_have_no_random_comparison() -> None:
     grid = EvaluationGrid(orders=1, draws=8, kept=(3,), rules=("random",), nodes=(2,))
     result = survey(turning(5), SPLITS.test, SPLITS.collate, grid)
     scores = node_loss_rows({"turning": {0: result, 1: result}}, BATCH)

@@ -94,15 +94,13 @@ def test_costs_are_means_over_windows_and_draws(found: Found, costs: Costs) -> N
         assert pair.value == pytest.approx(relative(mean[harsher], mean[milder]))
 
 
-def test_what_a_few_layers_save_is_told_by_the_whole_middle(found: Found, costs: Costs) -> None:
+def test_the_saving_of_a_few_layers_is_over_all_middle_windows(found: Found, costs: Costs) -> None:
     few, whole = costs["painters", "skip", 3], costs["painters", "skip", 7]
     assert found["all_needed", "saved"].value == pytest.approx(1 - (few / 3) / (whole / 7))
     assert found["all_needed", "rise"].value == pytest.approx(whole - few)
 
 
-def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_gains(
-    found: Found, costs: Costs
-) -> None:
+def test_the_best_loop_counts_are_fitted_and_compared_with_the_best_gains(found: Found, costs: Costs) -> None:
     by_count = {size: [costs["looped", f"loops={count}", size] for count in range(1, 9)] for size in (3, 5, 7)}
     by_gain = {size: [costs["gain_sweep", f"gain={gain}", size] for gain in range(1, size + 1)] for size in (3, 5, 7)}
     best = [1 + int(np.argmin(by_count[size])) for size in (3, 5, 7)]
@@ -116,7 +114,7 @@ def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_g
     assert found["looping", "gain:looped_parallel"].value == pytest.approx(relative(gain, looped))
 
 
-def test_windows_where_a_plan_is_worse_than_a_unigram_model_are_not_compared(
+def test_windows_worse_than_a_unigram_model_are_excluded(
     losses: list[Loss], members: tuple[Member, ...], costs: Costs
 ) -> None:
     """A window counts up to the very loss of the unigram model, and the rows say how many do not."""
@@ -140,7 +138,7 @@ def test_windows_where_a_plan_is_worse_than_a_unigram_model_are_not_compared(
     assert {row.metric for row in nothing if row.claim == "same_function"} == {"left_out", "windows"}
 
 
-def test_every_contrast_has_its_interval_and_what_it_is_made_of(found: Found, losses: list[Loss]) -> None:
+def test_contrasts_have_intervals_and_parts(found: Found, losses: list[Loss]) -> None:
     tokens = sum(row.tokens for row in losses if row.plan == WHOLE)
     once, ranked = found["parallel", "skip:parallel"], found["ranking", "skip:parallel"]
     assert (ranked.low or 0.0) < (once.low or 0.0) < (once.high or 0.0) < (ranked.high or 0.0)
@@ -151,7 +149,7 @@ def test_every_contrast_has_its_interval_and_what_it_is_made_of(found: Found, lo
         assert abs((score.tokens or 0) - tokens) <= 3  # two halves are rounded by themselves
 
 
-def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], members: tuple[Member, ...]) -> None:
+def test_difficulty_common_to_all_plans_cancels(losses: list[Loss], members: tuple[Member, ...]) -> None:
     """A factor shared by all plans widens the costs but not their relative difference."""
     plain = [
         Loss(row.plan, "text", f"{row.task}{row.document}", 0, 1.0 + (row.plan != WHOLE), 1, 0)

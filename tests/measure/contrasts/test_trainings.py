@@ -20,7 +20,7 @@ def outcome(hits: np.ndarray, scored: np.ndarray | None = None) -> Predictions:
     return Predictions(hits * counted, None, np.zeros(hits.size), counted)
 
 
-def test_seeds_alone_give_student_s_interval() -> None:
+def test_seeds_alone_give_students_interval() -> None:
     effects = [0.2, 0.3, 0.7]
     row = average_trainings(effects, np.zeros((3, 16)), 32).row("trained_order", "cost")
     low, high = stats.t.interval(0.95, 2, np.mean(effects), stats.sem(effects))
@@ -28,7 +28,7 @@ def test_seeds_alone_give_student_s_interval() -> None:
     assert (row.measure, row.claim, row.metric, row.documents) == ("contrast", "trained_order", "cost", 32)
 
 
-def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
+def test_variances_of_seeds_and_units_add_up() -> None:
     effects, pulls = np.array([0.1, 0.2, 0.6]), np.random.default_rng(1).normal(size=(3, 16)) / 16
     pulls -= pulls.mean(axis=1, keepdims=True)
     found = average_trainings(effects, pulls, 16)
@@ -39,12 +39,12 @@ def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "units"), [(1, 16), (5, 7)])
-def test_too_few_have_no_interval(seeds: int, units: int) -> None:
+def test_too_few_trainings_have_no_interval(seeds: int, units: int) -> None:
     row = average_trainings(np.zeros(seeds), np.zeros((seeds, units)), 9).row("trained_order", "cost")
     assert (row.low, row.high, row.mde) == (None, None, None)
 
 
-def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None:
+def test_rows_are_differences_of_accuracies_on_the_same_images() -> None:
     draw = np.random.default_rng(2)
     mask = np.repeat([0.0, 1.0], [4, 28])  # the first batch happened to be in its own order
     hits = {
@@ -86,7 +86,7 @@ def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None
 
 
 @pytest.mark.parametrize(("right", "is_there"), [((3, 7), False), ((4, 6), True)])
-def test_a_seed_without_skill_has_no_share_to_lose(right: tuple[int, int], is_there: bool) -> None:
+def test_a_seed_without_skill_has_no_share_lost(right: tuple[int, int], is_there: bool) -> None:
     of_seeds = [outcome(np.arange(20.0) < count) for count in right]
     tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")
     one = {seed: Survey(4, dict.fromkeys(tasks, each)) for seed, each in enumerate(of_seeds)}
@@ -95,7 +95,7 @@ def test_a_seed_without_skill_has_no_share_to_lose(right: tuple[int, int], is_th
     assert bool([row for row in found if row.claim == "pruning"]) is is_there
 
 
-def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> None:
+def test_the_influence_of_a_batch_agrees_with_the_jackknife() -> None:
     draw = np.random.default_rng(3)
     tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")
     hits = {
@@ -118,7 +118,7 @@ def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> 
     assert whole.value - whole.low == pytest.approx(stats.t.ppf(0.975, 39) * jackknife, rel=0.05)
 
 
-def test_the_pattern_is_a_mean_over_readers_of_three_sources() -> None:
+def test_the_pattern_is_a_mean_over_layers_with_three_sources() -> None:
     first = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.2, 0.6, 0]])
     learned = np.array([[1.0, 0, 0, 0], [0.1, 0.9, 0, 0], [0.5, 0.1, 0.4, 0]])
     found = {row.metric: row.value for row in contrast_pattern("elc", np.stack([learned, learned]), first)}
@@ -126,13 +126,13 @@ def test_the_pattern_is_a_mean_over_readers_of_three_sources() -> None:
     assert contrast_pattern("elc", learned[None, :2], first[:2]) == []
 
 
-def test_contrasts_of_other_claims_stay() -> None:
+def test_contrasts_of_other_claims_are_kept() -> None:
     stored = [Score("contrast", "value", 1.0, claim=name) for name in ("merging", "collapse")]
     fresh = [Score("contrast", "value", 2.0, claim="merging")]
     assert replace_claims(stored, fresh, ("merging",)) == [stored[1], fresh[0]]
 
 
-def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
+def test_one_effect_has_the_error_of_a_mean() -> None:
     values = np.random.default_rng(4).normal(1.0, size=8)
     part = Part(values[None], np.ones(8), documents=8, tokens=80)
     drawn = Resampled.from_parts([part], seed=0, resamples=20_000)
@@ -145,7 +145,7 @@ def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
     assert (few.value, few.low, few.high, few.mde) == (pytest.approx(values[:7].mean()), None, None, None)
 
 
-def test_the_shares_of_a_set_are_of_its_own_arms() -> None:
+def test_shares_are_of_the_variants_of_their_set() -> None:
     costs = [4.0, *[0.5] * 4, 2.0, *[0.3] * 4]
     part = Part(np.outer(costs, np.ones(8)), np.ones(8), documents=8, tokens=80)
     rows = contrast_sets(PlanEffects((), lambda keys: part, 0), {"set:4": range(4)})

@@ -1,4 +1,4 @@
-"""Intervals a little to either side of every threshold (`NEAR`): the verdict of each is exact."""
+"""Intervals slightly to either side of every threshold (`NEAR`), for exact verdicts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,5 +1,5 @@
 """Simulated documents with planted effects: log-normal difficulty (mean 1) times the effect,
-plus Student's t noise (4 degrees of freedom) per arm."""
+plus Student's t noise (4 degrees of freedom) per variant."""
 
 from collections.abc import Sequence
 

@@ -25,7 +25,7 @@ def test_an_interval_shrinks_with_the_root_of_the_text(mde: float, margin: float
     assert tokens == pytest.approx(1_000 * times, rel=0.05)  # printed with two digits
 
 
-def test_no_text_is_asked_for_if_it_would_not_help() -> None:
+def test_no_text_is_required_if_it_would_not_help() -> None:
     assert (
         describe_text_needed(ROW, 0.0)
         == describe_text_needed(replace(ROW, tokens=None), 0.05)

@@ -1,4 +1,4 @@
-"""Whether planted curves of models of several depths coincide."""
+"""Coincidence of simulated curves of models of several depths."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ def test_the_pair_that_differs_is_named() -> None:
     assert pairs[1].high < -MARGIN
 
 
-def test_two_runs_of_one_model_are_no_pair() -> None:
+def test_two_runs_of_one_model_are_not_compared() -> None:
     runs = [named(synthetic.run(8), name, weight_hash="one") for name in ("x", "y")]
     assert not compared([with_benchmark(run) for run in runs]).rows.where(measure="coincidence")
 
@@ -104,11 +104,11 @@ def pair(*bounds: tuple[float, float], lost: float = 0.5) -> Pair:
         (pair((0.001 - MARGIN, 0.0)), 1, "coincide"),
     ],
 )
-def test_the_verdict_on_a_pair_is_read_off_its_intervals(of: Pair, comparisons: int, verdict: str) -> None:
+def test_the_verdict_on_a_pair_follows_its_intervals(of: Pair, comparisons: int, verdict: str) -> None:
     assert of.verdict(comparisons) == verdict
 
 
-def test_runs_without_a_scale_are_not_compared_and_normalised_benchmarks_have_one() -> None:
+def test_only_runs_with_a_scale_are_compared() -> None:
     runs = [named(synthetic.run(depth, ("painters",), 0, ("text",)), f"m{depth}") for depth in (6, 8)]
     assert not compared(runs).rows.where(measure="coincidence")
     data = compared([with_benchmark(run) for run in runs])

@@ -27,7 +27,7 @@ def plan_of(run: ReportData, family: str, **columns: object) -> list[str]:
     return [r.plan for r in run.plans if r.family == family and all(getattr(r, k) == v for k, v in columns.items())]
 
 
-def test_every_point_of_a_curve_is_the_effect_of_its_plans() -> None:
+def test_points_of_a_curve_are_effects_of_its_plans() -> None:
     data = side_by_side(sweeps())
     rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
     assert set(rows.axis("strategy")) == set(synthetic.HARM)
@@ -41,7 +41,7 @@ def test_every_point_of_a_curve_is_the_effect_of_its_plans() -> None:
 
 
 @pytest.mark.parametrize("strategy", ORDERS)
-def test_every_layer_has_the_effect_of_its_own_plan(strategy: str) -> None:
+def test_layers_have_the_effects_of_their_own_plans(strategy: str) -> None:
     data = side_by_side(sweeps())
     for name, run in data.runs.items():
         rows = data.rows.where(measure="layer", task="all", strategy=strategy, arm=name)
@@ -54,7 +54,7 @@ def test_every_layer_has_the_effect_of_its_own_plan(strategy: str) -> None:
             assert (row.value, row.low, row.high, row.p_adjusted) == (own.value, own.low, own.high, own.p_adjusted)
 
 
-def test_the_layers_of_a_diagnosis_are_those_of_its_ablation() -> None:
+def test_layers_of_a_diagnosis_come_from_its_ablation() -> None:
     data = side_by_side(diagnoses())
     for name, run in data.runs.items():
         rows = data.rows.where(measure="layer", task="all", strategy="skip", arm=name)
@@ -63,14 +63,14 @@ def test_the_layers_of_a_diagnosis_are_those_of_its_ablation() -> None:
         assert (rows[0].percent, rows[-1].percent) == (0.0, 100.0)
 
 
-def test_the_whole_text_of_a_run_with_one_task_goes_by_its_name() -> None:
+def test_the_overall_loss_of_one_task_has_the_name_of_the_task() -> None:
     lone = synthetic.run(8, tasks=("text",))
     lone = replace(lone, scores=tuple(score for score in lone.scores if score.task != "all"))
     data = side_by_side([("runs/lone", named(lone, "lone")), *sweeps("large")])
     assert data.rows.where(measure=("curve", "layer"), task="all").axis("arm") == ("lone", "large")
 
 
-def test_benchmarks_are_curves_on_their_normalised_scale() -> None:
+def test_curves_of_benchmarks_are_normalized() -> None:
     (folder, data), other = sweeps("small", "large")
     skips = [record for record in data.plans if record.strategy == "skip" and record.family == "painters"]
     scores = [
@@ -86,7 +86,7 @@ def test_benchmarks_are_curves_on_their_normalised_scale() -> None:
     )
 
 
-def test_the_numbers_at_half_are_those_nearest_to_half_of_the_first_quantity() -> None:
+def test_half_depth_is_the_nearest_measured_size() -> None:
     data = side_by_side(sweeps("small", "medium"))
     rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
     half = Rows(at_half(data))
@@ -129,9 +129,7 @@ def compared_of(*sizes: Sequence[int]) -> ReportData:
         ((2, 2, 8), (4, 8, 0)),
     ],
 )
-def test_layers_are_counted_before_in_and_after_the_longest_zone(
-    sizes: tuple[int, ...], counts: tuple[int, int, int]
-) -> None:
+def test_layers_are_counted_around_the_longest_zone(sizes: tuple[int, ...], counts: tuple[int, int, int]) -> None:
     (own, *_) = partitions(compared_of(sizes, (12,))).values()
     assert (own.beginning, own.middle, own.ending) == counts
 

@@ -58,7 +58,7 @@ EXACT = [  # rows of each run, the model of each, standing, where it holds, wher
 @pytest.mark.parametrize(
     ("rows", "models", "over", "holds", "not_"), [case[1:] for case in EXACT], ids=[case[0] for case in EXACT]
 )
-def test_what_is_said_over_models(
+def test_conclusions_over_models(
     rows: list[list[Score]], models: str, over: tuple[str, str], holds: str, not_: str
 ) -> None:
     claim = about(rows, models=models)
@@ -67,7 +67,7 @@ def test_what_is_said_over_models(
     assert "".join(name[1] for name in shown(claim, -1.0)) == not_
 
 
-def test_the_sentence_says_where_it_holds_and_of_how_many_models() -> None:
+def test_the_sentence_names_the_models_it_holds_for() -> None:
     alone = claim_sentence(about([CLEAR, CLEAR], models="aa"))
     assert alone == "Measured in one model: too few models to compare."
     assert claim_sentence(about([AGAINST, CLEAR, WEAK, []])) == (
@@ -94,7 +94,7 @@ def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
     assert shown(about([rows(0.001), rows(0.04), none], HARM)) == ["m0"]
 
 
-def test_holm_ends_where_a_step_shows_no_more() -> None:
+def test_holm_stops_at_the_first_step_that_is_not_significant() -> None:
     def until(most: int) -> VerdictAt:
         return lambda comparisons: "supported" if comparisons <= most else "inconclusive"
 

@@ -20,7 +20,7 @@ def names(*folders: tuple[str, ReportData]) -> tuple[str, ...]:
     return tuple(side_by_side(folders).runs)
 
 
-def test_models_are_called_by_their_names_and_by_their_runs_where_these_are_the_same() -> None:
+def test_models_of_the_same_name_are_named_by_their_runs() -> None:
     assert names(*sweeps()) == ("small", "medium", "large")
     one, two = (named(RUN, name) for name in ("a/model", "b/model"))
     assert names(("runs/x", one), ("runs/y", two)) == ("model (x)", "model (y)")
@@ -42,7 +42,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("folders", "words"), REFUSED)
-def test_what_cannot_stand_side_by_side_is_refused(folders: tuple[tuple[str, ReportData], ...], words: str) -> None:
+def test_runs_that_cannot_be_compared_are_rejected(folders: tuple[tuple[str, ReportData], ...], words: str) -> None:
     with pytest.raises(RunError) as refused:
         side_by_side(folders)
     assert words in str(refused.value)
@@ -57,13 +57,13 @@ def test_what_cannot_stand_side_by_side_is_refused(folders: tuple[tuple[str, Rep
         ((("x", RUN), ("y", named(RUN, "org/small", seed=1))), ["small (x) and small (y) are runs of one model"]),
     ],
 )
-def test_what_differs_is_said(folders: list[tuple[str, ReportData]], words: list[str]) -> None:
+def test_differences_between_runs_are_reported(folders: list[tuple[str, ReportData]], words: list[str]) -> None:
     sentences = list(differences(side_by_side(folders)))
     assert len(sentences) == len(words)
     assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))
 
 
-def test_what_some_run_lacks_is_listed() -> None:
+def test_missing_rows_of_a_run_are_listed() -> None:
     few = side_by_side([SMALL, ("runs/few", WITHOUT_PAIRS)])
     assert list(missing(few)) == ["leave one out: missing in few", "swap adjacent: missing in few"]
     bare = named(synthetic.run(12, families=("leave_one_out",)), "bare")

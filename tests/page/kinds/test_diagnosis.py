@@ -42,26 +42,26 @@ def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
     ],
     ids=["resolved", "holds zero", "no interval", "weights alone"],
 )
-def test_no_answer_denies_its_own_interval(rows: list[Score], answer: str) -> None:
+def test_answers_agree_with_their_intervals(rows: list[Score], answer: str) -> None:
     given = DIAGNOSIS.answer(ReportData({}, (), tuple(rows)))
     assert given.startswith(answer)
     assert bool(given) == bool(answer)
 
 
-def test_what_skipping_a_layer_costs_has_one_interval_on_the_whole_page() -> None:
+def test_a_skipped_layer_has_the_same_interval_everywhere() -> None:
     data = stored("diagnosis")
     number = re.escape(SIGNED.number(layer_effects(data)[0].value))
     assert len(set(re.findall(rf"{number} (\[[^]]*\])", visible_text(render(data))))) == 1
 
 
-def test_a_verdict_has_the_color_of_its_badge_on_every_other_page() -> None:
+def test_verdicts_have_the_colors_of_their_badges() -> None:
     style = files("layerwise.page").joinpath("style.css").read_text(encoding="utf-8")
     slots = dict(re.findall(r"\.badge\.(\w+) \{ color: var\(--series-(\d+)\); \}", style))
     like = {"supported": "matters", "inconclusive": "unresolved", "null": "no_effect", "contradicted": "harmful"}
     assert slots == {badge: str(VERDICT_SLOTS[verdict]) for badge, verdict in like.items()}
 
 
-def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
+def test_recommendations_are_plans_or_more_text() -> None:
     def following(*metrics: str) -> list[str]:
         rows = tuple(row("verdict", metric, 0.0, 0.1, layer=layer) for layer, metric in enumerate(metrics))
         return list(map(str, DIAGNOSIS.following(ReportData({"model": "m", "depth": 3}, (), rows))))
@@ -71,7 +71,7 @@ def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
     assert following("matters", "matters", "matters") == following("harmful", "harmful", "no_effect") == []
 
 
-def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() -> None:
+def test_a_confirmed_verdict_takes_precedence_over_the_screening() -> None:
     given = (
         row("verdict", "no_effect", 0.0, layer=1),
         row("racing", "matters", 0.1, layer=1),
@@ -83,7 +83,7 @@ def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() 
     assert describe_verdict(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
 
 
-def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
+def test_a_diagnosis_with_a_sweep_has_each_section_once() -> None:
     sweep, diagnosis = synthetic.run(6), planted.DIAGNOSIS
     page = read(render(replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)))
     assert {*(section.anchor for section in DIAGNOSIS.sections), "published", "headline", "provenance"} <= set(page.ids)
@@ -91,14 +91,14 @@ def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
     assert not {"verdicts", "ablation"} & set(read(render(sweep)).ids)
 
 
-def test_censored_layers_are_open_marks() -> None:
+def test_censored_layers_have_open_markers() -> None:
     drawn = figures(planted.only(planted.DIAGNOSIS, "recovery"))["recovery-area"]["variants"]["0"]
     line = trace(drawn, "Loss above the undamaged copy, summed over training, by layer")
     assert line["marker"]["symbol"][0].endswith("-open")
     assert not any(symbol.endswith("-open") for symbol in line["marker"]["symbol"][1:])
 
 
-def test_wild_values_of_r2_stand_at_the_floor_and_tell_the_truth() -> None:
+def test_very_low_values_of_r2_are_drawn_at_the_floor() -> None:
     rows = (
         replace(each, value=-30.0, low=-40.0, high=-20.0) if each.metric == "heldout_layers_r2" else each
         for each in planted.DIAGNOSIS.scores
@@ -109,7 +109,7 @@ def test_wild_values_of_r2_stand_at_the_floor_and_tell_the_truth() -> None:
     assert all("−30" in text for text in marks["text"])
 
 
-def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
+def test_an_interrupted_diagnosis_names_its_missing_parts() -> None:
     def banner(data: ReportData, *finished: str) -> str | None:
         done = (row("part", "done", 1.0, section=part) for part in finished)
         return DIAGNOSIS.unfinished(replace(data, scores=(*data.scores, *done)))
@@ -128,7 +128,7 @@ def recommended(**correlations: tuple[float, float | None, float]) -> str:
     return " ".join(recommendation(ReportData({}, (), rows)))
 
 
-def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> None:
+def test_the_recommended_proxy_agrees_with_skipping() -> None:
     text = recommended(
         gate_gradient=(-0.15, -0.7, 0.6),
         angular=(0.7, 0.2, 0.01),

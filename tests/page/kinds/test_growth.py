@@ -105,7 +105,7 @@ VERDICTS: list[tuple[ReportData, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("data", "words", "state"), VERDICTS)
-def test_the_verdict_claims_no_more_than_its_rows(data: ReportData, words: str, state: str | None) -> None:
+def test_the_verdict_follows_its_rows(data: ReportData, words: str, state: str | None) -> None:
     finding = verdict(data)
     assert words in finding.answer
     assert finding.verdict == state
@@ -123,11 +123,11 @@ def test_the_verdict_claims_no_more_than_its_rows(data: ReportData, words: str, 
         ([held_out("importance")], None),
     ],
 )
-def test_the_arm_with_controls_is_the_one_that_is_judged(rows: list[Score], arm: str | None) -> None:
+def test_the_verdict_is_on_the_variant_with_controls(rows: list[Score], arm: str | None) -> None:
     assert growth.planned(of(*rows)) == arm
 
 
-def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
+def test_the_verdict_uses_the_first_cost_that_was_compared() -> None:
     data = of(difference("importance", "uniform", *WORSE, terms="seconds"))
     assert str(verdict(data)).count("At equal seconds, the importance schedule is worse") == 1
 
@@ -136,7 +136,7 @@ def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
     ("bounds", "state"),
     [((1.5, 2.5), "supported"), ((0.5, 0.9), "supported"), ((0.9, 1.1), "inconclusive"), ((None, None), None)],
 )
-def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_losses(
+def test_variants_with_equal_steps_only_are_compared_by_the_ratio_of_losses(
     bounds: tuple[float | None, float | None], state: str
 ) -> None:
     ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", unit="tokens")
@@ -170,19 +170,19 @@ def test_the_baseline_and_the_tuning_are_findings(rows: list[Score], question: s
 
 
 @pytest.mark.parametrize(("chosen", "at_end"), [(1.0, True), (2.0, False), (3.0, True)])
-def test_an_end_is_the_least_or_the_greatest_of_several(chosen: float, at_end: bool) -> None:
+def test_ends_of_the_searched_range_are_named(chosen: float, at_end: bool) -> None:
     losses = {each: rate("a", each) for each in (1.0, 2.0, 3.0)}
     assert Tuning("a", losses, chosen).at_end == at_end
     assert not Tuning("a", {1.0: losses[1.0]}, 1.0).at_end
 
 
-def test_lengths_stand_by_number_and_a_sweep_makes_no_arm() -> None:
+def test_lengths_are_sorted_by_number() -> None:
     rows = [replace(held_out("uniform"), share=share) for share in (1.5, 0.8, 12.0)]
     assert [each.share for each in growth.lengths(of(*rows))] == [0.8, 1.5, 12.0]
     assert growth.arms(of(rate("tried", 0.1), held_out("a"))) == ("a",)
 
 
-def test_the_row_of_an_arm_comes_before_the_mean_of_its_seeds() -> None:
+def test_the_row_of_a_variant_takes_precedence_over_the_mean_of_its_seeds() -> None:
     seeds = [held_out("a", value, 0.1, seed) for seed, value in ((0, 4.0), (1, 5.0))]
     mean = growth.held_out(of(*seeds), Training("a"))
     whole = growth.held_out(of(*seeds, held_out("a", 4.4, 0.1, None)), Training("a"))
@@ -204,11 +204,11 @@ def saving(metric: str, value: float, half: float | None = None, terms: str = "f
         ([], "–"),
     ],
 )
-def test_a_saving_is_printed_with_its_interval_or_its_one_bound(rows: list[Score], words: str) -> None:
+def test_savings_have_an_interval_or_one_bound(rows: list[Score], words: str) -> None:
     assert growth.saving_text(of(*rows).rows) == words
 
 
-def test_losses_are_drawn_where_trainings_end_by_what_they_cost() -> None:
+def test_final_losses_are_drawn_over_their_costs() -> None:
     def training(arm: str, **figures: float) -> list[Score]:
         return [Score("training", metric, value, arm=arm, seed=0) for metric, value in figures.items()]
 

@@ -1,4 +1,4 @@
-"""Pre-trained models: arms, means, failures and costs."""
+"""Pre-trained models: variants, means, failures and costs."""
 
 import math
 from collections.abc import Iterable

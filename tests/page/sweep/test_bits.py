@@ -46,7 +46,7 @@ def answer(data: ReportData) -> tuple[str, str]:
     return found.verdict, found.answer
 
 
-def test_a_planted_fragile_layer_is_found_with_its_excess_over_noise() -> None:
+def test_a_planted_fragile_layer_is_found() -> None:
     state, text = answer(run())
     assert state == "supported"
     assert f"; layer {FRAGILE} costs most, +0.060" in text
@@ -68,7 +68,7 @@ def test_noise_and_quantized_layers_are_optional() -> None:
     assert QUESTION not in {each.question for each in findings(synthetic.run(DEPTH))}
 
 
-def test_every_layer_has_a_cell_and_a_bar_of_every_quantity() -> None:
+def test_every_layer_has_a_cell_and_a_bar_per_quantity() -> None:
     data = run()
     (section,) = (each for each in SWEEP.sections if each.anchor == BITS)
     assert section.needs(data)

@@ -26,7 +26,7 @@ def alone(*plans: Plan) -> ReportData:
     return ReportData({"depth": DEPTH}, tuple(records), ())
 
 
-def test_every_family_that_drops_one_layer_counts() -> None:
+def test_all_families_that_skip_one_layer_count() -> None:
     every = found(DROPPED, "every_window")
     assert found(DROPPED, "leave_one_out") == {ends: plan for ends, plan in every.items() if ends[0] == ends[1]}
     assert found(DROPPED, "leave_one_out")[2, 2] == "0 1 3-5"
@@ -35,7 +35,7 @@ def test_every_family_that_drops_one_layer_counts() -> None:
     assert every[1, 3] == "0 4 5"
 
 
-def test_every_neighbouring_pair_is_found_and_nothing_else() -> None:
+def test_only_swaps_of_neighboring_layers_are_found() -> None:
     assert found(SWAPPED, "swap_adjacent", "leave_one_out") == {
         (0, 1): "1 0 2-5",
         (1, 2): "0 2 1 3-5",
@@ -46,7 +46,7 @@ def test_every_neighbouring_pair_is_found_and_nothing_else() -> None:
     assert found(SWAPPED, "leave_one_out", "repeat_blocks") == {}
 
 
-def test_every_repeated_window_is_found_with_its_ends_and_how_often_it_runs() -> None:
+def test_repeated_windows_are_found_with_their_number_of_runs() -> None:
     twice = found(REPEATED[2], "repeat_blocks")
     assert len(twice) == DEPTH * (DEPTH + 1) // 2
     assert (twice[2, 2], twice[1, 3]) == ("0 1 2*2 3-5", "0 [1-3]*2 4 5")
@@ -57,16 +57,16 @@ def test_every_repeated_window_is_found_with_its_ends_and_how_often_it_runs() ->
     assert {(first, last): plan for (done, first, last), plan in both.items() if done == REPEATED[2]} == twice
 
 
-def test_parallel_groups_are_not_mistaken_for_windows() -> None:
+def test_parallel_groups_are_not_windows() -> None:
     assert set(found(DROPPED, "painters").values()) == {"0", "0 1 5", "0-2 4 5"}
 
 
 @pytest.mark.parametrize("text", ["0 2 4 5", "1 0 3-5", "0-5", "5-0", "0 1 3 2 5 4", "0 1*4 2-5", "0 2 1 1 2-5"])
-def test_other_plans_are_none_of_these(text: str) -> None:
+def test_other_plans_are_ignored(text: str) -> None:
     assert find_changes(alone(Plan.parse(text))) == {}
 
 
-def test_what_a_change_costs_stands_by_its_layers_and_tasks() -> None:
+def test_effects_are_listed_by_layer_and_task() -> None:
     run = synthetic.run(DEPTH, ("leave_one_out", "every_window"))
     assert len(read_changes(run)) == len(found(DROPPED, "every_window")) * len(run.tasks)
     (row,) = read_single_changes(run).where(layer=2, task="sorting")

@@ -13,7 +13,7 @@ from page import synthetic
 ORDERS = ("0 2 1 3", "1 0 2 3", "0 1 3 2")
 
 
-def test_the_interval_of_a_mean_over_draws_is_a_row_and_nothing_that_the_page_makes() -> None:
+def test_intervals_of_means_over_draws_come_from_rows() -> None:
     plans = tuple(PlanRecord(plan, "painters", "random", 2, at, 4, 4, 4, 4) for at, plan in enumerate(ORDERS))
     draws = tuple(
         Score("effect", "delta_nll", value, value - 0.3, value + 0.3, plan=plan)
@@ -34,11 +34,11 @@ def test_the_interval_of_a_mean_over_draws_is_a_row_and_nothing_that_the_page_ma
     assert (mean(replace(own, affected=3)).low, mean(replace(own, task="text")).low) == (None, None)
 
 
-def test_families_of_one_size_and_plans_that_were_given_one_by_one_have_no_curve() -> None:
+def test_curves_need_families_of_several_sizes() -> None:
     run = synthetic.run(6, ("painters", "leave_one_out", "every_window"))
     given = tuple(replace(each, family=GIVEN, strategy=GIVEN) for each in run.plans)
     assert curve_families((*run.plans, *given)) == ("painters", "every_window")
 
 
-def test_half_depth_prefers_sizes_that_most_strategies_were_run_at() -> None:
+def test_half_depth_prefers_the_sizes_of_most_strategies() -> None:
     assert half_depth(synthetic.run(12, ("painters",)).plans, 12) == 5

@@ -47,7 +47,7 @@ def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
     return text
 
 
-def test_an_answer_does_not_deny_its_own_interval() -> None:
+def test_answers_agree_with_their_intervals() -> None:
     text = of_layers(*range(6))
     assert "no effect is detectable" not in text
     assert text.endswith("For all 6 layers the loss change is not significant after correction for 6 comparisons.")
@@ -58,13 +58,13 @@ def test_an_answer_does_not_deny_its_own_interval() -> None:
     assert of_layers(*range(6), adjusted=0.01).endswith("All 6 layers are distinguished from zero after correction.")
 
 
-def test_some_of_the_layers_give_an_inconclusive_answer() -> None:
+def test_a_part_of_the_layers_is_inconclusive() -> None:
     assert of_layers(1, 4, adjusted=0.01).startswith(
         "Inconclusive: only 2 of 6 layers were skipped. Here layer 1 costs "
     )
 
 
-def test_every_finding_that_concludes_carries_an_interval() -> None:
+def test_conclusive_findings_have_intervals() -> None:
     for finding in findings(synthetic.run(12)):
         assert (" [" in finding.answer) == (finding.verdict is not None)
 
@@ -90,7 +90,7 @@ def cosines(data: ReportData, half: float) -> ReportData:
     return replace(data, scores=tuple(bounded))
 
 
-def test_zones_are_judged_by_the_intervals_of_cosines() -> None:
+def test_zones_depend_on_the_intervals_of_cosines() -> None:
     state, text = found(cosines(synthetic.run(12), 0.0001))[ZONES]
     assert state == "supported"
     assert text.startswith("They mostly vanish: the cosine contrast of the clearest zone, states 3–10 of 12, is ")
@@ -101,7 +101,7 @@ def test_zones_are_judged_by_the_intervals_of_cosines() -> None:
     assert text.startswith("Inconclusive: ")
 
 
-def test_a_zone_that_does_not_beat_its_null_is_not_a_finding() -> None:
+def test_zones_within_their_null_are_no_finding() -> None:
     run = cosines(synthetic.run(12), 0.0001)
 
     def with_null(share: float) -> ReportData:
@@ -125,6 +125,6 @@ def test_strategies_with_equal_plans_are_ranked_once() -> None:
     assert not any("random order" in text for _, text in told.values())
 
 
-def test_families_without_curves_leave_only_the_layers_and_an_empty_run_nothing() -> None:
+def test_an_empty_run_has_no_findings() -> None:
     assert findings(ReportData({}, (), ())) == ()
     assert list(found(synthetic.run(6, ("leave_one_out",)))) == [LAYERS, ZONES]

@@ -23,7 +23,7 @@ def changed(metric: str, **values: float | None) -> ReportData:
     return replace(RUN, scores=tuple(scores))
 
 
-def test_the_best_number_of_each_window_is_that_of_the_least_effect_with_the_interval_of_the_contrast() -> None:
+def test_the_best_number_of_loops_has_the_smallest_effect() -> None:
     rows = Rows(best(RUN)).where(task="all", against=None)
     loops, gains = (
         {row.affected: (row.value, row.low, row.high) for row in rows.where(family=family)}
@@ -35,7 +35,7 @@ def test_the_best_number_of_each_window_is_that_of_the_least_effect_with_the_int
     assert not list(best(OTHER))
 
 
-def test_a_window_with_one_number_has_no_best() -> None:
+def test_a_window_with_one_number_of_loops_has_no_best() -> None:
     plans = tuple(each for each in RUN.plans if each.affected > 3 or each.strategy == "loops=2")
     assert {row.affected for row in best(replace(RUN, plans=plans)) if row.family == "looped"} == {5}
 
@@ -46,11 +46,11 @@ def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
     assert line(OTHER) is None
 
 
-def test_numbers_of_loops_are_no_strategies_to_be_ranked() -> None:
+def test_loop_counts_are_not_ranked_as_strategies() -> None:
     assert half_window(RUN.swept, RUN.depth) is None
     assert "Which change hurts least?" not in {finding.question for finding in findings(RUN)}
 
 
-def test_windows_best_at_the_end_are_counted() -> None:
+def test_windows_whose_best_is_at_the_end_are_counted() -> None:
     (chapter,) = [each for each in build_chapters(changed("at_end", value=2.0)) if each.anchor == "loops"]
     assert "In 2 windows the largest number of loops that ran is best." in "".join(chapter.body)

@@ -13,7 +13,7 @@ def rows(*pairs: tuple[int, int, float]) -> ReportData:
     return ReportData({}, (), tuple(Score("similarity", "cosine", value, state=i, to_state=j) for i, j, value in pairs))
 
 
-def test_one_order_of_a_pair_fills_both() -> None:
+def test_similarity_is_symmetric() -> None:
     found = read_similarities(rows((0, 0, 1.0), (0, 2, 0.5)), "cosine")
     expected = np.array([[1.0, np.nan, 0.5], [np.nan, np.nan, np.nan], [0.5, np.nan, np.nan]])
     assert np.array_equal(found, expected, equal_nan=True)
@@ -26,7 +26,7 @@ def test_one_order_of_a_pair_fills_both() -> None:
     assert np.array_equal(read_similarities(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low"), unbounded, equal_nan=True)
 
 
-def test_the_clearest_zone_is_the_planted_one_and_the_first_of_equal_ones() -> None:
+def test_the_planted_zone_is_the_clearest() -> None:
     states = np.arange(13)
     planted = 0.5 + 0.4 * np.outer((states > 3) & (states < 9), (states > 3) & (states < 9))
     assert find_clearest_zone(planted) == (4, 8)
@@ -35,7 +35,7 @@ def test_the_clearest_zone_is_the_planted_one_and_the_first_of_equal_ones() -> N
     assert compute_contrast(planted, 4, 8) == pytest.approx(0.4)
 
 
-def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
+def test_bounds_contain_the_contrast_and_its_extremes() -> None:
     values = ((1, 0, 0, 0), (0, 1, 0.9, 0), (0, 0.9, 1, 0), (0, 0, 0, 1))
     bounded = tuple(
         Score("similarity", "cosine", values[i][j], values[i][j] - 0.1, values[i][j] + 0.1, state=i, to_state=j)

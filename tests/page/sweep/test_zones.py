@@ -36,14 +36,14 @@ def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> Report
     return replace(data, scores=(*data.scores, *rows))
 
 
-def test_zones_are_read_with_their_ranges_and_few_states_have_none() -> None:
+def test_zones_have_ranges() -> None:
     trained, short = read_zones(zoned())
     assert (trained.plan, trained.states, trained.ranges) == (TRAINED, DEPTH, ((1, 3), (4, 9), (10, 12)))
     assert (trained.beginning, trained.middle, trained.ending) == (3, 6, 3)
     assert (short.plan, short.states, short.ranges, short.p) == ("0-3", 4, (), None)
 
 
-def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
+def test_each_plan_has_a_map_with_zones_and_variance() -> None:
     (chapter,) = [each for each in build_chapters(zoned()) if each.anchor == "zones"]
     trained, short, variance = (picture.variants[()] for picture in chapter.pictures)
     assert [frame["x0"] for frame in trained.layout["shapes"]] == [-0.5, 2.5, 8.5]
@@ -57,7 +57,7 @@ def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0099, 0.0101])
-def test_the_table_states_where_the_margin_decides(p: float) -> None:
+def test_the_zone_table_marks_values_near_the_margin(p: float) -> None:
     """More zones beat the random-walk null, but their borders are below 0.02."""
     by_margin = p < 0.01
     data = zoned(())

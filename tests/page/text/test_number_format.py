@@ -1,4 +1,4 @@
-"""Formats of numbers and verdicts."""
+"""Format of numbers and verdicts."""
 
 import math
 from dataclasses import replace

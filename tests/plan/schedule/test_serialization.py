@@ -126,12 +126,12 @@ def test_wrong_schedule_files_are_refused_with_the_file(tmp_path: Path, text: st
 
 
 def test_a_missing_schedule_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="no such file; a schedule is a YAML file or one of uniform, published"):
+    with pytest.raises(PlanError, match=r"does not exist\. Pass a YAML file or one of uniform, published"):
         read_schedule(tmp_path / "none.yaml")
 
 
 def test_an_unwritable_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"none/schedule.yaml: the schedule cannot be written"):
+    with pytest.raises(PlanError, match=r"^Cannot write the schedule .*none/schedule.yaml"):
         write_schedule(PRESETS["uniform"](3), tmp_path / "none" / "schedule.yaml")
 
 

@@ -1,4 +1,4 @@
-"""Folders as lm-eval's `--log_samples` writes them: `test_harness.py` compares their fields with those of lm-eval."""
+"""Simulated folders of lm-eval's `--log_samples`; `test_harness.py` compares their fields with lm-eval."""
 
 from __future__ import annotations
 

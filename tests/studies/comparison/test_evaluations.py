@@ -62,7 +62,7 @@ def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], 
     assert "1 worse, 0 better, 1 alike and 1 inconclusive" in page
 
 
-def test_the_exit_code_is_that_of_a_loss_that_is_shown(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_exit_code_reports_a_significant_loss(sides: tuple[Path, Path], tmp_path: Path) -> None:
     page = ("--output", tmp_path / "page.html")
     failed = command("compare", *sides, "--fail-if-worse", "0.01", *page)
     assert failed.code == 1
@@ -88,7 +88,7 @@ def test_python_has_the_rows_and_the_markdown(sides: tuple[Path, Path]) -> None:
     assert result.plot("differences-0").figure["data"]
 
 
-def test_several_are_compared_with_the_first(few: tuple[Path, Path], tmp_path: Path) -> None:
+def test_evaluations_are_compared_with_the_first(few: tuple[Path, Path], tmp_path: Path) -> None:
     third = Evaluation({"arc": FEW_OTHERS["arc"]}, "third").write(tmp_path / "third")
     result = layerwise.compare(*few, third)
     assert [(row.arm, row.task) for row in result.rows if row.measure == "paired"] == [
@@ -99,7 +99,7 @@ def test_several_are_compared_with_the_first(few: tuple[Path, Path], tmp_path: P
     assert "third was not evaluated on wikitext" in result.summary
 
 
-def test_a_baseline_that_disagrees_with_itself_is_said(few: tuple[Path, Path], tmp_path: Path) -> None:
+def test_different_baselines_are_reported(few: tuple[Path, Path], tmp_path: Path) -> None:
     again = Evaluation(FEW)
     again.samples["arc"][3]["acc"] = 0
     again.results["results"]["arc"]["acc,none"] -= 1 / 40
@@ -112,7 +112,7 @@ def test_a_baseline_that_disagrees_with_itself_is_said(few: tuple[Path, Path], t
     assert "warning" not in layerwise.compare(*few).summary
 
 
-def test_scores_that_are_no_ratio_of_sums_are_left_out_by_name(tmp_path: Path) -> None:
+def test_scores_that_are_no_ratio_of_sums_are_excluded_by_name(tmp_path: Path) -> None:
     tasks = {"wmt": {"bleu": [["a", "b"]] * 20}, "arc": {"acc": [1] * 10 + [0] * 10, "mcc": [1] * 20}}
     first, second = (Evaluation(tasks, name).write(tmp_path / name) for name in ("a", "b"))
     summary = layerwise.compare(first, second).summary
@@ -129,7 +129,9 @@ def test_scores_that_are_no_ratio_of_sums_are_left_out_by_name(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("wrong", ["score", "direction", "metric"])
-def test_a_score_that_the_documents_do_not_give_is_left_out(wrong: str, few: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_score_that_disagrees_with_its_documents_is_excluded(
+    wrong: str, few: tuple[Path, Path], tmp_path: Path
+) -> None:
     """In either evaluation: one that says another score, of one that does not say which is better, and of no score."""
     for number in (0, 1):
         other = Evaluation((FEW, FEW_OTHERS)[number])
@@ -149,12 +151,12 @@ def test_a_score_that_the_documents_do_not_give_is_left_out(wrong: str, few: tup
         assert "acc of arc is not compared: its score is not a known ratio of sums" in result.summary
 
 
-def test_one_evaluation_is_no_comparison(sides: tuple[Path, Path]) -> None:
+def test_one_evaluation_is_rejected(sides: tuple[Path, Path]) -> None:
     assert refused("compare", sides[0]).startswith("A comparison requires two evaluations")
 
 
 @pytest.mark.slow
-def test_nothing_heavy_is_imported(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_comparing_evaluations_imports_nothing_heavy(sides: tuple[Path, Path], tmp_path: Path) -> None:
     assert heavy_imports("compare", *sides, "--output", tmp_path / "page.html") == []
 
 
@@ -212,7 +214,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert "<li>Of 1 published finding measured" in result._repr_html_()
 
 
-def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_python_rejects_invalid_arguments_at_once(runs: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(RunError, match="requires two runs or more"):
         layerwise.compare(runs[0])
     with pytest.raises(RunError, match="requires two runs or more"):
@@ -227,11 +229,11 @@ def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path,
         layerwise.compare(*runs, fail_if_worse=0.02)
 
 
-def test_a_run_without_rows_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_run_without_rows_is_rejected(runs: tuple[Path, Path], tmp_path: Path) -> None:
     empty = write_run(tmp_path / "empty", replace(sweeps("small")[0][1], plans=(), scores=()), "empty")
     assert "has no rows yet" in refused("compare", runs[0], empty)
 
 
 @pytest.mark.slow
-def test_nothing_heavy_is_imported_for_runs(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_comparing_runs_imports_nothing_heavy(runs: tuple[Path, Path], tmp_path: Path) -> None:
     assert heavy_imports("compare", *runs, "--output", tmp_path / "page.html") == []

@@ -1,4 +1,4 @@
-"""Evaluations as lm-eval itself writes them, and as a sweep keeps them, of one model under the same plans."""
+"""Evaluations by lm-eval and by a sweep, of one model under the same plans."""
 
 import json
 from dataclasses import replace
@@ -50,7 +50,7 @@ def rows(*sides: Path) -> dict[tuple[str, str], Any]:
     return {(row.task, row.metric): row for row in found if row.measure == "paired"}
 
 
-def test_our_folders_have_the_fields_of_lm_eval(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_simulated_folders_have_the_fields_of_lm_eval(folders: dict[str, Path], tmp_path: Path) -> None:
     (path,) = folders["trained"].rglob("samples_arc_tiny_*.jsonl")
     theirs = json.loads(path.read_text().splitlines()[0])
     ours = Evaluation({"arc_tiny": {"acc": [1], "acc_norm": [1]}})
@@ -60,7 +60,7 @@ def test_our_folders_have_the_fields_of_lm_eval(folders: dict[str, Path], tmp_pa
     assert ours.results.keys() <= json.loads(results.read_text()).keys()
 
 
-def test_metrics_of_lm_eval_are_known_by_the_scores_that_they_give(folders: dict[str, Path]) -> None:
+def test_metrics_of_lm_eval_are_recognized(folders: dict[str, Path]) -> None:
     both = rows(folders["trained"], folders["shorter"])
     assert {(task, metric) for task, metric in both if task != "all"} == {
         ("arc_tiny", "acc"),
@@ -74,7 +74,7 @@ def test_metrics_of_lm_eval_are_known_by_the_scores_that_they_give(folders: dict
     assert both["arc_tiny", "acc"].documents == LIMIT
 
 
-def test_a_sweep_says_what_lm_eval_says_of_the_same_plans(folders: dict[str, Path]) -> None:
+def test_a_sweep_agrees_with_lm_eval(folders: dict[str, Path]) -> None:
     own = [plan_folder(folders["run"], plan) for plan in PLANS.values()]
     theirs, ours = rows(folders["trained"], folders["shorter"]), rows(*own)
     assert ours.keys() <= theirs.keys()
@@ -89,7 +89,7 @@ def test_a_sweep_says_what_lm_eval_says_of_the_same_plans(folders: dict[str, Pat
             )
 
 
-def test_a_sweep_stands_beside_an_evaluation_of_lm_eval(folders: dict[str, Path]) -> None:
+def test_a_sweep_is_compared_with_an_evaluation_of_lm_eval(folders: dict[str, Path]) -> None:
     own = plan_folder(folders["run"], TRAINED)
     both = rows(folders["trained"], own)
     assert {row.value for row in both.values()} == {0.0}
@@ -98,7 +98,7 @@ def test_a_sweep_stands_beside_an_evaluation_of_lm_eval(folders: dict[str, Path]
     assert str(error.value).startswith(f"{folders['run']} contains 2 evaluations. Pass one of them: lm_eval/0 3-")
 
 
-def test_another_hash_of_all_documents_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_different_documents_are_rejected(folders: dict[str, Path], tmp_path: Path) -> None:
     other = Evaluation({"arc_tiny": {"acc_norm": [1] * LIMIT}}).write(tmp_path / "other")
     own = plan_folder(folders["run"], TRAINED)
     log = EvaluationLog.read(str(own)).tasks["arc_tiny"][0]

@@ -1,4 +1,4 @@
-"""A diagnosis carries every part out or says why not, computes nothing twice, and its seed fixes every row."""
+"""A diagnosis: parts, reasons of missing parts, resuming, and seeds."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -85,7 +85,7 @@ def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.slow
-def test_every_part_has_its_rows_and_a_null_in_them(whole: list[Score]) -> None:
+def test_every_part_has_rows_with_a_null(whole: list[Score]) -> None:
     assert {score.measure for score in whole} == MEASURES
     with_nulls = {score.measure for score in whole if score.against is not None}
     without = {"verdict", "racing", "recovery_run", "part", "contrast"}
@@ -134,7 +134,7 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
 
 
 @pytest.mark.slow
-def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
+def test_a_part_that_cannot_be_measured_gives_its_reason(
     stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(context: object) -> None:
@@ -149,7 +149,7 @@ def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
 
 
 @pytest.mark.slow
-def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: Path) -> None:
+def test_layers_of_different_shapes_have_no_weight_comparisons(tmp_path: Path) -> None:
     model = tiny_llama(depth=DEPTH)
     wide = nn.Linear(32, 96, bias=False)
     layer = model.model.layers[2].mlp
@@ -165,9 +165,7 @@ def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: P
     assert any("same shapes" in text for text in notes["ablation"])
 
 
-def test_without_an_ablation_the_race_gives_the_verdicts_of_windows_with_their_context(
-    stack: Stack, tmp_path: Path
-) -> None:
+def test_without_an_ablation_the_screening_decides(stack: Stack, tmp_path: Path) -> None:
     long = own_text(stack, windows=16, length=40)
     scores, _ = carried_out(tmp_path / "run", settle(stack, long, ("racing",)))
     assert {row.tokens for row in scores if row.measure == "verdict" and row.layer is not None} == {long.tokens}
@@ -182,7 +180,7 @@ def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: 
     assert f"ablation {counted} on {reading.tokens} tokens; recovery 54 fine-tunings of 16 steps" in cost
 
 
-def test_a_finished_part_is_not_carried_out_again(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
+def test_finished_parts_are_not_repeated(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
     settings = settle(stack, reading, ("ablation", "deltas"))
     ablation, deltas = (PartTask(part, settings) for part in settings.parts)
     assert deltas.remaining(tmp_path, None) is None, "it compares weights alone"
@@ -208,7 +206,7 @@ def test_a_finished_part_is_not_carried_out_again(stack: Stack, reading: EvalDat
         ({"metric": len}, "Pass batches too"),
     ],
 )
-def test_what_cannot_be_measured_or_is_not_read_is_refused(stack: Stack, options: dict[str, Any], message: str) -> None:
+def test_invalid_and_unused_options_are_rejected(stack: Stack, options: dict[str, Any], message: str) -> None:
     with pytest.raises((MeasureError, OptionError), match=message):
         layerwise.diagnose(stack, ["a text"], reporter=Silent(), **options)
 
@@ -221,7 +219,7 @@ def test_a_shallow_model_and_a_run_are_refused(tmp_path: Path) -> None:
         layerwise.diagnose(str(tmp_path), reporter=Silent())
 
 
-def test_smaller_parts_read_every_option_that_is_given() -> None:
+def test_parts_use_all_their_options() -> None:
     def smaller(has_recovery: bool = False, has_curves: bool = False) -> list[tuple[str, ...]]:
         return list(smaller_parts(DEFAULT_PARTS, has_recovery=has_recovery, has_curves=has_curves))
 
@@ -231,7 +229,7 @@ def test_smaller_parts_read_every_option_that_is_given() -> None:
     assert list(smaller_parts(("racing",), has_recovery=False, has_curves=False)) == []
 
 
-def test_every_setting_and_no_order_of_parts_decides_what_a_run_is(stack: Stack, reading: EvalData) -> None:
+def test_settings_but_not_the_order_of_parts_identify_a_run(stack: Stack, reading: EvalData) -> None:
     def families(*, all_layers: bool = False, recovery_layers: Sequence[int] = (), **options: Any) -> tuple[str, ...]:
         settings = settle(stack, reading, **options)
         return describe_run(settings, None, all_layers=all_layers, recovery_layers=recovery_layers).families

@@ -1,4 +1,4 @@
-"""`layerwise train schedule`: a schedule from a finished diagnosis, and what no schedule is made from."""
+"""`layerwise train schedule`: schedules from finished diagnoses, and rejected runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_a_finished_run_becomes_a_schedule(run: Path, file: Path) -> None:
     assert ended.err == ""
 
 
-def test_its_terms_can_be_chosen(run: Path, file: Path) -> None:
+def test_the_options_of_the_schedule_are_used(run: Path, file: Path) -> None:
     ended = layerwise("train", "schedule", run, "--output", file, "--phases", "8", "--min-effect", "0.17")
     assert ended.code == 0, ended.err
     assert "in the last 8/8 of the" in ended.out
@@ -65,12 +65,12 @@ def test_its_terms_can_be_chosen(run: Path, file: Path) -> None:
     assert [(phase.share, phase.trains) for phase in read_schedule(file).phases] == [(0.5, (0,)), (0.5, (0, 2))]
 
 
-def test_a_run_is_read_without_torch(run: Path, file: Path) -> None:
+def test_a_run_is_read_without_importing_torch(run: Path, file: Path) -> None:
     assert heavy_imports("train", "schedule", run, "--output", file) == []
     assert file.exists()
 
 
-def test_a_run_without_an_ablation_says_what_makes_one(tmp_path: Path, file: Path) -> None:
+def test_a_run_without_an_ablation_names_the_command(tmp_path: Path, file: Path) -> None:
     gates = [Score("proxies", "gate", 1.0, layer=0)]
     bare = save_run(tmp_path / "bare", ("proxies", *DIAGNOSIS[1:]), gates)
     message = refused("train", "schedule", bare, "--output", file)
@@ -80,18 +80,20 @@ def test_a_run_without_an_ablation_says_what_makes_one(tmp_path: Path, file: Pat
         run.store.replace_notes("ablation", ["the text makes 3 windows"])
     assert "but the text makes 3 windows" in refused("train", "schedule", bare, "--output", file)
     swept = save_run(tmp_path / "swept", ("painters", "leave_one_out"))
-    assert "must be a diagnosis, got another run (painters, leave_one_out)" in refused("train", "schedule", swept, "--output", file)
+    assert "must be a diagnosis, got another run (painters, leave_one_out)" in refused(
+        "train", "schedule", swept, "--output", file
+    )
     assert not file.exists()
 
 
-def test_a_run_with_a_layer_left_out_is_named(tmp_path: Path, file: Path) -> None:
+def test_a_run_with_missing_layers_is_rejected(tmp_path: Path, file: Path) -> None:
     torn = save_run(tmp_path / "torn", rows=VERDICTS[1:])
     message = refused("train", "schedule", torn, "--output", file)
     assert message.startswith(f"{torn}: ")
     assert "layer 0" in message
 
 
-def test_a_run_of_trainings_is_no_diagnosis(tmp_path: Path, file: Path) -> None:
+def test_a_training_run_is_rejected(tmp_path: Path, file: Path) -> None:
     course = save_run(tmp_path / "course", ("robustness",))
     model = course / "baseline" / "seed-0" / "model"
     model.mkdir(parents=True)
@@ -101,14 +103,14 @@ def test_a_run_of_trainings_is_no_diagnosis(tmp_path: Path, file: Path) -> None:
     assert f"layerwise diagnose {model} --text PATH" in message
 
 
-def test_layers_without_any_effect_make_no_schedule(tmp_path: Path, file: Path) -> None:
+def test_layers_without_effects_make_no_schedule(tmp_path: Path, file: Path) -> None:
     rows = [Score("verdict", "no_effect", 0.0, -0.1, 0.1, layer=layer) for layer in range(4)]
     message = refused("train", "schedule", save_run(tmp_path / "flat", rows=rows), "--output", file)
     assert "no layer has a detectable effect above 0.05 nats/token (largest: layer 0," in message
     assert not file.exists()
 
 
-def test_a_file_that_is_there_is_kept(run: Path, file: Path) -> None:
+def test_an_existing_file_is_kept(run: Path, file: Path) -> None:
     file.write_text("mine")
     assert "already exists" in refused("train", "schedule", run, "--output", file)
     assert file.read_text() == "mine"
@@ -122,5 +124,5 @@ def test_a_file_that_is_there_is_kept(run: Path, file: Path) -> None:
         ((), "needs --output FILE"),
     ],
 )
-def test_what_cannot_be_is_refused_before_the_run_is_read(arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_options_are_rejected_before_the_run_is_read(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("train", "schedule", "no-such-run", *arguments)

@@ -1,4 +1,4 @@
-"""What trainings in phases are tried on, made once: texts, a configuration without weights, and a checkpoint."""
+"""Inputs of growth trainings, made once: texts, a configuration without weights, and a checkpoint."""
 
 from pathlib import Path
 

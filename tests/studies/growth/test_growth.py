@@ -1,4 +1,4 @@
-"""`layerwise train growth` as a user meets it: what it leaves, that it resumes, and what it refuses."""
+"""`layerwise train growth`: output, resuming, and rejected options."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.slow
-def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, Ended], config: Path) -> None:
+def test_the_schedule_and_the_result_are_printed(grown: tuple[Path, Ended], config: Path) -> None:
     folder, ended = grown
     assert f"{config.name}: 4 layers, cpu, from random weights" in ended.err
     assert "windows of 16 tokens to train" in ended.err
@@ -45,7 +45,7 @@ def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, E
 
 
 @pytest.mark.slow
-def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
+def test_models_and_rows_are_written(grown: tuple[Path, Ended]) -> None:
     folder, _ = grown
     AutoModelForCausalLM.from_pretrained(folder / "stacking" / "seed-1" / "model")
     with Run.open(folder) as run:
@@ -64,7 +64,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
 
 
 @pytest.mark.slow
-def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
+def test_the_cost_equals_that_of_uniform_training(grown: tuple[Path, Ended]) -> None:
     folder, _ = grown
     figures = {arm: record(folder, arm).figures for arm in ("uniform", "stacking")}
     assert figures["uniform"]["tokens"] == 60 * STEP_TOKENS
@@ -85,7 +85,7 @@ def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
 
 
 @pytest.mark.slow
-def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
+def test_variants_of_a_seed_start_from_the_same_weights(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
     """The first losses of uniform and of a schedule whose first phase is uniform's are equal."""
     folder, _ = grown
     late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
@@ -103,9 +103,7 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
 
 
 @pytest.mark.slow
-def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
-    checkpoint: Path, texts: Path, tmp_path: Path
-) -> None:
+def test_training_continues_from_a_checkpoint_or_random_weights(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
     options = ("--schedules", "ramp", "--no-baseline", *SHORT)
     tuned = growth(checkpoint, texts, tmp_path / "tuned", *options)
     anew = growth(checkpoint, texts, tmp_path / "anew", *options, "--from-scratch")
@@ -134,7 +132,7 @@ def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, te
     assert all(weight.equal(before[name]) for name, weight in stack.model.state_dict().items())
 
 
-def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_path: Path) -> None:
+def test_a_separate_text_is_held_out(config: Path, tmp_path: Path) -> None:
     folders = babylm.write(tmp_path, train=40, held_out=20)
     folder = tmp_path / "run"
     options = ("--validation", folders["dev"], "--schedules", "uniform", *SHORT)
@@ -159,7 +157,7 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
     ("options", "said"),
     [
         (("--schedules", "publishd"), "did you mean published"),
-        (("--schedules", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("--schedules", "nowhere.yaml"), "nowhere.yaml does not exist"),
         (("--schedules", "importance", "--no-baseline"), "requires --importance RUN"),
         (("--schedules", "published,permuted"), "permuted requires the schedule importance"),
         (("--importance", "run"), "--importance requires the schedule importance"),
@@ -179,7 +177,7 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
         (("--max-length", "64", "--steps", "9", "--from-scratch"), "Leave --from-scratch out"),
     ],
 )
-def test_what_cannot_be_is_refused_before_there_is_a_folder(
+def test_invalid_options_are_rejected_before_a_folder_is_made(
     config: Path, texts: Path, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
     run = tmp_path / "run"
@@ -188,9 +186,7 @@ def test_what_cannot_be_is_refused_before_there_is_a_folder(
     assert not run.exists()
 
 
-def test_a_schedule_that_is_called_as_a_preset_and_is_another_is_refused(
-    config: Path, texts: Path, tmp_path: Path
-) -> None:
+def test_a_schedule_with_the_name_of_a_preset_is_rejected(config: Path, texts: Path, tmp_path: Path) -> None:
     write_schedule(GrowthSchedule("uniform", 4, (Phase("top", 1.0, (3,)),)), tmp_path / "mine.yaml")
     run = ("--schedules", tmp_path / "mine.yaml", "--run", tmp_path / "run", *SHORT)
     said = refused("train", "growth", "--model", config, "--text", texts, *run)

@@ -1,4 +1,4 @@
-"""The rows of a growth run: held-out losses beside tables of tokens, phases by cost and by time, and what is saved."""
+"""Rows of a growth run: held-out losses, token tables, costs and times of phases, and savings."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ UNIFORM = GrowthSchedule("uniform", 2, (Phase("all", 1.0, (0, 1)),))
 HALVED = ModelCost((1.0, 1.0), embedding=0.0, head=1.0)
 
 
-def test_tables_are_asked_for_the_very_tokens_that_models_are_asked_for(tmp_path: Path) -> None:
+def test_tables_predict_the_same_tokens_as_models(tmp_path: Path) -> None:
     splits = _worded()
     rows = {row.arm: row for row in null_rows(splits)}
     path = tmp_path / "model"
@@ -88,7 +88,7 @@ def finished(*figures: Mapping[str, float], name: str = "halves", schedule: Grow
     return FinishedArm(name, schedule, records)
 
 
-def test_phases_are_told_by_what_they_cost_and_take_as_shares_of_uniform() -> None:
+def test_costs_of_phases_are_shares_of_uniform_training() -> None:
     arm = finished({"step_seconds top": 0.5})
     rows = {
         (row.phase, row.step, row.part if row.layer is None else row.layer): row.value for row in schedule_rows(arm)
@@ -112,7 +112,7 @@ def test_phases_are_told_by_what_they_cost_and_take_as_shares_of_uniform() -> No
     }
 
 
-def test_seconds_are_those_of_steps_by_their_median_over_trainings() -> None:
+def test_seconds_per_step_are_medians_over_trainings() -> None:
     arm = finished(
         {"step_seconds top": 0.4, "step_seconds": 1.0},
         {"step_seconds top": 0.6, "step_seconds all": 1.0, "step_seconds": 3.0},
@@ -125,7 +125,7 @@ def test_seconds_are_those_of_steps_by_their_median_over_trainings() -> None:
     assert arm.seconds(8, 4, {}, otherwise=7.0) == pytest.approx(28.0)
 
 
-def test_savings_are_read_off_courses_and_times_compared_for_the_steps_of_uniform() -> None:
+def test_savings_come_from_training_curves() -> None:
     figures: dict[str, Any] = {"tokens": 512.0, "flops": 9e9}
     arms = {
         "uniform": finished(*[figures | {"step_seconds": 1.0}] * 2, name="uniform", schedule=UNIFORM),
@@ -143,7 +143,7 @@ def test_savings_are_read_off_courses_and_times_compared_for_the_steps_of_unifor
     assert compare_variants({"halves": arms["halves"]}, ends, HALVED) == ([], [])
 
 
-def test_arms_are_told_by_the_mean_over_their_seeds() -> None:
+def test_rows_of_variants_are_means_over_seeds() -> None:
     def row(arm: str, seed: int, value: float) -> Score:
         return Score("held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed)
 

@@ -1,4 +1,4 @@
-"""The variants of a growth training: their schedules, lengths, rates and, in whole runs, their rows."""
+"""Variants of a growth training: schedules, lengths, learning rates and rows."""
 
 import shutil
 from itertools import pairwise
@@ -55,7 +55,7 @@ def by_importance(effects: tuple[float, ...] = EFFECTS) -> GrowthSchedule:
 
 
 @given(seed=st.integers(0, 1000))
-def test_controls_have_the_phases_of_what_they_control_with_the_roles_exchanged(seed: int) -> None:
+def test_controls_have_the_same_phases_with_exchanged_roles(seed: int) -> None:
     found = build_controls(by_importance(), seed)
     own = found[IMPORTANCE].phases
     for control in CONTROLS:
@@ -81,7 +81,7 @@ def _count_phases(schedule: GrowthSchedule) -> list[int]:
 
 
 @given(seed=st.integers(0, 100), learn=st.sets(st.integers(0, DEPTH - 1), min_size=1, max_size=DEPTH // 2))
-def test_no_layer_that_learns_keeps_its_role_where_as_many_others_can_take_it(seed: int, learn: set[int]) -> None:
+def test_controls_train_other_layers_where_possible(seed: int, learn: set[int]) -> None:
     found = build_controls(by_importance(tuple(0.5 if layer in learn else 0.0 for layer in range(DEPTH))), seed)
     assert count_exchanged(found[IMPORTANCE], found[PERMUTED]) >= 2 * min(len(learn), 3)
     if len(learn) < 3:
@@ -105,7 +105,7 @@ def test_a_schedule_has_controls_if_its_layers_differ(effects: tuple[float, ...]
     budget=st.integers(110, 400),
     passes=st.integers(1, 2),
 )
-def test_a_variant_keeps_its_budget_with_its_very_draws(name: str, seed: int, budget: int, passes: int) -> None:
+def test_random_variants_keep_the_budget(name: str, seed: int, budget: int, passes: int) -> None:
     schedule = build_controls(by_importance(), 0)[RANDOM] if name == RANDOM else preset(name, DEPTH)
     steps = steps_within(schedule, COST, budget, seed, passes)
     assert abs(cost_in_uniform_steps(schedule, COST, steps, seed, passes) / budget - 1) < TOLERANCE
@@ -117,15 +117,13 @@ def test_a_variant_keeps_its_budget_with_its_very_draws(name: str, seed: int, bu
     head=st.floats(0.0, 9.0),
     budget=st.integers(20, 300),
 )
-def test_no_schedule_by_importance_takes_more_steps_than_expected(
-    effects: list[float], head: float, budget: int
-) -> None:
+def test_schedules_by_importance_have_a_maximum_number_of_steps(effects: list[float], head: float, budget: int) -> None:
     cost = ModelCost((1.0,) * 4, embedding=0.0, head=head)
     assert steps_for(by_importance(tuple(effects)), cost, budget) <= most_steps(cost, budget)
 
 
 @given(steps=st.lists(st.integers(100, 400), min_size=1, max_size=5))
-def test_lengths_reach_from_below_the_budget_to_the_longest_variant(steps: list[int]) -> None:
+def test_lengths_range_from_below_the_budget_to_the_longest_variant(steps: list[int]) -> None:
     found = uniform_lengths(steps, budget=100)
     assert found[0] < 1
     assert 100 * found[-1] >= max(steps) - 1e-6
@@ -134,7 +132,7 @@ def test_lengths_reach_from_below_the_budget_to_the_longest_variant(steps: list[
     assert 1.0 not in found
 
 
-def test_variants_take_the_rate_of_those_like_them() -> None:
+def test_similar_variants_share_a_learning_rate() -> None:
     chosen = {UNIFORM: 1.0, PUBLISHED: 2.0, IMPORTANCE: 3.0}
     rates = {name: choose_setting(name, chosen, 9.0) for name in (*chosen, "uniform@1.25", PERMUTED, "stacking")}
     assert rates == {**chosen, "uniform@1.25": 1.0, PERMUTED: 3.0, "stacking": 3.0}
@@ -155,11 +153,11 @@ def test_variants_take_the_rate_of_those_like_them() -> None:
         ({1e-3: 5.0}, None),
     ],
 )
-def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float], further: float | None) -> None:
+def test_tuning_continues_while_the_best_rate_is_at_an_end(losses: dict[float, float], further: float | None) -> None:
     assert find_next_rate(losses) == further
 
 
-def test_a_text_that_would_be_read_too_often_is_refused_with_figures() -> None:
+def test_a_text_that_is_too_short_for_the_budget_is_rejected() -> None:
     check_epochs(100, 8, windows=400, max_epochs=2.0, name="uniform")
     message = r"uniform must read the text at most 2 times, got 2.02 .101 steps.*at most 100.*--max-epochs 2\.1"
     with pytest.raises(TrainError, match=message):
@@ -167,21 +165,21 @@ def test_a_text_that_would_be_read_too_often_is_refused_with_figures() -> None:
     check_epochs(101, 8, windows=400, max_epochs=2.1, name="uniform")
 
 
-def test_layers_do_not_grow_in_over_trained_ones() -> None:
+def test_growth_replaces_trained_layers_with_a_note() -> None:
     check_initial_weights(preset("stacking", DEPTH), pretrained=False)
     check_initial_weights(preset(PUBLISHED, DEPTH), pretrained=True)
     with pytest.raises(PlanError, match=r"stacking adds layers \(phase shallow\).*--from-scratch"):
         check_initial_weights(preset("stacking", DEPTH), pretrained=True)
 
 
-def test_presets_are_built_for_the_depth_and_importance_is_left_to_be_measured() -> None:
+def test_presets_are_built_for_the_depth() -> None:
     variants = read_variants((PUBLISHED, IMPORTANCE, PERMUTED), has_importance_run=False)
     assert list(variants) == [PUBLISHED, IMPORTANCE, PERMUTED]
     assert build_schedules(variants, DEPTH) == {PUBLISHED: preset(PUBLISHED, DEPTH)}
 
 
 @pytest.mark.slow
-def test_the_frontier_gives_every_comparison(config: Path, texts: Path, tmp_path: Path) -> None:
+def test_the_frontier_has_all_comparisons(config: Path, texts: Path, tmp_path: Path) -> None:
     result = train_growth(
         str(config),
         texts,
@@ -244,7 +242,7 @@ def test_a_trained_model_is_compared_with_its_controls(
 
 
 @pytest.mark.slow
-def test_without_an_effect_the_other_variants_are_trained(config: Path, texts: Path, tmp_path: Path) -> None:
+def test_without_important_layers_the_other_variants_are_trained(config: Path, texts: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ("--schedules", "importance,permuted,ramp", "--steps", 8, "--learning-rates", "1e-6")
     ended = grow(config, texts, folder, *options)
@@ -254,7 +252,7 @@ def test_without_an_effect_the_other_variants_are_trained(config: Path, texts: P
 
 
 @pytest.mark.slow
-def test_importance_is_measured_again_where_another_rate_is_the_best(
+def test_importance_is_measured_again_at_another_best_rate(
     config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2))

@@ -1,4 +1,4 @@
-"""What trainings in phases are tried on: forty short documents, and a Llama of four layers with and without weights."""
+"""Inputs of growth trainings: forty short documents, and a Llama of four layers with and without weights."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tokens of a sweep that run together: what the memory holds, and for a run that goes on what it was begun with."""
+"""Batch size of a sweep: limited by the memory, and kept by a resumed run."""
 
 from pathlib import Path
 from typing import Any
@@ -39,19 +39,19 @@ def free(monkeypatch: pytest.MonkeyPatch, stack: Stack, tokens: float) -> None:
     monkeypatch.setattr(steps, "free_memory", lambda device: int(room) + 1)
 
 
-def test_a_longer_plan_and_a_longer_text_take_more(stack: Stack) -> None:
+def test_longer_plans_and_texts_need_more_memory(stack: Stack) -> None:
     assert bytes_of_token(stack, PLANS, 24) > bytes_of_token(stack, PLANS[:1], 24)
     assert bytes_of_token(stack, PLANS, 48) > bytes_of_token(stack, PLANS, 24)
 
 
-def test_a_processor_with_room_runs_as_many_as_ever(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_with_enough_memory_runs_the_default_batch(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, stack, 10**9)
     assert batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
     monkeypatch.setattr(steps, "free_memory", lambda device: None)
     assert batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
 
 
-def test_what_was_chosen_is_recorded_and_kept(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_size_is_recorded_and_kept(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"families": ("leave_one_out",), "max_length": 24, "similarity": False}
 
     def prepared(**more: Any) -> tuple[int, Manifest, int]:

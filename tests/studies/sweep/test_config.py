@@ -1,4 +1,4 @@
-"""A sweep is checked when it is made, before anything that takes time."""
+"""Options of a sweep are checked first."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.reporter import Silent
 
 
-def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
+def test_members_are_the_original_model_families_and_given_plans() -> None:
     choice = PlanChoice.check(("leave_one_out", "swap_adjacent"), ("0 (1|2) 3", "0-3"), (), None, "2")
     members = choice.list_members(4)
     expected = [*families.leave_one_out(4), *families.swap_adjacent(4)]
@@ -23,14 +23,14 @@ def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
     ]
 
 
-def test_windows_loops_and_repeats_are_those_that_were_asked_for() -> None:
+def test_windows_loops_and_repeats_follow_the_options() -> None:
     config = PlanChoice.check(("looped", "repeat_blocks"), (), ("1-2",), "1-2,4", "3")
     looped, blocks = families.looped(5, (1, 2, 4)), families.repeat_blocks(5, (3,))
     assert config.list_members(5)[1:] == (*looped, *blocks, *families.window(5, 1, 2, loops=(1, 2, 4)))
     assert config.describe() == ("looped", "repeat_blocks", "loops:1-2,4", "times:3", "window:1-2")
 
 
-def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -> None:
+def test_new_options_do_not_rename_runs_without_them() -> None:
     assert PlanChoice.check(("looped",), ("0-3",), (), None, "2").describe() == ("looped", "plan:0-3")
 
 
@@ -47,12 +47,12 @@ def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -
         ({"plans": ("0-3 (1",)}, "never closed"),
     ],
 )
-def test_what_cannot_be_read_or_is_not_read_is_refused(options: dict[str, Any], reason: str) -> None:
+def test_invalid_and_unused_options_are_rejected(options: dict[str, Any], reason: str) -> None:
     with pytest.raises((OptionError, PlanError), match=reason):
         layerwise.sweep("no-such-model", reporter=Silent(), **options)
 
 
-def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
+def test_a_plan_beyond_the_depth_is_rejected() -> None:
     with pytest.raises(PlanError, match="the model has 4 layers"):
         PlanChoice.check((), ("0-4",), (), None, "2").list_members(4)
 
@@ -68,7 +68,7 @@ FOR_ONE = {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_
         (3, set(families.FAMILIES)),
     ],
 )
-def test_families_that_need_more_layers_are_refused_by_name(depth: int, possible: set[str]) -> None:
+def test_families_that_need_more_layers_are_rejected_by_name(depth: int, possible: set[str]) -> None:
     for name in families.FAMILIES:
         if name in possible:
             assert len(PlanChoice.check((name,), (), (), None, "2").list_members(depth)) > 1
@@ -81,5 +81,5 @@ def test_families_that_need_more_layers_are_refused_by_name(depth: int, possible
             assert set(str(caught.value).rpartition("Possible families: ")[2].split(", ")) == possible
 
 
-def test_the_help_names_every_family() -> None:
+def test_the_help_lists_all_families() -> None:
     assert all(name in (layerwise.sweep.__doc__ or "") for name in families.FAMILIES)

@@ -1,4 +1,4 @@
-"""Files of lm-eval: those that lm-eval itself writes of the same model under the same plan, and reads."""
+"""Files of a sweep equal those that lm-eval writes of the same model under the same plan."""
 
 import json
 import math
@@ -62,7 +62,7 @@ TOLERANCE = 1e-4
 """Perplexities are exponentials of sums in float32 over a few dozen tokens."""
 
 
-def test_the_file_is_that_of_lm_eval(
+def test_the_file_equals_that_of_lm_eval(
     results: dict[str, Any], theirs: dict[str, Any], manifest: Manifest, tmp_path: Path
 ) -> None:
     from lm_eval.utils import make_table
@@ -93,7 +93,7 @@ def test_the_file_is_that_of_lm_eval(
     ]
 
 
-def test_git_says_nothing_outside_a_repository(
+def test_git_is_empty_outside_a_repository(
     results: dict[str, Any],
     manifest: Manifest,
     tmp_path: Path,
@@ -118,7 +118,7 @@ def test_a_plan_has_one_file(results: dict[str, Any], manifest: Manifest, tmp_pa
     )
 
 
-def test_plans_have_names_that_files_take() -> None:
+def test_plans_have_valid_file_names() -> None:
     long = Plan.parse(" ".join(f"({layer}|{layer + 1})*2" for layer in range(90)))
     plans = [long, Plan.parse("0 (1|2) 3"), Plan.parse("0 (2|1) 3"), Plan.parse("0 1*2"), Plan.parse("[0 1]*2")]
     names = [folder_name(plan) for plan in plans]

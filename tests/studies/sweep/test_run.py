@@ -1,4 +1,4 @@
-"""A sweep resumes every part where it was left, and computes nothing again that is complete."""
+"""A sweep resumes every part and repeats nothing that is complete."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) ->
         assert figures["uniform_nll"] == pytest.approx(math.log(3 + len(ALPHABET)))
 
 
-def test_a_sweep_in_two_sittings_claims_no_time(
+def test_a_resumed_sweep_states_no_time(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = iter(range(30))
@@ -141,14 +141,14 @@ def test_a_sweep_in_two_sittings_claims_no_time(
     assert figures["evaluations_ratio"] == 1
 
 
-def test_similarity_can_be_asked_for_later(stack: Stack, corpus: Corpus, tmp_path: Path, calls: Counter[str]) -> None:
+def test_similarity_can_be_added_later(stack: Stack, corpus: Corpus, tmp_path: Path, calls: Counter[str]) -> None:
     measure(stack, corpus, tmp_path / "run", {**SWEEP, "similarity": False})
     assert calls["similarity_sums"] == 0
     measure(stack, corpus, tmp_path / "run")
     assert (calls["sweep"], calls["similarity_sums"]) == (1, 1)
 
 
-def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
+def test_a_plan_with_a_loss_that_is_not_finite_has_no_effect(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mean over fewer windows than the other plans have would not be comparable."""
@@ -177,7 +177,9 @@ def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
     assert plans == PLANS
 
 
-def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Path, calls: Counter[str]) -> None:
+def test_a_model_with_losses_that_are_not_finite_is_rejected_at_once(
+    corpus: Corpus, tmp_path: Path, calls: Counter[str]
+) -> None:
     model = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET))
     broken = load(model, tokenizer=character_tokenizer())
     with torch.no_grad():
@@ -197,7 +199,7 @@ def benchmark(tmp_path: Path) -> Iterator[Options]:
     return {**SWEEP, "tasks": ("tiny_choice",), "task_folder": tmp_path, "similarity": False}
 
 
-def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
+def test_every_plan_answers_the_benchmarks_once(
     stack: Stack,
     corpus: Corpus,
     tmp_path: Path,
@@ -250,7 +252,7 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
     assert calls["judged"] == judgements
 
 
-def test_a_plan_with_broken_benchmarks_is_named_and_leaves_the_others_and_their_comparison(
+def test_a_plan_with_failed_benchmarks_is_named_and_the_others_are_kept(
     stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Options
 ) -> None:
     config = {**benchmark, "plans": ("0 (1|2):gain=1e39 3", *benchmark["plans"])}
@@ -271,7 +273,7 @@ def test_a_plan_with_broken_benchmarks_is_named_and_leaves_the_others_and_their_
         assert run.store.scores("benchmark") == compared
 
 
-def test_the_folder_is_named_by_what_is_measured(stack: Stack, corpus: Corpus) -> None:
+def test_the_folder_is_named_by_the_options(stack: Stack, corpus: Corpus) -> None:
     manifest = described(stack, corpus).manifest
     folder = default_folder(manifest)
     assert folder.parent == Path("runs")
@@ -282,14 +284,14 @@ def test_the_folder_is_named_by_what_is_measured(stack: Stack, corpus: Corpus) -
 
 
 @pytest.mark.parametrize("name", ["../..", "a model: new", "", "org/name.v1"])
-def test_the_folder_has_a_name_that_every_disk_takes(stack: Stack, corpus: Corpus, name: str) -> None:
+def test_the_folder_name_is_short(stack: Stack, corpus: Corpus, name: str) -> None:
     folder = default_folder(replace(described(stack, corpus).manifest, model=name))
     assert folder.parent == Path("runs")
     assert folder.name.strip(".-") == folder.name
     assert set(folder.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
 
 
-def test_of_few_tokens_a_skill_may_not_be_read() -> None:
+def test_few_tokens_give_a_warning_on_skill() -> None:
     prose = Document("prose", "the cat saw the dog. " * 4, task="prose")
     asked = Document("sort", "sort: cab = abc", task="sort", answer_start=12)
     stack = load(tiny_llama(3, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
@@ -310,7 +312,7 @@ def test_a_sweep_that_skips_every_layer_stores_the_contrasts_of_all_claims(corpu
     assert stored >= claims | {"strategies", "core"}
 
 
-def test_texts_are_written_under_the_plans_and_not_again(
+def test_prompts_are_continued_under_every_plan_once(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = {"families": (), "window": ("1-2",), "plans": ("0 3",), "prompt": ("sphinx", "of"), "new_tokens": 3}

@@ -178,6 +178,8 @@ def contrast_merging(
     """Return the rows of one variant and one kind of merging; none if it decides nothing.
 
     Args:
+        arm: Name of the variant.
+        kind: Kind of merging.
         members: Outcomes of the models that are merged.
         models: Outcomes of the merged models, by draw, on the same images.
         chance: Share of the commonest label.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -141,17 +141,17 @@ def sweep(
     """
     _check_options(minutes, tokens, text, batches, metric)
     chosen_plans = PlanChoice.check(families, plans, window, loops, times)
-    if loops is not None and "looped" not in families and not window:
-        raise OptionError(f"{spell('loops')} requires {spell('families')} looped or {spell('window')}.")
-    if times != str(TWICE) and "repeat_blocks" not in families:
-        raise OptionError(f"{spell('times')} requires {spell('families')} repeat_blocks.")
-    for name, value in (("task_folder", task_folder), ("task_limit", task_limit), ("num_fewshot", num_fewshot)):
-        if value is not None and not tasks:
-            raise OptionError(f"{spell(name)} requires {spell('tasks')}.")
-    if new_tokens != 40 and not prompt:
-        raise OptionError(f"{spell('new_tokens')} requires {spell('prompt')}.")
-    if workers is not None and ray is None:
-        raise OptionError(f"{spell('workers')} requires {spell('ray')}.")
+    _check_requirements(
+        {
+            "loops": loops is None or "looped" in families or bool(window),
+            "times": times == str(TWICE) or "repeat_blocks" in families,
+            "task_folder": task_folder is None or bool(tasks),
+            "task_limit": task_limit is None or bool(tasks),
+            "num_fewshot": num_fewshot is None or bool(tasks),
+            "new_tokens": new_tokens == 40 or bool(prompt),
+            "workers": workers is None or ray is not None,
+        }
+    )
     if batches is not None and (tasks or prompt):
         raise MeasureError("tasks and prompt need a text model with a text. Leave them out, or batches.")
     from layerwise.measure.language.continuations import encode_prompt
@@ -269,3 +269,19 @@ def _check_options(minutes: object, tokens: object, text: object, batches: objec
         raise OptionError("text and batches both set the data. Pass one of them.")
     if metric is not None and batches is None:
         raise OptionError("metric scores the rows of batches. Pass batches too.")
+
+
+def _check_requirements(met: Mapping[str, bool]) -> None:
+    """Raise `OptionError` for the first option whose requirement is not met."""
+    requirements = {
+        "loops": f"{spell('families')} looped or {spell('window')}",
+        "times": f"{spell('families')} repeat_blocks",
+        "task_folder": spell("tasks"),
+        "task_limit": spell("tasks"),
+        "num_fewshot": spell("tasks"),
+        "new_tokens": spell("prompt"),
+        "workers": spell("ray"),
+    }
+    for name, requirement in requirements.items():
+        if not met[name]:
+            raise OptionError(f"{spell(name)} requires {requirement}.")

@@ -12,24 +12,30 @@ from layerwise.results.run import write_whole
 
 
 def read_schedule(path: Path) -> GrowthSchedule:
-    """The schedule in a file. Raises `PlanError` that begins with the file, and names the phase and the key."""
+    """Read the schedule in a file.
+
+    Raises:
+        PlanError: If the file is no schedule; the message starts with the file and names the phase and the key.
+    """
     path = Path(path)
     if kind_of(path) == "nothing":
-        raise PlanError(
-            f"{named(path)}: there is no such file; a schedule is a YAML file or one of {', '.join(PRESETS)}"
-        )
+        raise PlanError(f"{named(path)} does not exist. Pass a YAML file or one of {', '.join(PRESETS)}.")
     try:
         return GrowthSchedule.from_json(parse_yaml(decoded(read_bytes(path, SIZE))))
     except UnreadableError as fault:
-        raise PlanError(f"{path} {fault}; a schedule is a YAML file of plain values, in UTF-8") from None
+        raise PlanError(f"{path} {fault}. A schedule must be a YAML file of plain values in UTF-8.") from None
     except PlanError as refused:
         raise PlanError(f"{path}: {refused.reason}", text=refused.text, position=refused.position) from None
 
 
 def write_schedule(schedule: GrowthSchedule, path: Path) -> None:
-    """Write a schedule atomically for `read_schedule`. Raises `PlanError` if the file cannot be written."""
+    """Write a schedule atomically for `read_schedule`.
+
+    Raises:
+        PlanError: If the file cannot be written.
+    """
     content = write_yaml(schedule.to_json())
     try:
         write_whole(Path(path), content.encode())
     except OSError as error:
-        raise PlanError(f"{path}: the schedule cannot be written: {error.strerror}") from None
+        raise PlanError(f"Cannot write the schedule {path}: {error.strerror}.") from None

@@ -1,4 +1,4 @@
-"""Rows a little to either side of every threshold of the ELC-BERT claims."""
+"""Every threshold of the ELC-BERT findings is exact."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

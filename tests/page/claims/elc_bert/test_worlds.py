@@ -141,7 +141,7 @@ test_so_is_every_verdict_near_its_bar = truths.simulated(
 @pytest.mark.parametrize(
     ("rule", "study", "margin", "noise"), [("worth", losses, 0.01, NOISE), ("grammar", pairs, 0.005, 0.002)]
 )
-def test_a_gain_of_the_printed_resolution_is_seen(
+def test_a_gain_of_the_printed_resolution_is_detected(
     rule: str, study: Callable[..., Truth], margin: float, noise: float, seeds: int
 ) -> None:
     rows = [row for run in range(200) for row in study(0.02, 0.02, seeds, noise)(run) if row.against == "ltg"]

@@ -57,7 +57,7 @@ test_at_the_edge_it_is_neither_lossless_nor_lossy = seldom(
 )
 
 
-def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
+def test_the_error_of_a_loss_includes_models_draws_and_images() -> None:
     hits = (np.random.default_rng(4).random((7, 64)) < np.linspace(0.3, 0.9, 7)[:, None]).astype(float)
     outcomes = [Predictions(each, None, 1.0 - each, np.ones(64)) for each in hits]
     found = compute_merging_loss(outcomes[:3], outcomes[3:], batch=4)

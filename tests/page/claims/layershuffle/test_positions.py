@@ -54,7 +54,7 @@ test_at_the_edge_it_is_neither_there_nor_short = seldom(
 )
 
 
-def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
+def test_without_errors_the_interval_has_a_width() -> None:
     perfect = {0: np.array([[4.0] * 16, [4.0] * 16])}
     row = compute_shortfall([perfect, perfect]).row("positions", "short")
     assert row.low is not None
