@@ -8,7 +8,7 @@ from scipy.stats import norm
 from layerwise.plan import Plan
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.studies.sweep.benchmark_contrasts import BenchmarkAnswers, ScaledScores, contrast_benchmarks
-from page.claims.swept import DEPTH, WIDEST, plans_of
+from page.claims.swept import DEPTH, WIDEST, list_plans
 from page.claims.truths import Truth
 from page.synthetic import plan_records
 
@@ -29,7 +29,7 @@ Planted = Callable[[PlanRecord, str], float]
 """The normalized score of a plan on a benchmark, before the draw of a random order."""
 
 
-def benchmarked(
+def simulate_benchmarks(
     planted: Planted,
     *,
     documents: int = 500,
@@ -39,7 +39,7 @@ def benchmarked(
     resamples: int = RESAMPLES,
 ) -> Truth:
     """`draws` is the relative spread of random orders, `shared` the correlation of two plans on a document."""
-    plans, records = plans_of(("painters",), DEPTH)
+    plans, records = list_plans(("painters",), DEPTH)
     # One in six random orders of three layers is the trained one and loses nothing.
     changed = tuple(record for record in plan_records(DEPTH, ("painters",)) if record.plan != WHOLE)
 
@@ -65,5 +65,5 @@ def benchmarked(
     return truth
 
 
-def straight(record: PlanRecord, steepness: float = 1.0) -> float:
+def fall_linearly(record: PlanRecord, steepness: float = 1.0) -> float:
     return max(0.0, 1 - steepness * record.affected / WIDEST)

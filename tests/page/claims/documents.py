@@ -8,7 +8,9 @@ import numpy as np
 from layerwise.measure.contrasts.contrast import Part
 
 
-def part(effects: Sequence[float], run: int, *, documents: int = 16, noise: float = 0.02, skew: float = 0.5) -> Part:
+def simulate_part(
+    effects: Sequence[float], run: int, *, documents: int = 16, noise: float = 0.02, skew: float = 0.5
+) -> Part:
     draw = np.random.default_rng([run, documents])
     tokens = np.floor(np.maximum(10, draw.lognormal(4.0, 0.5, documents)))
     hard = draw.lognormal(-0.5 * skew**2, skew, documents)

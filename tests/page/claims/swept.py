@@ -22,7 +22,7 @@ Cost = Callable[[PlanRecord], float]
 """Nats per token, before the draw of a random order."""
 
 
-def swept(
+def simulate_sweep(
     claims: Iterable[str],
     cost: Cost,
     *,
@@ -35,7 +35,7 @@ def swept(
     resamples: int = RESAMPLES,
 ) -> Truth:
     """`shape` is of the gamma factor, `noise` in nats per token, `draws` the relative spread of random orders."""
-    plans, records = plans_of(families, depth)
+    plans, records = list_plans(families, depth)
     expected = np.array([cost(records[plan]) if plan in records else 0.0 for plan in plans])
     drawn = np.array([plan in records and records[plan].draw is not None for plan in plans])
     cells = tuple(("text", f"{number:03}", 0) for number in range(documents))
@@ -55,13 +55,13 @@ def swept(
     return truth
 
 
-def by_strategy(**harm: float) -> Cost:
+def cost_by_strategy(**harm: float) -> Cost:
     """Narrow windows cost little, as one in six random orders of three layers is the trained one."""
     return lambda record: harm.get(record.strategy, 0.0) * (record.affected / WIDEST) ** 4
 
 
 @cache
-def plans_of(families: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
+def list_plans(families: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
     whole = str(Plan.identity(depth))
     records = {record.plan: record for record in plan_records(depth, families)[::-1] if record.plan != whole}
     return tuple(sorted({*records, whole})), records

@@ -11,12 +11,12 @@ from scipy.special import ndtri
 from layerwise.measure.interventions.accuracy import Numbers, Predictions
 from layerwise.measure.interventions.survey import Survey
 
-Arms = Mapping[str, Mapping[str, float]]
-"""Arm to condition to accuracy."""
+Accuracies = Mapping[str, Mapping[str, float]]
+"""Variant to condition to accuracy."""
 
 BATCHES = 16
 SHARED = 0.7
-"""The share of an image's difficulty that all models have in common."""
+"""Share of the difficulty of an image that all models have in common."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,14 @@ class World:
     def batch(self) -> int:
         return self.images // BATCHES
 
-    def surveys(self, run: int, arms: Arms) -> dict[str, dict[int, Survey]]:
+    def surveys(self, run: int, arms: Accuracies) -> dict[str, dict[int, Survey]]:
         draw = np.random.default_rng([run, self.seeds, self.images])
         difficulty = SHARED**0.5 * draw.standard_normal(self.images)
         orders = self.swing * draw.standard_normal(BATCHES)
-        return {arm: self._arm(draw, difficulty, orders, asked) for arm, asked in arms.items()}
+        return {
+            arm: self._make_surveys(draw, difficulty, orders, accuracies_by_task)
+            for arm, accuracies_by_task in arms.items()
+        }
 
     def outcomes(
         self, draw: np.random.Generator, difficulty: Numbers, accuracies: Numbers, orders: Numbers | None = None
@@ -46,16 +49,16 @@ class World:
         hits = (difficulty + own < threshold).astype(np.float64)
         return [Predictions(each, None, 1.0 - each, self._ones) for each in hits]
 
-    def differ(self, draw: np.random.Generator, models: int) -> Numbers:
+    def draw_seed_effects(self, draw: np.random.Generator, models: int) -> Numbers:
         return self.spread * (draw.exponential(size=models) - 1.0 if self.skewed else draw.standard_normal(models))
 
-    def _arm(
-        self, draw: np.random.Generator, difficulty: Numbers, orders: Numbers, asked: Mapping[str, float]
+    def _make_surveys(
+        self, draw: np.random.Generator, difficulty: Numbers, orders: Numbers, accuracies_by_task: Mapping[str, float]
     ) -> dict[int, Survey]:
-        seeds = self.differ(draw, self.seeds)
+        seeds = self.draw_seed_effects(draw, self.seeds)
         tasks = {
             task: self.outcomes(draw, difficulty, accuracy + seeds, orders if "random" in task else None)
-            for task, accuracy in asked.items()
+            for task, accuracy in accuracies_by_task.items()
         }
         return {seed: Survey(12, {task: of[seed] for task, of in tasks.items()}) for seed in range(self.seeds)}
 

@@ -18,17 +18,17 @@ from layerwise.studies.train_growth import findings as growth
 from tier import by_tier
 
 RUNS = by_tier(fast=10, nightly=200)
-ENOUGH = 60
-"""With a share below 95 % all would end alike in fewer than 5 of 100 tries (0.95 ** 60 = 0.046)."""
+MIN_RUNS = 60
+"""If a verdict has a share below 95 %, 60 runs agree with probability below 5 % (0.95 ** 60 = 0.046)."""
 WRONG = 0.05
 POWER = 0.75
 
 SUPPORTED, NULL, CONTRADICTED = "supported", "no better than the null", "contradicted"
 ANSWERS = {SUPPORTED, NULL, CONTRADICTED}
-OPEN, UNMEASURED = "inconclusive", "not measured"
-NOT_SO = f"{NULL}, {CONTRADICTED}"
-EACH = f"{SUPPORTED}; {CONTRADICTED}"
-"""Two wrong verdicts, each counted by itself."""
+INCONCLUSIVE, NOT_MEASURED = "inconclusive", "not measured"
+NULL_OR_CONTRADICTED = f"{NULL}, {CONTRADICTED}"
+SUPPORTED_AND_CONTRADICTED = f"{SUPPORTED}; {CONTRADICTED}"
+"""Two wrong verdicts, counted separately."""
 Truth = Callable[[int], Iterable[Score]]
 """Run number to rows."""
 Table = Mapping[str, Mapping[str, Iterable[Truth]]]
@@ -62,36 +62,36 @@ JUDGES: Mapping[str, Judge] = {
     "alike": elc.judge_weights_alike,
     "uniform": elc.judge_weights_not_uniform,
 }
-"""The functions that judge, by the name of the contrasts that they read."""
+"""Functions that judge, by the name of their contrasts."""
 MISSING = Finding("", "", Verdict.NOT_MEASURED)
 
 
-def claim_of(rule: str, rows: Iterable[Score], depth: int) -> Finding:
+def judge_rows(rule: str, rows: Iterable[Score], depth: int) -> Finding:
     return JUDGES[rule](ReportData({"depth": depth}, (), tuple(rows))) or MISSING
 
 
-def concluded(rule: str, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
-    return counted(lambda run: claim_of(rule, truth(run), depth).verdict, runs)
+def count_verdicts(rule: str, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
+    return count_runs(lambda run: judge_rows(rule, truth(run), depth).verdict, runs)
 
 
-def counted(verdict: Callable[[int], Verdict], runs: int) -> Counter[Verdict]:
+def count_runs(verdict: Callable[[int], Verdict], runs: int) -> Counter[Verdict]:
     counts: Counter[Verdict] = Counter()
     for run in range(runs):
         counts[verdict(run)] += 1
-        if run + 1 == ENOUGH and len(counts) == 1:
+        if run + 1 == MIN_RUNS and len(counts) == 1:
             break
     return counts
 
 
-def others(right: str) -> str:
+def list_other_verdicts(right: str) -> str:
     return "; ".join(sorted(ANSWERS - {right}))
 
 
-def share(counts: Counter[Verdict], *verdicts: str) -> float:
+def compute_share(counts: Counter[Verdict], *verdicts: str) -> float:
     return sum(count for verdict, count in counts.items() if verdict in verdicts) / counts.total()
 
 
-def ends(
+def check_verdicts(
     rule: str,
     truth: Truth,
     depth: int,
@@ -100,17 +100,17 @@ def ends(
     least: float = POWER,
     runs: int = RUNS,
 ) -> None:
-    """`right` must come in `least` of the runs, each string of `wrong` in at most 5 %."""
-    counts = concluded(rule, truth, depth, runs)
-    assert all(share(counts, *verdicts.split(", ")) <= WRONG for verdicts in wrong), counts
-    assert right is None or share(counts, right) >= least, counts
+    """Check that `right` has a share of at least `least`, and each string of `wrong` one of at most 5 %."""
+    counts = count_verdicts(rule, truth, depth, runs)
+    assert all(compute_share(counts, *verdicts.split(", ")) <= WRONG for verdicts in wrong), counts
+    assert right is None or compute_share(counts, right) >= least, counts
 
 
 Test = Callable[[Callable[[], None]], None]
 """A test with the parameter `check`."""
 
 
-def simulated(
+def make_simulated_test(
     table: Table,
     *,
     depth: int = 12,
@@ -120,30 +120,34 @@ def simulated(
     nightly: bool = False,
     together: bool = False,
 ) -> Test:
-    """Wrong verdicts (by default all other ones) must be rare, one by one or `together`."""
+    """Return a test that wrong verdicts (default: all others) are rare, one by one or `together`."""
 
     def other(right: str) -> Sequence[str]:
         answers = sorted(ANSWERS - {right})
         return wrong or ((", ".join(answers),) if together else answers)
 
-    return _test(table, lambda rule, truth, right: ends(rule, truth, depth, right, other(right), least, runs), nightly)
+    return _make_test(
+        table, lambda rule, truth, right: check_verdicts(rule, truth, depth, right, other(right), least, runs), nightly
+    )
 
 
-def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
+def make_planted_test(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
     def check(rule: str, truth: Truth, right: str) -> None:
-        claim = claim_of(rule, truth(0), depth)
+        claim = judge_rows(rule, truth(0), depth)
         assert claim.verdict == right, claim
         assert claim.answer.endswith(".")
         assert claim.estimate is not None
 
-    return _test(table, check, nightly)
+    return _make_test(table, check, nightly)
 
 
-def seldom(table: Table, *, depth: int = 12, nightly: bool = True) -> Test:
-    return _test(table, lambda rule, truth, wrong: ends(rule, truth, depth, None, wrong.split("; ")), nightly)
+def make_rare_test(table: Table, *, depth: int = 12, nightly: bool = True) -> Test:
+    return _make_test(
+        table, lambda rule, truth, wrong: check_verdicts(rule, truth, depth, None, wrong.split("; ")), nightly
+    )
 
 
-def _test(table: Table, check: Callable[[str, Truth, str], None], nightly: bool) -> Test:
+def _make_test(table: Table, check: Callable[[str, Truth, str], None], nightly: bool) -> Test:
     cases = [
         pytest.param(partial(check, rule, world, verdict), id=f"{rule}-{verdict}-{number}")
         for rule, verdicts in table.items()

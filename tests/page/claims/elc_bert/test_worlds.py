@@ -13,7 +13,7 @@ from layerwise.measure.weights.layer_weights import seed_agreement_scores, unifo
 from layerwise.models.elc.configuration import first_values
 from layerwise.results.rows import Score
 from page.claims import truths
-from page.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, Truth, ends
+from page.claims.truths import CONTRADICTED, INCONCLUSIVE, NULL, SUPPORTED, Truth, check_verdicts
 
 NOISE = 0.004
 """Standard deviation between trainings of one arm in nats, apart from the seed's common effect."""
@@ -95,20 +95,20 @@ def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
     return rows
 
 
-test_every_verdict_is_the_right_one = truths.simulated(
+test_every_verdict_is_the_right_one = truths.make_simulated_test(
     {
         "worth": {
             SUPPORTED: (losses(0.025, 0.025), losses(0.03, 0.03, seeds=8, skewed=True)),
             CONTRADICTED: (losses(-0.03, 0.02), losses(-0.04, 0.02, skewed=True)),
             # The backbone does as well, or held weights do.
             NULL: (losses(0.0, 0.0, noise=0.003), losses(0.03, 0.0, noise=0.003)),
-            OPEN: (losses(0.012, 0.012, seeds=2), losses(0.03, None)),
+            INCONCLUSIVE: (losses(0.012, 0.012, seeds=2), losses(0.03, None)),
         },
         "grammar": {
             SUPPORTED: (pairs(0.02, 0.02),),
             CONTRADICTED: (pairs(-0.02, 0.01),),
             NULL: (pairs(0.0, 0.0, noise=0.001), pairs(0.02, 0.0, noise=0.001, seeds=8)),
-            OPEN: (pairs(0.006, 0.006, seeds=3, noise=0.01),),
+            INCONCLUSIVE: (pairs(0.006, 0.006, seeds=3, noise=0.01),),
         },
         "pattern": {
             SUPPORTED: (masses(BIASED, 0.8), masses(EQUAL, 1.0, seeds=3)),
@@ -123,9 +123,9 @@ test_every_verdict_is_the_right_one = truths.simulated(
         },
     }
 )
-test_so_is_every_verdict_near_its_bar = truths.simulated(
+test_so_is_every_verdict_near_its_bar = truths.make_simulated_test(
     {
-        "pattern": {OPEN: (masses(BIASED, 0.3, seeds=2, own=1.2),)},
+        "pattern": {INCONCLUSIVE: (masses(BIASED, 0.3, seeds=2, own=1.2),)},
         "alike": {
             SUPPORTED: (agreements(BIASED, 0.6), agreements(EQUAL, 0.6, seeds=3)),
             NULL: (agreements(BIASED, 0.0, seeds=8),),
@@ -146,9 +146,9 @@ def test_a_gain_of_the_printed_resolution_is_detected(
 ) -> None:
     rows = [row for run in range(200) for row in study(0.02, 0.02, seeds, noise)(run) if row.against == "ltg"]
     seen = max(margin, fmean(row.mde for row in rows if row.arm == "elc" and row.mde is not None))
-    ends(rule, study(seen, 10 * seen, seeds, noise), DEPTH, SUPPORTED, (), runs=1_200)
+    check_verdicts(rule, study(seen, 10 * seen, seeds, noise), DEPTH, SUPPORTED, (), runs=1_200)
 
 
 def test_time_decides_and_not_steps() -> None:
     steps = [replace(row, unit="tokens") if row.unit else row for row in losses(0.03, 0.03)(0)]
-    assert truths.claim_of("worth", steps, 12).verdict == "not measured"
+    assert truths.judge_rows("worth", steps, 12).verdict == "not measured"

@@ -9,14 +9,14 @@ import pytest
 from layerwise.measure.contrasts.contrast import PlanEffects
 from layerwise.studies.diagnose.contrasts import contrast_redundant_sets, contrast_scaling, draw_random_sets
 from page.claims import truths
-from page.claims.documents import part
+from page.claims.documents import simulate_part
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
 
 RANKING = {0: 4.0, 1: 0.05, 2: 0.05, 3: 0.05, 4: 1.0, 5: 2.0}  # three cost little
 
 
 def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), **how: Any) -> PlanEffects:
-    return PlanEffects(tuple(keys), lambda asked: part(costs, run, **how), run, 200)
+    return PlanEffects(tuple(keys), lambda plans: simulate_part(costs, run, **how), run, 200)
 
 
 def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, documents: int = 16) -> Truth:
@@ -27,7 +27,7 @@ def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, d
     return lambda run: contrast_scaling(planted(list(arms.values()), run, list(arms), noise=noise, documents=documents))
 
 
-test_planted_costs_are_found_in_most_runs = truths.simulated(
+test_planted_costs_are_found_in_most_runs = truths.make_simulated_test(
     {
         "scaling": {
             SUPPORTED: (scaled(0.05, 0.15, 3.0),),
@@ -41,7 +41,7 @@ test_planted_costs_are_found_in_most_runs = truths.simulated(
 
 def test_an_inconclusive_answer_states_the_text_that_would_decide() -> None:
     noisy = scaled(0.05, 0.15, 3.0, noise=2.0, documents=8)
-    assert any("would decide" in truths.claim_of("scaling", noisy(run), 12).answer for run in range(5))
+    assert any("would decide" in truths.judge_rows("scaling", noisy(run), 12).answer for run in range(5))
 
 
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:

@@ -8,7 +8,7 @@ import pytest
 from layerwise.results.rows import Score
 from layerwise.studies.train_growth.findings import LOSS
 from layerwise.studies.train_growth.rows import loss_ratio_row
-from page.claims.truths import CONTRADICTED, SUPPORTED, WRONG, Truth, claim_of, simulated
+from page.claims.truths import CONTRADICTED, SUPPORTED, WRONG, Truth, judge_rows, make_simulated_test
 
 LEARNED = 5.5
 """Loss of the bigram baseline; uniform ends at about 4."""
@@ -35,13 +35,13 @@ def context() -> list[Score]:
 
 
 # At the published figure a 95 % interval lies below it in 2.5 % of draws.
-test_a_planted_ratio_is_found_in_most_runs = simulated(
+test_a_planted_ratio_is_found_in_most_runs = make_simulated_test(
     {"growth_loss": {SUPPORTED: (study(LOSS.margin),), CONTRADICTED: (study(1.0),)}}, least=1 - WRONG, runs=200
 )
 
 
 def test_one_seed_is_inconclusive() -> None:
-    claim = claim_of("growth_loss", [*context(), loss_ratio_row("published", {0: 1.0}, {0: 4.0}, "tokens")], 12)
+    claim = judge_rows("growth_loss", [*context(), loss_ratio_row("published", {0: 1.0}, {0: 4.0}, "tokens")], 12)
     assert claim.verdict == "inconclusive"
     assert claim.answer == "One seed has no interval: train several."
 

@@ -22,9 +22,9 @@ INTERVENTIONS = ("skip", "average", "random")
 
 
 def effects(inside: float, outside: float, first: float = 0.0) -> list[float]:
-    found = [inside if layer in RANGE else outside for layer in range(DEPTH)]
-    found[0] += first
-    return found
+    effects = [inside if layer in RANGE else outside for layer in range(DEPTH)]
+    effects[0] += first
+    return effects
 
 
 def damaged(run: int, *, noise: float = 0.05, documents: int = 24, **of: Sequence[float]) -> Iterator[Score]:
@@ -55,20 +55,20 @@ CORE = partial(damaged, skip=effects(1.0, 0.05, first=5.0))
 ALIKE = partial(damaged, skip=effects(0.505, 0.5))
 # Random weights show the core too.
 DAMAGE = partial(damaged, skip=effects(0.1, 0.1), average=effects(2.0, 0.1), random=effects(2.5, 2.5))
-test_core_layers_are_judged_right = truths.simulated(
+test_core_layers_are_judged_right = truths.make_simulated_test(
     {"core": {SUPPORTED: (CORE,), CONTRADICTED: (ALIKE,), NULL: (DAMAGE,)}}, depth=DEPTH, together=True, nightly=True
 )
 
 
 def test_one_core_one_dominant_layer_and_no_core() -> None:
-    found = [truths.claim_of("core", truth(0), DEPTH) for truth in (CORE, ALIKE, DAMAGE)]
-    assert [claim.verdict for claim in found] == ["supported", "contradicted", "no better than the null"]
-    assert "8–11" in found[0].answer
-    assert truths.claim_of("core", damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
+    findings = [truths.judge_rows("core", truth(0), DEPTH) for truth in (CORE, ALIKE, DAMAGE)]
+    assert [claim.verdict for claim in findings] == ["supported", "contradicted", "no better than the null"]
+    assert "8–11" in findings[0].answer
+    assert truths.judge_rows("core", damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
     lone = effects(0.1, 0.1)
     lone[9] = 5.0
-    assert truths.claim_of("core", damaged(0, skip=lone), DEPTH).verdict == "contradicted"
-    assert truths.claim_of("core", [], DEPTH).verdict == "not measured"
+    assert truths.judge_rows("core", damaged(0, skip=lone), DEPTH).verdict == "contradicted"
+    assert truths.judge_rows("core", [], DEPTH).verdict == "not measured"
 
 
 @pytest.mark.parametrize("depth", [4, 6, 12, 30, 48])
@@ -99,7 +99,7 @@ def harming(run: int, harm: float) -> list[float]:
     return values
 
 
-test_anti_layers_are_judged_right = truths.simulated(
+test_anti_layers_are_judged_right = truths.make_simulated_test(
     {
         "anti_layers": {
             SUPPORTED: (lambda run: judged(run, harming(run, 0.02)),),

@@ -9,7 +9,15 @@ import numpy as np
 from layerwise.measure.recovery.recovery import LayerRecovery, associations
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose.contrasts import correlate_with_skipping, read_layer_metrics
-from page.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated
+from page.claims.truths import (
+    CONTRADICTED,
+    NULL,
+    NULL_OR_CONTRADICTED,
+    SUPPORTED,
+    judge_rows,
+    make_rare_test,
+    make_simulated_test,
+)
 
 
 def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0) -> Callable[[int], Iterable[Score]]:
@@ -42,7 +50,7 @@ def _related(importance: np.ndarray, rank_correlation: float, draw: np.random.Ge
     return pearson * importance + math.sqrt(1 - pearson**2) * draw.normal(size=len(importance))
 
 
-test_planted_correlations_are_found_in_most_runs = simulated(
+test_planted_correlations_are_found_in_most_runs = make_simulated_test(
     {
         "recovery": {
             SUPPORTED: (recovering(24, 0.9),),
@@ -54,17 +62,17 @@ test_planted_correlations_are_found_in_most_runs = simulated(
 )
 FEW = {
     "recovery": {
-        NOT_SO: [recovering(layers, among) for layers, among in ((6, 0.8), (12, 0.8), (8, 0.3))],
-        f"{NOT_SO}; {SUPPORTED}": [recovering(12, 0.0)],
+        NULL_OR_CONTRADICTED: [recovering(layers, among) for layers, among in ((6, 0.8), (12, 0.8), (8, 0.3))],
+        f"{NULL_OR_CONTRADICTED}; {SUPPORTED}": [recovering(12, 0.0)],
     },
 }
-test_few_layers_decide_nothing = seldom(FEW, nightly=False)
+test_few_layers_decide_nothing = make_rare_test(FEW, nightly=False)
 
 
 def test_an_inconclusive_answer_states_the_layers_that_would_decide() -> None:
     for rule, verdicts in FEW.items():
         for truth in (truth for worlds in verdicts.values() for truth in worlds):
-            assert any("can be compared; about " in claim_of(rule, truth(run), 12).answer for run in range(20))
+            assert any("can be compared; about " in judge_rows(rule, truth(run), 12).answer for run in range(20))
 
 
 def importance(measure: str, metric: str, values: Iterable[float] = range(6), **columns: Any) -> list[Score]:
@@ -72,7 +80,7 @@ def importance(measure: str, metric: str, values: Iterable[float] = range(6), **
 
 
 def test_metrics_are_read_from_the_rows_of_whole_layers() -> None:
-    found = read_layer_metrics(
+    metrics = read_layer_metrics(
         [
             *importance("predictability", "heldout_rows_r2", range(0, -6, -1)),
             *importance("ablation", "skip"),
@@ -85,9 +93,9 @@ def test_metrics_are_read_from_the_rows_of_whole_layers() -> None:
             *importance("proxies", "angular_distance", range(6, 0, -1), distance=2),
         ]
     )
-    assert tuple(found) == ("predictability", "skip", "recovery", "noise", "block_influence")
-    assert found["predictability"][5] == 6.0, "layers that are hard to predict rank high"
-    assert all(list(values) == list(range(6)) == sorted(values, key=values.get) for values in found.values())
+    assert tuple(metrics) == ("predictability", "skip", "recovery", "noise", "block_influence")
+    assert metrics["predictability"][5] == 6.0, "layers that are hard to predict rank high"
+    assert all(list(values) == list(range(6)) == sorted(values, key=values.get) for values in metrics.values())
 
 
 def test_a_metric_is_compared_with_skipping_over_the_layers_that_both_have() -> None:
@@ -114,7 +122,7 @@ def test_a_metric_is_compared_with_skipping_over_the_layers_that_both_have() -> 
 
 def test_without_equal_damage_the_damage_is_held_fixed() -> None:
     rows = [row for row in recovering(30, 0.9)(3) if row.condition == "noise_50"]
-    claim = claim_of("recovery", rows, 30)
+    claim = judge_rows("recovery", rows, 30)
     assert claim.verdict == "supported"
     old = [Score("recovery", "spearman", 0.9, 0.8, 0.95, condition="noise_50", arm="layer")]
-    assert claim_of("recovery", old, 12).verdict == "not measured"
+    assert judge_rows("recovery", old, 12).verdict == "not measured"

@@ -10,7 +10,7 @@ from layerwise.measure.weights.predictability import rows_for_samples
 from layerwise.measure.weights.tensors import StackTensors, draw_orders, find_tensor_types, sample_units
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, noise, planted_stack
-from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, claim_of, simulated
+from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, judge_rows, make_simulated_test
 
 DEPTH, WIDTH = 12, 6
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
@@ -45,7 +45,7 @@ def stacked(rows: int, rho: float, depth: int = 9) -> Callable[[int], Iterable[S
     return truth
 
 
-test_a_planted_oscillation_is_found_in_most_runs = simulated(
+test_a_planted_oscillation_is_found_in_most_runs = make_simulated_test(
     {
         "oscillation": {
             SUPPORTED: (partial(alternate, amplitude=0.5),),
@@ -55,7 +55,7 @@ test_a_planted_oscillation_is_found_in_most_runs = simulated(
     },
     nightly=True,
 )
-test_a_planted_prediction_is_found_in_most_runs = simulated(
+test_a_planted_prediction_is_found_in_most_runs = make_simulated_test(
     {
         "predictability": {
             SUPPORTED: (stacked(120, 0.8, 16),),  # R2 is 2 rho^2 / (1 + rho^2) = 0.78
@@ -69,11 +69,11 @@ test_a_planted_prediction_is_found_in_most_runs = simulated(
 
 
 def test_few_layers_are_inconclusive_and_noise_is_the_null() -> None:
-    assert claim_of("oscillation", rows(noise(4, 40, 40), 0), 4).verdict == "inconclusive"
-    assert claim_of("predictability", measured(noise(9, 20, WIDTH), 0), 9).verdict == NULL
+    assert judge_rows("oscillation", rows(noise(4, 40, 40), 0), 4).verdict == "inconclusive"
+    assert judge_rows("predictability", measured(noise(9, 20, WIDTH), 0), 9).verdict == NULL
 
 
 def test_types_with_an_exact_fit_do_not_count_in_sample() -> None:
-    exact = claim_of("predictability", measured(noise(9, 10, WIDTH), 0), 9)
+    exact = judge_rows("predictability", measured(noise(9, 10, WIDTH), 0), 9)
     assert exact.verdict == NULL
     assert exact.answer.startswith("No: R² is high only in sample")

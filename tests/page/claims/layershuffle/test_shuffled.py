@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from layerwise.measure.contrasts.shuffled import contrast_orders
 from layerwise.results.rows import Score
 from page.claims import truths
-from page.claims.trainings import Arms, World
+from page.claims.trainings import Accuracies, World
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
 
 CHANCE = 0.1
@@ -16,14 +16,16 @@ LEFT_OUT = range(1, 7)
 PLAIN = World()
 
 
-def truth(arms: Arms, world: World = PLAIN) -> Truth:
+def truth(arms: Accuracies, world: World = PLAIN) -> Truth:
     def rows(run: int) -> Iterable[Score]:
         return contrast_orders(world.surveys(run, arms), chance=CHANCE, batch=world.batch)
 
     return rows
 
 
-def trained(shuffled_: float = 0.62, baseline: float = 0.12, sequential: float | None = None, **more: float) -> Arms:
+def trained(
+    shuffled_: float = 0.62, baseline: float = 0.12, sequential: float | None = None, **more: float
+) -> Accuracies:
     own = {
         "baseline": baseline,
         "layershuffle": shuffled_,
@@ -33,7 +35,7 @@ def trained(shuffled_: float = 0.62, baseline: float = 0.12, sequential: float |
     return {arm: {"sequential": 0.8 if arm != "layershuffle" else 0.75, "random": of} for arm, of in own.items()}
 
 
-def declining(slope: float, other: float) -> Arms:
+def declining(slope: float, other: float) -> Accuracies:
     def tasks(top: float, lost: float) -> dict[str, float]:
         kept = {f"kept {12 - r} even sequential": CHANCE + (top - CHANCE) * (1 - lost * r / 6) for r in LEFT_OUT}
         return {"sequential": top, **kept}
@@ -44,7 +46,7 @@ def declining(slope: float, other: float) -> Arms:
 SKEWED = World(skewed=True, spread=0.02)
 EIGHT = World(seeds=8, swing=0.03)
 
-test_what_is_true_is_found = truths.simulated(
+test_what_is_true_is_found = truths.make_simulated_test(
     {
         "trained_order": {SUPPORTED: (truth(trained()), truth(trained(sequential=0.13), SKEWED))},
         "collapse": {SUPPORTED: (truth(trained(baseline=0.105)), truth(trained(baseline=0.11), EIGHT))},
@@ -52,7 +54,7 @@ test_what_is_true_is_found = truths.simulated(
     },
     together=True,
 )
-test_so_is_what_is_false_or_of_the_null_or_near_its_bar = truths.simulated(
+test_so_is_what_is_false_or_of_the_null_or_near_its_bar = truths.make_simulated_test(
     {
         "trained_order": {
             CONTRADICTED: (truth(trained(0.4)), truth(trained(0.6, 0.75))),  # training in order keeps more

@@ -12,9 +12,18 @@ from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.studies.sweep.contrasts import contrast_order, contrast_order_by_task
 from page.claims.benchmarked import DEPTH as BENCHMARK_DEPTH
-from page.claims.benchmarked import Planted, benchmarked, straight
-from page.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
-from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, simulated
+from page.claims.benchmarked import Planted, fall_linearly, simulate_benchmarks
+from page.claims.swept import DEPTH, WIDEST, Cost, cost_by_strategy, simulate_sweep
+from page.claims.truths import (
+    CONTRADICTED,
+    NULL,
+    SUPPORTED,
+    Table,
+    Truth,
+    judge_rows,
+    make_planted_test,
+    make_simulated_test,
+)
 from page.synthetic import plan_records
 
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}  # few documents, and a few of those carry most
@@ -27,29 +36,32 @@ def curved(power: float, scale: float = 1.0) -> Cost:
 
 def three_passes(one: float, three: float, gain: float) -> Cost:
     harm = {"parallel": one, "looped_parallel": three, "gain=3": gain}
-    return by_strategy(**harm)
+    return cost_by_strategy(**harm)
 
 
 def ranked(*order: str, step: float = 0.3) -> Cost:
-    return by_strategy(**{name: 1 + step * index for index, name in enumerate(order)})
+    return cost_by_strategy(**{name: 1 + step * index for index, name in enumerate(order)})
 
 
 PLANTED: Mapping[str, Mapping[str, tuple[Cost, ...]]] = {
     "all_needed": {SUPPORTED: (curved(2.5),), NULL: (curved(1.0),), CONTRADICTED: (curved(0.4), curved(0.0))},
     "same_function": {
-        SUPPORTED: (by_strategy(skip=1, middle_repeat=1.3),),
-        NULL: (by_strategy(skip=1, middle_repeat=1),),
-        CONTRADICTED: (by_strategy(skip=1, middle_repeat=0.7), by_strategy(skip=1, middle_repeat=0.002)),
+        SUPPORTED: (cost_by_strategy(skip=1, middle_repeat=1.3),),
+        NULL: (cost_by_strategy(skip=1, middle_repeat=1),),
+        CONTRADICTED: (cost_by_strategy(skip=1, middle_repeat=0.7), cost_by_strategy(skip=1, middle_repeat=0.002)),
     },
     "any_order": {
-        SUPPORTED: (by_strategy(skip=1, reverse=0.7, random=0.6),),
-        NULL: (by_strategy(skip=1, reverse=1, random=0.6),),
-        CONTRADICTED: (by_strategy(skip=1, reverse=1.4, random=0.6), by_strategy(skip=1, random=0.3)),
+        SUPPORTED: (cost_by_strategy(skip=1, reverse=0.7, random=0.6),),
+        NULL: (cost_by_strategy(skip=1, reverse=1, random=0.6),),
+        CONTRADICTED: (cost_by_strategy(skip=1, reverse=1.4, random=0.6), cost_by_strategy(skip=1, random=0.3)),
     },
     "parallel": {
-        SUPPORTED: (by_strategy(skip=1, parallel=0.7, reverse=0.5),),
-        NULL: (by_strategy(skip=1, parallel=1, reverse=0.5),),
-        CONTRADICTED: (by_strategy(skip=1, parallel=1.4, reverse=0.5), by_strategy(skip=1, parallel=0.5, reverse=0.7)),
+        SUPPORTED: (cost_by_strategy(skip=1, parallel=0.7, reverse=0.5),),
+        NULL: (cost_by_strategy(skip=1, parallel=1, reverse=0.5),),
+        CONTRADICTED: (
+            cost_by_strategy(skip=1, parallel=1.4, reverse=0.5),
+            cost_by_strategy(skip=1, parallel=0.5, reverse=0.7),
+        ),
     },
     "looping": {
         SUPPORTED: (three_passes(1, 0.6, 0.8),),
@@ -66,7 +78,7 @@ FAMILIES = {"looping": ("painters", "gain_sweep")}
 
 
 def run(rule: str, cost: Cost, families: tuple[str, ...] | None = None, **settings: float) -> Truth:
-    return swept([rule], cost, families=families or FAMILIES.get(rule, ("painters",)), **settings)  # type: ignore[arg-type]
+    return simulate_sweep([rule], cost, families=families or FAMILIES.get(rule, ("painters",)), **settings)  # type: ignore[arg-type]
 
 
 def worlds(*settings: Mapping[str, float]) -> Table:
@@ -76,22 +88,22 @@ def worlds(*settings: Mapping[str, float]) -> Table:
     }
 
 
-test_a_planted_cost_is_found = found(worlds(MUCH), depth=DEPTH)
-test_a_planted_cost_is_found_in_most_runs = simulated(worlds(MUCH), depth=DEPTH, nightly=True)
-test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs = simulated(
+test_a_planted_cost_is_found = make_planted_test(worlds(MUCH), depth=DEPTH)
+test_a_planted_cost_is_found_in_most_runs = make_simulated_test(worlds(MUCH), depth=DEPTH, nightly=True)
+test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs = make_simulated_test(
     worlds({}, LITTLE), depth=DEPTH, least=0.0, nightly=True
 )
 
 
 @pytest.mark.parametrize("rule", PLANTED)
 def test_rows_without_intervals_are_inconclusive(rule: str) -> None:
-    claim = claim_of(rule, run(rule, PLANTED[rule][SUPPORTED][0], documents=7)(0), DEPTH)
+    claim = judge_rows(rule, run(rule, PLANTED[rule][SUPPORTED][0], documents=7)(0), DEPTH)
     assert claim.verdict == "inconclusive"
     assert "fewer than 8 documents" in claim.answer
 
 
 def test_looping_without_its_null_names_the_missing_families() -> None:
-    claim = claim_of("looping", run("looping", PLANTED["looping"][NULL][0], ("painters",), **MUCH)(0), DEPTH)
+    claim = judge_rows("looping", run("looping", PLANTED["looping"][NULL][0], ("painters",), **MUCH)(0), DEPTH)
     assert claim.verdict == SUPPORTED
     assert "the null needs --families painters,looped,gain_sweep" in claim.answer
 
@@ -136,12 +148,12 @@ def spaces(spread: float) -> Table:
     }
 
 
-test_planted_cosines_are_found = found(spaces(0.02), depth=STATED)
-test_planted_cosines_are_found_in_most_runs = simulated(spaces(0.05), depth=STATED, nightly=True)
+test_planted_cosines_are_found = make_planted_test(spaces(0.02), depth=STATED)
+test_planted_cosines_are_found_in_most_runs = make_simulated_test(spaces(0.05), depth=STATED, nightly=True)
 
 
 def test_cosines_of_few_documents_are_inconclusive() -> None:
-    claim = claim_of("same_space", cosines(0.3 + 0.5 * ZONE, documents=7)(0), STATED)
+    claim = judge_rows("same_space", cosines(0.3 + 0.5 * ZONE, documents=7)(0), STATED)
     assert claim.verdict == "inconclusive"
     assert "fewer than 8 documents" in claim.answer
 
@@ -176,7 +188,7 @@ def effects(
 
 
 ordered = partial(effects, text=(0.5, 0.5))
-test_planted_costs_of_order_are_found_in_most_runs = simulated(
+test_planted_costs_of_order_are_found_in_most_runs = make_simulated_test(
     {
         "order_by_task": {
             SUPPORTED: (partial(ordered, reasoning=(2.0, 0.5)),),
@@ -190,11 +202,11 @@ test_planted_costs_of_order_are_found_in_most_runs = simulated(
 
 
 def test_the_copy_task_does_not_count_as_reasoning() -> None:
-    claim = claim_of("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
+    claim = judge_rows("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
     assert claim.verdict == SUPPORTED
     assert "Compared: arithmetic with stdlib." in claim.answer
     only_copying = ordered(0, reasoning=(2.0, 0.5), answers=("copy",))
-    assert claim_of("order_by_task", only_copying, 8).verdict == "not measured"
+    assert judge_rows("order_by_task", only_copying, 8).verdict == "not measured"
 
 
 def test_order_is_compared_at_the_window_nearest_to_half_of_the_depth() -> None:
@@ -223,7 +235,7 @@ def kinds(order: float, absence: float, reasoning_order: float, reasoning_absenc
     def score(record: PlanRecord, name: str) -> float:
         is_reasoning = name.startswith(("arc", "gsm8k"))
         moved, absent = (reasoning_order, reasoning_absence) if is_reasoning else (order, absence)
-        return straight(record, absent if record.strategy == "skip" else moved)
+        return fall_linearly(record, absent if record.strategy == "skip" else moved)
 
     return score
 
@@ -236,11 +248,11 @@ BENCHMARKED: Mapping[str, tuple[Planted, ...]] = {
 
 
 def benchmarks(*verdicts: str) -> Table:
-    of = partial(benchmarked, documents=2_500, draws=0.01, shared=0.98, resamples=300)
+    of = partial(simulate_benchmarks, documents=2_500, draws=0.01, shared=0.98, resamples=300)
     return {"order_by_task": {kind: map(of, BENCHMARKED[kind]) for kind in verdicts}}
 
 
-test_a_planted_order_of_benchmarks_is_found = found(benchmarks(SUPPORTED), depth=BENCHMARK_DEPTH)
-test_the_null_and_the_opposite_on_benchmarks_are_found = found(
+test_a_planted_order_of_benchmarks_is_found = make_planted_test(benchmarks(SUPPORTED), depth=BENCHMARK_DEPTH)
+test_the_null_and_the_opposite_on_benchmarks_are_found = make_planted_test(
     benchmarks(NULL, CONTRADICTED), depth=BENCHMARK_DEPTH, nightly=True
 )
