@@ -119,7 +119,7 @@ def test_scores_mean_and_median_are_normalized(answers: BenchmarkAnswers, scores
 
 
 def study(count: int, *, lost: float, gained: float = 0.0, seed: int = 0, tasks: int = 1) -> ScaledScores:
-    """Answers of which the original model has 60 % right, and a plan loses and gains these shares."""
+    """The original model has 60 % right answers; a plan loses and gains these shares."""
     draw = np.random.default_rng(seed)
     right = {}
     for task in range(tasks):

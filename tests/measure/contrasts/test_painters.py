@@ -117,7 +117,7 @@ def test_the_best_loop_counts_are_fitted_and_compared_with_the_best_gains(found:
 def test_windows_worse_than_a_unigram_model_are_excluded(
     losses: list[Loss], members: tuple[Member, ...], costs: Costs
 ) -> None:
-    """A window counts up to the very loss of the unigram model, and the rows say how many do not."""
+    """Windows count up to the loss of the unigram model; the rows give the number of the others."""
     whole = [row for row in losses if row.plan == WHOLE]
     own = sum(row.nll for row in whole) / sum(row.tokens for row in whole)
     pairs = {size: max(costs["painters", name, size] for name in ("middle_repeat", "skip")) for size in (3, 5, 7)}
@@ -146,7 +146,7 @@ def test_contrasts_have_intervals_and_parts(found: Found, losses: list[Loss]) ->
         assert score.low <= score.value <= score.high
         assert score.mde is not None
         assert score.documents == 40
-        assert abs((score.tokens or 0) - tokens) <= 3  # two halves are rounded by themselves
+        assert abs((score.tokens or 0) - tokens) <= 3  # the halves are rounded separately
 
 
 def test_difficulty_common_to_all_plans_cancels(losses: list[Loss], members: tuple[Member, ...]) -> None:

@@ -35,7 +35,7 @@ WEAK, CLEAR, OPEN, AGAINST = row(0.5, 0.45), row(0.5, 0.2), row(0.1, 0.4), row(-
 WEAKLY_AGAINST, FOR_TWO = row(-0.5, 0.45), row(0.5, 0.4)
 NEITHER, BOTH = ("inconclusive", "inconclusive"), ("holds", "holds")
 FEW = ("fewer than two measured", "fewer than two measured")
-EXACT = [  # rows of each run, the model of each, standing, where it holds, where it does not
+EXACT = [  # rows and model of each run, conclusion, runs for and against
     ("every model by itself", [WEAK, WEAK], "01", BOTH, "", ""),
     ("one weak model of two", [WEAK, OPEN], "01", NEITHER, "", ""),
     ("one clear model of two", [CLEAR, OPEN], "01", ("inconclusive", "holds"), "0", ""),

@@ -94,7 +94,7 @@ VERDICTS: list[tuple[ReportData, str, str | None]] = [
     ),
     (planned_study(BETTER, reversed=BETTER), f"{MATTERS}, although no permuted control was trained.", "supported"),
     (planned_study(BETTER), "No permuted or reversed control was trained, so layer roles are untested.", "supported"),
-    # a difference without an interval is no verdict; the corrected p decides and not the interval
+    # differences need an interval; the corrected p decides
     (
         of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
         "by −0.500 nats/token, without an interval over 1 seed. With its layer roles permuted it is not",

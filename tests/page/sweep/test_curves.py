@@ -25,7 +25,7 @@ def test_intervals_of_means_over_draws_come_from_rows() -> None:
 
     def mean(*rows: Score) -> Score:
         drawn = Rows(compute_curves(ReportData({"depth": 4}, plans, (*draws, *rows))))
-        assert [row.seed for row in drawn[:-1]] == [0, 1]  # what is not finite is left out
+        assert [row.seed for row in drawn[:-1]] == [0, 1]  # without values that are not finite
         (found,) = drawn.where(seed=None, strategy="random", family="painters", affected=2)
         return found
 

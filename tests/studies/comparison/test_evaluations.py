@@ -132,7 +132,6 @@ def test_scores_that_are_no_ratio_of_sums_are_excluded_by_name(tmp_path: Path) -
 def test_a_score_that_disagrees_with_its_documents_is_excluded(
     wrong: str, few: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """In either evaluation: one that says another score, of one that does not say which is better, and of no score."""
     for number in (0, 1):
         other = Evaluation((FEW, FEW_OTHERS)[number])
         match wrong:
@@ -210,7 +209,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert result.plot("layers-0").alternative == "Skip one layer"
     assert result.report(tmp_path / "page.html").is_file()
     assert "small" in result.summary
-    assert result.coincidences == []  # these runs have not stored what guessing loses
+    assert result.coincidences == []  # these runs store no chance level
     assert "<li>Of 1 published finding measured" in result._repr_html_()
 
 

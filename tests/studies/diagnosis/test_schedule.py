@@ -43,7 +43,7 @@ def test_a_finished_run_becomes_a_schedule(run: Path, file: Path) -> None:
     ended = layerwise("train", "schedule", run, "--output", file)
     assert ended.code == 0, ended.err
     importance = [Importance(row.value, row.low or 0.0, row.high or 0.0) for row in VERDICTS]
-    # The smallest effect that counts is that of the run, not the default.
+    # The threshold is that of the run, not the default.
     assert read_schedule(file) == allocation(importance, min_effect=0.05).schedule()
     lines = ended.out.splitlines()
     assert lines[0].startswith("layer")

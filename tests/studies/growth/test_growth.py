@@ -86,7 +86,7 @@ def test_the_cost_equals_that_of_uniform_training(grown: tuple[Path, Ended]) -> 
 
 @pytest.mark.slow
 def test_variants_of_a_seed_start_from_the_same_weights(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
-    """The first losses of uniform and of a schedule whose first phase is uniform's are equal."""
+    """Schedules with the same first phase have the same first losses."""
     folder, _ = grown
     late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
     write_schedule(late, folder.parent / "late.yaml")

@@ -69,7 +69,7 @@ def test_controls_have_the_same_phases_with_exchanged_roles(seed: int) -> None:
     assert [phase.trains for phase in found[REVERSED].phases] == [
         tuple(sorted(last - layer for layer in phase.trains)) for phase in own
     ]
-    # A permutation moves roles, so a layer that never learned plays another; random freezing draws every phase.
+    # A permutation exchanges roles; random freezing draws every phase.
     assert sorted(_count_phases(found[PERMUTED])) == sorted(_count_phases(found[IMPORTANCE]))
     assert 0 < count_exchanged(found[IMPORTANCE], found[PERMUTED]) <= DEPTH
     assert build_controls(by_importance(), seed) == found
@@ -148,8 +148,8 @@ def test_similar_variants_share_a_learning_rate() -> None:
         ({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}, None),
         ({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}, 8e-3),
         ({1e-3: 3.0, 2e-3: 4.0, 4e-3: 5.0}, 5e-4),
-        ({6e-3: 5.0, 1.2e-2: 4.0}, 2.4e-2),  # the number that a user would write, not one that rounding left
-        ({1e-3: 4.0, 2e-3: 4.0, 4e-3: 4.0}, 5e-4),  # of equal ones the lowest is chosen, so it is the end
+        ({6e-3: 5.0, 1.2e-2: 4.0}, 2.4e-2),  # a round number
+        ({1e-3: 4.0, 2e-3: 4.0, 4e-3: 4.0}, 5e-4),  # the lowest of equal ones, which is at an end
         ({1e-3: 5.0}, None),
     ],
 )
@@ -260,7 +260,7 @@ def test_importance_is_measured_again_at_another_best_rate(
     monkeypatch.setattr(module, "estimate_importance", lambda *args, **options: asked.append(args) or found)
     folder = tmp_path / "run"
     for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
-        if times == 2:  # as a run that was stopped before its variants
+        if times == 2:  # like a run interrupted before its variants
             for path in filter(Path.is_dir, (*folder.glob("importance*"), *folder.glob("uniform*"))):
                 shutil.rmtree(path)
         grow(config, texts, folder, "--steps", 16, "--schedules", "importance", "--learning-rates", rate)

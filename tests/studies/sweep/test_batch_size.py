@@ -68,7 +68,7 @@ def test_the_batch_size_is_recorded_and_kept(stack: Stack, tmp_path: Path, monke
     again, kept, largest = prepared()
     assert again == 100 >= largest
     assert kept.numerics == manifest.numerics
-    # Without a name the folder is found by what is measured; another folder or setting chooses a batch size again.
+    # Without a name the options identify the folder; another folder or setting gets a new batch size.
     assert prepared(run=tmp_path / "other")[0] == 700
     assert prepared(overwrite=True)[0] == 700
     assert prepared(batch_tokens=50)[0] == 50

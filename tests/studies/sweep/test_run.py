@@ -171,7 +171,7 @@ def test_a_plan_with_a_loss_that_is_not_finite_has_no_effect(
     assert 0 < per_plan[broken] < per_plan["0-3"]
     assert f"first '{broken}'" in str(caught.value)
     assert {score.plan for score in scores if score.measure == "effect"} == PLANS - {broken}  # type: ignore[attr-defined]
-    # The same command computes what a passing fault left out.
+    # The same command computes what failed temporarily.
     measure(stack, corpus, tmp_path / "run")
     plans = {score.plan for score in everything(tmp_path / "run")[1] if score.measure == "effect"}  # type: ignore[attr-defined]
     assert plans == PLANS

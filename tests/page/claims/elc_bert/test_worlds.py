@@ -16,7 +16,7 @@ from page.claims import truths
 from page.claims.truths import CONTRADICTED, INCONCLUSIVE, NULL, SUPPORTED, Truth, check_verdicts
 
 NOISE = 0.004
-"""Standard deviation between trainings of one arm in nats, apart from the seed's common effect."""
+"""Standard deviation between trainings of one variant in nats, apart from the seed's common effect."""
 
 
 def losses(gain: float, learned: float | None, seeds: int = 5, noise: float = NOISE, skewed: bool = False) -> Truth:
@@ -35,7 +35,7 @@ def _study(
 
     def rows(run: int) -> Iterable[Score]:
         draw = np.random.default_rng(run)
-        shared = 5 * noise * draw.standard_normal(seeds)  # the order of the text, the masks: the same for all arms
+        shared = 5 * noise * draw.standard_normal(seeds)  # order of the text and masks, common to all variants
         found = []
         for arm, better_by in arms.items():
             own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
