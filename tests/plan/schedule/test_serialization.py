@@ -96,10 +96,9 @@ def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
 def test_a_file_written_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "hand.yaml"
     path.write_text(
-        "# a comment\nname: by hand\ndepth: 12\nphases:\n"
-        "  - name: top\n    share: 0.25\n    trains: 8-11\n    embedding: no\n    scale: {3 5: 0.9, 7: 0.5}\n"
-        "  - name: rest\n    share: 0.75\n    trains: all\n    copies: {8-11: 0-3}\n    drop: [0, 0.5]\n"
-        "    sample: 2\n    every: 10\n    head: no\n"
+        "# a comment\nname: by hand\ndepth: 12\nphases:\n  - name: top\n    share: 0.25\n    trains: 8-11\n    "
+        "embedding: no\n    scale: {3 5: 0.9, 7: 0.5}\n  - name: rest\n    share: 0.75\n    trains: all\n    copies: "
+        "{8-11: 0-3}\n    drop: [0, 0.5]\n    sample: 2\n    every: 10\n    head: no\n"
     )
     top, rest = read_schedule(path).phases
     assert (top.trains, top.embedding, top.scale) == ((8, 9, 10, 11), False, ((3, 0.9), (5, 0.9), (7, 0.5)))

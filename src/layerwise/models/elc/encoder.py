@@ -173,7 +173,7 @@ class ElcModel(ElcPreTrainedModel):
         if token_indices is not None:
             tokens = tokens.flatten(0, 1).index_select(0, token_indices)
         vectors = self.embedding.words(tokens) if inputs_embeds is None else tokens
-        context = (_attention_bias_mask(attention_mask), *self.embedding.distances(length), token_indices)
+        context = (_broadcast_mask(attention_mask), *self.embedding.distances(length), token_indices)
         hidden = self._through_layers(self.embedding(vectors), context)
         if token_indices is not None:
             hidden = padded(hidden, token_indices, batch, length)
@@ -222,7 +222,7 @@ class ElcModel(ElcPreTrainedModel):
         return last
 
 
-def _attention_bias_mask(attention_mask: Tensor | None) -> Tensor | None:
+def _broadcast_mask(attention_mask: Tensor | None) -> Tensor | None:
     if attention_mask is None:
         return None
     if attention_mask.dim() not in (2, 3):
