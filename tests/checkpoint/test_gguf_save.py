@@ -333,7 +333,7 @@ def log_of_llama_cpp(folder: Path, architecture: str, depth: int, window: int = 
 @pytest.mark.parametrize("window", [64, 0])
 @pytest.mark.parametrize("architecture", sorted((PERIODS.keys() | ONE_WINDOW) - OTHER_KINDS))
 def test_llama_cpp_has_a_window_where_the_tables_say(architecture: str, window: int, tmp_path: Path) -> None:
-    depth = 64 if window else 30  # as EXAONE 4 has them, of which the 64 have a window, whatever the file gives
+    depth = 64 if window else 30  # depths of EXAONE 4; with 64 layers it always has a window
     log = log_of_llama_cpp(tmp_path, architecture, depth, window)
     flags = [bool(int(flag)) for flag in re.findall(r"assigned to device \w+, is_swa = (\d)", log)][:depth]
     assert len(flags) == depth, log

@@ -214,7 +214,7 @@ def test_settings_without_fitting_values_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-# Of those with a head of its own: an embedding that is the head, too, is that of the first model.
+# Types with an untied head: a tied embedding is the first model's.
 WITH_HEADS = ("bloom", "gemma2", "gpt2", "gpt_neox", "llama", "mamba", "opt", "phi", "qwen3", "vit")
 UNTIED = ("gpt_neox", "llama", "mixtral", "phi", "qwen3", "vit")
 

@@ -25,7 +25,7 @@ from layerwise.stack.executors.capture import read_state, returned_state, with_r
 
 laws = import_module("layerwise.stack.verify")  # `layerwise.stack` has the function by that name
 
-# Recurrence beside attention, experts, sliding windows, an encoder, sound; every other type is asked at night.
+# Recurrence with attention, experts, sliding windows, an encoder, sound; other types are tested nightly.
 SLOW = ("bamba", "mixtral", "gemma2", "bert", "wav2vec2")
 # And for the promises that say nothing of how a type keeps its cache or chooses its mask.
 FEW = ("bamba", "bert")
@@ -202,7 +202,7 @@ def test_right_plans_are_verified_alike(one: Specimen, dtype: torch.dtype) -> No
 def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = twins(one, dtype)
     follow = in_place.follow
-    for model in (pair.half, pair.whole):  # the promises of the untouched model are kept
+    for model in (pair.half, pair.whole):  # the original model keeps its promises
         load(model)
 
     def follow_off(*arguments: Any) -> Tensor:

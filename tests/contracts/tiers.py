@@ -1,4 +1,4 @@
-"""Which types of the zoo CI asks for a promise, fast or slow; all others are asked, and collected, only at night."""
+"""The model types tested in the fast and slow tiers; all others are collected and tested nightly."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

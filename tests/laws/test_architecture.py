@@ -203,7 +203,7 @@ DRAWING = {"random", "quantile", "percentile", "nanquantile", "nanpercentile", "
 
 
 def own_intervals(path: Path) -> set[str]:
-    """What a module imports or calls that draws numbers or computes quantiles."""
+    """Return the imports and calls of a module that draw random numbers or compute quantiles."""
     imported = {name for name in imported_modules(path) if name in DRAWS or name.partition(".")[0] in DRAWS}
     return imported | {
         node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute) and node.attr in DRAWING
@@ -211,7 +211,7 @@ def own_intervals(path: Path) -> set[str]:
 
 
 def test_a_page_computes_no_interval_of_its_own(tmp_path: Path) -> None:
-    """What renders prints the intervals of rows: it draws nothing, and knows no quantiles."""
+    """Rendering code prints stored intervals; it draws no random numbers and computes no quantiles."""
     rendering = [path for path in FILES if room_of(path) in ("page", "cli")]
     assert {str(path.relative_to(PACKAGE)): found for path in rendering if (found := own_intervals(path))} == {}
     wrong = tmp_path / "wrong.py"

@@ -75,7 +75,7 @@ def identifiers(path: Path) -> Iterator[str]:
 
 
 def words(name: str) -> set[str]:
-    """The words of a name, in lower case; `place` in the standard term "in place" is no word of its own.
+    """The words of a name, in lower case; `place` in the standard term "in place" does not count.
 
     >>> sorted(words("GrowthPupil")), sorted(words("_told_by")), sorted(words("run_in_place"))
     (['growth', 'pupil'], ['by', 'told'], ['in', 'run'])

@@ -222,7 +222,7 @@ def test_gradients_equal_those_of_the_equations(variant: str, length: int) -> No
     scalars = [name for name in parameters if name.endswith("scalars")]
     assert len(scalars) == READERS[variant]
     for name, gradient, other in zip(parameters, own, theirs, strict=True):
-        # A single source has weight one whatever its scalar.
+        # A single source has weight 1 for any scalar.
         if float(other.abs().max()) > 1e-9:
             assert difference(gradient, other) < BAR, name
         else:

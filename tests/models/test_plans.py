@@ -83,7 +83,7 @@ def test_families_of_which_nothing_is_left_are_refused() -> None:
     parallel = [member for member in members if "|" in str(member.plan) or member.family == "identity"]
     with pytest.raises(UnsupportedModelError, match=r"^The model cannot run any of these plans: \d+ plans of painters"):
         filter_runnable(stack, parallel)
-    kept, left_out = filter_runnable(stack, parallel[1:])  # nothing is compared with the model as trained
+    kept, left_out = filter_runnable(stack, parallel[1:])  # no comparison with the original model
     assert (kept, len(left_out)) == ((), 1)
 
 

@@ -1,4 +1,4 @@
-"""Compiled blocks: one graph for each kind of block, whatever runs in whatever order; the numbers are the model's."""
+"""Compiled blocks: one graph per kind of block in any order, with the results of the uncompiled model."""
 
 import copy
 from collections.abc import Callable

@@ -126,7 +126,7 @@ def test_every_head_is_proved_on_inputs_of_its_own(name: str) -> None:
     model = model_of(name, settings)
     stack, inputs = load(model, layers=path), example_inputs(model)
     assert inputs is not None
-    stepwise = stack.logits("2 0 0", **inputs)  # proved when it was loaded: these are no other inputs
+    stepwise = stack.logits("2 0 0", **inputs)  # proved on the same inputs when it was loaded
     with stack.under("2 0 0"):
         inside = main_tensor(model(**inputs))
     torch.testing.assert_close(inside, stepwise, rtol=1e-4, atol=1e-4)

@@ -250,7 +250,7 @@ def _resident() -> int:
 
 
 def free_every_other() -> None:
-    held = [b"x" * 50_000 for _ in range(2_000)]  # `bytes` would take pages that nobody has written to
+    held = [b"x" * 50_000 for _ in range(2_000)]  # `bytes` would take unwritten pages
     before = _resident()
     del held[1:-1:2]  # the last one stays: what is behind all others goes back by itself
     release_freed()

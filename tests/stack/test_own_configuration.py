@@ -1,4 +1,4 @@
-"""Models with configurations and layers of their own run plans."""
+"""Models with custom configurations and layers run plans."""
 
 import copy
 from collections import OrderedDict

@@ -26,7 +26,7 @@ def test_states_are_those_the_model_records() -> None:
         states = list(STACK.states(Plan.identity(6), captured))
         recorded = MODEL(IDS, output_hidden_states=True).hidden_states
     assert len(states) == 7
-    # The model replaces the last recorded state by its normalised self.
+    # The model replaces the last recorded state by its normalized form.
     assert all(torch.equal(left, right) for left, right in zip(states[:-1], recorded[:-1], strict=True))
 
 

@@ -215,7 +215,7 @@ def test_the_schedule_gives_every_layer_its_share_at_the_end(importance: list[Im
     for layer, parts in enumerate(found.parts):
         assert sum(phase.share for phase in phases if layer in phase.trains) == pytest.approx(parts / levels)
         learning = [layer in phase.trains for phase in phases]
-        assert learning == sorted(learning)  # once it learns it goes on
+        assert learning == sorted(learning)  # a layer that has begun to learn continues
     assert all(phase.trains and phase.embedding and phase.head for phase in phases)
     learning_of_all = sum(phase.share * len(phase.trains) for phase in phases) / len(importance)
     assert found.spent == pytest.approx(learning_of_all)

@@ -30,7 +30,7 @@ Result = tuple[Tensor, ...]
 
 @cache
 def models(kind: str) -> tuple[Any, list[Stack], list[PreTrainedModel]]:
-    """A configuration object, three models that share it, and a copy of each with a configuration of its own."""
+    """A configuration object, three models that share it, and a copy of each with its own configuration."""
     first: Any = KINDS[kind]()
     config = first.config
     sharing = [first.eval(), *(type(first)(config).eval() for _ in range(2))]
@@ -168,7 +168,7 @@ class Frozen:
 
 
 class Settings:
-    """What holds a configuration, and is not one."""
+    """An object with a `config` attribute that is not itself a configuration."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
