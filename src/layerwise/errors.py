@@ -22,8 +22,8 @@ class PlanError(LayerwiseError):
         self.position = position
         if text is not None and position is not None:
             start = max(0, position - 60)
-            shown = text[start : position + 40].replace("\n", " ").replace("\t", " ")
-            message = f"{message}\n  {shown}\n  {' ' * (position - start)}^"
+            excerpt = text[start : position + 40].replace("\n", " ").replace("\t", " ")
+            message = f"{message}\n  {excerpt}\n  {' ' * (position - start)}^"
         super().__init__(message)
 
 

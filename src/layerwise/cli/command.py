@@ -91,7 +91,7 @@ def _describe_parameter(argument: Argument, everything: bool) -> Parameter:
     lists_choices = bool(choices) and all(each in argument.help for each in choices)
     is_rare = Trait.RARE in argument.marks
     heading: dict[str, Any] = {} if argument.is_positional else {"group": MORE_OPTIONS if is_rare else OPTIONS}
-    shown = f" [choices: {', '.join(choices)}]" if choices and not lists_choices else ""
+    listing = f" [choices: {', '.join(choices)}]" if choices and not lists_choices else ""
     is_switch = bool in argument.kinds
     states_default = lists_choices or "default" in argument.help
 
@@ -100,7 +100,7 @@ def _describe_parameter(argument: Argument, everything: bool) -> Parameter:
 
     return Parameter(
         name=argument.flag,
-        help=argument.help + shown,
+        help=argument.help + listing,
         metavar=None if is_switch else argument.placeholder,
         **heading,
         negative=f"--no-{argument.name.replace('_', '-')}" if is_switch and argument.default is not False else (),

@@ -76,25 +76,25 @@ def plan(
 
 
 def _show(recipe: MergeRecipe, depth: int | None) -> None:
-    shown = recipe.plan
-    write(output, str(shown), style="bold")
-    write(output, explain(shown, depth))
-    output.print(_tabulate_cost(shown, depth))
+    plan_shown = recipe.plan
+    write(output, str(plan_shown), style="bold")
+    write(output, explain(plan_shown, depth))
+    output.print(_tabulate_cost(plan_shown, depth))
     for name, location in recipe.models.items():
         write(output, f"{'model' if name is None else f'model {name}':17}  {location}")
     # A cell is two characters wide.
-    cells = max(1, min(MAX_CELLS, (output.width - GAP - max(len(step.name) for step in shown.steps())) // 2))
-    output.print(picture(shown, cells), markup=False, no_wrap=True, overflow="ignore", crop=False)
+    cells = max(1, min(MAX_CELLS, (output.width - GAP - max(len(step.name) for step in plan_shown.steps())) // 2))
+    output.print(picture(plan_shown, cells), markup=False, no_wrap=True, overflow="ignore", crop=False)
     write(output, LEGEND, style="dim")
 
 
-def _tabulate_cost(shown: Plan, depth: int | None) -> Table:
-    cost = shown.cost()
+def _tabulate_cost(plan_shown: Plan, depth: int | None) -> Table:
+    cost = plan_shown.cost()
     original = f" (original model: {depth})" if depth is not None else ""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("layer evaluations", f"{cost.evaluations}{original}")
     table.add_row("sequential stages", f"{cost.stages}{original}")
-    sources = len(shown.sources())
+    sources = len(plan_shown.sources())
     total = f" of {sources} models" if sources > 1 else f" of {depth}" if depth is not None else ""
     table.add_row("layers used", f"{cost.weights}{total}")
     table.add_row("KV slots", str(cost.slots))

@@ -66,12 +66,12 @@ class ReportData:
         stated = self.manifest.get("depth")
         if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
             return stated
-        written = self.rows.value(measure=vocab.ROBUSTNESS, metric="depth")
-        if written is not None and 0 < written < math.inf:
-            return int(written)
+        recorded = self.rows.value(measure=vocab.ROBUSTNESS, metric="depth")
+        if recorded is not None and 0 < recorded < math.inf:
+            return int(recorded)
         planned = (layer for plan in self.schedules.values() for layer in plan.layers())
-        named = (row.layer for row in self.rows if row.layer is not None)
-        return 1 + max((*planned, *named), default=-1)
+        in_rows = (row.layer for row in self.rows if row.layer is not None)
+        return 1 + max((*planned, *in_rows), default=-1)
 
     @cached_property
     def schedules(self) -> dict[str, Plan]:

@@ -106,13 +106,13 @@ def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:
     return format_interval(estimate.value, estimate.low, estimate.high, signed=signed)
 
 
-def to_verdict(known: bool | None) -> Verdict | None:
+def to_verdict(is_decided: bool | None) -> Verdict | None:
     """Return the verdict on a plain answer, or None if there are no intervals.
 
     >>> to_verdict(True), to_verdict(False), to_verdict(None)
     (<Verdict.SUPPORTED: 'supported'>, <Verdict.INCONCLUSIVE: 'inconclusive'>, None)
     """
-    return None if known is None else Verdict.SUPPORTED if known else Verdict.INCONCLUSIVE
+    return None if is_decided is None else Verdict.SUPPORTED if is_decided else Verdict.INCONCLUSIVE
 
 
 def judge_effect(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
@@ -198,8 +198,8 @@ def find_unfinished(data: ReportData, *arms: str) -> list[str]:
 
 def _is_falling(data: ReportData, arm: str) -> bool:
     rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, step=PRESENT, share=None, kept=None)
-    for own in rows.by("seed").values():
-        losses = {row.step or 0: row.value for row in own}
+    for group in rows.by("seed").values():
+        losses = {row.step or 0: row.value for row in group}
         early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]
         fall = losses[min(losses)] - min(losses.values())
         if not early or min(early) - min(losses.values()) > MAX_LATE_FALL * fall:

@@ -238,11 +238,11 @@ def make_variant_tiles(arms: Collection[str], seeds: Mapping[str, Collection[int
 
 def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:
     """Return the banner that names what is incomplete, or None."""
-    named = [(names, noun) for names, noun in parts if names]
-    if not named:
+    nonempty = [(names, noun) for names, noun in parts if names]
+    if not nonempty:
         return None
-    what = join_words([f"{format_count(len(names), noun)} ({join_words(list(names))})" for names, noun in named])
-    verb = "is" if sum(len(names) for names, _ in named) == 1 else "are"
+    what = join_words([f"{format_count(len(names), noun)} ({join_words(list(names))})" for names, noun in nonempty])
+    verb = "is" if sum(len(names) for names, _ in nonempty) == 1 else "are"
     return f"{what} {verb} incomplete: {STOPPED}"
 
 
@@ -283,18 +283,19 @@ class Format:
         """
         if score is None:
             return ABSENT
-        own = self.scale_score(score)
-        if not self.bounds or own.low is None or own.high is None:
+        scaled = self.scale_score(score)
+        if not self.bounds or scaled.low is None or scaled.high is None:
             return self.number(score.value)
         if self.decimals is None and not self.unit:
-            return format_interval(own.value, own.low, own.high, signed=self.signed)
-        written, _, interval = format_interval(own.value, own.low, own.high, signed=self.signed).partition(" ")
+            return format_interval(scaled.value, scaled.low, scaled.high, signed=self.signed)
+        text, _, interval = format_interval(scaled.value, scaled.low, scaled.high, signed=self.signed).partition(" ")
         if self.decimals is not None:
-            written, low, high = (
-                format_fixed(each, self.decimals, signed=self.signed) for each in (own.value, own.low, own.high)
+            text, low, high = (
+                format_fixed(each, self.decimals, signed=self.signed)
+                for each in (scaled.value, scaled.low, scaled.high)
             )
             interval = f"[{low}, {high}]"
-        return f"{written}{self.unit} {interval}"
+        return f"{text}{self.unit} {interval}"
 
     def interval(self, score: Score) -> str:
         """Format the interval alone.
@@ -302,8 +303,8 @@ class Format:
         >>> Format().interval(Score("healing", "share", 0.412, 0.38, 0.451))
         '[0.380, 0.451]'
         """
-        own = self.scale_score(score)
-        return format_interval(own.value, own.low, own.high, signed=self.signed).partition(" ")[2]
+        scaled = self.scale_score(score)
+        return format_interval(scaled.value, scaled.low, scaled.high, signed=self.signed).partition(" ")[2]
 
     def number(self, value: float | None) -> str:
         if value is None:

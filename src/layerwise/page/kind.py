@@ -136,10 +136,10 @@ class Pivot:
         if self.split is None:
             parts = {self.title: rows}
         else:
-            named = rows.by(self.split).items()
-            parts = {", ".join(filter(None, (self.title, self.words(value)))): own for value, own in named}
-        for title, own in parts.items():
-            table = self._table(own)
+            groups = rows.by(self.split).items()
+            parts = {", ".join(filter(None, (self.title, self.words(value)))): group for value, group in groups}
+        for title, group in parts.items():
+            table = self._table(group)
             if table.body:
                 yield title, table
 
@@ -154,14 +154,14 @@ class Pivot:
             ordered.sort(key=self.order)
         elif "task" in keys:
             ordered.sort(key=lambda line: line[keys.index("task")] != "all")
-        named, cells = [], []
+        heads_by_line, cells = [], []
         for line in ordered:
             own = rows.where(**dict(zip(keys, line, strict=True)))
-            named.append(["" if value is None else self.words(value) for value in line])
+            heads_by_line.append(["" if value is None else self.words(value) for value in line])
             cells.append([column.cell(own) for column in columns])
-        kept = [at for at in range(len(columns)) if any(row[at] not in ("", ABSENT) for row in cells)]
-        head = (*self.rows, *(columns[at].head for at in kept))
-        body = ((*heads, *(row[at] for at in kept)) for heads, row in zip(named, cells, strict=True))
+        used = [at for at in range(len(columns)) if any(row[at] not in ("", ABSENT) for row in cells)]
+        head = (*self.rows, *(columns[at].head for at in used))
+        body = ((*heads, *(row[at] for at in used)) for heads, row in zip(heads_by_line, cells, strict=True))
         plans = tuple(at for at, key in enumerate(keys) if key == "plan")
         numeric_from = len(head) if self.badges else len(keys)
         return Table(head, tuple(body), numeric_from=numeric_from, code=plans, badges=self.badges)
@@ -179,9 +179,9 @@ class CustomTable:
     note: str = ""
 
     def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
-        made = self.table(data)
-        if made.body:
-            yield self.title, made
+        result = self.table(data)
+        if result.body:
+            yield self.title, result
 
 
 @dataclass(frozen=True, slots=True)

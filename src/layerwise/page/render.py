@@ -105,10 +105,10 @@ def build_chapters(data: ReportData) -> list[Chapter]:
         for chapter in _chapters(kind, data):
             by_anchor.setdefault(chapter.anchor, chapter.noted(data.notes))
     every = list(by_anchor.values())
-    kept = [chapter for chapter in every if chapter.body] or every[:1]
-    absent = [chapter for chapter in every if chapter not in kept]
+    shown = [chapter for chapter in every if chapter.body] or every[:1]
+    absent = [chapter for chapter in every if chapter not in shown]
     last = provenance(data).noted(data.notes)
-    return [*kept, replace(last, body=(*last.body, html_part("absent", chapters=absent))) if absent else last]
+    return [*shown, replace(last, body=(*last.body, html_part("absent", chapters=absent))) if absent else last]
 
 
 def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
@@ -145,22 +145,22 @@ def provenance(data: ReportData) -> Chapter:
 
 
 def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
-    named: Iterable[str] = ()
+    variant_names: Iterable[str] = ()
     if growth.is_growth(data):
-        about, named = "growth", growth.arms(data)
+        about, variant_names = "growth", growth.arms(data)
     elif "paired" in (kinds := {kind.name for kind in present_kinds(data)}):
         about = "paired"
     elif PRETRAINED & kinds:
-        about, named = "pretraining", list_variants(data)
+        about, variant_names = "pretraining", list_variants(data)
     elif trained := read_seeds(data):
-        about, named = "robustness", trained
+        about, variant_names = "robustness", trained
     else:
         about = "sweep"
     method = list(_words(f"{about}, method"))
     if about == "sweep":
         method[1:1] = (line.format(fewest=MIN_UNITS) for line in _words(f"intervals over {data.units}"))
     variants = dict(_list_terms("variants"))
-    described = ((name, variants[name]) for name in named if name in variants)
+    described = ((name, variants[name]) for name in variant_names if name in variants)
     return method, [*described, *_list_terms(f"{about}, glossary")]
 
 

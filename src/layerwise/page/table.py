@@ -74,5 +74,5 @@ class Table:
 
 
 def _shorten(text: str, most: int) -> str:
-    shown = " ".join(text.split("\n"))
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    line = " ".join(text.split("\n"))
+    return line if len(line) <= most else f"{line[: most - 1]}…"

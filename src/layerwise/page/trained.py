@@ -63,11 +63,11 @@ def average_by_variant(rows: Iterable[Score]) -> Rows:
     return Rows(chain.from_iterable(means[arm] for arm in sort_variants(means)))
 
 
-def average_seeds(own: Sequence[Score]) -> Score:
-    whole = next((row for row in own if row.seed is None), own[0])
-    if whole.seed is None or len(own) == 1:
-        return replace(whole, seed=None)
-    return replace(whole, seed=None, value=fmean(row.value for row in own), low=None, high=None, p=None)
+def average_seeds(rows: Sequence[Score]) -> Score:
+    mean = next((row for row in rows if row.seed is None), rows[0])
+    if mean.seed is None or len(rows) == 1:
+        return replace(mean, seed=None)
+    return replace(mean, seed=None, value=fmean(row.value for row in rows), low=None, high=None, p=None)
 
 
 def add_ratios(rows: Iterable[Score], base: Mapping[str, Score]) -> Iterator[Score]:
@@ -93,9 +93,9 @@ def make_cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[f
 
 def add_seeds(rows: Rows) -> Iterator[Score]:
     yield from average_by_variant(rows)
-    for own in rows.where(seed=PRESENT, tuning_seed=None).by("arm").values():
-        if len(own) > 1:
-            yield from own
+    for group in rows.where(seed=PRESENT, tuning_seed=None).by("arm").values():
+        if len(group) > 1:
+            yield from group
 
 
 def find_baseline(data: ReportData) -> str | None:
@@ -107,8 +107,8 @@ def is_pretrained(data: ReportData) -> bool:
 
 
 def make_tiles(data: ReportData) -> Iterable[tuple[str, str]]:
-    named = list_variants(data)
-    return make_variant_tiles(named, {arm: list_seeds(data, arm) for arm in named}) if named else ()
+    variants = list_variants(data)
+    return make_variant_tiles(variants, {arm: list_seeds(data, arm) for arm in variants}) if variants else ()
 
 
 def list_task_metrics(data: ReportData) -> list[tuple[str, str, str]]:

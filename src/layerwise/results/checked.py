@@ -75,9 +75,12 @@ def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool =
     """
     if not isinstance(content, dict):
         raise RunError(f"{what} must be an object, got {_shown(content)}. {_RESTORE}")
-    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
-    needed = {name for name, item in known.items() if whole or item.default is item.default_factory is MISSING}
-    missing, surplus = sorted(needed - set(content)), sorted(name[:_MAX_SHOWN] for name in set(content) - set(known))
+    known_fields = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    needed = {name for name, item in known_fields.items() if whole or item.default is item.default_factory is MISSING}
+    missing, surplus = (
+        sorted(needed - set(content)),
+        sorted(name[:_MAX_SHOWN] for name in set(content) - set(known_fields)),
+    )
     if missing or surplus:
         raise RunError(
             f"{what} does not have the expected fields: missing {missing}, unknown {surplus[:5]}. {_RESTORE}"
@@ -126,13 +129,13 @@ def _check_usable(value: object, where: str, depth: int = 1) -> None:
             raise UnreadableError(f"{where} must be finite")
 
 
-def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, object], of: str) -> str:
+def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, object], context: str) -> str:
     why, _, location = str(error).partition(" - at `")
     is_key = location.startswith("key in ")
     path = location.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
     type_wrong, bound_wrong = _TYPE.fullmatch(why), _BOUND.fullmatch(why)
     path, value = _at(content, path, type_wrong[3] if type_wrong else None)
-    where = f"{f'a name in {path}' if is_key else path} {of}"
+    where = f"{f'a name in {path}' if is_key else path} {context}"
     if type_wrong:
         empty = " or nothing" if type_wrong[2] else ""
         return f"{where} must be {_WORDS.get(type_wrong[1], type_wrong[1])}{empty}, got {_shown(value)}"
@@ -168,5 +171,5 @@ def _shown(value: object) -> str:
     words = _WORDS[_type(value)]
     if isinstance(value, list | dict | bytes):
         return words
-    shown = json.dumps(value)
-    return shown if len(shown) <= _MAX_SHOWN else f"{words} ({shown[: _MAX_SHOWN - 3]}...)"
+    text = json.dumps(value)
+    return text if len(text) <= _MAX_SHOWN else f"{words} ({text[: _MAX_SHOWN - 3]}...)"

@@ -119,14 +119,14 @@ def _result_files(path: Path) -> list[Path]:
     evaluations: dict[str, list[Path]] = {}
     for each in sorted(chain(path.glob("*.json"), inside.glob("*/*.json")), key=lambda each: each.name, reverse=True):
         if match := _FILE.fullmatch(each.name):
-            whole = each.parent if match[1] == "results" else each.parent / match[1]
-            evaluations.setdefault(whole.relative_to(path).as_posix(), []).append(each)
-    own = [name for name, files in evaluations.items() if files[0].parent == path]
-    if len(own or evaluations) == 1:
-        return evaluations[next(iter(own or evaluations))]
+            parent = each.parent if match[1] == "results" else each.parent / match[1]
+            evaluations.setdefault(parent.relative_to(path).as_posix(), []).append(each)
+    direct = [name for name, files in evaluations.items() if files[0].parent == path]
+    if len(direct or evaluations) == 1:
+        return evaluations[next(iter(direct or evaluations))]
     if evaluations:
-        names = sorted(own or evaluations)
-        names = [evaluations[name][0].name if name in own else name for name in names]
+        names = sorted(direct or evaluations)
+        names = [evaluations[name][0].name if name in direct else name for name in names]
         raise RunError(f"{named(path)} contains {len(names)} evaluations. Pass one of them: {', '.join(names[:5])}.")
     if (path / "results.json").is_file():
         raise RunError(
@@ -158,11 +158,11 @@ def _task(path: Path, content: _Results, task: str) -> TaskLog:
     samples = path.parent / f"samples_{task}_{date}.jsonl"
     keys = ((key.partition(","), _numbers(each)) for key, each in content.results.get(task, {}).items())
     stated = {(metric, filtered): each[0] for (metric, _, filtered), each in keys if filtered and each}
-    own = path.parents[1].name == PLANS and is_run(path.parents[2])
-    documents, values = _kept(path, content, task, stated) if own else _logged(samples, task, stated)
-    whole = content.counts.get(task, {}).get("effective", len(documents))
-    if whole != len(documents):
-        raise RunError(f"{named(samples)} has {len(documents)} of {shown(whole)} documents. {_AGAIN}")
+    is_own_run = path.parents[1].name == PLANS and is_run(path.parents[2])
+    documents, values = _kept(path, content, task, stated) if is_own_run else _logged(samples, task, stated)
+    expected = content.counts.get(task, {}).get("effective", len(documents))
+    if expected != len(documents):
+        raise RunError(f"{named(samples)} has {len(documents)} of {shown(expected)} documents. {_AGAIN}")
     template = content.chat_template_sha
     settings = {
         "version": content.versions.get(task),
@@ -197,30 +197,37 @@ def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
                 document.filter = order[min(lines[document.doc_id], len(order)) - 1] if order else "none"
             if document.metrics is None:
                 document.metrics = tuple(name for name, each in stated if each == document.filter and name in content)
-            own = filters.setdefault(document.filter, {})
-            if document.doc_id in own:
+            by_document = filters.setdefault(document.filter, {})
+            if document.doc_id in by_document:
                 raise UnreadableError(f"is document {document.doc_id} again")
             values = {name: _numbers(content.get(name)) for name in document.metrics}
             if wrong := [name for name, value in values.items() if not all(map(math.isfinite, value or ()))]:
                 raise UnreadableError(f"has a value of {wrong[0]} that is not finite")
             requests = json.dumps([document.prompt_hash, document.arguments], sort_keys=True)
             document.arguments, document.doc = sha256(requests.encode()).hexdigest(), shown(document.doc)
-            own[document.doc_id] = document, values
+            by_document[document.doc_id] = document, values
     except (UnreadableError, msgspec.ValidationError, RecursionError) as error:
         raise _refusal(where, error) from error
     first = next(iter(filters.values()))
-    if short := [name for name, own in filters.items() if own.keys() != first.keys()]:
+    if short := [name for name, by_document in filters.items() if by_document.keys() != first.keys()]:
         raise RunError(f"{named(path)} has other documents for the filter {short[0]}. {_AGAIN}")
-    metrics = {(name, each): own for each, own in filters.items() for _, values in own.values() for name in values}
-    by_metric = {key: tuple(own[at][1].get(key[0]) for at in first) for key, own in metrics.items()}
+    metrics = {
+        (name, each): by_document
+        for each, by_document in filters.items()
+        for _, values in by_document.values()
+        for name in values
+    }
+    by_metric = {key: tuple(by_document[at][1].get(key[0]) for at in first) for key, by_document in metrics.items()}
     return tuple(document for document, _ in first.values()), by_metric
 
 
 def _numbers(value: object) -> tuple[float, ...] | None:
     parts = value if isinstance(value, list) else [value]
-    known = [_TRUTH.get(each) if isinstance(each, str) else each for each in parts]
-    numbers = tuple(float(each) if abs(each) < 2**1023 else math.inf for each in known if isinstance(each, int | float))
-    return numbers if len(numbers) == len(known) else None
+    values = [_TRUTH.get(each) if isinstance(each, str) else each for each in parts]
+    numbers = tuple(
+        float(each) if abs(each) < 2**1023 else math.inf for each in values if isinstance(each, int | float)
+    )
+    return numbers if len(numbers) == len(values) else None
 
 
 def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, float]) -> Answers:
@@ -250,8 +257,8 @@ def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Valu
     if not hashed and first.all_hash != second.all_hash:
         raise RunError(f"Documents or prompts of {what} differ. Evaluate both models on the same ones.")
     left_at, right_at = (_order(log, hashed) for log in (first, second))
-    for log, own, others, absent in ((first, left_at, right_at, "second"), (second, right_at, left_at, "first")):
-        for document in (log.documents[at] for key, at in own.items() if key not in others):
+    for log, positions, others, absent in ((first, left_at, right_at, "second"), (second, right_at, left_at, "first")):
+        for document in (log.documents[at] for key, at in positions.items() if key not in others):
             text = f"the {absent} has no document {document.doc_id}, {document.doc}"
             raise RunError(f"Documents of {what} differ: {text}. Evaluate both models on the same version of the data.")
     order = [right_at[key] for key in left_at]

@@ -59,7 +59,7 @@ def export(run: Run, folder: Path | str | None = None, format: Format = "parquet
         ("scores", Score, run.store.scores()),
         ("plans", PlanRecord, run.store.plans()),
     )
-    written = []
+    paths = []
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, kind, rows in tables:
@@ -70,11 +70,11 @@ def export(run: Run, folder: Path | str | None = None, format: Format = "parquet
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)
-            written.append(path)
+            paths.append(path)
         if format == "csv":
             write_whole(folder / MANIFEST, manifest.encode())
-            written.append(folder / MANIFEST)
-    return tuple(written)
+            paths.append(folder / MANIFEST)
+    return tuple(paths)
 
 
 def _build_frame(kind: type[Row], rows: Iterable[Row]) -> DataFrame:

@@ -163,8 +163,8 @@ class Score:
     against: str | None = None
 
     def __repr__(self) -> str:
-        given = ((item, getattr(self, item.name)) for item in fields(self))
-        return f"Score({', '.join(f'{item.name}={value!r}' for item, value in given if value != item.default)})"
+        values = ((item, getattr(self, item.name)) for item in fields(self))
+        return f"Score({', '.join(f'{item.name}={value!r}' for item, value in values if value != item.default)})"
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -201,8 +201,8 @@ def describe_row(kind: type, cells: Mapping[str, object]) -> str:
     if kind is Loss:
         return "plan {plan} on window {window} of document {document} (task {task})".format_map(short)
     if kind is Score:
-        named = (name for name in KEY if name not in ("task", "metric") and cells.get(name) not in (None, ""))
-        columns = ", ".join(f"{name} {short[name]}" for name in named) or "all"
+        non_empty = (name for name in KEY if name not in ("task", "metric") and cells.get(name) not in (None, ""))
+        columns = ", ".join(f"{name} {short[name]}" for name in non_empty) or "all"
         return f"the score {short['metric']} of {columns[:200]} (task {short['task']})"
     return f"the record of plan {short['plan']}" if kind is PlanRecord else "a note"
 
@@ -236,12 +236,12 @@ class Continuation:
 
 def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
     """Return the continuations among the notes of a run; invalid notes are ignored."""
-    kept = []
+    continuations = []
     for note in notes:
         if note.measure == CONTINUATION:
             with suppress(msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-                kept.append(msgspec.json.decode(note.text, type=Continuation))
-    return tuple(kept)
+                continuations.append(msgspec.json.decode(note.text, type=Continuation))
+    return tuple(continuations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,9 +159,9 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _noted(changes: tuple[str, ...], store: Store) -> tuple[str, ...]:
-    known = [note.text for note in store.notes(PROVENANCE)]
-    if not set(changes) <= set(known):
-        store.replace_notes(PROVENANCE, (*known, *changes))
+    stored = [note.text for note in store.notes(PROVENANCE)]
+    if not set(changes) <= set(stored):
+        store.replace_notes(PROVENANCE, (*stored, *changes))
     return changes
 
 

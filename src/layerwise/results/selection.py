@@ -69,12 +69,12 @@ class Rows(Sequence[Score]):
         for name in columns:
             if name not in COLUMNS:
                 raise TypeError(f"rows have no column {name!r}; {near_matches(name, COLUMNS)}")
-        single = {name: wanted for name, wanted in columns.items() if not _is_several(wanted)}
+        single = {name: value for name, value in columns.items() if not _is_several(value)}
         matching = self._indexed(single) if single else self._rows
-        several = [(name, wanted) for name, wanted in columns.items() if name not in single]
+        several = [(name, value) for name, value in columns.items() if name not in single]
         if not several:
             return Rows(matching)
-        return Rows(row for row in matching if all(_holds(getattr(row, name), wanted) for name, wanted in several))
+        return Rows(row for row in matching if all(_holds(getattr(row, name), value) for name, value in several))
 
     def axis(self, column: str) -> tuple[Any, ...]:
         """Return the distinct non-empty values of a column in the order of the rows; the task "all" comes first.
@@ -93,7 +93,7 @@ class Rows(Sequence[Score]):
         """
         matching = self.where(**columns)
         if len(matching) > 1:
-            columns_named = ", ".join(f"{name}={wanted!r}" for name, wanted in columns.items())
+            columns_named = ", ".join(f"{name}={value!r}" for name, value in columns.items())
             raise RunError(
                 f"{len(matching)} rows have {columns_named}. Name more columns, or restore the run from a copy."
             )
@@ -123,9 +123,9 @@ class Rows(Sequence[Score]):
         return index.get(tuple(single[name] for name in names), ())
 
 
-def _is_several(wanted: object) -> bool:
-    return wanted is PRESENT or isinstance(wanted, (tuple, list, set, frozenset))
+def _is_several(condition: object) -> bool:
+    return condition is PRESENT or isinstance(condition, (tuple, list, set, frozenset))
 
 
-def _holds(value: object, wanted: Any) -> bool:
-    return value is not None if wanted is PRESENT else value in wanted
+def _holds(value: object, condition: Any) -> bool:
+    return value is not None if condition is PRESENT else value in condition

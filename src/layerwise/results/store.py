@@ -141,10 +141,10 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 @cache
 def _expected_columns() -> dict[str, tuple[str, ...]]:
-    with closing(sqlite3.connect(":memory:")) as made:
-        made.executescript(SCHEMA)
-        names = [name for (name,) in made.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        return {name: tuple(row[1] for row in made.execute(f"PRAGMA table_info({name})")) for name in names}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({name})")) for name in names}
 
 
 @contextmanager
@@ -282,8 +282,8 @@ class Store:
 
     def losses(self, task: str | None = None) -> Iterator[Loss]:
         """Iterate over the losses of one task or all, ordered by task, document, window and plan."""
-        chosen, values = ("", ()) if task is None else ("WHERE task = ?", (task,))
-        query = f'SELECT {_columns(Loss)} FROM losses {chosen} ORDER BY task, document, "window", plan'
+        condition, values = ("", ()) if task is None else ("WHERE task = ?", (task,))
+        query = f'SELECT {_columns(Loss)} FROM losses {condition} ORDER BY task, document, "window", plan'
         with explain_errors(self.path):
             for row in self._connection.execute(query, values):
                 yield self._row(Loss, row)
@@ -312,12 +312,12 @@ class Store:
 
     def scores(self, measure: str | None = None, *, task: str | None = None, metric: str | None = None) -> list[Score]:
         """Return the matching scores, by measure in alphabetical order, then as written."""
-        wanted = {"measure": measure, "task": task, "metric": metric}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        condition = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
+        filters = {"measure": measure, "task": task, "metric": metric}
+        values = {name: value for name, value in filters.items() if value is not None}
+        condition = " AND ".join(f"{name} = :{name}" for name in values) or "TRUE"
         with explain_errors(self.path):
             query = f"SELECT {_columns(Score)} FROM scores WHERE {condition} ORDER BY measure, id"
-            return [self._row(Score, row) for row in self._connection.execute(query, given)]
+            return [self._row(Score, row) for row in self._connection.execute(query, values)]
 
     def replace_notes(self, measure: str, texts: Iterable[str]) -> None:
         """Replace the notes of a measure by `texts`, without duplicates."""
@@ -337,8 +337,8 @@ class Store:
 
     def add_plans(self, records: Iterable[PlanRecord]) -> None:
         """Add records that are not stored yet, in the given order."""
-        known = set(self.plans())
-        new = [record for record in dict.fromkeys(records) if record not in known]
+        stored = set(self.plans())
+        new = [record for record in dict.fromkeys(records) if record not in stored]
         self._writable()
         with explain_errors(self.path), self._connection as connection:
             connection.executemany(_insert("plans", PlanRecord), map(astuple, new))
@@ -400,15 +400,17 @@ def _checked_loss(row: Loss) -> Loss:
 
 
 def _checked_score(row: Score, measures: tuple[str, ...], seen: set[tuple[object, ...]]) -> Score:
-    named = _begun(describe_row(Score, {name: getattr(row, name) for name in KEY}))
+    description = _begun(describe_row(Score, {name: getattr(row, name) for name in KEY}))
     if row.measure not in measures:
         raise MeasureError(
-            f"{named} belongs to measure {row.measure!r}, not {' or '.join(map(repr, measures))}. "
+            f"{description} belongs to measure {row.measure!r}, not {' or '.join(map(repr, measures))}. "
             "Name every measure that is replaced."
         )
     key = (row.measure, *row.key)
     if key in seen:
-        raise MeasureError(f"{named} is not unique. Distinguish the rows by a column, such as the seed or the layer.")
+        raise MeasureError(
+            f"{description} is not unique. Distinguish the rows by a column, such as the seed or the layer."
+        )
     seen.add(key)
     try:
         return to_row(Score, [None if cell != cell else cell for cell in _plain(row)])

@@ -246,9 +246,9 @@ def _check_bounds(spelled: str, value: float, bounds: Range) -> None:
         (bounds.most, "at most", operator.le),
         (bounds.below, "below", operator.lt),
     )
-    given = [(bound, word, holds) for bound, word, holds in limits if bound is not None]
-    if not all(holds(value, bound) for bound, _, holds in given):
-        words = " and ".join(f"{word} {bound:,}" for bound, word, _ in given)
+    limits_given = [(bound, word, compare) for bound, word, compare in limits if bound is not None]
+    if not all(compare(value, bound) for bound, _, compare in limits_given):
+        words = " and ".join(f"{word} {bound:,}" for bound, word, _ in limits_given)
         raise OptionError(f"{spelled} must be {words}, got {value:,}.")
 
 

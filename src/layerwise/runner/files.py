@@ -145,11 +145,11 @@ class ExperimentFile:
             raise OptionError(f"stage {name}: {refusal}{hint}") from refusal
         return FileStage(name, call, after, runs)
 
-    def _check_plan(self, name: str, content: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def _check_plan(self, name: str, content: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         model = content.get("model")
-        if "plan" in content.keys() - given.keys() and given.get("model", model) != model:
+        if "plan" in content.keys() - options.keys() and options.get("model", model) != model:
             raise OptionError(
-                f"stage {name}: the plan {content['plan']} belongs to {model}. Pass a plan for {given['model']} with "
+                f"stage {name}: the plan {content['plan']} belongs to {model}. Pass a plan for {options['model']} with "
                 f"--{name}.plan PLAN."
             )
 
@@ -179,35 +179,35 @@ class ExperimentFile:
             stage, dot, option_name = flag.removeprefix("--").partition(".")
             if dot and stage in verbs:
                 flag = f"--{option_name}"
-                named = {stage: key} if (key := _find_option(verbs[stage], flag)) else {}
+                targets = {stage: key} if (key := _find_option(verbs[stage], flag)) else {}
             else:
                 matches = {name: key for name, verb in verbs.items() if (key := _find_option(verb, flag))}
-                named = self._select_stages(matches)
-            if not named:
+                targets = self._select_stages(matches)
+            if not targets:
                 searched = [verbs[stage]] if dot and stage in verbs else verbs.values()
                 flags = {each for verb in searched for each in _list_flags(verb)}
                 raise OptionError(f"{self.name} has no option {flag[:60]!r}; {near_matches(flag, flags)}")
-            switches = {name for name, key in named.items() if bool in verbs[name].arguments[key].kinds}
+            switches = {name for name, key in targets.items() if bool in verbs[name].arguments[key].kinds}
             if switches and not equals:
                 for name in switches:
-                    results[name][named[name]] = not flag.startswith("--no-")
+                    results[name][targets[name]] = not flag.startswith("--no-")
                 continue
             if not equals and not rest:
                 raise OptionError(f"{flag} must be followed by a value.")
             text = value if equals else rest.pop(0)
-            for name, key in named.items():
+            for name, key in targets.items():
                 given[name].setdefault(key, []).append(text)
         for name, texts in given.items():
             for key, several in texts.items():
                 results[name][key] = verbs[name].arguments[key].parse(several, f"--{key}")
         return results
 
-    def _select_stages(self, named: Mapping[str, str]) -> dict[str, str]:
-        written = {name: self._content(name) for name in named}
-        values = {name: written[name][key] for name, key in named.items() if key in written[name]}
+    def _select_stages(self, candidates: Mapping[str, str]) -> dict[str, str]:
+        contents = {name: self._content(name) for name in candidates}
+        values = {name: contents[name][key] for name, key in candidates.items() if key in contents[name]}
         values = {name: value for name, value in values.items() if not self._reads(value)}
         first = next(iter(values.values()), None)
-        return {name: key for name, key in named.items() if values.get(name, first) == first}
+        return {name: key for name, key in candidates.items() if values.get(name, first) == first}
 
 
 def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Any]:

@@ -15,31 +15,31 @@ from layerwise.plan.dialects import DIALECTS, MergeRecipe, read, write_mergekit,
 from layerwise.plan.dialects.located import SIZE
 
 
-def read_recipe(given: str) -> MergeRecipe:
+def read_recipe(source: str) -> MergeRecipe:
     """Read a plan and its models from a file or text in mergekit or plan syntax."""
-    with _of_file(given):
-        return read(_content(given))
+    with _of_file(source):
+        return read(_content(source))
 
 
-def _content(given: str) -> str:
-    path = Path(given)
+def _content(source: str) -> str:
+    path = Path(source)
     if kind_of(path) == "file":
         return decoded(read_bytes(path, SIZE))
     if path.suffix in (".yml", ".yaml") or kind_of(path) != "nothing":
-        raise PlanError(f"{named(given)} is not a file. Pass a mergekit YAML file or a plan.")
-    return given
+        raise PlanError(f"{named(source)} is not a file. Pass a mergekit YAML file or a plan.")
+    return source
 
 
 @contextmanager
-def _of_file(given: str) -> Iterator[None]:
+def _of_file(source: str) -> Iterator[None]:
     try:
         yield
     except UnreadableError as fault:
-        raise PlanError(f"{named(given)} {fault}. Pass a mergekit YAML file or a plan.") from None
+        raise PlanError(f"{named(source)} {fault}. Pass a mergekit YAML file or a plan.") from None
     except PlanError as refused:
-        if kind_of(given) != "file":
+        if kind_of(source) != "file":
             raise
-        raise PlanError(f"{named(given)}, {refused.reason}", text=refused.text, position=refused.position) from None
+        raise PlanError(f"{named(source)}, {refused.reason}", text=refused.text, position=refused.position) from None
 
 
 def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:

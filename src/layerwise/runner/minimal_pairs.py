@@ -79,8 +79,8 @@ def evaluate_models(
             _evaluate_model(opened, model, pairs, options, run, progress)
     for pairs in suites:
         rows = run.store.scores(pairs.suite)
-        own = [row for row in rows if row.seed is not None]
-        run.store.replace_scores(pairs.suite, [*own, *variant_rows(pairs.suite, own)])
+        single_seeds = [row for row in rows if row.seed is not None]
+        run.store.replace_scores(pairs.suite, [*single_seeds, *variant_rows(pairs.suite, single_seeds)])
 
 
 def describe_setting(pairs: PairSet, options: ScoringOptions) -> str:
@@ -120,7 +120,7 @@ def _evaluate_model(
     rows = [row for row in stored if model.has(row) and row.kind == PARADIGM]
     done = {row.task for row in rows}
     scorer, paradigms = SentenceScorer.from_model(*opened), pairs.paradigms()
-    of: dict[str, Any] = {"arm": model.arm, "seed": model.seed}
+    identity: dict[str, Any] = {"arm": model.arm, "seed": model.seed}
     release_freed()
     for number, (name, members) in enumerate(paradigms.items()):
         if name in done:
@@ -132,22 +132,24 @@ def _evaluate_model(
                 progress(label, (number + share) / len(paradigms))
 
         how: dict[str, Any] = {"temperature": options.temperature, "too_long": options.too_long}
-        rows += paradigm_rows(pairs.suite, members, preferences(scorer, members, progress=report_progress, **how), **of)
+        rows += paradigm_rows(
+            pairs.suite, members, preferences(scorer, members, progress=report_progress, **how), **identity
+        )
         release_freed()
         run.store.replace_scores(pairs.suite, [*others, *rows])
     measured = {"chance": CHANCE, "temperature": options.temperature, **coverage(scorer.tokenizer, pairs)}
-    whole = [Score(pairs.suite, metric, value, **of) for metric, value in measured.items()]
-    run.store.replace_scores(pairs.suite, [*others, *mean_accuracies(pairs.pairs, rows), *rows, *whole])
+    suite_rows = [Score(pairs.suite, metric, value, **identity) for metric, value in measured.items()]
+    run.store.replace_scores(pairs.suite, [*others, *mean_accuracies(pairs.pairs, rows), *rows, *suite_rows])
 
 
 def format_pairs(run: Run, pairs: PairSet) -> str:
     lines = [f"{pairs.suite} ({pairs.origin}; chance {CHANCE}):"]
     rows = Rows(run.store.scores(pairs.suite, task=ALL)).where(seed=None)
-    known, whole = (rows.where(metric=metric).along("arm") for metric in ("coverage", "whole_words"))
+    coverage, single_tokens = (rows.where(metric=metric).along("arm") for metric in ("coverage", "whole_words"))
     for arm, row in rows.where(metric="accuracy").along("arm").items():
         if row.low is not None and row.high is not None:
             lines.append(
                 f"  {arm:24} {row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   "
-                f"{known[arm].value:.1%} of words known, {whole[arm].value:.1%} as one token"
+                f"{coverage[arm].value:.1%} of words known, {single_tokens[arm].value:.1%} as one token"
             )
     return "\n".join(lines)

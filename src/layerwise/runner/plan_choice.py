@@ -171,11 +171,11 @@ def resolve_plan(text: str) -> Plan:
     if not is_run(folder):
         return parse_plan(text)
     with Run.open(folder) as run:
-        chosen = run.store.scores(SEARCH, metric=CHOSEN)
-    if not chosen:
+        rows = run.store.scores(SEARCH, metric=CHOSEN)
+    if not rows:
         raise PlanError(
             f"{folder} does not contain a chosen plan: it is not a run of `layerwise search`, or was interrupted. "
             "Resume "
             "the search or pass a plan."
         )
-    return Plan.parse(str(chosen[0].plan))
+    return Plan.parse(str(rows[0].plan))

@@ -48,11 +48,11 @@ def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
             one = time_one()
             seconds += count * one
             clauses[-1] += f" of {one:.2g} s"
-    left = f"left: {', '.join(clauses)}"
+    text = f"left: {', '.join(clauses)}"
     if not seconds:
-        return left
+        return text
     memory = peak_bytes() + max(each.memory_bytes for each in remaining)
-    return f"{left}; about {format_duration(seconds)} in total, at most {format_size(memory)} of memory"
+    return f"{text}; about {format_duration(seconds)} in total, at most {format_size(memory)} of memory"
 
 
 def time_passes(stack: Stack, data: EvalData) -> float:

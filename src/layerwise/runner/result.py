@@ -146,7 +146,7 @@ class Reported(ABC):
 
         rows, depth = self.rows, self.data.depth
         if measure is None:
-            rows = next((own for name, metric in ANSWERS if (own := _answer(rows, name, metric))), rows)
+            rows = next((answer for name, metric in ANSWERS if (answer := _answer(rows, name, metric))), rows)
         elif measure != vocab.ALL:
             measures = {row.measure for row in rows}
             if measure not in measures:
@@ -239,5 +239,5 @@ class SearchResult(Result):
     def confirmed(self) -> pandas.DataFrame:
         best = str(self.best)
         table = self.table(vocab.SEARCH)
-        own = (table.plan == best) & table.metric.isin([vocab.DELTA, vocab.AGAIN, vocab.GAP])
-        return table[own | table.metric.isin([vocab.ABOVE_CHOSEN, vocab.BETTER])].reset_index(drop=True)
+        confirmations = (table.plan == best) & table.metric.isin([vocab.DELTA, vocab.AGAIN, vocab.GAP])
+        return table[confirmations | table.metric.isin([vocab.ABOVE_CHOSEN, vocab.BETTER])].reset_index(drop=True)

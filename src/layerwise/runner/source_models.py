@@ -110,15 +110,15 @@ def read_variants(locations: Sequence[str], arm: str | None, reporter: Reporter)
     arms = group_by_variant(read_source_models(locations))
     if arm is not None and arm not in arms:
         raise ModelError(f"Unknown variant {arm!r}; {near_matches(arm, arms)}")
-    chosen = {name: models for name, models in arms.items() if arm in (None, name)}
-    for name, models in chosen.items():
+    selected = {name: models for name, models in arms.items() if arm in (None, name)}
+    for name, models in selected.items():
         notes = check_one_base(models)
         reporter.log(f"{name}:")
         for letter, source in models.items():
             reporter.log(f"  {letter}  {source.location}")
         for note in notes:
             reporter.log(f"note: {note}")
-    return chosen
+    return selected
 
 
 def refuse_added(sources: Iterable[SourceModel]) -> None:

@@ -75,7 +75,7 @@ class RunDescription:
 
 
 @contextmanager
-def start_run(described: RunDescription) -> Iterator[Study]:
+def start_run(description: RunDescription) -> Iterator[Study]:
     """Open or resume the run of the verb that is running; on leaving, write its report.
 
     A `MeasureError` is raised once the rows and the report are written.
@@ -87,41 +87,41 @@ def start_run(described: RunDescription) -> Iterator[Study]:
     """
     call = current_call()
     if not is_alone():
-        if not described.on_several_processes:
+        if not description.on_several_processes:
             raise TrainError(f"{call.verb.name} runs in one process. Start it without torchrun.")
         use_own_accelerator()
-    given: Path | None = call.options.get("run")
-    folder = described.folder or given or default_folder(described.manifest, described.recipe)
+    run_option: Path | None = call.options.get("run")
+    folder = description.folder or run_option or default_folder(description.manifest, description.recipe)
     if call.dry_run:
-        _describe(call, described, folder)
+        _describe(call, description, folder)
         raise StudyFinishedError(folder)
     if not is_first_process():
         yield Study(folder, Silent())
         return
     overwrite = bool(call.options.get("overwrite"))
-    if described.refuse is not None and not overwrite:
-        described.refuse(folder)
-    published = TrainedModels.to_push(call.options, described.models(folder)) if call.options.get("push") else None
+    if description.refuse is not None and not overwrite:
+        description.refuse(folder)
+    published = TrainedModels.to_push(call.options, description.models(folder)) if call.options.get("push") else None
     refusal: MeasureError | None = None
-    with _closed_after(_begin(call, described, folder), call.reporter) as run:
+    with _closed_after(_begin(call, description, folder), call.reporter) as run:
         if overwrite:
             (folder / COMPLETE).unlink(missing_ok=True)
-            if described.discard is not None:
-                described.discard(folder)
-        _announce(described, run, call.reporter)
-        is_done = _is_complete(call, described, run)
+            if description.discard is not None:
+                description.discard(folder)
+        _announce(description, run, call.reporter)
+        is_done = _is_complete(call, description, run)
         if not is_done:
-            if described.is_estimated and (remaining := _remaining(described, folder, run)):
+            if description.is_estimated and (remaining := _remaining(description, folder, run)):
                 call.reporter.log(_describe_cost(call, remaining))
             try:
                 yield Study(folder, call.reporter, run)
             except MeasureError as error:
-                if described.is_empty(run):
+                if description.is_empty(run):
                     raise
                 refusal = error
-            if refusal is None and is_alone() and described.stays_complete and described.folder is None:
-                write_whole(folder / COMPLETE, _digest(call, described))
-        for text in described.results(run):
+            if refusal is None and is_alone() and description.stays_complete and description.folder is None:
+                write_whole(folder / COMPLETE, _digest(call, description))
+        for text in description.results(run):
             call.reporter.result(text)
         write_report(run, call.reporter)
         if published is not None:
@@ -139,39 +139,39 @@ def write_report(run: Run, reporter: Reporter) -> None:
     reporter.result(f"report: {run.report}")
 
 
-def _describe(call: Invocation, described: RunDescription, folder: Path) -> None:
+def _describe(call: Invocation, description: RunDescription, folder: Path) -> None:
     overwrite = bool(call.options.get("overwrite"))
-    if described.refuse is not None and not overwrite:
-        described.refuse(folder)
-    for text in described.lines:
+    if description.refuse is not None and not overwrite:
+        description.refuse(folder)
+    for text in description.lines:
         call.reporter.result(text)
     if overwrite or not is_run(folder):
-        remaining = _remaining(described, folder / "new" if overwrite else folder, None)
+        remaining = _remaining(description, folder / "new" if overwrite else folder, None)
         if remaining:
             call.reporter.result(_describe_cost(call, remaining))
     else:
         with Run.open(folder) as run:
-            remaining = _remaining(described, folder, run)
-            if remaining and not _is_complete(call, described, run):
+            remaining = _remaining(description, folder, run)
+            if remaining and not _is_complete(call, description, run):
                 call.reporter.result(_describe_cost(call, remaining))
     call.reporter.result(f"run folder: {folder}")
 
 
-def _begin(call: Invocation, described: RunDescription, folder: Path) -> Run:
+def _begin(call: Invocation, description: RunDescription, folder: Path) -> Run:
     # A run is resumed from its manifest, which must not discard it again.
     options = {**call.options, "overwrite": False}
-    given = call.verb.given(options)
-    if "model" in options and "model" not in given and options["model"] is not None:
-        given = {"model": described.manifest.model, **given}
-    experiment = {"experiment": call.verb.name, **given, **described.chosen}
-    manifest: Manifest = replace(described.manifest, command=tuple(sys.argv), experiment=experiment)
-    if call.options.get("overwrite") and described.folder is None:
+    recorded = call.verb.given(options)
+    if "model" in options and "model" not in recorded and options["model"] is not None:
+        recorded = {"model": description.manifest.model, **recorded}
+    experiment = {"experiment": call.verb.name, **recorded, **description.chosen}
+    manifest: Manifest = replace(description.manifest, command=tuple(sys.argv), experiment=experiment)
+    if call.options.get("overwrite") and description.folder is None:
         return Run.create(folder, manifest, overwrite=True)
     return Run.resume_or_create(folder, manifest)
 
 
-def _announce(described: RunDescription, run: Run, reporter: Reporter) -> None:
-    for text in described.lines:
+def _announce(description: RunDescription, run: Run, reporter: Reporter) -> None:
+    for text in description.lines:
         reporter.log(text)
     reporter.log(f"run folder: {run.folder}")
     stored = run.store.count_losses()
@@ -181,21 +181,21 @@ def _announce(described: RunDescription, run: Run, reporter: Reporter) -> None:
         reporter.log(f"note: {change}")
 
 
-def _digest(call: Invocation, described: RunDescription) -> bytes:
+def _digest(call: Invocation, description: RunDescription) -> bytes:
     options = {name: value for name, value in call.verb.given(call.options).items() if name not in UNMEASURED_OPTIONS}
-    content = [call.verb.name, options, described.recipe, described.manifest.measured(), __version__]
+    content = [call.verb.name, options, description.recipe, description.manifest.measured(), __version__]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest().encode()
 
 
-def _is_complete(call: Invocation, described: RunDescription, run: Run) -> bool:
+def _is_complete(call: Invocation, description: RunDescription, run: Run) -> bool:
     path = run.folder / COMPLETE
-    if not is_alone() or not path.is_file() or described.is_empty(run) or _remaining(described, run.folder, run):
+    if not is_alone() or not path.is_file() or description.is_empty(run) or _remaining(description, run.folder, run):
         return False
-    return path.read_bytes() == _digest(call, described)
+    return path.read_bytes() == _digest(call, description)
 
 
-def _remaining(described: RunDescription, folder: Path, run: Run | None) -> list[Remaining]:
-    counted = (task.remaining(folder, run) for task in described.tasks)
+def _remaining(description: RunDescription, folder: Path, run: Run | None) -> list[Remaining]:
+    counted = (task.remaining(folder, run) for task in description.tasks)
     return [each for each in counted if each is not None]
 
 

@@ -28,12 +28,12 @@ def report_data(run: Run) -> pages.ReportData:
 
 
 def summary(data: pages.ReportData) -> str:
-    written: list[str] = []
+    lines: list[str] = []
     for kind in present_kinds(data):  # an answer that another kind has given already is not repeated
-        written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
+        lines += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in lines]
     amount = (f"- {line}" for line in describe_text(data))
     published = (f"- {each.question} {each.verdict}: {each.summary}" for each in pages.judge_published(data))
-    return "\n".join([*written, *published, *amount])
+    return "\n".join([*lines, *published, *amount])
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

@@ -28,8 +28,8 @@ def write(console: Console, text: str, style: str = "") -> None:
 
 
 def _printable(line: str) -> str:
-    shown = (sign if sign == "\t" or category(sign) not in ("Cc", "Cs") else ascii(sign)[1:-1] for sign in line)
-    return "".join(shown)
+    characters = (sign if sign == "\t" or category(sign) not in ("Cc", "Cs") else ascii(sign)[1:-1] for sign in line)
+    return "".join(characters)
 
 
 class Terminal:
@@ -103,8 +103,10 @@ def _can_draw() -> bool:
 
 class _TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
-        left = task.fields.get("left")
-        return Text(_time_left(task.time_remaining if left is None else left).lstrip(", "), style="progress.remaining")
+        seconds = task.fields.get("left")
+        return Text(
+            _time_left(task.time_remaining if seconds is None else seconds).lstrip(", "), style="progress.remaining"
+        )
 
 
 def _time_left(seconds: float | None) -> str:

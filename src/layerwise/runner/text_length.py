@@ -136,8 +136,8 @@ class TextRequest:
 
     def identify(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that identify an earlier run of the same call; an open model has no name."""
-        chosen = [name for name in (*CHOSEN, "model") if name not in self.given]
-        return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}
+        excluded = [name for name in (*CHOSEN, "model") if name not in self.given]
+        return {name: value for name, value in options.items() if name not in (*excluded, "run", "overwrite")}
 
 
 Candidate = tuple[Mapping[str, Any], TimedText]
@@ -167,13 +167,13 @@ def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: C
         return recorded
     minutes, most = request.minutes or MINUTES, sum(len(each.text) for each in corpus.documents)
     if most <= SMALL_TEXT:
-        whole = timed.cut(None, request.max_length)
-        if fits_in(timed.stack, timed.cost(whole), whole, 60 * USED * minutes):
+        full_text = timed.cut(None, request.max_length)
+        if fits_in(timed.stack, timed.cost(full_text), full_text, 60 * USED * minutes):
             if request.minutes is None:
-                return ChosenText(whole, {})
-            spread = measure_spread(timed.stack, whole)
-            return ChosenText(whole, {"tokens": "all"}, tuple(_describe_resolution(timed, whole, spread)))
-        most = whole.tokens
+                return ChosenText(full_text, {})
+            spread = measure_spread(timed.stack, full_text)
+            return ChosenText(full_text, {"tokens": "all"}, tuple(_describe_resolution(timed, full_text, spread)))
+        most = full_text.tokens
     return _fit_minutes(request, candidates, corpus, most)
 
 
@@ -191,23 +191,24 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
         tokens = fit_tokens(allowed, partial(cut.read, pace), cut.least, most)
         if tokens is not None:
             break
-    taken = cut.read(pace, cut.least)[1] if tokens is None else 0.0
+    seconds = cut.read(pace, cut.least)[1] if tokens is None else 0.0
     if tokens is None and request.minutes is not None:
-        least = _minutes(taken, request)
+        least = _minutes(seconds, request)
         raise OptionError(
             f"--minutes must be at least {least:,}, got {minutes:g}: conclusions need {cut.units} documents or windows "
             f"of {cut.least // cut.units} tokens. Raise it, or measure fewer plans or parts."
         )
-    own = cut.chosen(tokens or cut.least, most)
-    says = [_sentence(request, own), *_describe_resolution(cut.timed, own.data, spread)]
+    choice = cut.chosen(tokens or cut.least, most)
+    notes = [_sentence(request, choice), *_describe_resolution(cut.timed, choice.data, spread)]
     if tokens is None:
-        says.append(
-            f"this takes about {format_duration(taken)}: the minimum for a conclusion; fewer plans or parts take less "
+        notes.append(
+            f"this takes about {format_duration(seconds)}: the minimum for a conclusion; fewer plans or parts take "
+            "less "
             "time"
         )
     if changed:
-        says.append(_describe_smaller(request, changed, _minutes(needed, request)))
-    return replace(own, options={**own.options, **changed}, says=tuple(says), seconds=pace)
+        notes.append(_describe_smaller(request, changed, _minutes(needed, request)))
+    return replace(choice, options={**choice.options, **changed}, says=tuple(notes), seconds=pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +249,14 @@ class _Cut:
         return data, pace * count_tokens(self.timed.stack, self.timed.cost(data))
 
     def chosen(self, tokens: int, most: int) -> ChosenText:
-        given = self.request.max_length
+        max_length = self.request.max_length
         options: dict[str, Any] = {"minutes": self.request.minutes or MINUTES, "tokens": tokens}
-        if self.length(tokens) != given:
+        if self.length(tokens) != max_length:
             options["max_length"] = self.length(tokens)
         data = self.timed.cut(tokens, self.length(tokens))
         if tokens < most and data.tokens >= tokens - self.first.length:
             return ChosenText(data, options)
-        return ChosenText(self.timed.cut(None, given), {"minutes": options["minutes"], "tokens": "all"})
+        return ChosenText(self.timed.cut(None, max_length), {"minutes": options["minutes"], "tokens": "all"})
 
 
 def measure_spread(stack: Stack, data: EvalData) -> float | None:
@@ -306,22 +307,24 @@ def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes:
 def fit_tokens(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
     """Return the tokens, from `least` to `most`, that fit `seconds`, or None; `read` returns text and time."""
     tokens = min(least, most)
-    data, taken = read(tokens)
-    if taken > seconds:
+    data, duration = read(tokens)
+    if duration > seconds:
         return None
     for _ in range(ROUNDS):
-        further = min(most, int(data.tokens * seconds / taken))
+        further = min(most, int(data.tokens * seconds / duration))
         if further <= 1.02 * tokens:
             break
         tokens = further
-        data, taken = read(tokens)
+        data, duration = read(tokens)
     return tokens
 
 
-def _sentence(request: TextRequest, own: ChosenText) -> str:
+def _sentence(request: TextRequest, choice: ChosenText) -> str:
     budget = "10 minutes by default" if request.minutes is None else f"--minutes {request.minutes:g}"
-    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in own.options.items() if name != "minutes")
-    units = f"{own.data.units:,} documents or windows"
+    flags = " ".join(
+        f"--{name.replace('_', '-')} {value}" for name, value in choice.options.items() if name != "minutes"
+    )
+    units = f"{choice.data.units:,} documents or windows"
     return f"text within the time budget ({budget}): {units}; to reproduce it, pass {flags}"
 
 
@@ -336,14 +339,14 @@ def _find_recorded(request: TextRequest, timed: TimedText) -> Iterator[ChosenTex
     for folder in filter(is_run, folders):
         with suppress(LayerwiseError, OSError, UnicodeDecodeError):
             manifest = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
-            kept = manifest.experiment
-            if "tokens" not in kept or request.identify(kept) != request_options:
+            recorded = manifest.experiment
+            if "tokens" not in recorded or request.identify(recorded) != request_options:
                 continue
             weights = weights or weight_hash(timed.stack.model)
-            names = [name for name in ("minutes", *CHOSEN) if name in kept and name not in request.given]
-            options = {name: kept[name] for name in names}
-            limit = kept["tokens"] if isinstance(kept["tokens"], int) else None
+            names = [name for name in ("minutes", *CHOSEN) if name in recorded and name not in request.given]
+            options = {name: recorded[name] for name in names}
+            limit = recorded["tokens"] if isinstance(recorded["tokens"], int) else None
             data = timed.cut(limit, options.get("max_length", request.max_length))
             if manifest.weight_hash == weights and (run or manifest.corpus_hash == data.digest):
-                says = f"text: the {data.tokens:,} tokens of {folder}"
-                yield ChosenText(data, options, (says,))
+                note = f"text: the {data.tokens:,} tokens of {folder}"
+                yield ChosenText(data, options, (note,))

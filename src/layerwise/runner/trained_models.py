@@ -46,10 +46,10 @@ class TrainedModels:
         """
         overwrite = bool(options.get("overwrite"))
         folders = {name_repository(options["push"], label, len(models)): path for label, path in models.items()}
-        made = cls(folders, options.get("model"), bool(options.get("private")), overwrite)
-        for name in made.due():
+        result = cls(folders, options.get("model"), bool(options.get("private")), overwrite)
+        for name in result.due():
             hub.check_push(name, overwrite=overwrite)
-        return made
+        return result
 
     def due(self) -> tuple[str, ...]:
         return tuple(name for name, folder in self.folders.items() if self.overwrite or _pushed_to(folder) != name)

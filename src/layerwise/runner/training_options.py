@@ -43,9 +43,9 @@ class TrainingData:
     def as_trained(self, manifest: Manifest) -> TrainingData:
         """Fill in the settings of an earlier training; given texts or images replace its own."""
         sources = {"text", "validation", "test", "images"}
-        given = {name for name in (each.name for each in fields(self)) if getattr(self, name) != _DEFAULTS[name]}
-        left = _DEFAULTS.keys() - given - (sources if given & sources else set())
-        recorded = {name: manifest.experiment[name] for name in left if name in manifest.experiment}
+        replaced = {name for name in (each.name for each in fields(self)) if getattr(self, name) != _DEFAULTS[name]}
+        missing = _DEFAULTS.keys() - replaced - (sources if replaced & sources else set())
+        recorded = {name: manifest.experiment[name] for name in missing if name in manifest.experiment}
         paths = {"text", "validation", "test"}
         values: dict[str, Any] = {name: Path(value) if name in paths else value for name, value in recorded.items()}
         return replace(self, **values)

@@ -287,10 +287,10 @@ def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> lis
     rows = []
     for (arm, seed), record in records.items():
         layers = parse_refined_depth(arm)
-        of: dict[str, Any] = (
+        identity: dict[str, Any] = (
             {"arm": arm, "seed": seed} if layers is None else {"arm": RETRAINED, "seed": seed, "kept": layers}
         )
-        taken = {
+        costs = {
             "steps": record.steps,
             "epochs": record.epochs,
             "seconds": record.seconds,
@@ -298,9 +298,9 @@ def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> lis
             "examples": record.examples,
             **record.figures,
         }
-        rows += [Score(TRAINING, name, float(value), **of) for name, value in taken.items()]
+        rows += [Score(TRAINING, name, float(value), **identity) for name, value in costs.items()]
         noted = {(moment.step, moment.kind): moment.loss for moment in record.history}
-        rows += [Score(TRAINING, f"{kind}_loss", loss, step=step, **of) for (step, kind), loss in noted.items()]
+        rows += [Score(TRAINING, f"{kind}_loss", loss, step=step, **identity) for (step, kind), loss in noted.items()]
     return rows
 
 

@@ -152,19 +152,19 @@ class EvaluationsTask(Task[dict[str, Survey]]):
     evaluations: Sequence[StoredEvaluation]
 
     def execute(self, study: Study) -> dict[str, Survey]:
-        made = {}
+        results = {}
         for number, each in enumerate(self.evaluations):
             path = study.folder / each.path
             if not path.is_file():
                 study.reporter.progress(f"evaluating {each.name}", number / len(self.evaluations))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 each.make(study.folder).save(path)
-            made[each.name] = Survey.read(path)
-        return made
+            results[each.name] = Survey.read(path)
+        return results
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        left = sum(not (folder / each.path).is_file() for each in self.evaluations)
-        return Remaining(left, "evaluations") if left else None
+        missing = sum(not (folder / each.path).is_file() for each in self.evaluations)
+        return Remaining(missing, "evaluations") if missing else None
 
 
 FIRST_SWEEP_SEED = 1_000

@@ -192,7 +192,7 @@ def current_command() -> str:
     return write_command(call.verb, call.options)
 
 
-def write_command(described: Verb, options: Mapping[str, Any]) -> str:
+def write_command(verb: Verb, options: Mapping[str, Any]) -> str:
     """Write the command of a verb; options with default values are omitted.
 
     Args:
@@ -200,8 +200,8 @@ def write_command(described: Verb, options: Mapping[str, Any]) -> str:
         options: Options by name; defaults are omitted.
     """
     arguments, flags = [], []
-    for name, value in described.given(options).items():
-        argument = described.arguments[name]
+    for name, value in verb.given(options).items():
+        argument = verb.arguments[name]
         texts = [str(part) for part in (value if isinstance(value, list) else [value])]
         is_repeated = Trait.REPEATED in argument.marks
         if argument.is_positional:
@@ -210,7 +210,7 @@ def write_command(described: Verb, options: Mapping[str, Any]) -> str:
             flags += [argument.flag if value else "--no-" + name.replace("_", "-")]
         else:
             flags += [word for text in (texts if is_repeated else [",".join(texts)]) for word in (argument.flag, text)]
-    return shlex.join(["layerwise", *described.name.split(), *arguments, *flags])
+    return shlex.join(["layerwise", *verb.name.split(), *arguments, *flags])
 
 
 def load_verb(name: str) -> Verb:
@@ -260,13 +260,13 @@ def verb(name: str, *, group: str = "", examples: Sequence[str] = ()) -> Callabl
     return decorate
 
 
-def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, Any], reporter: Reporter) -> R:
+def _carry_out(verb: Verb, function: Callable[..., R], values: dict[str, Any], reporter: Reporter) -> R:
     caller = _CALLER.get()
-    if described.keeps_run:
+    if verb.keeps_run:
         check_run_folder(values.get("run"))
-    token = _CALL.set(Invocation(described, values, reporter, time.monotonic(), caller.dry_run))
+    token = _CALL.set(Invocation(verb, values, reporter, time.monotonic(), caller.dry_run))
     try:
-        return function(*values.pop(described.variadic, ()), **values, reporter=reporter)
+        return function(*values.pop(verb.variadic, ()), **values, reporter=reporter)
     except StudyFinishedError as finished:
         result: R = get_type_hints(function)["return"](finished.folder)
         return result

@@ -123,9 +123,9 @@ def compute_curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
         yield from average_draws(data.swept, partial(data.effect, task=task, metric=metric), mean_of)
 
 
-def make_level_rows(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
+def make_level_rows(rows: Rows, references: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
     for size in sorted(rows.axis("affected")):
-        for name, level in named.items():
+        for name, level in references.items():
             low, high = level if isinstance(level, tuple) else (None, None)
             yield replace(
                 rows[0],
@@ -146,13 +146,13 @@ def read_half_depth(data: ReportData) -> Rows:
     if window is None:
         return Rows()
     rows = Rows(compute_curves(data)).where(family=window.family, affected=window.affected)
-    return Rows(row for own in rows.by("task").values() for row in drop_duplicates(own))
+    return Rows(row for group in rows.by("task").values() for row in drop_duplicates(group))
 
 
 def drop_duplicates(rows: Rows) -> Iterator[Score]:
     seen: set[frozenset[str]] = set()
-    for own in rows.by("strategy").values():
-        plans = frozenset(own.axis("plan"))
+    for group in rows.by("strategy").values():
+        plans = frozenset(group.axis("plan"))
         if plans not in seen:
             seen.add(plans)
-            yield from own
+            yield from group

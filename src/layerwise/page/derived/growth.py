@@ -79,8 +79,8 @@ def arms(data: ReportData) -> tuple[str, ...]:
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
-    known = {Training(str(row.arm), row.share) for row in data.rows.where(measure=vocab.HELD_OUT, share=PRESENT)}
-    return tuple(sorted(known, key=lambda each: (each.arm != vocab.UNIFORM_TRAINING, each.arm, each.share)))
+    trainings = {Training(str(row.arm), row.share) for row in data.rows.where(measure=vocab.HELD_OUT, share=PRESENT)}
+    return tuple(sorted(trainings, key=lambda each: (each.arm != vocab.UNIFORM_TRAINING, each.arm, each.share)))
 
 
 def trainings(data: ReportData) -> tuple[Training, ...]:
@@ -110,14 +110,14 @@ def token_pairs(data: ReportData) -> Score | None:
 
 def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tuning, ...]:
     rows = data.rows.where(measure=vocab.RATES, **{setting: PRESENT})
-    chosen = {str(row.arm): getattr(row, setting) for row in rows.where(metric="chosen", value=1.0)}
-    losses = rows.where(metric="nll", arm=tuple(chosen)).by("arm").items()
-    return tuple(Tuning(arm, dict(sorted(own.along(setting).items())), chosen[arm]) for arm, own in losses)
+    choices = {str(row.arm): getattr(row, setting) for row in rows.where(metric="chosen", value=1.0)}
+    losses = rows.where(metric="nll", arm=tuple(choices)).by("arm").items()
+    return tuple(Tuning(arm, dict(sorted(group.along(setting).items())), choices[arm]) for arm, group in losses)
 
 
 def compared_rows(data: ReportData, training: Training, **columns: Any) -> Rows:
-    own = {"arm": training.arm, "share": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
-    return data.rows.where(measure=vocab.GROWTH, **own)
+    conditions = {"arm": training.arm, "share": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
+    return data.rows.where(measure=vocab.GROWTH, **conditions)
 
 
 def against(

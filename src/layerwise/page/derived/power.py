@@ -64,8 +64,8 @@ def describe_text(data: ReportData) -> Iterator[str]:
     options = experiment if isinstance(experiment, Mapping) else {}
     if "minutes" not in options or "tokens" not in options:
         return
-    chosen = {name: options[name] for name in ("tokens", "max_length") if name in options}
-    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.items())
+    reproducing = {name: options[name] for name in ("tokens", "max_length") if name in options}
+    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in reproducing.items())
     minutes = float(options["minutes"])
     yield f"The text fits a time budget of {minutes:g} minutes; to reproduce it, pass {flags}."
     skipped = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None)

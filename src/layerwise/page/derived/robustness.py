@@ -155,11 +155,11 @@ def kept(data: ReportData, condition: str) -> Iterator[Score]:
     )
     depth = data.depth
     for rule in RULES:
-        for arm, own in rows.where(strategy=rule).by("arm").items():
-            yield from (row for row in own if row.kept is not None and row.kept < depth)
-            whole = rows.one(arm=arm, strategy=None, kept=None)
-            if whole is not None:
-                yield replace(whole, strategy=rule, kept=depth)
+        for arm, group in rows.where(strategy=rule).by("arm").items():
+            yield from (row for row in group if row.kept is not None and row.kept < depth)
+            full_model = rows.one(arm=arm, strategy=None, kept=None)
+            if full_model is not None:
+                yield replace(full_model, strategy=rule, kept=depth)
 
 
 # ---- what survives
@@ -223,7 +223,7 @@ def survival(data: ReportData) -> Survival:
         for row in of_arms(data, metric=lead.metric, **condition.where):
             if row.low is not None and row.high is not None:
                 rows.setdefault(str(row.arm), {})[condition] = row
-    scores = [(condition, row) for own in rows.values() for condition, row in own.items()]
+    scores = [(condition, row) for by_condition in rows.values() for condition, row in by_condition.items()]
     in_order = [row for condition, row in scores if condition.words == ORIGINAL_ORDER] or [row for _, row in scores]
     best = max((lead.credit(row.value) for row in in_order), default=1.0)
     null = chance(data)
@@ -322,7 +322,7 @@ def fates(data: ReportData) -> Iterator[str]:
 
 def trained_for(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.TRAINING, metric="epochs", share=None, kept=None)
-    epochs = {arm: max(row.value for row in own) for arm, own in by_arm(rows).by("arm").items()}
+    epochs = {arm: max(row.value for row in group) for arm, group in by_arm(rows).by("arm").items()}
     if len({round(each, 2) for each in epochs.values()}) > 1:
         arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]
         yield f"The variants were not trained for the same number of epochs: {join_words(arms)}."
@@ -363,9 +363,9 @@ def node_costs(data: ReportData) -> Iterator[Score]:
     rows = by_arm(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, order=tuple(CONDITIONS)))
     for arm in rows.axis("arm"):
         for count in sorted(rows.axis("nodes"), reverse=True):
-            own = rows.where(arm=arm, nodes=count)
+            group = rows.where(arm=arm, nodes=count)
             for kind, columns in NODE_COSTS.items():
-                yield from (replace(row, layout=kind, against=None) for row in own.where(**columns))
+                yield from (replace(row, layout=kind, against=None) for row in group.where(**columns))
 
 
 def worst_nodes(data: ReportData) -> Iterator[Score]:
@@ -385,15 +385,15 @@ def node_sentences(data: ReportData) -> Iterator[str]:
     most = max(rows.axis("nodes"), default=0)
     unit = "nats" if lead.is_loss else "points"
     for arm, every in rows.by("arm").items():
-        own = every.where(nodes=most)
+        group = every.where(nodes=most)
         blocks, around = (
-            own.one(metric=lead.cost, layout=layout, against=None) for layout in (vocab.BLOCKS, vocab.ROUND_ROBIN)
+            group.one(metric=lead.cost, layout=layout, against=None) for layout in (vocab.BLOCKS, vocab.ROUND_ROBIN)
         )
         if blocks is None:
             continue
         more = "" if around is None else f" and {lead.added.text(around)} with round robin"
         cost = f"Losing one of {most} nodes in random order costs {lead.added.text(blocks)} {unit} with blocks{more}."
-        yield " ".join([f"{arm}: {cost}", *_node_verdicts(own, lead)])
+        yield " ".join([f"{arm}: {cost}", *_node_verdicts(group, lead)])
 
 
 def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:

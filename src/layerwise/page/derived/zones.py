@@ -99,7 +99,7 @@ class PlanZones:
 
 def read_zones(data: ReportData) -> tuple[PlanZones, ...]:
     rows = data.rows.where(measure=(STATES, ZONES))
-    return tuple(_of_plan(plan, own) for plan, own in rows.by("plan").items())
+    return tuple(_of_plan(plan, group) for plan, group in rows.by("plan").items())
 
 
 def find_original_zones(data: ReportData) -> PlanZones | None:
@@ -157,8 +157,8 @@ def mean_similarities(values: Matrix, first: int, last: int) -> tuple[float, flo
     >>> mean_similarities(values, 1, 2)
     (0.9, 0.5)
     """
-    own = np.where(np.eye(len(values), dtype=bool), np.nan, values)[first : last + 1, 1:]
-    parts = own[:, first - 1 : last], np.delete(own, slice(first - 1, last), axis=1)
+    block = np.where(np.eye(len(values), dtype=bool), np.nan, values)[first : last + 1, 1:]
+    parts = block[:, first - 1 : last], np.delete(block, slice(first - 1, last), axis=1)
     inside, outside = (float(part[~np.isnan(part)].mean()) if not np.isnan(part).all() else np.nan for part in parts)
     return inside, outside
 

@@ -49,8 +49,8 @@ def heatmap(**properties: Any) -> Trace:
 def _hover(properties: dict[str, Any]) -> dict[str, Any]:
     if "hovertemplate" in properties:
         return properties
-    shown = {"hovertemplate": "%{text}<extra></extra>"} if "text" in properties else {"hoverinfo": "skip"}
-    return {**properties, **shown}
+    hover = {"hovertemplate": "%{text}<extra></extra>"} if "text" in properties else {"hoverinfo": "skip"}
+    return {**properties, **hover}
 
 
 def horizontal_line(y: float, **properties: Any) -> Shape:

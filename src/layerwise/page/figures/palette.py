@@ -89,10 +89,10 @@ def depth_color(layer: int, depth: int) -> str:
     if depth <= 1:
         return DEPTH[0]
     position = min(1.0, max(0.0, layer / (depth - 1))) * (len(DEPTH) - 1)
-    left = min(int(position), len(DEPTH) - 2)
-    share = position - left
+    lower = min(int(position), len(DEPTH) - 2)
+    share = position - lower
     mixed = (
-        round((1 - share) * int(DEPTH[left][at : at + 2], 16) + share * int(DEPTH[left + 1][at : at + 2], 16))
+        round((1 - share) * int(DEPTH[lower][at : at + 2], 16) + share * int(DEPTH[lower + 1][at : at + 2], 16))
         for at in (1, 3, 5)
     )
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
@@ -107,12 +107,12 @@ def series_slots(strategies: Sequence[str]) -> dict[str, int]:
     slots: dict[str, int] = {}
     following = len(PUBLISHED)
     for strategy in dict.fromkeys(strategies):
-        known = next((slot for slot, name in enumerate(PUBLISHED) if strategy == name), None)
-        if known is None:
+        fixed = next((slot for slot, name in enumerate(PUBLISHED) if strategy == name), None)
+        if fixed is None:
             slots[strategy] = following % len(SERIES)
             following += 1
         else:
-            slots[strategy] = known
+            slots[strategy] = fixed
     return slots
 
 
@@ -170,7 +170,7 @@ def assign_colors(arms: Iterable[str]) -> dict[str, int]:
     slots: dict[str, int] = {}
     others = 0
     for arm in dict.fromkeys(arms):
-        known = VARIANT_COLORS.get(arm)
-        slots[arm] = SPARE[others % len(SPARE)] if known is None else known
-        others += known is None
+        fixed = VARIANT_COLORS.get(arm)
+        slots[arm] = SPARE[others % len(SPARE)] if fixed is None else fixed
+        others += fixed is None
     return slots

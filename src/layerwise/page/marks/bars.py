@@ -61,18 +61,18 @@ class Bars(Mark):
 
     def _bars(self, name: Any, rows: Rows, level: float, slots: Mapping[str, int]) -> Trace:
         drawn = [row for row in rows if math.isfinite(row.value)]
-        shown = [self.show.scale_score(row) for row in drawn]
+        scaled = [self.show.scale_score(row) for row in drawn]
         pale = fade(light_color("muted"), 0.35)
         color: Any = [light_color("accent") if is_resolved(row, level) else pale for row in drawn]
         if self.series:
             color = frame.series_style(slots.get(str(name), 0))[0]
         return frame.bar(
             x=[getattr(row, self.x) for row in drawn],
-            y=[row.value for row in shown] if self.of is None else [self.of(row) for row in drawn],
+            y=[row.value for row in scaled] if self.of is None else [self.of(row) for row in drawn],
             marker={"color": color, "line": {"width": 0}},
             text=[self._hover(row, level) for row in drawn],
             name=escape(self.words(name)),
-            **({} if self.of else {"error_y": frame.error_bars(shown, light_color("ink"), thickness=1.2, width=3)}),
+            **({} if self.of else {"error_y": frame.error_bars(scaled, light_color("ink"), thickness=1.2, width=3)}),
         )
 
     def _hover(self, row: Score, level: float) -> str:

@@ -53,8 +53,8 @@ class Dots(Mark):
             self._row(row): self.show.scale_score(row).value for row in rows.where(against=self.chance) if self.chance
         }
         rows = rows.where(against=None) if self.chance else rows
-        whole, single = rows.where(**{self.faint: None}), rows.where(**{self.faint: PRESENT})
-        lanes = [self._lane(name, whole, single, slots) for name in (rows.axis(self.series) if self.series else ("",))]
+        means, single = rows.where(**{self.faint: None}), rows.where(**{self.faint: PRESENT})
+        lanes = [self._lane(name, means, single, slots) for name in (rows.axis(self.series) if self.series else ("",))]
         names = list(dict.fromkeys(name for lane in lanes for name in lane.rows))
         row_of = {name: at for at, name in enumerate(names)}
         height = GAP + LANE * max((sum(name in lane.rows for lane in lanes) for name in names), default=1)
@@ -75,12 +75,12 @@ class Dots(Mark):
     def _row(self, row: Score) -> str:
         return self.row_words(getattr(row, self.y))
 
-    def _lane(self, name: str, whole: Rows, single: Rows, slots: Mapping[str, int]) -> Lane:
-        own = {self.series: name} if self.series else {}
+    def _lane(self, name: str, means: Rows, single: Rows, slots: Mapping[str, int]) -> Lane:
+        condition = {self.series: name} if self.series else {}
         seeds: dict[str, list[Score]] = defaultdict(list)
-        for row in single.where(**own):
+        for row in single.where(**condition):
             seeds[self._row(row)].append(self.show.scale_score(row))
-        cells = {self._row(row): self.show.scale_score(row) for row in whole.where(**own)}
+        cells = {self._row(row): self.show.scale_score(row) for row in means.where(**condition)}
         return Lane(self.words(name) if name else self.title, slots.get(name, 0), cells, seeds)
 
     def _reference(self) -> list[Shape]:
@@ -88,7 +88,9 @@ class Dots(Mark):
 
     def _span(self, lanes: Sequence[Lane], chances: list[float]) -> tuple[float, float] | None:
         scores = [
-            row for lane in lanes for row in (*lane.rows.values(), *(s for of in lane.seeds.values() for s in of))
+            row
+            for lane in lanes
+            for row in (*lane.rows.values(), *(s for scores_of_row in lane.seeds.values() for s in scores_of_row))
         ]
         lifted = map(self._lifted, scores)
         bounds = [bound for score in lifted for bound in (score.value, score.low, score.high) if bound is not None]

@@ -51,7 +51,7 @@ class Heat(Mark):
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         frames = rows.where(metric=self.framed) if self.framed else Rows()
-        rows, all_rows = (Rows(row for row in of if row.metric != self.framed) for of in (rows, all_rows))
+        rows, all_rows = (Rows(row for row in group if row.metric != self.framed) for group in (rows, all_rows))
         across, down = (self._axis(rows if self.square else all_rows, column) for column in (self.x, self.y))
         cells = {(getattr(row, self.x), getattr(row, self.y)): row for row in rows if math.isfinite(row.value)}
         if not cells:
@@ -104,24 +104,24 @@ class Heat(Mark):
         ends = {"zmin": least, "zmax": most}
         return {"colorbar": bar, **{name: end for name, end in ends.items() if end is not None}}
 
-    def _hover(self, row: Score | None, left: Any, below: Any) -> str:
+    def _hover(self, row: Score | None, column: Any, below: Any) -> str:
         if row is None:
             return ""
-        at = f"{self.across} {self.cell_words(left)}, {self.down} {self.cell_words(below)}".strip(", ")
+        at = f"{self.across} {self.cell_words(column)}, {self.down} {self.cell_words(below)}".strip(", ")
         more = self.text(row)
         return "<br>".join([f"<b>{escape(at)}</b>", self.show.text(row), *([escape(more)] if more else [])])
 
     def _numbers(self, cells: Mapping[tuple[Any, Any], Score], across: Any, down: Any) -> list[dict[str, Any]]:
         return [
             {
-                "x": across.index(left),
+                "x": across.index(column),
                 "y": down.index(below),
                 "text": self._number(row),
                 "showarrow": False,
                 "font": {"size": 11, "color": light_color("ink")},
                 "bgcolor": CLEAR,
             }
-            for (left, below), row in cells.items()
+            for (column, below), row in cells.items()
         ]
 
     def _number(self, row: Score) -> str:

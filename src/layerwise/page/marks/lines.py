@@ -56,16 +56,20 @@ class Lines(Mark):
     nats: bool = False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        own = rows if self.nulls is None else rows.where(against=None)
-        groups = own.by(self.series) if self.series else {"": own}
+        measured = rows if self.nulls is None else rows.where(against=None)
+        groups = measured.by(self.series) if self.series else {"": measured}
         lines = {
             name: self._points(group.where(**{self.faint: None}) if self.faint else group)
             for name, group in groups.items()
         }
         if not any(lines.values()):
             return None
-        named = self.nulls
-        bands = [] if named is None else [(named(name), self._points(of)) for name, of in rows.by("against").items()]
+        format_null = self.nulls
+        bands = (
+            []
+            if format_null is None
+            else [(format_null(name), self._points(of)) for name, of in rows.by("against").items()]
+        )
         describe = hover_text(self.at, self.show.axis, data.level, nats=self.nats)
         traces = [trace for at, (name, points) in enumerate(bands) for trace in _null(name, points, at)]
         for name, points in lines.items():
@@ -165,8 +169,13 @@ def area(points: Points, color: str, group: str) -> list[Trace]:
 
 def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
     ticks = sorted(size for size in sizes if size > 0.0)
-    kept = ticks[:: 1 + len(ticks) // (MOST_SIZES + 1)]
-    return {"type": "log", "tickmode": "array", "tickvals": kept, "ticktext": [f"{tick:g}" for tick in kept]}
+    shown_ticks = ticks[:: 1 + len(ticks) // (MOST_SIZES + 1)]
+    return {
+        "type": "log",
+        "tickmode": "array",
+        "tickvals": shown_ticks,
+        "ticktext": [f"{tick:g}" for tick in shown_ticks],
+    }
 
 
 def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Describe:
@@ -176,8 +185,8 @@ def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Des
     """
 
     def describe(name: str, x: float, score: Score) -> str:
-        shown = frame.interval(score, signed=nats)
-        parts = [f"<b>{escape(name)}</b>, {what.replace('{}', '{:g}').format(x)}", f"{shown} {unit}".rstrip()]
+        interval = frame.interval(score, signed=nats)
+        parts = [f"<b>{escape(name)}</b>, {what.replace('{}', '{:g}').format(x)}", f"{interval} {unit}".rstrip()]
         if nats:
             parts.append(f"perplexity {format_perplexity(score.value)}")
         if score.p_adjusted is not None:

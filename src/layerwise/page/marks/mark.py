@@ -130,8 +130,8 @@ class Mark(ABC):
             return {name: self.slots[name] for name in names if name in self.slots}
         if self.arms is None:
             return self.slots(names)
-        known = assign_colors([*self.arms(data), *names])
-        return {name: known[name] for name in names}
+        colors = assign_colors([*self.arms(data), *names])
+        return {name: colors[name] for name in names}
 
     def pictures(self, data: ReportData) -> Iterator[Picture]:
         """Yield the picture, or one for each value of the column `each`."""
@@ -150,17 +150,17 @@ class Mark(ABC):
         axes = {question: all_rows.axis(column) for question, column in self.choices.items()}
         variants = {}
         for key in product(*(range(len(values)) for values in axes.values())):
-            chosen = {
+            selection = {
                 column: values[at] for column, values, at in zip(self.choices.values(), axes.values(), key, strict=True)
             }
-            own = rows.where(**chosen) if chosen else rows
-            alone = {column: value for column, value in chosen.items() if column in self.apart}
+            selected = rows.where(**selection) if selection else rows
+            alone = {column: value for column, value in selection.items() if column in self.apart}
             alike = all_rows.where(**alone) if alone else all_rows
             changed: dict[str, Any] = {}
-            for answer in chosen.values():
+            for answer in selection.values():
                 changed |= self.by_choice.get(answer, {})
             drawn = replace(self, **changed)
-            if len(own) and (figure := drawn.figure(own, data, slots, alike)) is not None:
+            if len(selected) and (figure := drawn.figure(selected, data, slots, alike)) is not None:
                 variants[key] = figure
         if variants:
             choices = tuple(Choice(question, tuple(map(self.words, values))) for question, values in axes.items())

@@ -53,13 +53,13 @@ class Scatter(Mark):
     hollow: Callable[[Score], bool] = lambda row: False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        left, up = rows.where(**self.across), rows.where(**self.upwards)
-        groups = up.axis(self.series) if self.series else (None,)
+        across_rows, upward_rows = rows.where(**self.across), rows.where(**self.upwards)
+        groups = upward_rows.axis(self.series) if self.series else (None,)
         traces, spread, bounds = [], set(), []
-        focused = [row for row in up if self.series_of(row) in self.focus]
+        focused = [row for row in upward_rows if self.series_of(row) in self.focus]
         for group in groups:
-            own = {self.series: group} if self.series else {}
-            xs, ys = left.where(**own).along(self.point), up.where(**own).along(self.point)
+            condition = {self.series: group} if self.series else {}
+            xs, ys = across_rows.where(**condition).along(self.point), upward_rows.where(**condition).along(self.point)
             pairs = [
                 (key, self.show_across.scale_score(xs[key]), self.show.scale_score(ys[key])) for key in ys if key in xs
             ]
@@ -73,9 +73,9 @@ class Scatter(Mark):
         if len(spread) < 2:
             return None
         ends = frame.compute_limits(bounds) or (0.0, 1.0)
-        whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
+        is_integer = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
         reference = self.show_across.reference
-        x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
+        x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if is_integer else None}
         return frame.make_figure(
             self.height or 380,
             [*([_equal(*ends)] if self.equal else []), *traces],

@@ -30,16 +30,16 @@ def list_scores(rows: Iterable[Score], show: Format) -> str:
 
 def suite_findings(data: ReportData) -> Iterator[Finding]:
     for suite in list_suites(data):
-        of = average_by_variant(data.rows.where(measure=suite, metric="accuracy", task=vocab.ALL))
-        if not of:
+        scores = average_by_variant(data.rows.where(measure=suite, metric="accuracy", task=vocab.ALL))
+        if not scores:
             continue
         chance = CHANCE_OF_PAIRS / 100
-        above = [str(row.arm) for row in of if row.low is not None and row.low > chance]
-        below = [str(row.arm) for row in of if row.high is not None and row.high < chance]
-        whole = "all" if len(above) == len(of) and len(of) > 1 else join_words(above) or "none"
+        above = [str(row.arm) for row in scores if row.low is not None and row.low > chance]
+        below = [str(row.arm) for row in scores if row.high is not None and row.high < chance]
+        names = "all" if len(above) == len(scores) and len(scores) > 1 else join_words(above) or "none"
         under = f"; below it: {join_words(below)}" if below else ""
-        answer = f"{list_scores(of, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {whole}{under}."
-        is_decided = None if all(row.low is None for row in of) else True
+        answer = f"{list_scores(scores, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {names}{under}."
+        is_decided = None if all(row.low is None for row in scores) else True
         yield Finding(f"How accurate is each variant on {format_suite(suite)}?", answer, to_verdict(is_decided))
 
 
@@ -59,7 +59,7 @@ def weight_table(data: ReportData, arm: str) -> Table:
     cells: dict[tuple[int | None, int], list[Score]] = {}
     for row in data.rows.where(measure=vocab.ALPHA, arm=arm, source=PRESENT):
         cells.setdefault((row.layer, row.source or 0), []).append(row)
-    means = {cell: fmean(row.value for row in own) for cell, own in cells.items()}
+    means = {cell: fmean(row.value for row in group) for cell, group in cells.items()}
     most = max((abs(value) for (reader, _), value in means.items() if reader != 0), default=1.0) or 1.0
     lines = sorted({reader for reader, _ in cells}, key=lambda reader: (reader is None, reader))
     sources = sorted({source for _, source in cells})
@@ -67,14 +67,14 @@ def weight_table(data: ReportData, arm: str) -> Table:
     for line, reader in enumerate(lines):
         texts = ["the output" if reader is None else f"layer {reader}"]
         for at, source in enumerate(sources, start=1):
-            own = cells.get((reader, source))
-            if own is None:
+            group = cells.get((reader, source))
+            if group is None:
                 texts.append("")
                 continue
-            value, values = means[reader, source], [row.value for row in own]
+            value, values = means[reader, source], [row.value for row in group]
             spread = f" [±{format_fixed(stdev(values), 2)}]" if len(values) > 1 else ""
             texts.append(f"{format_fixed(value, 2)}{spread}")
-            by_seed = "; ".join(f"{arm}/{row.seed}: {format_number(row.value)}" for row in own)
+            by_seed = "; ".join(f"{arm}/{row.seed}: {format_number(row.value)}" for row in group)
             title = f"{texts[0]} reads {source_name(source)}: {format_number(value)} ({by_seed})"
             tones[line, at] = Tone("negative" if value < 0 else "weight", min(1.0, abs(value) / most), title)
         body.append(tuple(texts))

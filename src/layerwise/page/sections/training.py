@@ -35,8 +35,8 @@ OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
 
 def model_name(row: Score) -> str:
     share = "" if row.share is None else f"{row.share:g} of the budget"
-    kept = "" if row.kept is None else f"{row.kept} layers"
-    return f"{', '.join(filter(None, (row.arm, share, kept)))}/{row.seed}"
+    layers = "" if row.kept is None else f"{row.kept} layers"
+    return f"{', '.join(filter(None, (row.arm, share, layers)))}/{row.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +44,15 @@ class LossByStep(Mark):
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """Plot the losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
         seeds, means = [], []
-        for arm, own in rows.by("arm").items():
-            named: dict[str, dict[int, float]] = {}
-            for row in own:
-                named.setdefault(model_name(row), {})[row.step or 0] = row.value
-            seeds += [_curve(arm, slots.get(arm, 0), dict(sorted(own.items())), name) for name, own in named.items()]
-            if len({(row.share, row.kept) for row in own}) == 1:
-                means.append(_mean(arm, slots.get(arm, 0), named))
+        for arm, group in rows.by("arm").items():
+            curves: dict[str, dict[int, float]] = {}
+            for row in group:
+                curves.setdefault(model_name(row), {})[row.step or 0] = row.value
+            seeds += [
+                _curve(arm, slots.get(arm, 0), dict(sorted(group.items())), name) for name, group in curves.items()
+            ]
+            if len({(row.share, row.kept) for row in group}) == 1:
+                means.append(_mean(arm, slots.get(arm, 0), curves))
         y = {"title": LOSSES[rows[0].metric], "type": "log"}
         return make_figure(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
 
@@ -91,13 +93,13 @@ def _facts(data: ReportData) -> Rows:
 def arm_losses(data: ReportData) -> Table:
     rows = Rows(read_losses(data))
     body = []
-    for arm, own in rows.by("arm").items():
-        validated = own.where(metric=VALIDATION_LOSS)
-        models = {model_name(row) for row in own}
-        last = max((row.step or 0 for row in own.where(metric=TRAIN_LOSS)), default=None)
+    for arm, group in rows.by("arm").items():
+        validated = group.where(metric=VALIDATION_LOSS)
+        models = {model_name(row) for row in group}
+        last = max((row.step or 0 for row in group.where(metric=TRAIN_LOSS)), default=None)
         best = min((row.value for row in validated), default=None)
-        shown = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else format_number(best))
-        body.append((arm, str(len(models)), *shown))
+        cells = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else format_number(best))
+        body.append((arm, str(len(models)), *cells))
     return Table(("variant", "seeds", "last step", "best validation loss"), tuple(body))
 
 
@@ -201,7 +203,7 @@ def _mode(losses: Mapping[int, float]) -> str:
 
 def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
     (color, _, symbol), mean = series_style(slot), average_curves(seeds)
-    of = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
+    averaged = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     return scatter(
         x=list(mean),
         y=list(mean.values()),
@@ -210,5 +212,5 @@ def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trac
         marker={"color": color, "symbol": symbol},
         legendgroup=arm,
         name=escape(arm),
-        text=[f"<b>{escape(arm)}</b>, step {step}<br>{format_number(loss)}, {of}" for step, loss in mean.items()],
+        text=[f"<b>{escape(arm)}</b>, step {step}<br>{format_number(loss)}, {averaged}" for step, loss in mean.items()],
     )

@@ -21,28 +21,30 @@ MARGIN = SIGNED.replace(axis="change of the margin (nats)", reference=0.0)
 
 
 def _edge_phenomena(rows: Rows, level: float) -> str:
-    own = rows.where(metric="margin", against=None)
-    known = [row for row in own if row.task != ALL and is_resolved(row, level)]
-    tested = sum(row.task != ALL for row in own)
-    named = "; ".join(f"{label(row.task)} {NATS.text(row)}" for row in sorted(known, key=lambda row: -abs(row.value)))
-    return f" {len(known)} of {tested} phenomena change{': ' * bool(named)}{named}." if tested else ""
+    margins = rows.where(metric="margin", against=None)
+    resolved = [row for row in margins if row.task != ALL and is_resolved(row, level)]
+    tested = sum(row.task != ALL for row in margins)
+    phenomena = "; ".join(
+        f"{label(row.task)} {NATS.text(row)}" for row in sorted(resolved, key=lambda row: -abs(row.value))
+    )
+    return f" {len(resolved)} of {tested} phenomena change{': ' * bool(phenomena)}{phenomena}." if tested else ""
 
 
 def edge_findings(data: ReportData) -> Iterator[Finding]:
     rows = data.rows.where(measure=EDGES)
     for change in rows.where(metric="margin", task=ALL, against=None):
-        own = rows.where(arm=change.arm, seed=change.seed, suite=change.suite, condition=change.condition)
-        random = own.one(metric="margin", task=ALL, against=RANDOM)
-        known = is_resolved(change, data.level)
-        edges, every = own.value(metric="edges"), own.value(metric="edges_of_model")
-        left = "" if edges is None or every is None else f" ({edges:g} of {every:g} edges left)"
-        words = "" if known else ", inconclusive"
+        group = rows.where(arm=change.arm, seed=change.seed, suite=change.suite, condition=change.condition)
+        random = group.one(metric="margin", task=ALL, against=RANDOM)
+        is_decided = is_resolved(change, data.level)
+        edges, every = group.value(metric="edges"), group.value(metric="edges_of_model")
+        remaining = "" if edges is None or every is None else f" ({edges:g} of {every:g} edges left)"
+        words = "" if is_decided else ", inconclusive"
         control = f"; as many random edges {NATS.text(random)} (p = {format_p(random)})" if random is not None else ""
-        answer = f"Margin {NATS.text(change)}{words}{left}{control}.{_edge_phenomena(own, data.level)}"
+        answer = f"Margin {NATS.text(change)}{words}{remaining}{control}.{_edge_phenomena(group, data.level)}"
         removed = str(change.condition)
         without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
         question = f"What does {change.arm}/{change.seed} lose on {format_suite(str(change.suite))} without {without}?"
-        yield Finding(question, answer, to_verdict(known))
+        yield Finding(question, answer, to_verdict(is_decided))
 
 
 def changes(data: ReportData) -> Iterator[Score]:

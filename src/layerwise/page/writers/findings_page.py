@@ -31,7 +31,10 @@ def published_chapter(data: ReportData) -> Chapter:
     name = model_name(str(model)) if model else "this model"
     tested = f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
-    body = (html_part("lead", text=tested), *(_write_paper(paper, own) for paper, own in papers))
+    body = (
+        html_part("lead", text=tested),
+        *(_write_paper(paper, findings_of_paper) for paper, findings_of_paper in papers),
+    )
     return replace(chapter, body=body)
 
 
@@ -93,21 +96,21 @@ RUN_OPTION = "--run"
 
 def findings_page(runs: Sequence[ReportData]) -> str:
     """Return the findings of `runs` as Markdown, with runs numbered in the given order."""
-    described = tuple(_describe(str(number), data) for number, data in enumerate(runs, start=1))
+    descriptions = tuple(_describe(str(number), data) for number, data in enumerate(runs, start=1))
     by_run = [{finding.question: finding for finding in judge_published(data)} for data in runs]
-    every = [finding for own in by_run for finding in own.values()]
+    every = [finding for group in by_run for finding in group.values()]
     by_paper = group_by_paper(list({finding.question: finding for finding in every}.values()))
     introduction = INTRODUCTION.format(count=format_count(len(every), "verdict"), wrong=f"{ERROR_RATE * len(every):g}")
-    head = ("question", *(f"{number}: {model}" for number, model, *_ in described))
-    parts = ["# Do published findings hold?", introduction, "## Runs", Table(HEADINGS, described).markdown()]
+    head = ("question", *(f"{number}: {model}" for number, model, *_ in descriptions))
+    parts = ["# Do published findings hold?", introduction, "## Runs", Table(HEADINGS, descriptions).markdown()]
     parts.append("## Verdicts")
     for paper, findings in by_paper.items():
-        lines = ((each.question, *(_verdict_of(own.get(each.question)) for own in by_run)) for each in findings)
+        lines = ((each.question, *(_verdict_of(group.get(each.question)) for group in by_run)) for each in findings)
         parts += [f"**{escape_markdown(paper.title)}**", Table(head, tuple(lines)).markdown()]
     for paper, findings in by_paper.items():
         parts += [f"## {escape_markdown(paper.title)}", f"{escape_markdown(paper.citation)}."]
         for finding in findings:
-            parts += _describe_finding(finding, [own.get(finding.question) for own in by_run])
+            parts += _describe_finding(finding, [group.get(finding.question) for group in by_run])
     return "\n\n".join(parts) + "\n"
 
 
@@ -133,13 +136,13 @@ def command_line(words: object) -> str:
     >>> command_line(["/usr/bin/layerwise", "sweep", "demo", "--run", "runs/demo"])
     'layerwise sweep demo'
     """
-    given = [str(word) for word in words][1:] if isinstance(words, list | tuple) else []
-    if not given:
+    arguments = [str(word) for word in words][1:] if isinstance(words, list | tuple) else []
+    if not arguments:
         return ABSENT
-    if RUN_OPTION in given:
-        at = given.index(RUN_OPTION)
-        del given[at : at + 2]
-    return shlex.join(["layerwise", *given])
+    if RUN_OPTION in arguments:
+        at = arguments.index(RUN_OPTION)
+        del arguments[at : at + 2]
+    return shlex.join(["layerwise", *arguments])
 
 
 def _describe_finding(about: Finding, by_run: Sequence[Finding | None]) -> tuple[str, ...]:

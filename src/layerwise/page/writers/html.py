@@ -30,8 +30,8 @@ class Chapter:
     absence: str = ""
 
     def noted(self, notes: Iterable[Note]) -> Chapter:
-        own = (html_part("note", text=to_sentence(each.text)) for each in notes if each.measure == self.anchor)
-        return replace(self, body=(*self.body, *own))
+        parts = (html_part("note", text=to_sentence(each.text)) for each in notes if each.measure == self.anchor)
+        return replace(self, body=(*self.body, *parts))
 
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
@@ -96,8 +96,8 @@ def _write_tables(part: Pivot | CustomTable, data: ReportData, notes: str) -> It
 def _write_marks(
     marks: Sequence[Mark], data: ReportData, write_note: Callable[[str], str], *, is_wide: bool
 ) -> Iterator[Piece]:
-    drawn = [(mark, own) for mark in marks if (own := list(mark.pictures(data)))]
-    pictures = [picture for _, own in drawn for picture in own]
+    drawn = [(mark, own_pictures) for mark in marks if (own_pictures := list(mark.pictures(data)))]
+    pictures = [picture for _, own_pictures in drawn for picture in own_pictures]
     if not pictures:
         return
     first = drawn[0][0]

@@ -20,19 +20,19 @@ def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
                 yield _listed(part, data)
             elif isinstance(part, Pivot | CustomTable):
                 for title, table in part.tables(data):
-                    named = (title,) if part.title else (section.title, title)
-                    yield table.section(", ".join(filter(None, named)))
+                    titles = (title,) if part.title else (section.title, title)
+                    yield table.section(", ".join(filter(None, titles)))
 
 
 def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     """Yield the tables and sentences for the terminal, the answer, and next steps."""
-    written: list[str] = []
+    lines: list[str] = []
     for section in kind.sections:
-        written += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
+        lines += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
     answer = kind.answer(data)
-    if answer and not any(answer in line or answer.startswith(line.removeprefix("- ")) for line in written):
-        written.append(answer)
-    yield from (*written, *map(format_statement, kind.following(data)))
+    if answer and not any(answer in line or answer.startswith(line.removeprefix("- ")) for line in lines):
+        lines.append(answer)
+    yield from (*lines, *map(format_statement, kind.following(data)))
 
 
 def _lines(part: Part, data: ReportData) -> Iterator[str]:
@@ -58,8 +58,8 @@ def _listed(part: Text, data: ReportData) -> str:
 def markdown(data: ReportData) -> str:
     """Return the published findings and the sections of each kind of run as Markdown."""
     kinds = present_kinds(data)
-    written = [text for kind in kinds for text in markdown_parts(kind, data)]
-    sections = (_title(data), _published(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
+    texts = [text for kind in kinds for text in markdown_parts(kind, data)]
+    sections = (_title(data), _published(data), *(texts or [kinds[0].sections[0].of(kinds[0]).missing]))
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
