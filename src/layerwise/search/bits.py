@@ -36,7 +36,7 @@ MAX_EXCHANGES = 48
 """Maximum number of exchanges that are measured around a plan: the most promising ones."""
 
 Choice = Visit | None
-"""How a layer runs; None if it is skipped."""
+"""Visit of a layer; None if it is skipped."""
 
 
 @dataclass(frozen=True)

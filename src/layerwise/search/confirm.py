@@ -1,6 +1,6 @@
 """Confirm the selected plan on held-out text, compared with the controls.
 
-Rows of measure `search`, in nats per token. Of a plan on a text (`search`, `select`, `report`, `second`): `delta_nll`,
+Rows of measure `search`, in nats/token. Of a plan on a text (`search`, `select`, `report`, `second`): `delta_nll`,
 the difference to the original model; `again`, the same value with the 95 % prediction interval for another text of as
 many documents (each side times the square root of 2); `gap` (of `report`), delta_nll minus that on the search text. Of
 a control on `report` and `second`: `above_chosen`, its loss minus the selected plan's, paired by document (`random`:

@@ -26,7 +26,7 @@ from layerwise.runner.training_runs import make_training_rows
 from layerwise.studies.evaluate import attribution
 from layerwise.studies.evaluate.attribution import add_variant_means, mark_words, model_rows, shuffle_labels
 from layerwise.studies.train_elc import evaluation
-from layerwise.studies.train_elc.variants import draw_share, make_recipe
+from layerwise.studies.train_elc.trainings import draw_share, make_recipe
 from layerwise.train.cost.convergence import fine_tuning_convergence, pretraining_convergence
 from layerwise.train.pretrain.recipe import new_model
 from row_names import named

@@ -25,8 +25,7 @@ from layerwise.runner.price import time_second_call
 from layerwise.runner.reporter import format_duration
 from layerwise.runner.tasks import Study
 from layerwise.runner.text_length import USED
-from layerwise.studies.evaluate.subjects import Subjects
-from layerwise.studies.evaluate.suites import SuiteChoice
+from layerwise.studies.evaluate.subjects import Subjects, SuiteChoice
 
 ABOUT_RUN, PAIRS = "run", "pairs_a_paradigm"
 """Measure and metric of the row with the number of scored pairs per paradigm."""

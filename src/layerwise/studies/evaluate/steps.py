@@ -37,8 +37,7 @@ from layerwise.studies.evaluate.finetuned_tasks import (
     store_summary,
 )
 from layerwise.studies.evaluate.page import PLANS, TASK_TABLE, FineTuneResults, plan_table
-from layerwise.studies.evaluate.subjects import HELD, Subjects
-from layerwise.studies.evaluate.suites import SuiteChoice
+from layerwise.studies.evaluate.subjects import HELD, Subjects, SuiteChoice
 from layerwise.train.fine_tuning import FineTuningConfig
 
 ONE = Format(decimals=1)

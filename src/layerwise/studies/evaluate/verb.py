@@ -162,13 +162,13 @@ def evaluate(
     from layerwise.runner.study import RunDescription, start_run
     from layerwise.runner.training_runs import store_comparisons
     from layerwise.stack.load import resolve_device
-    from layerwise.studies.evaluate import edges, steps, subjects, suites
+    from layerwise.studies.evaluate import edges, steps, subjects
     from layerwise.studies.evaluate.minutes import limit_pairs
     from layerwise.train.fine_tuning import FineTuningConfig
 
     reporter = reporter or Silent()
-    pairs = suites.read_pair_sets(suite, to_path(data), limit, password)
-    tuned = suites.read_fine_tuned_tasks(suite, to_path(data), tasks, seed)
+    pairs = subjects.read_pair_sets(suite, to_path(data), limit, password)
+    tuned = subjects.read_fine_tuned_tasks(suite, to_path(data), tasks, seed)
     changes = drop_none(
         learning_rates=None if learning_rate is None else (learning_rate,),
         batch_size=batch_size,
@@ -180,7 +180,7 @@ def evaluate(
         published=None if published == "none" else published,
     )
     settings = FineTuningConfig(training_limit=limit, test_limit=limit, **changes)
-    selection = suites.SuiteChoice(tuple(suite), pairs, tuned)
+    selection = subjects.SuiteChoice(tuple(suite), pairs, tuned)
     loading: dict[str, Any] = {"device": device, "dtype": dtype}
     if is_trained:
         evaluated = subjects.find_run(Path(str(model)).expanduser(), loading)

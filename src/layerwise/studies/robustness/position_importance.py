@@ -29,10 +29,7 @@ Statistic = Callable[[Numbers, Numbers], Numbers]
 
 
 def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """Return rows of measure `worth`: mean `nll_added` by arm, layer and position over seeds and batches.
-
-    Each variant also has its `relation`, with the band that shuffled positions give.
-    """
+    """Return the rows of measure `worth`, and the `relation` of each variant with the band of shuffled positions."""
     for variant, surveys in variants.items():
         tables = _tables(surveys)
         if not tables:

@@ -36,7 +36,7 @@ WIDENED = 1.25
 """Factor on the band of permuted sources: their std is 0.061 (12 layers, 5 seeds), of simulated trainings 0.073."""
 
 POWER = (1.960 + 0.842) / 1.960
-"""How much a band of 95 % is exceeded by what is found with 80 % power."""
+"""Factor on the half-width of a 95 % band for 80 % power."""
 
 LEARNED = (
     "Inconclusive if the accuracy on minimal pairs is not shown to exceed chance, and a training whose validation loss"

@@ -1,23 +1,36 @@
-"""Pretrainings of several recipes and seeds on one text with one tokenizer."""
+"""Pretrainings of several variants and seeds on one text.
+
+Variants are named `BASE[-START][-frozen][-share-X]`, such as elc-bias-2, elc-frozen or ltg-share-0.5:
+
+elc-identity, elc-bias-2   other initial layer weights: by name, or the initial scalar of the previous layer
+elc-frozen                 the initial layer weights, without training
+elc-share-0.5              trained on half of the training text; a larger share contains a smaller one
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.segments import PretrainingText, cut_segments
+from layerwise.data.text.documents import Document
+from layerwise.data.text.encoding import encode_documents
+from layerwise.data.text.segments import PretrainingText, cut_segments, hash_parts
 from layerwise.data.text.token_cache import Vocabulary, open_text
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import check_tokenizer
+from layerwise.errors import TrainError, near_matches
 from layerwise.measure.contrasts.variants import find_share
+from layerwise.models.elc.configuration import INITIALISATIONS, VARIANTS
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.runner.opening import quiet_transformers, read_hardware, read_numerics
@@ -27,12 +40,82 @@ from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import make_text_source, split_documents
 from layerwise.runner.trainings import FolderTraining, FolderTrainings
 from layerwise.stack.load import resolve_device
-from layerwise.studies.train_elc.variants import share_text
 from layerwise.train.arguments import check_arguments
-from layerwise.train.pretrain.recipe import PretrainingRecipe
+from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.training_log import Progress
+
+_NAME = re.compile(
+    rf"(?P<base>{'|'.join(sorted(VARIANTS, key=len, reverse=True))})"
+    rf"(-(?P<start>{'|'.join(INITIALISATIONS)})|-bias-(?P<bias>-?\d+(\.\d+)?))?"
+    r"(?P<frozen>-frozen)?"
+    r"(-share-(?P<share>0\.\d+))?"
+)
+
+
+def make_recipe(size: str, name: str, **changes: Any) -> PretrainingRecipe:
+    """Return the recipe of the variant `name`; `changes` replace settings.
+
+    Raises:
+        TrainError: If the variant is unknown.
+
+    Example:
+    >>> recipe = make_recipe("tiny", "elc-bias-2-frozen")
+    >>> recipe.arm, recipe.variant, recipe.initialisation, recipe.frozen_layer_weights
+    ('elc-bias-2-frozen', 'elc', '2', True)
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise TrainError(
+            f"unknown variant {name!r}; {near_matches(name, VARIANTS)}, with optional suffixes -identity, -zero or "
+            "-bias-2, -frozen and -share-0.5"
+        )
+    start = match["start"] or match["bias"]
+    is_frozen = match["frozen"] is not None
+    if (start or is_frozen) and not VARIANTS[match["base"]].mixes:
+        raise TrainError(f"{name!r} requires a variant with layer weights, such as elc, got {match['base']}.")
+    if is_frozen:
+        changes["frozen_layer_weights"] = True
+    return pretraining_recipe(size, match["base"], arm=name, initialisation=start, **changes)
+
+
+def draw_share(documents: Sequence[Document], share: float, seed: int) -> tuple[Document, ...]:
+    """Draw documents with a share of the words, in order; a larger share contains a smaller one.
+
+    >>> four = [Document(name, "one two three four") for name in "abcd"]
+    >>> len(draw_share(four, 0.5, 0)), set(draw_share(four, 0.25, 0)) <= set(draw_share(four, 0.5, 0))
+    (2, True)
+    """
+    words = [len(each.text.split()) for each in documents]
+    order = list(range(len(documents)))
+    Random(f"{seed}/shares").shuffle(order)
+    goal, count = share * sum(words), 0
+    drawn = set()
+    for index in order:
+        if count >= goal - 1e-9 * goal:
+            break
+        drawn.add(index)
+        count += words[index]
+    return tuple(each for index, each in enumerate(documents) if index in drawn)
+
+
+def share_text(
+    text: PretrainingText,
+    parts: Mapping[str, Sequence[Document]],
+    tokenizer: PreTrainedTokenizerBase,
+    share: float,
+    seed: int,
+) -> PretrainingText:
+    """Return the text with a share of its training documents, and the same held-out text."""
+    train = draw_share(parts["train"], share, seed)
+    return replace(
+        text,
+        name=f"{text.name}, {share:g} of it",
+        digest=hash_parts({**parts, "train": train}),
+        train=encode_documents(tokenizer, train),
+    )
+
 
 FAMILY = "pretraining"
 """Family in the manifest of a run of pretrainings."""

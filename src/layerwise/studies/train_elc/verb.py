@@ -126,8 +126,7 @@ def elc(
     from layerwise.runner.tasks import MeasureTask
     from layerwise.runner.training_runs import discard_trainings
     from layerwise.studies.train_elc.evaluation import PAIRS, evaluate_pretrained
-    from layerwise.studies.train_elc.trainings import prepare_pretrainings
-    from layerwise.studies.train_elc.variants import make_recipe
+    from layerwise.studies.train_elc.trainings import make_recipe, prepare_pretrainings
 
     reporter = reporter or Silent()
     path, corpus = open_given_text(text)
