@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from layerwise.page import render
-from layerwise.studies.compare.side_by_side import side_by_side
+from layerwise.studies.compare.side_by_side import compare_side_by_side
 from page import planted, synthetic
 from page.comparison.several import sweeps
 from page.page.test_render import read
@@ -80,7 +80,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "robustness": lambda: render(planted.ROBUSTNESS),
     "pretraining": lambda: render(planted.PRETRAINING),
     "growth": lambda: render(planted.GROWTH),
-    "comparison": lambda: render(side_by_side(sweeps())),
+    "comparison": lambda: render(compare_side_by_side(sweeps())),
 }
 DRAWN: dict[str, dict[str, int]] = {
     "sweep": {"maps": 4, "rootedAtFirst": 1},

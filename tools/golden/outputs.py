@@ -11,7 +11,7 @@ from pathlib import Path
 from layerwise.page import ReportData, findings_page, judge_published, markdown, render
 from layerwise.results.vocabulary import CLAIM
 from layerwise.runner.summary import summary
-from layerwise.studies.compare.side_by_side import side_by_side
+from layerwise.studies.compare.side_by_side import compare_side_by_side
 from tools.golden.comparable import comparable_figures, visible_text
 from tools.golden.stored_run import has_run, read_run
 
@@ -48,7 +48,7 @@ def stored(kind: str) -> ReportData:
 def page_of(kind: str) -> str:
     """Render the report of a kind as HTML."""
     if kind in COMPARED:
-        return render(side_by_side([(name, stored(name)) for name in COMPARED[kind]]))
+        return render(compare_side_by_side([(name, stored(name)) for name in COMPARED[kind]]))
     return render(stored(kind))
 
 
@@ -64,7 +64,7 @@ def run_outputs(data: ReportData) -> dict[str, str]:
 
 def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
     """Render the outputs of compared runs, and the page of their findings."""
-    data = side_by_side(runs)
+    data = compare_side_by_side(runs)
     verdicts = _verdicts(
         (
             question,

@@ -10,7 +10,7 @@ from scipy import stats
 
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.contrasts.contrast import Part, Resampled, paired_effects, take_first
+from layerwise.measure.contrasts.contrast import Part, Resampled, pair_effects, take_first
 from layerwise.measure.stats.effects import ConditionLosses, compare_conditions, compute_effects
 from layerwise.measure.stats.grid import (
     WHOLE,
@@ -175,7 +175,7 @@ WHOLE_PLAN, PLAN = Plan.parse("0-3"), Plan.parse("0-2")
 
 
 def contrasted() -> list[Score]:
-    part = paired_effects(ALIKE, "b", ["p"])
+    part = pair_effects(ALIKE, "b", ["p"])
     assert part is not None
     return [Resampled.from_parts([part], seed=0, resamples=200).row("claim", "mean", take_first)]
 

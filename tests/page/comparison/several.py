@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from layerwise.page import ReportData
 from layerwise.results.rows import Score
-from layerwise.studies.compare.side_by_side import side_by_side
+from layerwise.studies.compare.side_by_side import compare_side_by_side
 from page import planted, synthetic
 
 DEPTHS = {"small": 8, "medium": 10, "large": 12}
@@ -34,7 +34,7 @@ def diagnoses(*names: str) -> list[tuple[str, ReportData]]:
 def of_rows(*rows: Iterable[Score], depth: int = 8, models: str = "01234567") -> ReportData:
     """`models` has a letter per run; runs with the same letter have the same model."""
     plans = synthetic.plan_records(depth, ("swap_adjacent",))[:1]
-    return side_by_side(
+    return compare_side_by_side(
         [
             (
                 f"runs/{number}",

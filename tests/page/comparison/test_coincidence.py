@@ -11,8 +11,8 @@ from layerwise.page.writers import terminal_lines
 from layerwise.plan import Plan
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import UNIFORM, Score
-from layerwise.studies.compare.over_depth import curves as curve_rows
-from layerwise.studies.compare.over_models import MARGIN, MIN_LOST, Pair, coincidences, differences
+from layerwise.studies.compare.over_depth import compute_curves as curve_rows
+from layerwise.studies.compare.over_models import MARGIN, MIN_LOST, Pair, compare_curves, subtract_curves
 from layerwise.studies.compare.page import COMPARISON
 from page import synthetic
 from page.comparison.several import named
@@ -53,7 +53,7 @@ def compared(runs: Sequence[ReportData]) -> ReportData:
     named = {name if names.count(name) == 1 else f"{name} {at}": at for at, name in enumerate(names)}
     data = ReportData({}, (), (), runs={name: runs[at] for name, at in named.items()})
     data = replace(data, scores=tuple(curve_rows(data.runs)))
-    return replace(data, scores=(*data.scores, *coincidences(data)))
+    return replace(data, scores=(*data.scores, *compare_curves(data)))
 
 
 def test_the_pair_that_differs_is_named() -> None:
@@ -76,11 +76,11 @@ def test_two_runs_of_one_model_are_not_compared() -> None:
 def test_curves_are_compared_at_the_points_of_the_coarser_one() -> None:
     coarse = {at: Estimate(at / 100, at / 100 - 0.03, at / 100 + 0.03) for at in (20.0, 60.0)}
     fine = {at: Estimate(at / 50, at / 50 - 0.04, at / 50 + 0.04) for at in (10.0, 30.0, 50.0, 70.0)}
-    between = differences(coarse, fine)
+    between = subtract_curves(coarse, fine)
     assert list(between) == [20.0, 60.0]
     assert [each.value for each in between.values()] == pytest.approx([-0.2, -0.6])
     assert [each.high - each.value for each in between.values()] == pytest.approx([0.05, 0.05])
-    assert [each.value for each in differences(fine, coarse).values()] == pytest.approx([0.2, 0.6])
+    assert [each.value for each in subtract_curves(fine, coarse).values()] == pytest.approx([0.2, 0.6])
 
 
 def pair(*bounds: tuple[float, float], lost: float = 0.5) -> Pair:

@@ -11,9 +11,9 @@ from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.runner.summary import summary
-from layerwise.studies.compare.over_depth import at_half, quantity_name
-from layerwise.studies.compare.page import partitions
-from layerwise.studies.compare.side_by_side import side_by_side
+from layerwise.studies.compare.over_depth import name_quantity, read_at_half
+from layerwise.studies.compare.page import list_partitions
+from layerwise.studies.compare.side_by_side import compare_side_by_side
 from page import synthetic
 from page.comparison.several import DEPTHS, diagnoses, named, of_rows, sweeps
 
@@ -28,7 +28,7 @@ def plan_of(run: ReportData, family: str, **columns: object) -> list[str]:
 
 
 def test_points_of_a_curve_are_effects_of_its_plans() -> None:
-    data = side_by_side(sweeps())
+    data = compare_side_by_side(sweeps())
     rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
     assert set(rows.axis("strategy")) == set(synthetic.HARM)
     assert rows.axis("arm") == tuple(DEPTHS)
@@ -42,7 +42,7 @@ def test_points_of_a_curve_are_effects_of_its_plans() -> None:
 
 @pytest.mark.parametrize("strategy", ORDERS)
 def test_layers_have_the_effects_of_their_own_plans(strategy: str) -> None:
-    data = side_by_side(sweeps())
+    data = compare_side_by_side(sweeps())
     for name, run in data.runs.items():
         rows = data.rows.where(measure="layer", task="all", strategy=strategy, arm=name)
         assert len(rows) == run.depth - (strategy == "swap")
@@ -55,7 +55,7 @@ def test_layers_have_the_effects_of_their_own_plans(strategy: str) -> None:
 
 
 def test_layers_of_a_diagnosis_come_from_its_ablation() -> None:
-    data = side_by_side(diagnoses())
+    data = compare_side_by_side(diagnoses())
     for name, run in data.runs.items():
         rows = data.rows.where(measure="layer", task="all", strategy="skip", arm=name)
         ablated = run.rows.where(measure="ablation", metric="skip", task="all", part=None, against=None, layer=PRESENT)
@@ -66,7 +66,7 @@ def test_layers_of_a_diagnosis_come_from_its_ablation() -> None:
 def test_the_overall_loss_of_one_task_has_the_name_of_the_task() -> None:
     lone = synthetic.run(8, tasks=("text",))
     lone = replace(lone, scores=tuple(score for score in lone.scores if score.task != "all"))
-    data = side_by_side([("runs/lone", named(lone, "lone")), *sweeps("large")])
+    data = compare_side_by_side([("runs/lone", named(lone, "lone")), *sweeps("large")])
     assert data.rows.where(measure=("curve", "layer"), task="all").axis("arm") == ("lone", "large")
 
 
@@ -78,18 +78,18 @@ def test_curves_of_benchmarks_are_normalized() -> None:
         for record in skips
     ]
     raw = [Score("benchmark", "acc", 0.5, task="arc_easy", plan=str(Plan.identity(8)))]
-    compared = side_by_side([(folder, replace(data, scores=(*data.scores, *raw, *scores))), other])
+    compared = compare_side_by_side([(folder, replace(data, scores=(*data.scores, *raw, *scores))), other])
     rows = compared.rows.where(measure="score_curve", task="arc_easy")
-    assert {quantity_name(row) for row in rows} == {"arc_easy, acc (normalized)"}
+    assert {name_quantity(row) for row in rows} == {"arc_easy, acc (normalized)"}
     assert {row.percent: row.value for row in rows} == pytest.approx(
         {100 * record.affected / 8: 1 - record.affected / 8 for record in skips}
     )
 
 
 def test_half_depth_is_the_nearest_measured_size() -> None:
-    data = side_by_side(sweeps("small", "medium"))
+    data = compare_side_by_side(sweeps("small", "medium"))
     rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
-    half = Rows(at_half(data))
+    half = Rows(read_at_half(data))
     assert len(half) == 2 * len(synthetic.HARM)
     for row in half:
         own = rows.where(arm=row.arm, strategy=row.strategy)
@@ -130,7 +130,7 @@ def compared_of(*sizes: Sequence[int]) -> ReportData:
     ],
 )
 def test_layers_are_counted_around_the_longest_zone(sizes: tuple[int, ...], counts: tuple[int, int, int]) -> None:
-    (own, *_) = partitions(compared_of(sizes, (12,))).values()
+    (own, *_) = list_partitions(compared_of(sizes, (12,))).values()
     assert (own.beginning, own.middle, own.ending) == counts
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.studies.compare.over_models import VerdictAt, holm
-from layerwise.studies.compare.page import claim_sentence
+from layerwise.studies.compare.over_models import VerdictAt, correct_by_holm
+from layerwise.studies.compare.page import describe_claim
 from page.comparison.several import of_rows
 
 SAME_FUNCTION, SAME_THING = "same_function", "Do the middle layers all do the same thing?"
@@ -68,9 +68,9 @@ def test_conclusions_over_models(
 
 
 def test_the_sentence_names_the_models_it_holds_for() -> None:
-    alone = claim_sentence(about([CLEAR, CLEAR], models="aa"))
+    alone = describe_claim(about([CLEAR, CLEAR], models="aa"))
     assert alone == "Measured in one model: too few models to compare."
-    assert claim_sentence(about([AGAINST, CLEAR, WEAK, []])) == (
+    assert describe_claim(about([AGAINST, CLEAR, WEAK, []])) == (
         "Measured in 3 of 4 models; in every one of these: does not hold; in any of these: holds. After correction "
         "over models it holds in m1. After correction over models it does not hold in m0. Decided in m2 alone, but "
         "not after correction."
@@ -99,6 +99,6 @@ def test_holm_stops_at_the_first_step_that_is_not_significant() -> None:
         return lambda comparisons: "supported" if comparisons <= most else "inconclusive"
 
     verdicts = {"a": until(4), "b": until(2), "c": until(1), "d": until(0)}
-    assert holm(verdicts, ["supported"]) == ("a",)
-    assert holm({**verdicts, "b": until(3)}, ["supported"]) == ("a", "b")
-    assert holm({**verdicts, "b": until(3), "c": until(2)}, ["supported"]) == ("a", "b", "c")
+    assert correct_by_holm(verdicts, ["supported"]) == ("a",)
+    assert correct_by_holm({**verdicts, "b": until(3)}, ["supported"]) == ("a", "b")
+    assert correct_by_holm({**verdicts, "b": until(3), "c": until(2)}, ["supported"]) == ("a", "b", "c")

@@ -6,8 +6,8 @@ import pytest
 
 from layerwise.errors import RunError
 from layerwise.page import ReportData, render
-from layerwise.studies.compare.page import differences, missing
-from layerwise.studies.compare.side_by_side import side_by_side
+from layerwise.studies.compare.page import list_differences, list_missing
+from layerwise.studies.compare.side_by_side import compare_side_by_side
 from page import planted, synthetic
 from page.comparison.several import diagnoses, named, sweeps
 
@@ -17,7 +17,7 @@ WITHOUT_PAIRS = named(synthetic.run(12, families=("painters",)), "few")
 
 
 def names(*folders: tuple[str, ReportData]) -> tuple[str, ...]:
-    return tuple(side_by_side(folders).runs)
+    return tuple(compare_side_by_side(folders).runs)
 
 
 def test_models_of_the_same_name_are_named_by_their_runs() -> None:
@@ -44,7 +44,7 @@ REFUSED = [
 @pytest.mark.parametrize(("folders", "words"), REFUSED)
 def test_runs_that_cannot_be_compared_are_rejected(folders: tuple[tuple[str, ReportData], ...], words: str) -> None:
     with pytest.raises(RunError) as refused:
-        side_by_side(folders)
+        compare_side_by_side(folders)
     assert words in str(refused.value)
 
 
@@ -58,16 +58,16 @@ def test_runs_that_cannot_be_compared_are_rejected(folders: tuple[tuple[str, Rep
     ],
 )
 def test_differences_between_runs_are_reported(folders: list[tuple[str, ReportData]], words: list[str]) -> None:
-    sentences = list(differences(side_by_side(folders)))
+    sentences = list(list_differences(compare_side_by_side(folders)))
     assert len(sentences) == len(words)
     assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))
 
 
 def test_missing_rows_of_a_run_are_listed() -> None:
-    few = side_by_side([SMALL, ("runs/few", WITHOUT_PAIRS)])
-    assert list(missing(few)) == ["leave one out: missing in few", "swap adjacent: missing in few"]
+    few = compare_side_by_side([SMALL, ("runs/few", WITHOUT_PAIRS)])
+    assert list(list_missing(few)) == ["leave one out: missing in few", "swap adjacent: missing in few"]
     bare = named(synthetic.run(12, families=("leave_one_out",)), "bare")
     bare = replace(bare, scores=tuple(score for score in bare.scores if score.measure != "similarity"))
-    page = render(side_by_side([SMALL, LARGE, ("runs/bare", bare)]))
+    page = render(compare_side_by_side([SMALL, LARGE, ("runs/bare", bare)]))
     for words in ("No curve was measured of bare.", "Similarity was not measured in bare.", "missing in bare"):
         assert words in page

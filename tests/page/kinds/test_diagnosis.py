@@ -13,7 +13,7 @@ from layerwise.page.data import read_layer_verdicts
 from layerwise.page.formatting import SIGNED
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose.page import DIAGNOSIS
-from layerwise.studies.diagnose.page_layers import VERDICT_SLOTS, describe_verdict, layer_effects, recommendation
+from layerwise.studies.diagnose.page_layers import VERDICT_SLOTS, describe_verdict, list_layer_effects, recommend_proxy
 from page import planted, synthetic
 from page.page.test_render import read
 from page.planted import row
@@ -50,7 +50,7 @@ def test_answers_agree_with_their_intervals(rows: list[Score], answer: str) -> N
 
 def test_a_skipped_layer_has_the_same_interval_everywhere() -> None:
     data = stored("diagnosis")
-    number = re.escape(SIGNED.number(layer_effects(data)[0].value))
+    number = re.escape(SIGNED.number(list_layer_effects(data)[0].value))
     assert len(set(re.findall(rf"{number} (\[[^]]*\])", visible_text(render(data))))) == 1
 
 
@@ -125,7 +125,7 @@ def recommended(**correlations: tuple[float, float | None, float]) -> str:
         Score("agreement", "spearman", value, low, 0.95, p, condition=name)
         for name, (value, low, p) in correlations.items()
     )
-    return " ".join(recommendation(ReportData({}, (), rows)))
+    return " ".join(recommend_proxy(ReportData({}, (), rows)))
 
 
 def test_the_recommended_proxy_agrees_with_skipping() -> None:

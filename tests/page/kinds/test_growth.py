@@ -9,8 +9,8 @@ from layerwise.page.derived import growth
 from layerwise.page.derived.growth import Training, Tuning
 from layerwise.results.rows import Score
 from layerwise.runner.summary import summary
-from layerwise.studies.train_growth.findings import growth_findings, verdict
-from layerwise.studies.train_growth.page import GROWTH_KIND, loss_by_cost
+from layerwise.studies.train_growth.findings import list_growth_findings, make_verdict
+from layerwise.studies.train_growth.page import GROWTH_KIND, draw_loss_by_cost
 from page.planted import GROWTH, of, without
 
 BETTER, WORSE, OPEN = (-0.05, 0.02), (0.05, 0.02), (0.005, 0.02)
@@ -59,7 +59,7 @@ def planned_study(uniform: Two, **controls: Two) -> ReportData:
 
 
 def answers(data: ReportData) -> dict[str, str]:
-    return {finding.question: finding.answer for finding in growth_findings(data)}
+    return {finding.question: finding.answer for finding in list_growth_findings(data)}
 
 
 def bare(*others: str) -> list[Score]:
@@ -106,7 +106,7 @@ VERDICTS: list[tuple[ReportData, str, str | None]] = [
 
 @pytest.mark.parametrize(("data", "words", "state"), VERDICTS)
 def test_the_verdict_follows_its_rows(data: ReportData, words: str, state: str | None) -> None:
-    finding = verdict(data)
+    finding = make_verdict(data)
     assert words in finding.answer
     assert finding.verdict == state
     assert finding.answer.count(". ") == 1
@@ -129,7 +129,7 @@ def test_the_verdict_is_on_the_variant_with_controls(rows: list[Score], arm: str
 
 def test_the_verdict_uses_the_first_cost_that_was_compared() -> None:
     data = of(difference("importance", "uniform", *WORSE, terms="seconds"))
-    assert str(verdict(data)).count("At equal seconds, the importance schedule is worse") == 1
+    assert str(make_verdict(data)).count("At equal seconds, the importance schedule is worse") == 1
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_variants_with_equal_steps_only_are_compared_by_the_ratio_of_losses(
     bounds: tuple[float | None, float | None], state: str
 ) -> None:
     ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", unit="tokens")
-    finding = verdict(of(ratio, held_out("mine"), held_out("uniform")))
+    finding = make_verdict(of(ratio, held_out("mine"), held_out("uniform")))
     assert finding.answer.startswith("After as many steps, the loss of uniform training is 1")
     assert finding.verdict == state
 
@@ -220,7 +220,7 @@ def test_final_losses_are_drawn_over_their_costs() -> None:
         difference("b", "uniform", 0.1, 0.2, "seconds"),
         replace(difference("b", "uniform", 42.0, 1.0, "seconds"), metric="at"),
     ]
-    drawn = {(row.arm, row.unit): (row.cost, row.value) for row in loss_by_cost(of(*rows))}
+    drawn = {(row.arm, row.unit): (row.cost, row.value) for row in draw_loss_by_cost(of(*rows))}
     assert drawn == {
         ("a", "flops"): (8e6, 4.0),
         ("b", "flops"): (9e6, 5.0),

@@ -12,7 +12,7 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import quantized_layers
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import BITS, DELTA, EXCESS
-from layerwise.studies.sweep.findings import findings
+from layerwise.studies.sweep.findings import list_findings
 from layerwise.studies.sweep.page import SWEEP
 from page import synthetic
 
@@ -42,7 +42,7 @@ def run(fragile: float = 0.05, without: tuple[str, ...] = ()) -> ReportData:
 
 
 def answer(data: ReportData) -> tuple[str, str]:
-    (found,) = (each for each in findings(data) if each.question == QUESTION)
+    (found,) = (each for each in list_findings(data) if each.question == QUESTION)
     return found.verdict, found.answer
 
 
@@ -65,7 +65,7 @@ def test_equal_layers_are_inconclusive() -> None:
 
 def test_noise_and_quantized_layers_are_optional() -> None:
     assert "noise" not in answer(run(without=(EXCESS,)))[1]
-    assert QUESTION not in {each.question for each in findings(synthetic.run(DEPTH))}
+    assert QUESTION not in {each.question for each in list_findings(synthetic.run(DEPTH))}
 
 
 def test_every_layer_has_a_cell_and_a_bar_per_quantity() -> None:

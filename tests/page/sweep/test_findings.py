@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from layerwise.page import ReportData
 from layerwise.page.derived.curves import read_single_changes
-from layerwise.studies.sweep.findings import NO_INTERVALS, findings
+from layerwise.studies.sweep.findings import NO_INTERVALS, list_findings
 from page import synthetic
 from page.planted import without_intervals
 
 
 def found(data: ReportData) -> dict[str, tuple[str, str]]:
-    return {finding.question: (finding.verdict, finding.answer) for finding in findings(data)}
+    return {finding.question: (finding.verdict, finding.answer) for finding in list_findings(data)}
 
 
 RANKING = "Which change hurts least?"
@@ -65,7 +65,7 @@ def test_a_part_of_the_layers_is_inconclusive() -> None:
 
 
 def test_conclusive_findings_have_intervals() -> None:
-    for finding in findings(synthetic.run(12)):
+    for finding in list_findings(synthetic.run(12)):
         assert (" [" in finding.answer) == (finding.verdict is not None)
 
 
@@ -126,5 +126,5 @@ def test_strategies_with_equal_plans_are_ranked_once() -> None:
 
 
 def test_an_empty_run_has_no_findings() -> None:
-    assert findings(ReportData({}, (), ())) == ()
+    assert list_findings(ReportData({}, (), ())) == ()
     assert list(found(synthetic.run(6, ("leave_one_out",)))) == [LAYERS, ZONES]

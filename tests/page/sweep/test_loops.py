@@ -8,8 +8,8 @@ from layerwise.page import ReportData
 from layerwise.page.render import build_chapters
 from layerwise.plan.painters import half_window
 from layerwise.results.selection import Rows
-from layerwise.studies.sweep.findings import findings
-from layerwise.studies.sweep.page_rows import FITTED, best, line
+from layerwise.studies.sweep.findings import list_findings
+from layerwise.studies.sweep.page_rows import FITTED, find_best, fit_line
 from tools.golden.outputs import stored
 
 WIDTHS = (3, 5)
@@ -24,31 +24,31 @@ def changed(metric: str, **values: float | None) -> ReportData:
 
 
 def test_the_best_number_of_loops_has_the_smallest_effect() -> None:
-    rows = Rows(best(RUN)).where(task="all", against=None)
+    rows = Rows(find_best(RUN)).where(task="all", against=None)
     loops, gains = (
         {row.affected: (row.value, row.low, row.high) for row in rows.where(family=family)}
         for family in ("looped", "gain_sweep")
     )
     assert loops == {width: (width - 1, width - 2, width) for width in WIDTHS}
     assert gains == {width: (half := (width + 1) // 2, half - 1, half + 1) for width in WIDTHS}
-    assert {row.low for row in Rows(best(RUN)).where(task="text")} == {None}
-    assert not list(best(OTHER))
+    assert {row.low for row in Rows(find_best(RUN)).where(task="text")} == {None}
+    assert not list(find_best(OTHER))
 
 
 def test_a_window_with_one_number_of_loops_has_no_best() -> None:
     plans = tuple(each for each in RUN.plans if each.affected > 3 or each.strategy == "loops=2")
-    assert {row.affected for row in best(replace(RUN, plans=plans)) if row.family == "looped"} == {5}
+    assert {row.affected for row in find_best(replace(RUN, plans=plans)) if row.family == "looped"} == {5}
 
 
 def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
-    assert line(RUN) == pytest.approx((-1.0, 1.0))
-    assert sorted(row.value for row in Rows(best(RUN)).where(against=FITTED)) == pytest.approx([2.0, 4.0])
-    assert line(OTHER) is None
+    assert fit_line(RUN) == pytest.approx((-1.0, 1.0))
+    assert sorted(row.value for row in Rows(find_best(RUN)).where(against=FITTED)) == pytest.approx([2.0, 4.0])
+    assert fit_line(OTHER) is None
 
 
 def test_loop_counts_are_not_ranked_as_strategies() -> None:
     assert half_window(RUN.swept, RUN.depth) is None
-    assert "Which change hurts least?" not in {finding.question for finding in findings(RUN)}
+    assert "Which change hurts least?" not in {finding.question for finding in list_findings(RUN)}
 
 
 def test_windows_whose_best_is_at_the_end_are_counted() -> None:

@@ -6,7 +6,7 @@ import pytest
 from layerwise.page.data import ReportData
 from layerwise.page.derived.zones import bound_contrast, compute_contrast, find_clearest_zone, read_similarities
 from layerwise.results.rows import Score
-from layerwise.studies.sweep.findings import findings
+from layerwise.studies.sweep.findings import list_findings
 
 
 def rows(*pairs: tuple[int, int, float]) -> ReportData:
@@ -21,7 +21,7 @@ def test_similarity_is_symmetric() -> None:
     assert read_similarities(rows(), "cosine") is None
     chain = rows(*((state, state + 1, 0.5) for state in range(3000)))
     assert read_similarities(chain, "cosine") is None, "a few pairs of thousands of states are not a matrix"
-    assert findings(chain) is findings(chain), "computed once, not once for each section"
+    assert list_findings(chain) is list_findings(chain), "computed once, not once for each section"
     unbounded = np.array([[np.nan, np.nan], [np.nan, 1.0]])
     assert np.array_equal(read_similarities(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low"), unbounded, equal_nan=True)
 

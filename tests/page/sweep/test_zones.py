@@ -8,7 +8,7 @@ from layerwise.page import ReportData
 from layerwise.page.derived.zones import read_zones
 from layerwise.page.render import build_chapters
 from layerwise.results.rows import Score
-from layerwise.studies.sweep.page import zone_table
+from layerwise.studies.sweep.page import make_zone_table
 from page import synthetic
 
 DEPTH = 12
@@ -51,7 +51,7 @@ def test_each_plan_has_a_map_with_zones_and_variance() -> None:
     assert (len(short.traces[0]["z"]), short.traces[0]["z"][3][3], "shapes" in short.layout) == (4, 1.0, False)
     lines = [trace for trace in variance.traces if trace["mode"] == "lines+markers"]
     assert [list(line["y"]) for line in lines] == [[1.0 + j for j in range(1, DEPTH + 1)], [2.0, 3.0, 4.0, 5.0]]
-    body = zone_table(zoned()).body
+    body = make_zone_table(zoned()).body
     assert body[0][2] == "1–3 | 4–9 | 10–12"
     assert body[1] == ("0-3", "–", "–", "–", "–")
 
@@ -63,4 +63,4 @@ def test_the_zone_table_marks_values_near_the_margin(p: float) -> None:
     data = zoned(())
     scores = [replace(score, value=p) if score.metric == "p" else score for score in data.scores]
     run = replace(data, scores=tuple(scores))
-    assert ("(below the 0.02 cosine threshold)" in zone_table(run).body[0][4]) == by_margin
+    assert ("(below the 0.02 cosine threshold)" in make_zone_table(run).body[0][4]) == by_margin

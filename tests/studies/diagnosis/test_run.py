@@ -24,8 +24,8 @@ from layerwise.runner.tasks import Study
 from layerwise.stack import Stack, load
 from layerwise.studies.diagnose import parts as module
 from layerwise.studies.diagnose.context import TIMES, PartSettings
-from layerwise.studies.diagnose.part_names import DEFAULT_PARTS, RECOVERY_STEPS, WITHIN_MINUTES, order_parts
-from layerwise.studies.diagnose.steps import PartTask, describe_run, describe_work, smaller_parts
+from layerwise.studies.diagnose.part_names import DEFAULT_PARTS, RECOVERY_STEPS, WITHIN_MINUTES, sort_parts
+from layerwise.studies.diagnose.steps import PartTask, describe_run, describe_work, list_smaller_parts
 from measure.planted_models import own_text, planted
 from studies.test_runner import Recorder
 
@@ -221,12 +221,12 @@ def test_a_shallow_model_and_a_run_are_refused(tmp_path: Path) -> None:
 
 def test_parts_use_all_their_options() -> None:
     def smaller(has_recovery: bool = False, has_curves: bool = False) -> list[tuple[str, ...]]:
-        return list(smaller_parts(DEFAULT_PARTS, has_recovery=has_recovery, has_curves=has_curves))
+        return list(list_smaller_parts(DEFAULT_PARTS, has_recovery=has_recovery, has_curves=has_curves))
 
     assert smaller() == list(WITHIN_MINUTES)
     assert smaller(has_recovery=True) == []
     assert smaller(has_curves=True) == [WITHIN_MINUTES[0]]
-    assert list(smaller_parts(("racing",), has_recovery=False, has_curves=False)) == []
+    assert list(list_smaller_parts(("racing",), has_recovery=False, has_curves=False)) == []
 
 
 def test_settings_but_not_the_order_of_parts_identify_a_run(stack: Stack, reading: EvalData) -> None:
@@ -243,7 +243,7 @@ def test_settings_but_not_the_order_of_parts_identify_a_run(stack: Stack, readin
         {"recovery_layers": (1, 3)},
     )
     assert len({families(), *(families(**change) for change in changes)}) == 7
-    assert order_parts(("redundancy", "ablation", "proxies")) == ("proxies", "ablation", "redundancy")
+    assert sort_parts(("redundancy", "ablation", "proxies")) == ("proxies", "ablation", "redundancy")
 
 
 def test_the_default_number_of_steps_is_that_of_the_recipe() -> None:

@@ -16,8 +16,8 @@ from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
 from layerwise.runner.training_runs import average_over_seeds
-from layerwise.studies.train_growth.held_out import held_out_row, null_rows
-from layerwise.studies.train_growth.rows import FinishedArm, accounting_rows, compare_variants, schedule_rows
+from layerwise.studies.train_growth.held_out import make_held_out_row, make_null_rows
+from layerwise.studies.train_growth.rows import FinishedArm, compare_variants, make_accounting_rows, make_schedule_rows
 from layerwise.train.cost.frontier import CostPoint
 from train.tiny_models import VOCABULARY, tiny_llama
 
@@ -30,10 +30,10 @@ HALVED = ModelCost((1.0, 1.0), embedding=0.0, head=1.0)
 
 def test_tables_predict_the_same_tokens_as_models(tmp_path: Path) -> None:
     splits = _worded()
-    rows = {row.arm: row for row in null_rows(splits)}
+    rows = {row.arm: row for row in make_null_rows(splits)}
     path = tmp_path / "model"
     tiny_llama().save_pretrained(path)
-    model = held_out_row(path, splits, "cpu", arm="a", seed=0)
+    model = make_held_out_row(path, splits, "cpu", arm="a", seed=0)
     for row in rows.values():
         assert (row.measure, row.documents, row.tokens) == ("null", model.documents, model.tokens)
     table = BigramModel.fit([window.ids for window in splits.train.windows], [])  # nothing to select on: the same table
@@ -56,9 +56,9 @@ def test_held_out_losses_have_tasks_as_strata() -> None:
         for number in range(16)
         for task, ids in (("a", ()), ("b", (1,) * 9))
     ]
-    both = null_rows(replace(splits, test=TokenWindows(windows)))[1]
+    both = make_null_rows(replace(splits, test=TokenWindows(windows)))[1]
     named = [replace(window, task="one", document=f"{window.task}{window.document}") for window in windows]
-    pooled = null_rows(replace(splits, test=TokenWindows(named)))[1]
+    pooled = make_null_rows(replace(splits, test=TokenWindows(named)))[1]
     assert both.value == pytest.approx(pooled.value)
     assert both.high - both.low < 0.9 * (pooled.high - pooled.low)
 
@@ -91,7 +91,8 @@ def finished(*figures: Mapping[str, float], name: str = "halves", schedule: Grow
 def test_costs_of_phases_are_shares_of_uniform_training() -> None:
     arm = finished({"step_seconds top": 0.5})
     rows = {
-        (row.phase, row.step, row.part if row.layer is None else row.layer): row.value for row in schedule_rows(arm)
+        (row.phase, row.step, row.part if row.layer is None else row.layer): row.value
+        for row in make_schedule_rows(arm)
     }
     third, two = pytest.approx(1 / 3), pytest.approx(2 / 3)
     assert rows == {
@@ -104,7 +105,7 @@ def test_costs_of_phases_are_shares_of_uniform_training() -> None:
         ("all", 8, "embedding"): 1.0,
         ("all", 8, "head"): 1.0,
     }
-    accounted = accounting_rows(arm, HALVED, uniform=0.8)
+    accounted = make_accounting_rows(arm, HALVED, uniform=0.8)
     assert {(row.phase, row.step, row.metric): row.value for row in accounted} == {
         ("top", 2, "predicted"): pytest.approx((1 + 3 + 2) / 9),
         ("top", 2, "measured"): 0.5 / 0.8,

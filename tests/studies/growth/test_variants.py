@@ -20,8 +20,8 @@ from layerwise.studies.train_growth import steps as module
 from layerwise.studies.train_growth.design import (
     check_epochs,
     check_initial_weights,
-    cost_in_uniform_steps,
-    steps_within,
+    convert_cost_to_uniform_steps,
+    count_steps_within,
 )
 from layerwise.studies.train_growth.schedule_file import read_schedule
 from layerwise.studies.train_growth.variants import (
@@ -35,10 +35,10 @@ from layerwise.studies.train_growth.variants import (
     build_controls,
     build_schedules,
     choose_setting,
+    compute_max_steps,
     count_exchanged,
-    most_steps,
+    list_uniform_lengths,
     read_variants,
-    uniform_lengths,
 )
 from layerwise.studies.train_growth.verb import growth as train_growth
 from studies.growth.tiny_inputs import SHORT, record
@@ -107,8 +107,8 @@ def test_a_schedule_has_controls_if_its_layers_differ(effects: tuple[float, ...]
 )
 def test_random_variants_keep_the_budget(name: str, seed: int, budget: int, passes: int) -> None:
     schedule = build_controls(by_importance(), 0)[RANDOM] if name == RANDOM else preset(name, DEPTH)
-    steps = steps_within(schedule, COST, budget, seed, passes)
-    assert abs(cost_in_uniform_steps(schedule, COST, steps, seed, passes) / budget - 1) < TOLERANCE
+    steps = count_steps_within(schedule, COST, budget, seed, passes)
+    assert abs(convert_cost_to_uniform_steps(schedule, COST, steps, seed, passes) / budget - 1) < TOLERANCE
 
 
 @settings(max_examples=by_tier(fast=12, nightly=50), deadline=None)
@@ -119,12 +119,12 @@ def test_random_variants_keep_the_budget(name: str, seed: int, budget: int, pass
 )
 def test_schedules_by_importance_have_a_maximum_number_of_steps(effects: list[float], head: float, budget: int) -> None:
     cost = ModelCost((1.0,) * 4, embedding=0.0, head=head)
-    assert steps_for(by_importance(tuple(effects)), cost, budget) <= most_steps(cost, budget)
+    assert steps_for(by_importance(tuple(effects)), cost, budget) <= compute_max_steps(cost, budget)
 
 
 @given(steps=st.lists(st.integers(100, 400), min_size=1, max_size=5))
 def test_lengths_range_from_below_the_budget_to_the_longest_variant(steps: list[int]) -> None:
-    found = uniform_lengths(steps, budget=100)
+    found = list_uniform_lengths(steps, budget=100)
     assert found[0] < 1
     assert 100 * found[-1] >= max(steps) - 1e-6
     assert 100 * found[-1] <= max(max(steps) + 5, 105) + 1e-6, "and no further than a grain"

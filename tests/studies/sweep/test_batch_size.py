@@ -16,7 +16,7 @@ from layerwise.runner.opening import default_folder
 from layerwise.stack import Stack, load
 from layerwise.stack.placement import SHARE
 from layerwise.studies.sweep import steps
-from layerwise.studies.sweep.steps import batch_tokens, bytes_of_token
+from layerwise.studies.sweep.steps import choose_batch_tokens, estimate_bytes_per_token
 from studies.describing import describe_call
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -35,20 +35,20 @@ CORPUS = Corpus(
 
 def free(monkeypatch: pytest.MonkeyPatch, stack: Stack, tokens: float) -> None:
     fixed = steps.LOGIT_BYTES * steps.CHUNK
-    room = (tokens * bytes_of_token(stack, [Plan.identity(4)], 24) + fixed) / SHARE
+    room = (tokens * estimate_bytes_per_token(stack, [Plan.identity(4)], 24) + fixed) / SHARE
     monkeypatch.setattr(steps, "free_memory", lambda device: int(room) + 1)
 
 
 def test_longer_plans_and_texts_need_more_memory(stack: Stack) -> None:
-    assert bytes_of_token(stack, PLANS, 24) > bytes_of_token(stack, PLANS[:1], 24)
-    assert bytes_of_token(stack, PLANS, 48) > bytes_of_token(stack, PLANS, 24)
+    assert estimate_bytes_per_token(stack, PLANS, 24) > estimate_bytes_per_token(stack, PLANS[:1], 24)
+    assert estimate_bytes_per_token(stack, PLANS, 48) > estimate_bytes_per_token(stack, PLANS, 24)
 
 
 def test_a_processor_with_enough_memory_runs_the_default_batch(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, stack, 10**9)
-    assert batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
+    assert choose_batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
     monkeypatch.setattr(steps, "free_memory", lambda device: None)
-    assert batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
+    assert choose_batch_tokens(stack, PLANS, 24) == BATCH_TOKENS
 
 
 def test_the_batch_size_is_recorded_and_kept(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from layerwise.plan import Plan
 from layerwise.results import Manifest
 from layerwise.stack import Stack
-from layerwise.studies.sweep.benchmarks import folder_name, write_harness_results
+from layerwise.studies.sweep.benchmarks import name_folder, write_harness_results
 from measure.language.local_tasks import write_tasks
 from studies.lm_eval_runs import NAMES, judge, manifest_of, tiny_stack, write_theirs
 
@@ -121,6 +121,6 @@ def test_a_plan_has_one_file(results: dict[str, Any], manifest: Manifest, tmp_pa
 def test_plans_have_valid_file_names() -> None:
     long = Plan.parse(" ".join(f"({layer}|{layer + 1})*2" for layer in range(90)))
     plans = [long, Plan.parse("0 (1|2) 3"), Plan.parse("0 (2|1) 3"), Plan.parse("0 1*2"), Plan.parse("[0 1]*2")]
-    names = [folder_name(plan) for plan in plans]
+    names = [name_folder(plan) for plan in plans]
     assert len(set(names)) == len(plans)
     assert all(len(name) < 80 and not set(name) & set('/\\|*?"<>:') for name in names)

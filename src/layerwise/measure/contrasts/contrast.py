@@ -80,13 +80,13 @@ class Part:
         )
 
 
-def paired_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
+def pair_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
     """Return the effects of `keys` relative to `baseline` in nats/token, by document.
 
     Only windows that all of them were measured on count; None without any.
 
     >>> rows = [Loss(plan, "a", "d", 0, nll, 10, 0) for plan, nll in (("0 1", 20.0), ("1=skip", 25.0))]
-    >>> paired_effects(rows, "0 1", ["1=skip"]).numerators.tolist()
+    >>> pair_effects(rows, "0 1", ["1=skip"]).numerators.tolist()
     [[5.0]]
     """
     losses_by_plan: dict[str, dict[Cell, Loss]] = {key: {} for key in (baseline, *keys)}
@@ -134,7 +134,7 @@ class Resampled:
         units = min(part.units for part in parts)
         drawn, strata = [], []
         for number, part in enumerate(parts if units >= MIN_UNITS else ()):
-            own = (*as_seeds(seed), number)
+            own = (*convert_to_seeds(seed), number)
             each = list(resample_strata(part.numerators, part.denominators, resamples, own, part.strata))
             start = sum(len(before.numerators) for before in parts[:number])
             arms = slice(start, start + len(part.numerators))
@@ -213,7 +213,7 @@ class PlanEffects:
 
     @classmethod
     def from_losses(cls, losses: Sequence[Loss], baseline: str, *, seed: Seed) -> PlanEffects:
-        return cls(tuple(dict.fromkeys(row.plan for row in losses)), partial(paired_effects, losses, baseline), seed)
+        return cls(tuple(dict.fromkeys(row.plan for row in losses)), partial(pair_effects, losses, baseline), seed)
 
     def resample(self, part: Part, indices: Iterable[int]) -> Resampled:
         return Resampled.from_parts([part.select(indices)], seed=self.seed, resamples=self.resamples)
@@ -239,7 +239,7 @@ def average_redrawn(effects: Numbers, chance: np.random.Generator, count: int) -
     return np.asarray(np.take_along_axis(effects, redrawn, axis=-1).mean(axis=-1))
 
 
-def as_seeds(seed: Seed) -> tuple[int, ...]:
+def convert_to_seeds(seed: Seed) -> tuple[int, ...]:
     return tuple(seed) if isinstance(seed, Sequence) else (seed,)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import Part, Resampled, Statistic, paired_effects, take_first
+from layerwise.measure.contrasts.contrast import Part, Resampled, Statistic, pair_effects, take_first
 from layerwise.measure.stats.grid import MIN_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, Seed, assess_effects, holm_by_key
 from layerwise.plan import Plan, families
@@ -182,7 +182,7 @@ def _list_quantities(
 ) -> Iterator[tuple[str, str | None, Part]]:
     """Yield each quantity, what it is compared with, and its values `(layers, units)`."""
     layers = sorted(bits)
-    part = paired_effects(losses, whole, [bits[layer][0] for layer in layers])
+    part = pair_effects(losses, whole, [bits[layer][0] for layer in layers])
     if part is None:
         return
     yield DELTA, None, part
@@ -191,7 +191,7 @@ def _list_quantities(
         yield STANDS_OUT, DELTA, replace(part, numerators=share * (part.numerators - part.numerators.mean(axis=0)))
     if not set(layers) <= set(noise):
         return
-    both = paired_effects(losses, whole, [plan for layer in layers for plan in (bits[layer][0], *noise[layer])])
+    both = pair_effects(losses, whole, [plan for layer in layers for plan in (bits[layer][0], *noise[layer])])
     if both is not None:
         rows = np.split(both.numerators, np.cumsum([1 + len(noise[layer]) for layer in layers])[:-1])
         beyond = np.stack([own[0] - own[1:].mean(axis=0) for own in rows])

@@ -21,9 +21,9 @@ from layerwise.measure.contrasts.trainings import (
     Term,
     TrainingEstimate,
     average_trainings,
-    seed_term,
+    compute_seed_term,
+    compute_unit_variance,
     sum_batches,
-    unit_variance,
 )
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
@@ -207,5 +207,8 @@ def compute_merging_loss(members: Sequence[Predictions], models: Sequence[Predic
     if min(len(own), len(mixed)) < 2 or len(gaps) < MIN_UNITS:
         return TrainingEstimate(value, (), images)
     sizes = sum_batches(np.ones(images), batch)
-    terms = *map(seed_term, accuracies), Term(unit_variance((gaps - value * sizes) / images), len(gaps) - 1)
+    terms = (
+        *map(compute_seed_term, accuracies),
+        Term(compute_unit_variance((gaps - value * sizes) / images), len(gaps) - 1),
+    )
     return TrainingEstimate(value, terms, images)

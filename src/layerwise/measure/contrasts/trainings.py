@@ -98,7 +98,9 @@ def average_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, docume
     value = float(effects.mean())
     if seeds < 2 or units < MIN_UNITS:
         return TrainingEstimate(value, (), documents)
-    return TrainingEstimate(value, (seed_term(effects), Term(unit_variance(pulls.mean(axis=0)), units - 1)), documents)
+    return TrainingEstimate(
+        value, (compute_seed_term(effects), Term(compute_unit_variance(pulls.mean(axis=0)), units - 1)), documents
+    )
 
 
 def average_scored(values: Numbers, counts: Numbers, batch: int, metric: str = "") -> Bounded:
@@ -114,7 +116,10 @@ def average_scored(values: Numbers, counts: Numbers, batch: int, metric: str = "
     value, (seeds, units) = float(means.mean()), pulls.shape
     if units < MIN_UNITS:
         return value, None, None
-    terms = (Term(unit_variance(pulls.mean(axis=0)), units - 1), *([seed_term(means)] if seeds > 1 else []))
+    terms = (
+        Term(compute_unit_variance(pulls.mean(axis=0)), units - 1),
+        *([compute_seed_term(means)] if seeds > 1 else []),
+    )
     half = TrainingEstimate(value, terms, 0).half
     least, most = METRIC_RANGES.get(metric, UNBOUNDED)
     return value, max(least, value - half), min(most, value + half)
@@ -124,19 +129,19 @@ def sum_batches(values: Numbers, batch: int) -> Numbers:
     return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
-def seed_term(values: Sequence[float] | Numbers) -> Term:
+def compute_seed_term(values: Sequence[float] | Numbers) -> Term:
     sample = np.asarray(values, dtype=np.float64)
     return Term(float(sample.var(ddof=1)) / sample.size, sample.size - 1)
 
 
-def strata_term(pulls: Numbers, strata: StratumLabels) -> Term:
+def compute_strata_term(pulls: Numbers, strata: StratumLabels) -> Term:
     """Return the variation due to units drawn within `strata`, in each of which their pulls sum to zero.
 
-    >>> strata_term(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
+    >>> compute_strata_term(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
     Term(variance=20.0, degrees=1.4705882352941178)
     """
     own = [pulls[strata == label] for label in np.unique(strata)]
-    variances = np.array([unit_variance(each) for each in own])
+    variances = np.array([compute_unit_variance(each) for each in own])
     degrees = np.array([each.size - 1.0 for each in own])
     squares = (np.square(variances) / degrees).sum()
     freedom = degrees.sum() if squares == 0 else np.square(variances.sum()) / squares
@@ -168,11 +173,11 @@ def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> Tr
     values, pulls = [each.value for each in seeds], np.mean([each.pulls for each in seeds], axis=0)
     if pulls.size < MIN_UNITS:
         return TrainingEstimate(float(np.mean(values)), (), pulls.size)
-    terms = (strata_term(pulls, strata), *([seed_term(values)] if len(seeds) > 1 else []))
+    terms = (compute_strata_term(pulls, strata), *([compute_seed_term(values)] if len(seeds) > 1 else []))
     return TrainingEstimate(float(np.mean(values)), terms, pulls.size)
 
 
-def unit_variance(pulls: Numbers) -> float:
+def compute_unit_variance(pulls: Numbers) -> float:
     """Return the variance of a number from the pulls of its units, `(units,)` of zero sum."""
     return float(np.square(pulls).sum()) * pulls.size / (pulls.size - 1)
 

@@ -17,7 +17,7 @@ from layerwise.results.vocabulary import EVALUATED
 MARGIN = 0.01  # smallest difference that counts, unless a tolerated loss is given
 
 
-def compared(locations: Sequence[str], tolerated: float | None = None) -> ReportData:
+def compare_evaluations(locations: Sequence[str], tolerated: float | None = None) -> ReportData:
     """Return the rows that compare the evaluations at `locations` with the first.
 
     Raises:
@@ -30,7 +30,7 @@ def compared(locations: Sequence[str], tolerated: float | None = None) -> Report
     baseline, *others = names = [log.title if titles.count(log.title) == 1 else log.location for log in logs]
     notes: list[str] = []
     each = zip(others, logs[1:], strict=True)
-    pairs = [pair for arm, log in each for pair in _pairs(baseline, logs[0], arm, log, notes)]
+    pairs = [pair for arm, log in each for pair in _read_pairs(baseline, logs[0], arm, log, notes)]
     if not pairs:
         raise RunError(f"Nothing can be compared: {'; '.join(notes)}. Evaluate both on one task that lm-eval averages.")
     margin = tolerated or MARGIN
@@ -44,7 +44,7 @@ def compared(locations: Sequence[str], tolerated: float | None = None) -> Report
     return ReportData(manifest, (), tuple(paired_rows(pairs, margin, tolerated)), notes=remarks)
 
 
-def _pairs(
+def _read_pairs(
     against: str, before: EvaluationLog, arm: str, after: EvaluationLog, notes: list[str]
 ) -> Iterator[PairedMetric]:
     for name, log, alone in ((arm, after, before), (against, before, after)):

@@ -31,10 +31,10 @@ CHANGES = {DROPPED: ("leave_one_out", "skip", 0.0), SWAPPED: ("swap_adjacent", "
 """Family, strategy, and offset from the layer of changes of single layers."""
 
 
-def quantity_name(row: Score) -> str:
+def name_quantity(row: Score) -> str:
     """Return the name of the quantity of a curve: the loss, the loss on a task, or a benchmark score.
 
-    >>> quantity_name(Score(vocab.CURVE, vocab.DELTA, 0.1)), quantity_name(Score(vocab.SCORE_CURVE, "mean", 0.9))
+    >>> name_quantity(Score(vocab.CURVE, vocab.DELTA, 0.1)), name_quantity(Score(vocab.SCORE_CURVE, "mean", 0.9))
     ('loss', 'mean of the benchmarks')
     """
     if row.measure == vocab.SCORE_CURVE:
@@ -47,26 +47,26 @@ def quantity_name(row: Score) -> str:
     return what if row.task == vocab.ALL else f"{what}, {row.task}"
 
 
-def strategy_title(row: Score) -> str:
+def format_strategy(row: Score) -> str:
     """Return the strategy of a row, with its family unless it is one of the Painters.
 
-    >>> strategy_title(Score(vocab.CURVE, vocab.DELTA, 0.1, family="every_window", strategy="skip"))
+    >>> format_strategy(Score(vocab.CURVE, vocab.DELTA, 0.1, family="every_window", strategy="skip"))
     'skip (every window)'
     """
     own = label(str(row.strategy))
     return own if row.family == PUBLISHED else f"{own} ({label(str(row.family))})"
 
 
-def _tasks(runs: Runs) -> tuple[str, ...]:
+def _list_tasks(runs: Runs) -> tuple[str, ...]:
     several = (task for run in runs.values() if vocab.ALL in run.tasks for task in run.tasks)
     return tuple(dict.fromkeys((vocab.ALL, *several)))
 
 
-def own_task(run: ReportData, task: str) -> str:
+def find_own_task(run: ReportData, task: str) -> str:
     return next(iter(run.tasks), task) if task == vocab.ALL else task
 
 
-def drawn_families(runs: Runs) -> dict[str, bool]:
+def list_drawn_families(runs: Runs) -> dict[str, bool]:
     strategies: dict[str, dict[str, None]] = {}
     for run in runs.values():
         curved = curve_families(run.swept)
@@ -76,11 +76,11 @@ def drawn_families(runs: Runs) -> dict[str, bool]:
     return {family: len(own) <= MAX_CURVES for family, own in strategies.items()}
 
 
-def curves(runs: Runs) -> Iterator[Score]:
-    families = [family for family, is_drawn in drawn_families(runs).items() if is_drawn]
+def compute_curves(runs: Runs) -> Iterator[Score]:
+    families = [family for family, is_drawn in list_drawn_families(runs).items() if is_drawn]
     for name, run in runs.items():
         records = [record for record in run.swept if record.family in families]
-        for (measure, task, metric), score_of, mean_of in _scores(run, _tasks(runs)):
+        for (measure, task, metric), score_of, mean_of in _compute_score_curves(run, _list_tasks(runs)):
             for row in average_draws(records, score_of, mean_of):
                 if row.seed is None:  # single draws are in the mean
                     yield Score(
@@ -98,9 +98,11 @@ def curves(runs: Runs) -> Iterator[Score]:
                     )
 
 
-def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf, MeanOf]]:
+def _compute_score_curves(
+    run: ReportData, tasks: Iterable[str]
+) -> Iterator[tuple[tuple[str, str, str], ScoreOf, MeanOf]]:
     for metric, task in product((vocab.DELTA, vocab.EXACT), tasks):
-        own = own_task(run, task)
+        own = find_own_task(run, task)
         means = means_over_draws(run, vocab.STRATEGIES, own, metric)
         yield (vocab.CURVE, task, metric), partial(run.effect, task=own, metric=metric), means
     rows = run.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
@@ -110,16 +112,16 @@ def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, 
         yield (vocab.SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get, means
 
 
-def layers(runs: Runs) -> Iterator[Score]:
+def list_layer_effects(runs: Runs) -> Iterator[Score]:
     """Return the cost of skipping each layer and of swapping neighbors (at their midpoint), in nats/token."""
-    ablated = (task for run in runs.values() for task in _ablated(run).axis("task"))
-    tasks = tuple(dict.fromkeys((*_tasks(runs), *ablated)))
+    ablated = (task for run in runs.values() for task in _list_ablated(run).axis("task"))
+    tasks = tuple(dict.fromkeys((*_list_tasks(runs), *ablated)))
     changed = {(name, done): read_single_changes(run, done) for name, run in runs.items() for done in CHANGES}
     for done, (family, strategy, behind) in CHANGES.items():
         for task in tasks:
             for name, run in runs.items():
-                own = _ablated(run).where(task=task) if done == DROPPED else Rows()
-                own = own or changed[name, done].where(task=own_task(run, task))
+                own = _list_ablated(run).where(task=task) if done == DROPPED else Rows()
+                own = own or changed[name, done].where(task=find_own_task(run, task))
                 for layer, score in sorted(own.along("layer").items()):
                     if math.isfinite(score.value):
                         at = 100.0 * (layer + behind) / max(1, run.depth - 1)
@@ -138,11 +140,11 @@ def layers(runs: Runs) -> Iterator[Score]:
                         )
 
 
-def _ablated(run: ReportData) -> Rows:
+def _list_ablated(run: ReportData) -> Rows:
     return run.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, part=None, against=None, layer=PRESENT)
 
 
-def at_half(data: ReportData) -> Iterator[Score]:
+def read_at_half(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=(vocab.CURVE, vocab.SCORE_CURVE))
     first = {column: getattr(rows[0], column) for column in ("measure", "task", "metric")} if rows else {}
     rows = rows.where(**first)

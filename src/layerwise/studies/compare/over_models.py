@@ -26,7 +26,7 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.selection import Rows
-from layerwise.studies.compare.over_depth import own_task
+from layerwise.studies.compare.over_depth import find_own_task
 
 Coincidence = Literal["coincide", "differ", "inconclusive"]
 COINCIDE: Coincidence = "coincide"
@@ -56,7 +56,7 @@ class Pair:
     def verdict(self, comparisons: int = 1) -> Coincidence:
         if self.lost < MIN_LOST:
             return CURVES_OPEN
-        everywhere, somewhere = widening(comparisons), widening(comparisons * len(self.differences))
+        everywhere, somewhere = compute_widening(comparisons), compute_widening(comparisons * len(self.differences))
         spans = self.differences.values()
         if all(each.widen(everywhere).is_within(MARGIN) for each in spans):
             return COINCIDE
@@ -64,7 +64,7 @@ class Pair:
         return DIFFER if any(each.low > MARGIN or each.high < -MARGIN for each in wide) else CURVES_OPEN
 
 
-def coincidences(data: ReportData) -> Iterator[Score]:
+def compare_curves(data: ReportData) -> Iterator[Score]:
     """Yield a row for each pair of models with curves of a strategy, corrected over pairs, after one over all pairs."""
     rows = data.rows.where(task=vocab.ALL)
     for scaled in (
@@ -73,24 +73,26 @@ def coincidences(data: ReportData) -> Iterator[Score]:
     ):
         for key in dict.fromkeys((row.family, row.strategy) for row in scaled):
             own = scaled.where(family=key[0], strategy=key[1])
-            yield from _over_pairs(own[0], _pairs(data, own))
+            yield from _judge_pairs(own[0], _make_pairs(data, own))
 
 
-def _pairs(data: ReportData, rows: Rows) -> list[Pair]:
-    curves = {name: lost for name, own in rows.by("arm").items() if (lost := shares(data.runs[name], own))}
-    models = {name: model_of(name, data.runs[name]) for name in curves}
+def _make_pairs(data: ReportData, rows: Rows) -> list[Pair]:
+    curves = {name: lost for name, own in rows.by("arm").items() if (lost := compute_shares_lost(data.runs[name], own))}
+    models = {name: identify_model(name, data.runs[name]) for name in curves}
     pairs = []
     for names in combinations(curves, 2):
         both = [curves[name] for name in names]
-        gaps = differences(*both)
+        gaps = subtract_curves(*both)
         if models[names[0]] != models[names[1]] and len(gaps) >= MIN_POINTS:
-            pairs.append(Pair(names, gaps, max(_at(curve, percent).value for curve in both for percent in gaps)))
+            pairs.append(
+                Pair(names, gaps, max(_interpolate(curve, percent).value for curve in both for percent in gaps))
+            )
     return pairs
 
 
-def _over_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
+def _judge_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
     by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
-    coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
+    coincide, differ = (correct_by_holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
     task = vocab.ALL if about.measure == vocab.CURVE else about.metric
     columns: dict[str, Any] = {"family": about.family, "strategy": about.strategy, "task": task}
     if len(pairs) > 1:
@@ -114,14 +116,14 @@ def _over_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
         )
 
 
-def shares(run: ReportData, rows: Rows) -> Shares:
+def compute_shares_lost(run: ReportData, rows: Rows) -> Shares:
     """Return the shares of the scale that are lost; none if the original model does not beat chance."""
     spans = {row.percent: bounds for row in rows if row.percent is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
     guessed = run.rows.value(measure="run", metric=UNIFORM)
     whole = str(Plan.identity(run.depth)) if run.depth else ""
-    trained = Estimate.read_bounded(run.effect(whole, own_task(run, vocab.ALL), vocab.NLL))
+    trained = Estimate.read_bounded(run.effect(whole, find_own_task(run, vocab.ALL), vocab.NLL))
     if guessed is None or trained is None or trained.high >= guessed:
         return {}
     scale = guessed - trained.value
@@ -134,17 +136,17 @@ def shares(run: ReportData, rows: Rows) -> Shares:
     return lost
 
 
-def differences(first: Shares, second: Shares) -> Shares:
+def subtract_curves(first: Shares, second: Shares) -> Shares:
     low, high = max(min(first), min(second)), min(max(first), max(second))
 
     def inside(curve: Shares) -> list[float]:
         return [percent for percent in sorted(curve) if low <= percent <= high]
 
     coarser = min((first, second), key=lambda curve: (len(inside(curve)), len(curve)))
-    return {percent: _at(first, percent).minus(_at(second, percent)) for percent in inside(coarser)}
+    return {percent: _interpolate(first, percent).minus(_interpolate(second, percent)) for percent in inside(coarser)}
 
 
-def _at(curve: Shares, percent: float) -> Estimate:
+def _interpolate(curve: Shares, percent: float) -> Estimate:
     """Interpolate the curve and its interval linearly."""
     percents = sorted(curve)
     ends = ([getattr(curve[at], end) for at in percents] for end in ("value", "low", "high"))
@@ -163,12 +165,12 @@ VerdictAt = Callable[[int], Verdict]
 """From a number of comparisons to the verdict of a model with intervals widened for them."""
 
 
-def model_of(name: str, run: ReportData) -> str:
+def identify_model(name: str, run: ReportData) -> str:
     """Return the identity of a model: its weights, or its name if the run has no weight hash."""
     return str(run.manifest.get("weight_hash") or run.manifest.get("model") or name)
 
 
-def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
+def judge_over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
     """Yield the verdicts on every published finding, for each run and over models (runs of one model must agree)."""
     by_question = {finding.question: finding for run in runs.values() for finding in judge_published(run)}
     for paper, findings in group_by_paper(list(by_question.values())).items():
@@ -177,19 +179,19 @@ def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
 
 
 @cached_per_run
-def _verdicts(run: ReportData, comparisons: int) -> Mapping[str, Verdict | None]:
-    return {finding.question: finding.verdict for finding in judge_published(widened(run, comparisons))}
+def _judge_run(run: ReportData, comparisons: int) -> Mapping[str, Verdict | None]:
+    return {finding.question: finding.verdict for finding in judge_published(widen_data(run, comparisons))}
 
 
 def _judge_over_models(paper: str, question: str, runs: Mapping[str, ReportData]) -> Iterator[Score]:
-    alone = {name: _verdicts(run, 1).get(question) or Verdict.NOT_MEASURED for name, run in runs.items()}
-    models = {name: model_of(name, run) for name, run in runs.items()}
+    alone = {name: _judge_run(run, 1).get(question) or Verdict.NOT_MEASURED for name, run in runs.items()}
+    models = {name: identify_model(name, run) for name, run in runs.items()}
     measured: dict[str, list[ReportData]] = defaultdict(list)
     for name, run in runs.items():
         if alone[name] != Verdict.NOT_MEASURED:
             measured[models[name]].append(run)
-    agreed: dict[str, VerdictAt] = {model: partial(_agree, question, own) for model, own in measured.items()}
-    shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
+    agreed: dict[str, VerdictAt] = {model: partial(_combine_verdicts, question, own) for model, own in measured.items()}
+    shown, refuted = correct_by_holm(agreed, HOLDS), correct_by_holm(agreed, HOLDS_NOT)
     columns: dict[str, Any] = {"paper": paper, "claim": question}
     for name, verdict in alone.items():
         is_measured = verdict != Verdict.NOT_MEASURED
@@ -208,17 +210,17 @@ def _judge_over_models(paper: str, question: str, runs: Mapping[str, ReportData]
         )
 
 
-def _agree(question: str, runs: Sequence[ReportData], comparisons: int) -> Verdict:
-    verdicts = [_verdicts(run, comparisons).get(question) or Verdict.NOT_MEASURED for run in runs]
+def _combine_verdicts(question: str, runs: Sequence[ReportData], comparisons: int) -> Verdict:
+    verdicts = [_judge_run(run, comparisons).get(question) or Verdict.NOT_MEASURED for run in runs]
     same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
     return verdicts[0] if same else Verdict.INCONCLUSIVE
 
 
-def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], accepted: Collection[Outcome]) -> tuple[Key, ...]:
+def correct_by_holm(verdicts: Mapping[Key, Callable[[int], Outcome]], accepted: Collection[Outcome]) -> tuple[Key, ...]:
     """Return the keys whose verdict is among `accepted` after Holm's correction over all of `verdicts`.
 
     >>> strong, weak = (lambda comparisons: "supported"), (lambda comparisons: "supported" if comparisons < 2 else "x")
-    >>> holm({"a": weak, "b": strong}, ["supported"]), holm({"a": weak, "b": weak}, ["supported"])
+    >>> correct_by_holm({"a": weak, "b": strong}, ["supported"]), correct_by_holm({"a": weak, "b": weak}, ["supported"])
     (('a', 'b'), ())
     """
     confirmed: set[Key] = set()
@@ -232,24 +234,24 @@ def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], accepted: Collection[
     return tuple(name for name in verdicts if name in confirmed)
 
 
-def widened(data: ReportData, comparisons: int) -> ReportData:
+def widen_data(data: ReportData, comparisons: int) -> ReportData:
     if comparisons == 1:
         return data
-    factor, limit = widening(comparisons), data.level / comparisons
-    return replace(data, scores=tuple(_widened(score, factor, limit) for score in data.scores))
+    factor, limit = compute_widening(comparisons), data.level / comparisons
+    return replace(data, scores=tuple(_widen_score(score, factor, limit) for score in data.scores))
 
 
-def widening(comparisons: int) -> float:
+def compute_widening(comparisons: int) -> float:
     """Return the factor on Student's 95 % interval for several that hold together (Bonferroni).
 
-    >>> round(widening(1), 3), round(widening(3), 3), round(widening(10), 3)
+    >>> round(compute_widening(1), 3), round(compute_widening(3), 3), round(compute_widening(10), 3)
     (1.0, 1.323, 1.704)
     """
     degrees = vocab.MIN_UNITS - 1
     return float(stdtrit(degrees, 1 - 0.025 / comparisons) / stdtrit(degrees, 0.975))
 
 
-def _widened(score: Score, factor: float, limit: float) -> Score:
+def _widen_score(score: Score, factor: float, limit: float) -> Score:
     is_harm = score.measure in (vocab.VERDICT, vocab.RACING) and score.metric == "harmful"
     if is_harm and (score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit):
         score = replace(score, metric="unresolved")

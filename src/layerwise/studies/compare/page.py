@@ -28,7 +28,7 @@ from layerwise.results import vocabulary
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ANY, CLAIM, COINCIDENCE, CURVE, DELTA, EVERY, LAYER, MODEL, SCORE_CURVE
-from layerwise.studies.compare.over_depth import at_half, drawn_families, quantity_name, strategy_title
+from layerwise.studies.compare.over_depth import format_strategy, list_drawn_families, name_quantity, read_at_half
 from layerwise.studies.compare.over_models import (
     COINCIDE,
     CURVES_OPEN,
@@ -36,7 +36,7 @@ from layerwise.studies.compare.over_models import (
     IT_HOLDS,
     IT_HOLDS_NOT,
     TOO_FEW,
-    model_of,
+    identify_model,
 )
 
 WORDS = load_texts("comparison")
@@ -52,8 +52,8 @@ CHANGES = {"leave_one_out": "Skip one layer", "swap_adjacent": "Swap a layer wit
 ZONE = "zone"
 
 
-def answer(data: ReportData) -> str:
-    standing = claims(data).where(against=PRESENT)
+def summarize(data: ReportData) -> str:
+    standing = list_claims(data).where(against=PRESENT)
     count = len(standing.where(against=EVERY)) - len(standing.where(against=EVERY, metric=TOO_FEW))
     if not count:
         return f"No published finding was measured in two models or more. {NATS_EXPLAINED}"
@@ -65,19 +65,19 @@ def answer(data: ReportData) -> str:
     )
 
 
-def differences(data: ReportData) -> Iterator[str]:
+def list_differences(data: ReportData) -> Iterator[str]:
     manifests = [run.manifest for run in data.runs.values()]
     if len({each.get("corpus_hash") or each.get("corpus") for each in manifests}) > 1:
         yield WORDS["models/texts"]
     if len({each.get("tokens") for each in manifests}) > 1:
         yield WORDS["models/tokens"]
-    models = {name: model_of(name, run) for name, run in data.runs.items()}
+    models = {name: identify_model(name, run) for name, run in data.runs.items()}
     again = [name for name, model in models.items() if list(models.values()).count(model) > 1]
     if again:
         yield WORDS["models/again"].format(join_words(again))
 
 
-def missing(data: ReportData) -> Iterator[str]:
+def list_missing(data: ReportData) -> Iterator[str]:
     measured = {
         name: (*(record.family for record in run.swept), *run.rows.where(measure=vocabulary.DIAGNOSED).axis("measure"))
         for name, run in data.runs.items()
@@ -87,7 +87,7 @@ def missing(data: ReportData) -> Iterator[str]:
             yield f"{label(what)}: missing in {join_words(without)}"
 
 
-def claims(data: ReportData) -> Rows:
+def list_claims(data: ReportData) -> Rows:
     """Return the verdicts on measured findings, the paper with most of them first."""
     rows = data.rows.where(measure=CLAIM)
     measured = {row.claim: row.paper for row in rows.where(arm=PRESENT) if row.metric != Verdict.NOT_MEASURED}
@@ -95,17 +95,17 @@ def claims(data: ReportData) -> Rows:
     return Rows(sorted(rows.where(claim=tuple(measured)), key=lambda row: -most[row.paper]))
 
 
-def verdicts(data: ReportData) -> Iterator[Score]:
-    for row in claims(data):
+def list_verdicts(data: ReportData) -> Iterator[Score]:
+    for row in list_claims(data):
         yield replace(row, arm=row.arm or f"in {row.against}?")
 
 
-def _verdict(row: Score) -> str:
+def _format_verdict(row: Score) -> str:
     few = f" ({row.value:.0f} of {row.models})" if row.against and row.value != row.models else ""
     return ABSENT if row.metric == TOO_FEW else f"{row.metric}{few}"
 
 
-def claim_sentence(rows: Rows) -> str:
+def describe_claim(rows: Rows) -> str:
     (every,), (some,), runs = (rows.where(against=over) for over in (EVERY, ANY, None))
     of = (
         "one model"
@@ -128,28 +128,28 @@ def claim_sentence(rows: Rows) -> str:
     return " ".join(parts)
 
 
-def _numbers(data: ReportData) -> Table:
+def _make_number_table(data: ReportData) -> Table:
     body = []
-    for question, own in claims(data).by("claim").items():
-        body.append((str(question), "", "", claim_sentence(own)))
-        for name, finding in _findings(data, question).items():
+    for question, own in list_claims(data).by("claim").items():
+        body.append((str(question), "", "", describe_claim(own)))
+        for name, finding in _find_findings(data, question).items():
             body.append((name, str(finding.verdict), finding.answer, finding.number or ABSENT))
     return Table(("question, and model", "verdict", "answer", "number"), tuple(body), numeric_from=4, badges=VERDICTS)
 
 
-def _findings(data: ReportData, question: object) -> dict[str, Finding]:
+def _find_findings(data: ReportData, question: object) -> dict[str, Finding]:
     by_run = {name: {each.question: each for each in judge_published(run)} for name, run in data.runs.items()}
     return {name: own[str(question)] for name, own in by_run.items() if question in own}
 
 
-def rules(data: ReportData) -> Iterator[str]:
-    for question in claims(data).axis("claim"):
-        finding = next(iter(_findings(data, question).values()))
+def list_rules(data: ReportData) -> Iterator[str]:
+    for question in list_claims(data).axis("claim"):
+        finding = next(iter(_find_findings(data, question).values()))
         if finding.published is not None:
             yield f"{question} {finding.published.statement} ({finding.published.section}) Rule: {finding.rule}"
 
 
-def _absent(list_measured: Callable[[ReportData], Collection[str | None]], words: str) -> Text:
+def _describe_absence(list_measured: Callable[[ReportData], Collection[str | None]], words: str) -> Text:
     def facts(data: ReportData) -> Iterator[str]:
         measured = list_measured(data)
         if without := [name for name in data.runs if name not in measured]:
@@ -158,35 +158,35 @@ def _absent(list_measured: Callable[[ReportData], Collection[str | None]], words
     return Text(facts, terminal=False, small=True)
 
 
-def curves(data: ReportData) -> Iterator[Score]:
-    return (replace(row, metric=quantity_name(row), strategy=strategy_title(row)) for row in data.rows.where(**CURVES))
+def list_curves(data: ReportData) -> Iterator[Score]:
+    return (replace(row, metric=name_quantity(row), strategy=format_strategy(row)) for row in data.rows.where(**CURVES))
 
 
-def coincidences(data: ReportData) -> Iterator[Score]:
+def list_coincidences(data: ReportData) -> Iterator[Score]:
     """Yield the verdicts on pairs of curves, and on all pairs."""
     for row in data.rows.where(measure=COINCIDENCE):
         what = "loss" if row.task == vocabulary.ALL else f"{row.task} of the benchmarks"
         models = f"{row.arm} – {row.against}" if row.arm else "all"
-        yield replace(row, task=f"Do the curves coincide? {what}", strategy=strategy_title(row), arm=models)
+        yield replace(row, task=f"Do the curves coincide? {what}", strategy=format_strategy(row), arm=models)
 
 
-def curve_absences(data: ReportData) -> Iterator[str]:
-    if rest := [label(family) for family, is_drawn in drawn_families(data.runs).items() if not is_drawn]:
+def list_curve_absences(data: ReportData) -> Iterator[str]:
+    if rest := [label(family) for family, is_drawn in list_drawn_families(data.runs).items() if not is_drawn]:
         yield f"Shown only in the reports of the runs: {join_words(rest)}."
     if not data.rows.where(measure=COINCIDENCE):
-        alike = len({model_of(name, run) for name, run in data.runs.items()}) == 1
+        alike = len({identify_model(name, run) for name, run in data.runs.items()}) == 1
         yield WORDS["curves/one" if alike else "curves/unscaled"]
 
 
-def _curves(data: ReportData) -> Iterator[Part]:
+def _draw_curves(data: ReportData) -> Iterator[Part]:
     shows: dict[str, Format] = {}
     for row in data.rows.where(**CURVES):
-        share = NUMBER.replace(axis=quantity_name(row), reference=1.0 if row.measure == SCORE_CURVE else None)
-        shows.setdefault(quantity_name(row), DIFFERENCE if row.metric == DELTA else share)
+        share = NUMBER.replace(axis=name_quantity(row), reference=1.0 if row.measure == SCORE_CURVE else None)
+        shows.setdefault(name_quantity(row), DIFFERENCE if row.metric == DELTA else share)
     first, show = next(iter(shows.items()))
     yield Lines(
         name="curves",
-        derive=curves,
+        derive=list_curves,
         series="arm",
         x="percent",
         each="strategy",
@@ -205,34 +205,34 @@ def _curves(data: ReportData) -> Iterator[Part]:
         title=f"At half of the depth: {first}",
         rows={"strategy": "strategy"},
         across="arm",
-        derive=lambda data: (replace(row, strategy=strategy_title(row)) for row in at_half(data)),
+        derive=lambda data: (replace(row, strategy=format_strategy(row)) for row in read_at_half(data)),
         show=lambda row: f"{show.text(row)} at {row.percent:.0f} %",
     )
     yield Pivot(
         name="same",
-        derive=coincidences,
+        derive=list_coincidences,
         split="task",
         rows={"strategy": "strategy", "models": "arm"},
         badges=SAME,
         columns=(
             Column("curves", text=lambda rows: rows[0].metric),
-            Column("greatest difference", text=_where_paired(DIFFERENCE.text)),
-            Column("at", text=_where_paired(lambda row: f"{row.percent:.0f} %")),
+            Column("greatest difference", text=_select_paired(DIFFERENCE.text)),
+            Column("at", text=_select_paired(lambda row: f"{row.percent:.0f} %")),
         ),
     )
-    yield _absent(lambda data: Rows(curves(data)).axis("arm"), "No curve was measured of {}.")
-    yield Text(curve_absences, terminal=False, small=True)
+    yield _describe_absence(lambda data: Rows(list_curves(data)).axis("arm"), "No curve was measured of {}.")
+    yield Text(list_curve_absences, terminal=False, small=True)
 
 
-def _where_paired(text: Callable[[Score], str]) -> Callable[[Rows], str]:
+def _select_paired(text: Callable[[Score], str]) -> Callable[[Rows], str]:
     return lambda rows: text(rows[0]) if rows[0].against else ABSENT
 
 
-def layers(data: ReportData) -> Iterator[Score]:
+def list_layers(data: ReportData) -> Iterator[Score]:
     return (replace(row, family=CHANGES[str(row.family)]) for row in data.rows.where(measure=LAYER))
 
 
-def similarities(data: ReportData) -> Iterator[Score]:
+def list_similarities(data: ReportData) -> Iterator[Score]:
     for name, run in data.runs.items():
         for metric, words in SIMILARITIES.items():
             if read_similarities(run, metric) is not None:
@@ -243,10 +243,10 @@ def similarities(data: ReportData) -> Iterator[Score]:
                     yield Score(ZONE, ZONE, 1.0, state=first, to_state=last, arm=name, condition=words)
 
 
-def _similarity(data: ReportData) -> Iterator[Part]:
+def _draw_similarity(data: ReportData) -> Iterator[Part]:
     yield Heat(
         name="similarity",
-        derive=similarities,
+        derive=list_similarities,
         each="arm",
         words=str,
         choices={"Similarity": "condition"},
@@ -256,21 +256,23 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         down="state",
         square=True,
         framed=ZONE,
-        least=min(0.0, *(row.value for row in similarities(data))),
+        least=min(0.0, *(row.value for row in list_similarities(data))),
         most=1.0,
         height=330,
     )
-    yield _absent(lambda data: Rows(similarities(data)).axis("arm"), "Similarity was not measured in {}.")
+    yield _describe_absence(
+        lambda data: Rows(list_similarities(data)).axis("arm"), "Similarity was not measured in {}."
+    )
 
 
-def partitions(data: ReportData) -> dict[str, PlanZones]:
+def list_partitions(data: ReportData) -> dict[str, PlanZones]:
     every = {name: find_original_zones(run) for name, run in data.runs.items()}
     return {name: zones for name, zones in every.items() if zones is not None}
 
 
-def _partition(data: ReportData) -> Table:
+def _compute_partition(data: ReportData) -> Table:
     body = []
-    for name, own in partitions(data).items():
+    for name, own in list_partitions(data).items():
         ranges = (f"{first - 1}–{last - 1}" if last > first else f"{last - 1}" for first, last in own.ranges)
         counts = (f"{count} ({100 * count / own.states:.0f} %)" for count in (own.beginning, own.middle, own.ending))
         body.append((name, f"{len(own.ranges)}", " | ".join(ranges), *counts, own.borders_in_words, own.shown_p))
@@ -278,7 +280,7 @@ def _partition(data: ReportData) -> Table:
     return Table(head, tuple(body), numeric_from=3)
 
 
-def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+def _list_tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     depths = sorted({run.depth for run in data.runs.values()})
     yield f"{len(data.runs)}", "models"
     yield (f"{depths[0]}" if len(depths) == 1 else f"{depths[0]} to {depths[-1]}"), "layers"
@@ -287,17 +289,17 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 COMPARISON = Kind(
     name="comparison",
     measures=(MODEL,),
-    answer=answer,
-    tiles=_tiles,
+    answer=summarize,
+    tiles=_list_tiles,
     sections=(
-        Section(anchor="curves", needs=CURVES, parts=_curves),
+        Section(anchor="curves", needs=CURVES, parts=_draw_curves),
         Section(
             anchor="layers",
             needs={"measure": LAYER},
             parts=(
                 Lines(
                     name="layers",
-                    derive=layers,
+                    derive=list_layers,
                     series="arm",
                     x="percent",
                     words=str,
@@ -314,33 +316,35 @@ COMPARISON = Kind(
                     sqrt_scale=True,
                     sqrt_by_default=True,
                 ),
-                _absent(lambda data: Rows(layers(data)).axis("arm"), "No single layer was changed in {}."),
+                _describe_absence(
+                    lambda data: Rows(list_layers(data)).axis("arm"), "No single layer was changed in {}."
+                ),
             ),
         ),
         Section(
             anchor="claims",
-            needs=lambda data: bool(claims(data)),
+            needs=lambda data: bool(list_claims(data)),
             parts=(
                 Pivot(
                     name="verdicts",
-                    derive=verdicts,
+                    derive=list_verdicts,
                     split="paper",
                     rows={"question": "claim"},
                     across="arm",
-                    show=_verdict,
+                    show=_format_verdict,
                     badges=VERDICTS,
                 ),
-                CustomTable(name="numbers", table=_numbers, folded=True, terminal=False),
-                Text(rules, name="rules", folded=True, terminal=False),
+                CustomTable(name="numbers", table=_make_number_table, folded=True, terminal=False),
+                Text(list_rules, name="rules", folded=True, terminal=False),
             ),
         ),
-        Section(anchor="similarity", needs=lambda data: any(similarities(data)), parts=_similarity),
+        Section(anchor="similarity", needs=lambda data: any(list_similarities(data)), parts=_draw_similarity),
         Section(
             anchor="zones",
-            needs=lambda data: bool(partitions(data)),
+            needs=lambda data: bool(list_partitions(data)),
             parts=(
-                CustomTable(name="divided", table=_partition),
-                _absent(partitions, "Not divided, for want of 10 layers or of states: {}."),
+                CustomTable(name="divided", table=_compute_partition),
+                _describe_absence(list_partitions, "Not divided, for want of 10 layers or of states: {}."),
             ),
         ),
         Section(
@@ -352,8 +356,8 @@ COMPARISON = Kind(
                     rows={"model": "arm", "run": "condition", "text": "kind"},
                     columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
                 ),
-                Text(differences, terminal=False, small=True),
-                Text(missing, name="unlike", terminal=False),
+                Text(list_differences, terminal=False, small=True),
+                Text(list_missing, name="unlike", terminal=False),
             ),
         ),
     ),

@@ -29,30 +29,30 @@ TASK = lookup_format({vocab.ALL: "all tasks"})
 MAX_NAMED = 5  # differences in a sentence
 
 
-def named(rows: Rows) -> str:
+def name_row(rows: Rows) -> str:
     words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MAX_NAMED]]
     return join_words([*words, *([f"{len(rows) - MAX_NAMED} more"] if len(rows) > MAX_NAMED else [])])
 
 
-def findings(data: ReportData) -> Iterator[str]:
+def list_findings(data: ReportData) -> Iterator[str]:
     """Yield whether a loss above the tolerated one is shown, other differences, and what is inconclusive."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
     exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
     if exceeded:
-        yield f"FAILS: shown to be worse by more than {exceeded[0].margin:g}: {named(exceeded)}."
+        yield f"FAILS: shown to be worse by more than {exceeded[0].margin:g}: {name_row(exceeded)}."
     elif losses:
         yield f"Passes: nothing is shown to be worse by more than {losses[0].margin:g}."
     counts = [f"{len(rows.where(verdict=each))} {label(each)}" for each in vocab.PAIRED_DECISIONS]
     yield f"Of {len(rows)} differences from {rows[0].against}: {join_words(counts)} (±{data.manifest['margin']})."
     for decision in (vocab.WORSE, vocab.BETTER):
         if own := rows.where(verdict=decision):
-            yield f"Shown to be {decision}: {named(own)}."
+            yield f"Shown to be {decision}: {name_row(own)}."
     if unsettled and not exceeded:
-        yield f"Inconclusive, so a larger loss is possible: {named(unsettled)}."
+        yield f"Inconclusive, so a larger loss is possible: {name_row(unsettled)}."
     yield from (note.text for note in data.notes)
 
 
-def _differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
+def _list_differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
     margin = float(str(data.manifest["margin"]))
 
     def needed(row: Score) -> str:
@@ -90,7 +90,7 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
             Column(f"needed for {margin:g}", show=needed),
         ),
     )
-    yield Text(findings)
+    yield Text(list_findings)
     yield Pivot(
         name="scores",
         where={"measure": vocab.EVALUATED},
@@ -103,6 +103,6 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
 PAIRED_KIND = Kind(
     name="paired",
     measures=(vocab.PAIRED,),
-    answer=join_statements(findings, 2),
-    sections=(Section(anchor=vocab.PAIRED, parts=_differences),),
+    answer=join_statements(list_findings, 2),
+    sections=(Section(anchor=vocab.PAIRED, parts=_list_differences),),
 )

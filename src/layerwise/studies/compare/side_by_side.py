@@ -14,15 +14,15 @@ from layerwise.page.kinds import load_kinds
 from layerwise.results.manifest import MEASURED, model_name
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MODEL
-from layerwise.studies.compare.over_depth import curves, layers
-from layerwise.studies.compare.over_models import coincidences, over_models
+from layerwise.studies.compare.over_depth import compute_curves, list_layer_effects
+from layerwise.studies.compare.over_models import compare_curves, judge_over_models
 
 COMPARABLE = {"sweep": "layerwise sweep", "diagnosis": "layerwise diagnose"}
 """Kinds of run that can be compared, with their commands."""
 FEWEST = 2
 
 
-def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
+def compare_side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
     """Return the rows of a comparison of run directories, with the name of the model as `arm`.
 
     Raises:
@@ -31,15 +31,15 @@ def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
     if len(folders) < FEWEST:
         given = "none" if not folders else f"only {folders[0][0]}"
         raise RunError(f"A comparison requires two runs or more, got {given}. Run layerwise compare RUN RUN ...")
-    _refuse_same_run(folders)
-    (first, kind), *others = ((folder, _kind(folder, run)) for folder, run in folders)
+    _reject_same_run(folders)
+    (first, kind), *others = ((folder, _find_kind(folder, run)) for folder, run in folders)
     for folder, other in others:
         if other != kind:
             raise RunError(
                 f"All runs must be of one kind, but {first} is a {kind} and {folder} is a {other}. Compare sweeps with"
                 " sweeps and diagnoses with diagnoses."
             )
-    named = dict(zip(_names(folders), folders, strict=True))
+    named = dict(zip(_list_names(folders), folders, strict=True))
     runs = {name: run for name, (_, run) in named.items()}
     texts = dict.fromkeys(str(run.manifest.get("corpus") or "an unnamed corpus") for run in runs.values())
     manifest = {
@@ -47,12 +47,12 @@ def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
         "kind": kind,
         "runs": {name: {"folder": folder, **run.manifest} for name, (folder, run) in named.items()},
     }
-    rows = (*_models(named), *curves(runs), *layers(runs), *over_models(runs))
+    rows = (*_name_models(named), *compute_curves(runs), *list_layer_effects(runs), *judge_over_models(runs))
     data = ReportData(manifest, (), rows, level=folders[0][1].level, runs=runs)
-    return replace(data, scores=(*rows, *coincidences(data)))
+    return replace(data, scores=(*rows, *compare_curves(data)))
 
 
-def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
+def _name_models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
     for name, (folder, run) in named.items():
         counts = {
             "layers": run.depth or None,
@@ -69,7 +69,7 @@ def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
                 yield Score(MODEL, metric, float(count), **columns)
 
 
-def _refuse_same_run(folders: Sequence[tuple[str, ReportData]]) -> None:
+def _reject_same_run(folders: Sequence[tuple[str, ReportData]]) -> None:
     seen: dict[tuple[str, ...], str] = {}
     for folder, data in folders:
         earlier = seen.setdefault(tuple(str(data.manifest.get(name)) for name in MEASURED), folder)
@@ -77,7 +77,7 @@ def _refuse_same_run(folders: Sequence[tuple[str, ReportData]]) -> None:
             raise RunError(f"{earlier} and {folder} are the same run, which would count twice. Pass each run once.")
 
 
-def _kind(folder: str, run: ReportData) -> str:
+def _find_kind(folder: str, run: ReportData) -> str:
     present = [kind.name for kind in load_kinds() if kind.is_of(run)]
     comparable = [name for name in present if name in COMPARABLE]
     if not comparable or len(comparable) < len(present):
@@ -89,7 +89,7 @@ def _kind(folder: str, run: ReportData) -> str:
     return comparable[-1]
 
 
-def _names(folders: Sequence[tuple[str, ReportData]]) -> list[str]:
+def _list_names(folders: Sequence[tuple[str, ReportData]]) -> list[str]:
     plain = [model_name(str(data.manifest.get("model") or "unnamed model")) for _, data in folders]
     known_by = [
         plain,

@@ -38,11 +38,11 @@ class ComparisonResult(Reported):
             RunError: If the runs or evaluations cannot be compared.
         """
         if not all(map(is_run, self.folders)):
-            from layerwise.studies.compare.evaluations import compared
+            from layerwise.studies.compare.evaluations import compare_evaluations
 
-            return compared(self.folders, self.fail_if_worse)
+            return compare_evaluations(self.folders, self.fail_if_worse)
         from layerwise.runner.summary import report_data
-        from layerwise.studies.compare.side_by_side import side_by_side
+        from layerwise.studies.compare.side_by_side import compare_side_by_side
 
         if self.fail_if_worse is not None:
             raise RunError("--fail-if-worse requires evaluations, got runs. Pass RUN/lm_eval/PLAN of each run.")
@@ -50,7 +50,7 @@ class ComparisonResult(Reported):
         for folder in self.folders:
             with Run.open(folder) as run:
                 read.append((folder, report_data(run)))
-        return side_by_side(read)
+        return compare_side_by_side(read)
 
     @property
     def name(self) -> str:

@@ -16,7 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import CONTRAST, PlanEffects, Statistic, as_seeds, average_redrawn, take_first
+from layerwise.measure.contrasts.contrast import (
+    CONTRAST,
+    PlanEffects,
+    Statistic,
+    average_redrawn,
+    convert_to_seeds,
+    take_first,
+)
 from layerwise.measure.interventions.predicted_weight_loss import set_columns
 from layerwise.measure.stats.correlation import rank_correlation
 from layerwise.measure.stats.statistics import Numbers
@@ -46,24 +53,24 @@ def contrast_sets(effects: PlanEffects, sets: Mapping[str, Sequence[int]]) -> li
             about, half = set_columns(name, layers), 1 + len(layers)
             own, noise = (effects.resample(part, range(start, start + half)) for start in (0, half))
             rows += own.rows(ACCUMULATION, ADDITIVITY, **about)
-            rows.append(noise.row(ACCUMULATION, "share_of_noise", _share, **about))
+            rows.append(noise.row(ACCUMULATION, "share_of_noise", _compute_share, **about))
             rows.append(Score(CONTRAST, "layers", float(len(layers)), claim=ACCUMULATION, **about))
     return rows
 
 
-def _singles(effects: Numbers) -> Numbers:
+def _select_single_layers(effects: Numbers) -> Numbers:
     return np.asarray(effects[..., 1:].sum(axis=-1))
 
 
-def _share(effects: Numbers) -> Numbers:
-    return np.asarray(1 - _singles(effects) / np.maximum(take_first(effects), MIN_DAMAGE))
+def _compute_share(effects: Numbers) -> Numbers:
+    return np.asarray(1 - _select_single_layers(effects) / np.maximum(take_first(effects), MIN_DAMAGE))
 
 
 ADDITIVITY: Mapping[str, Statistic] = {
     "joint": take_first,
-    "singles": _singles,
-    "excess": lambda effects: np.asarray(take_first(effects) - _singles(effects)),
-    "share": _share,
+    "singles": _select_single_layers,
+    "excess": lambda effects: np.asarray(take_first(effects) - _select_single_layers(effects)),
+    "share": _compute_share,
 }
 """The numbers of a set, whose first effect is the joint one and the others those of its layers."""
 
@@ -106,7 +113,7 @@ def contrast_redundant_sets(
     part = effects.part(keys)
     if part is None:
         return []
-    draw = np.random.default_rng([*as_seeds(effects.seed), size])
+    draw = np.random.default_rng([*convert_to_seeds(effects.seed), size])
 
     def spared(effects: Numbers) -> Numbers:
         sets = effects[..., 1:]
@@ -151,7 +158,7 @@ def contrast_scaling(effects: PlanEffects) -> list[Score]:
             if shared := sorted(own.keys() & theirs.keys()):
                 drawn = effects.resample(part, [costs[layer] for costs in (own, theirs) for layer in shared])
                 level, power = 1 - 0.05 / len(rivals), 1 - 0.2 / len(rivals)
-                rows.append(drawn.row(SCALING, kind, _median_excess, condition=name, level=level, power=power))
+                rows.append(drawn.row(SCALING, kind, _compute_median_excess, condition=name, level=level, power=power))
     return rows
 
 
@@ -175,7 +182,7 @@ def contrast_joint_changes(effects: PlanEffects, ranking: Mapping[int, float], l
     return rows + [Score(CONTRAST, "member", ranking[layer], claim=JOINT, layer=layer) for layer in layers]
 
 
-def _median_excess(effects: Numbers) -> Numbers:
+def _compute_median_excess(effects: Numbers) -> Numbers:
     own, theirs = np.split(effects, 2, axis=-1)
     return np.asarray(np.median(theirs - own, axis=-1))
 
@@ -196,7 +203,7 @@ def read_layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
     sources = {
         "predictability": rows.where(measure=vocab.PREDICTABILITY, metric="heldout_rows_r2"),
         vocab.SKIPPING: rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING),
-        "recovery": _recovery_rows(rows),
+        "recovery": _make_recovery_rows(rows),
         "noise": noise.where(metric=vocab.DELTA_NLL, strength=0.5),
         "block_influence": proxies.where(metric="block_influence"),
         "angular": proxies.where(metric="angular_distance", distance=1),
@@ -208,7 +215,7 @@ def read_layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
     return {name: dict(sorted(values.items())) for name, values in metrics.items() if values}
 
 
-def _recovery_rows(rows: Rows) -> Rows:
+def _make_recovery_rows(rows: Rows) -> Rows:
     areas = rows.where(measure=vocab.RECOVERY, metric="area")
     for condition, arm in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model")):
         if own := areas.where(condition=condition, arm=arm):

@@ -23,7 +23,13 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 from layerwise.studies.diagnose.page_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
-from layerwise.studies.diagnose.page_layers import LAYERS_SECTION, VERDICT_NAMES, VERDICT_SLOTS, next_steps, summary
+from layerwise.studies.diagnose.page_layers import (
+    LAYERS_SECTION,
+    VERDICT_NAMES,
+    VERDICT_SLOTS,
+    list_next_steps,
+    summarize,
+)
 from layerwise.studies.diagnose.page_weights import DELTAS_SECTION, PREDICTION_SECTION
 
 SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean of its output"}
@@ -43,7 +49,7 @@ RACED = {
 }
 
 
-def silenced(data: ReportData) -> Iterator[Score]:
+def list_silenced(data: ReportData) -> Iterator[Score]:
     """Yield the effects of silencing by sublayer, and the null of skipping."""
     rows = data.rows.where(measure=vocab.ABLATION, metric=tuple(SILENCED))
     for part, words in SILENCED_PARTS.items():
@@ -52,7 +58,7 @@ def silenced(data: ReportData) -> Iterator[Score]:
         yield from (replace(row, part=words) for row in own.where(against=vocab.NO_EFFECT, metric=vocab.SKIPPING))
 
 
-def replaced(data: ReportData) -> Iterator[Score]:
+def list_replaced(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.ABLATION, part=None)
     effects = rows.where(metric=tuple(REPLACED), against=None)
     yield from effects
@@ -60,7 +66,7 @@ def replaced(data: ReportData) -> Iterator[Score]:
         yield from rows.where(metric=vocab.SKIPPING, against=vocab.NO_EFFECT)
 
 
-def every_intervention(data: ReportData) -> Iterator[Score]:
+def list_interventions(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.ABLATION, task=vocab.ALL, against=None, layer=PRESENT)
     for part in (None, "attn", "mlp"):
         # The cost of skipping a whole layer is in the first table.
@@ -69,7 +75,7 @@ def every_intervention(data: ReportData) -> Iterator[Score]:
             yield replace(row, part=None, condition=words)
 
 
-def _raced(data: ReportData) -> Iterator[str]:
+def _list_screened(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.RACING, layer=None)
     facts = [
         f"{words}: {show.number(value)}"
@@ -80,14 +86,14 @@ def _raced(data: ReportData) -> Iterator[str]:
         yield f"{'; '.join(facts).capitalize()}."
 
 
-def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+def _list_tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.rows.where(measure=vocab.DIAGNOSED)):,}", "scores"
     tasks = [task for task in data.rows.where(measure=vocab.ABLATION).axis("task") if task != vocab.ALL]
     if tasks:
         yield f"{len(tasks):,}", "tasks"
 
 
-def _unfinished(data: ReportData) -> str | None:
+def _list_unfinished(data: ReportData) -> str | None:
     """List the parts of the run that are not complete."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
@@ -101,11 +107,11 @@ DIAGNOSIS = Kind(
     name="diagnosis",
     rank=1,
     measures=vocab.DIAGNOSED,
-    answer=join_statements(summary, None),
-    tiles=_tiles,
-    unfinished=_unfinished,
+    answer=join_statements(summarize, None),
+    tiles=_list_tiles,
+    unfinished=_list_unfinished,
     counts=("documents", "tokens", "window"),
-    following=next_steps,
+    following=list_next_steps,
     has_published=True,
     sections=(
         LAYERS_SECTION,
@@ -115,7 +121,7 @@ DIAGNOSIS = Kind(
             parts=(
                 Lines(
                     name="ablation-silenced",
-                    derive=silenced,
+                    derive=list_silenced,
                     series="metric",
                     each="part",
                     choices={"Task": "task"},
@@ -131,7 +137,7 @@ DIAGNOSIS = Kind(
                 ),
                 Lines(
                     name="ablation-replaced",
-                    derive=replaced,
+                    derive=list_replaced,
                     series="metric",
                     choices={"Task": "task"},
                     nulls=format_null,
@@ -146,7 +152,7 @@ DIAGNOSIS = Kind(
                 ),
                 Pivot(
                     name="every-intervention",
-                    derive=every_intervention,
+                    derive=list_interventions,
                     rows={"layer": "layer"},
                     words=str,
                     across="condition",
@@ -172,7 +178,7 @@ DIAGNOSIS = Kind(
                     show=Format(axis="tokens spent"),
                     height=320,
                 ),
-                Text(_raced, terminal=False),
+                Text(_list_screened, terminal=False),
             ),
         ),
         DELTAS_SECTION,

@@ -13,7 +13,7 @@ from layerwise.page.marks import Heat, Lines, Scatter
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.studies.diagnose.page_weights import HALVES, joint_costs, written
+from layerwise.studies.diagnose.page_weights import HALVES, list_joint_costs, list_written
 
 DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "reinitialized"}
 SCOPES = {"layer": "layer trained", "model": "model trained"}
@@ -31,7 +31,7 @@ CENSORED = "censored"
 SKIPPED = DIFFERENCE.replace(axis="Δ NLL of skipping", reference=None)
 
 
-def treated(data: ReportData) -> Iterator[Score]:
+def list_treated(data: ReportData) -> Iterator[Score]:
     """Yield the rows of a recovery with the damage in words, the published one first; censored ones are marked."""
     rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
     order = list(DAMAGES)
@@ -45,8 +45,8 @@ def treated(data: ReportData) -> Iterator[Score]:
             yield replace(row, condition=words, arm=None, kind=CENSORED if share else None)
 
 
-def beside_skipping(data: ReportData) -> Iterator[Score]:
-    rows = Rows(treated(data))
+def pair_with_skipping(data: ReportData) -> Iterator[Score]:
+    rows = Rows(list_treated(data))
     yield from rows.where(metric="area", layer=PRESENT, against=None)
     for damage in rows.where(metric="area", layer=PRESENT).axis("condition"):
         skips = data.rows.where(
@@ -55,7 +55,7 @@ def beside_skipping(data: ReportData) -> Iterator[Score]:
         yield from (replace(row, condition=damage) for row in skips)
 
 
-def _correlation(metric: str) -> Column:
+def _describe_correlation(metric: str) -> Column:
     def cell(rows: Rows) -> str:
         row, chance = (rows.one(metric=metric, against=against) for against in (None, vocab.SHUFFLED_LAYERS))
         if row is not None and row.low is None and chance is not None and chance.low is not None:
@@ -82,7 +82,7 @@ RECOVERY_SECTION = Section(
                     Lines(
                         name=f"recovery-{metric}",
                         title=f"{title}, by layer",
-                        derive=treated,
+                        derive=list_treated,
                         words=str,
                         where={"metric": metric, "layer": PRESENT},
                         choices={"Damage": "condition"},
@@ -96,7 +96,7 @@ RECOVERY_SECTION = Section(
                 Scatter(
                     name="recovery-ablation",
                     words=str,
-                    derive=beside_skipping,
+                    derive=pair_with_skipping,
                     choices={"Damage": "condition"},
                     across={"metric": vocab.SKIPPING},
                     upwards={"metric": "area"},
@@ -110,10 +110,10 @@ RECOVERY_SECTION = Section(
         ),
         Pivot(
             name="does-recovery-follow",
-            derive=treated,
+            derive=list_treated,
             where={"layer": None},
             rows={"damage": "condition"},
-            columns=(_correlation("spearman"), _correlation("spearman_given_damage")),
+            columns=(_describe_correlation("spearman"), _describe_correlation("spearman_given_damage")),
             terminal=False,
             folded=True,
         ),
@@ -121,16 +121,16 @@ RECOVERY_SECTION = Section(
 )
 
 
-def typical(data: ReportData) -> Iterator[Score]:
+def list_typical(data: ReportData) -> Iterator[Score]:
     """Yield the median layer at each size of each strategy, with the middle half of the layers, and the null."""
     rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
     strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
     for name in strategies:
-        yield from _medians(rows.where(condition=name, against=None))
-    yield from _middle_nulls(rows.where(condition=tuple(strategies[:1])))
+        yield from _compute_medians(rows.where(condition=name, against=None))
+    yield from _list_middle_nulls(rows.where(condition=tuple(strategies[:1])))
 
 
-def _medians(rows: Rows) -> Iterator[Score]:
+def _compute_medians(rows: Rows) -> Iterator[Score]:
     for size, own in rows.by("strength").items():
         values = sorted(row.value for row in own)
         quarter = len(values) // 4
@@ -139,29 +139,29 @@ def _medians(rows: Rows) -> Iterator[Score]:
         yield Score(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, strength=size)
 
 
-def _middle_nulls(rows: Rows) -> Iterator[Score]:
+def _list_middle_nulls(rows: Rows) -> Iterator[Score]:
     for own in rows.where(against=vocab.NO_EFFECT).by("strength").values():
         yield sorted(own, key=lambda row: row.high or 0.0)[len(own) // 2]
 
 
-def gated(data: ReportData) -> Iterator[Score]:
+def list_gated(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.MANIPULATION, condition=vocab.GATE)
     for part, words in GATES.items():
-        yield from (replace(row, part=words) for row in _medians(rows.where(part=part, against=None)))
-    yield from (replace(row, part=GATES[None]) for row in _middle_nulls(rows.where(part=None)))
+        yield from (replace(row, part=words) for row in _compute_medians(rows.where(part=part, against=None)))
+    yield from (replace(row, part=GATES[None]) for row in _list_middle_nulls(rows.where(part=None)))
 
 
-def _members(data: ReportData) -> Iterator[str]:
+def _list_members(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.CONTRAST, claim="joint_manipulation", metric="member")
     if rows:
         layers = ", ".join(str(layer) for layer in sorted(rows.axis("layer")))
         yield f"Layers {layers}, each of which costs little when skipped, were changed together."
 
 
-def manipulations(data: ReportData) -> Iterator[Part]:
+def list_manipulations(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="manipulation",
-        derive=typical,
+        derive=list_typical,
         x="strength",
         series="condition",
         nulls=format_null,
@@ -176,7 +176,7 @@ def manipulations(data: ReportData) -> Iterator[Part]:
     )
     yield Lines(
         name="gate",
-        derive=gated,
+        derive=list_gated,
         x="strength",
         series="part",
         words=str,
@@ -189,18 +189,18 @@ def manipulations(data: ReportData) -> Iterator[Part]:
         sqrt_scale=True,
         sqrt_by_default=True,
     )
-    yield Text(_members, terminal=False)
+    yield Text(_list_members, terminal=False)
     yield replace(
-        joint_costs("joint_manipulation", {"strategy": "condition", "size": "strength"}, written),
+        list_joint_costs("joint_manipulation", {"strategy": "condition", "size": "strength"}, list_written),
         title="Layers changed together",
         folded=True,
     )
 
 
-MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=manipulations)
+MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=list_manipulations)
 
 
-def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
+def pair_gates_with_skipping(data: ReportData) -> Iterator[Score]:
     gates = data.rows.where(measure=vocab.PROXIES, metric="gate_gradient", against=None)
     skips = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, against=None)
     for part, words in HALVES.items():
@@ -227,7 +227,7 @@ PROXIES_SECTION = Section(
                 ),
                 Scatter(
                     name="proxies-skip",
-                    derive=gates_beside_skipping,
+                    derive=pair_gates_with_skipping,
                     choices={"Part": "part"},
                     words=str,
                     across={"metric": vocab.SKIPPING},

@@ -60,7 +60,7 @@ class LayerMetric:
         return data.rows.where(**fixed)
 
 
-def _proxy(head: str, metric: str, null: str, **columns: Any) -> LayerMetric:
+def _find_proxy(head: str, metric: str, null: str, **columns: Any) -> LayerMetric:
     return LayerMetric(head, {"measure": vocab.PROXIES, "metric": metric, **columns}, null)
 
 
@@ -70,10 +70,10 @@ _RECOVERY = {"measure": vocab.RECOVERY, "metric": "area", "condition": "equal_da
 METRICS = (
     LayerMetric("attention", {**_SKIPPED, "part": "attn"}, vocab.NO_EFFECT, show=SIGNED),
     LayerMetric("MLP", {**_SKIPPED, "part": "mlp"}, vocab.NO_EFFECT, show=SIGNED),
-    _proxy("Block Influence", "block_influence", vocab.RANDOM_TWIN),
-    _proxy("angular distance", "angular_distance", vocab.RANDOM_TWIN, distance=1),
-    _proxy("gate gradient", "gate_gradient", vocab.NO_EFFECT),
-    _proxy("gate sensitivity", "gate_sensitivity", vocab.RANDOM_TWIN),
+    _find_proxy("Block Influence", "block_influence", vocab.RANDOM_TWIN),
+    _find_proxy("angular distance", "angular_distance", vocab.RANDOM_TWIN, distance=1),
+    _find_proxy("gate gradient", "gate_gradient", vocab.NO_EFFECT),
+    _find_proxy("gate sensitivity", "gate_sensitivity", vocab.RANDOM_TWIN),
     LayerMetric("noise of half the norm", _NOISE, vocab.NO_EFFECT, SIGNED),
     LayerMetric("recovery (nat-steps)", _RECOVERY, vocab.TWIN),
     LayerMetric(
@@ -86,7 +86,7 @@ METRICS = (
 )
 
 
-def layer_effects(data: ReportData) -> dict[int, Score]:
+def list_layer_effects(data: ReportData) -> dict[int, Score]:
     return dict(sorted((read_skip_effects(data.rows) | read_layer_verdicts(data.rows)).items()))
 
 
@@ -107,20 +107,20 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
     return f"inconclusive below {limit} nats/token{needed}"
 
 
-def layer_table(data: ReportData) -> Iterator[Score]:
+def make_layer_table(data: ReportData) -> Iterator[Score]:
     """Yield the cells of the table: `condition` is the row, `metric` the column, `arm` the verdict in words."""
-    margin = _margin(data)
-    for layer, row in layer_effects(data).items():
+    margin = _read_margin(data)
+    for layer, row in list_layer_effects(data).items():
         yield replace(row, metric=SKIP, condition=str(layer), arm=describe_verdict(row, margin))
     whole = LayerMetric(SKIP, _SKIPPED, vocab.NO_EFFECT)
-    yield from _null_cell(whole, data)
+    yield from _format_null(whole, data)
     for metric in METRICS:
         for row in metric.rows(data):
             yield replace(row, metric=metric.head, condition=str(row.layer))
-        yield from _null_cell(metric, data)
+        yield from _format_null(metric, data)
 
 
-def _null_cell(metric: LayerMetric, data: ReportData) -> Iterator[Score]:
+def _format_null(metric: LayerMetric, data: ReportData) -> Iterator[Score]:
     rows = list(metric.rows(data, metric.null)) if metric.rows(data) else []
     if rows:
         low = min(row.value if row.low is None else row.low for row in rows)
@@ -129,20 +129,20 @@ def _null_cell(metric: LayerMetric, data: ReportData) -> Iterator[Score]:
         yield Score(vocab.VERDICT, metric.head, middle, low, high, condition=NULL_LINE)
 
 
-def _line_order(line: tuple[str]) -> float:
+def _sort_lines(line: tuple[str]) -> float:
     return math.inf if line[0] == NULL_LINE else int(line[0])
 
 
-def _of_layers(write: Any) -> Any:
+def _describe_layers(write: Any) -> Any:
     return lambda row: "" if row.condition == NULL_LINE else write(row)
 
 
-def _margin(data: ReportData) -> float | None:
+def _read_margin(data: ReportData) -> float | None:
     return data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN)
 
 
-def summary(data: ReportData) -> Iterator[str]:
-    verdicts, rows = read_layer_verdicts(data.rows), layer_effects(data)
+def summarize(data: ReportData) -> Iterator[str]:
+    verdicts, rows = read_layer_verdicts(data.rows), list_layer_effects(data)
     layers = {name: [str(layer) for layer, row in verdicts.items() if row.metric == name] for name in vocab.DECISIONS}
     clauses = [
         f"{_name_layers(own, len(verdicts))} {_describe(name, len(own))}"
@@ -175,13 +175,13 @@ def _describe(decision: str, layers: int) -> str:
 
 
 def describe_margin(data: ReportData) -> Iterator[str]:
-    margin = _margin(data)
+    margin = _read_margin(data)
     counts = "the margin" if margin is None else f"±{margin:g} nats/token, the preset margin"
     if read_layer_verdicts(data.rows):
         yield f"“Without effect” means that the interval is inside {counts}."
 
 
-def next_steps(data: ReportData) -> Iterator[str]:
+def list_next_steps(data: ReportData) -> Iterator[str]:
     """Suggest a plan without the layers shown not to matter, or more text."""
     verdicts = read_layer_verdicts(data.rows)
     useless = [layer for layer, row in verdicts.items() if row.metric in ("no_effect", "harmful")]
@@ -196,7 +196,7 @@ def next_steps(data: ReportData) -> Iterator[str]:
         yield f"Next: no layer is decided. Use more text: layerwise diagnose {model} --text PATH --parts ablation"
 
 
-def recommendation(data: ReportData) -> Iterator[str]:
+def recommend_proxy(data: ReportData) -> Iterator[str]:
     """List the proxies that rank layers as skipping does, best first.
 
     The interval of the rank correlation must exclude zero and beat random rankings (Holm's p over the proxies).
@@ -206,7 +206,7 @@ def recommendation(data: ReportData) -> Iterator[str]:
     if not compared:
         return
     ordered = sorted(compared, key=lambda name: -compared[name].value)
-    beyond = _beyond_chance(compared, data.level)
+    beyond = _exceeds_chance(compared, data.level)
     agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
     shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
     others = join_words([shown[name] for name in ordered if name not in agreeing])
@@ -221,7 +221,7 @@ def recommendation(data: ReportData) -> Iterator[str]:
     yield f"{'; '.join(pieces)}."
 
 
-def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
+def _exceeds_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
     chances = {name: row.p for name, row in compared.items() if row.p is not None}
     ordered = sorted(chances, key=lambda name: chances[name])
     kept = itertools.takewhile(lambda rank: (len(ordered) - rank) * chances[ordered[rank]] < level, range(len(ordered)))
@@ -230,12 +230,12 @@ def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str
 
 LAYERS_SECTION = Section(
     anchor="verdicts",
-    needs=lambda data: next(layer_table(data), None) is not None,
+    needs=lambda data: next(make_layer_table(data), None) is not None,
     parts=(
         Bars(
             name="layers",
             show=DIFFERENCE,
-            derive=lambda data: layer_effects(data).values(),
+            derive=lambda data: list_layer_effects(data).values(),
             series="metric",
             stacked=True,
             slots=VERDICT_SLOTS,
@@ -244,17 +244,17 @@ LAYERS_SECTION = Section(
             sqrt_by_default=True,
         ),
         Pivot(
-            derive=layer_table,
+            derive=make_layer_table,
             rows={"layer": "condition"},
             terminal=5,
             note="worth",
-            order=_line_order,
+            order=_sort_lines,
             columns=(
                 Column(SKIP, SKIP, SIGNED),
                 Column("verdict", SKIP, lambda row: row.arm or ""),
                 *(Column(metric.head, metric.head, metric.show) for metric in METRICS),
-                Column("perplexity", SKIP, _of_layers(lambda row: format_perplexity(row.value))),
-                Column("adjusted p", SKIP, _of_layers(format_adjusted_p)),
+                Column("perplexity", SKIP, _describe_layers(lambda row: format_perplexity(row.value))),
+                Column("adjusted p", SKIP, _describe_layers(format_adjusted_p)),
             ),
         ),
         Text(describe_margin, terminal=False),
@@ -270,7 +270,7 @@ LAYERS_SECTION = Section(
                 Column("by chance", "spearman", NUMBER, {"against": vocab.SHUFFLED_LAYERS}),
             ),
         ),
-        Text(recommendation, terminal=False),
+        Text(recommend_proxy, terminal=False),
         Pivot(
             title="Layers that cost little, skipped together",
             where={"measure": vocab.CONTRAST, "claim": "redundant_sets"},

@@ -35,7 +35,7 @@ R2 = Format(axis="R²")
 SETS = {"set": "spread evenly", "adjacent": "neighbors", "inner": "all but the ends"}
 
 
-def of_types(measure: str, *metrics: str) -> Derive:
+def list_by_type(measure: str, *metrics: str) -> Derive:
     def rows(data: ReportData) -> Iterator[Score]:
         own = data.rows.where(measure=measure, metric=metrics)
         for part in (None, *sorted(own.axis("part"))):
@@ -44,22 +44,22 @@ def of_types(measure: str, *metrics: str) -> Derive:
     return rows
 
 
-def _at_lag_one(data: ReportData) -> Iterator[Score]:
-    rows = Rows(of_types(vocab.DELTAS, "correlation")(data)).where(distance=1)
+def _select_lag_one(data: ReportData) -> Iterator[Score]:
+    rows = Rows(list_by_type(vocab.DELTAS, "correlation")(data)).where(distance=1)
     yield from (replace(row, arm=ALL_LAYERS) for row in rows.where(against=None))
-    yield from _named_nulls(rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_TWIN)))
+    yield from _name_nulls(rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_TWIN)))
 
 
-def _named_nulls(rows: Iterable[Score]) -> Iterator[Score]:
+def _name_nulls(rows: Iterable[Score]) -> Iterator[Score]:
     return (replace(row, arm=format_null(str(row.against)), against=None) for row in rows)
 
 
-def _slots(names: Iterable[str]) -> dict[str, int]:
+def _list_slots(names: Iterable[str]) -> dict[str, int]:
     """Color what was measured, and draw every null in gray."""
     return {name: SLOTS.get(name, NULL_SLOT) for name in names}
 
 
-def lag_structure(data: ReportData) -> Iterator[str]:
+def draw_lag_structure(data: ReportData) -> Iterator[str]:
     """Describe the correlation at lag 1 over all tensor types, relative to random orders."""
     for kind, words in LAG_STRUCTURE.items():
         row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=None)
@@ -68,9 +68,9 @@ def lag_structure(data: ReportData) -> Iterator[str]:
             yield f"Verdict over {EVERY}: {words}. Correlation at lag 1, equal norms, minus random orders: {away}."
 
 
-def explained(data: ReportData) -> Iterator[Score]:
+def list_explained(data: ReportData) -> Iterator[Score]:
     """Yield R² by tensor type, in sample and held out, with its nulls; `condition` is what was held out."""
-    rows = Rows(of_types(vocab.PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
+    rows = Rows(list_by_type(vocab.PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
     in_sample = rows.where(metric="in_sample_r2")
     for metric, words in HELD_OUT.items():
         own = rows.where(metric=metric)
@@ -79,17 +79,17 @@ def explained(data: ReportData) -> Iterator[Score]:
         nulls = sorted(own.where(against=PRESENT), key=lambda row: str(row.against))
         for name, of in ((IN_SAMPLE, in_sample), (words, own)):
             yield from (replace(row, condition=words, arm=name) for row in of.where(against=None))
-        for row in _named_nulls((*nulls, *in_sample.where(against=vocab.P_OVER_N))):
+        for row in _name_nulls((*nulls, *in_sample.where(against=vocab.P_OVER_N))):
             yield replace(row, condition=words)
 
 
-def _share(rows: Rows) -> str:
+def _format_share(rows: Rows) -> str:
     joint = rows.one(metric="joint")
     damaged = joint is not None and joint.value >= MIN_DAMAGE
     return SIGNED.text(rows.one(metric="share") if damaged else None)
 
 
-def joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], str]) -> Pivot:
+def list_joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], str]) -> Pivot:
     """Compare changes of several layers together with the same changes of single layers; `rows` ends with the size."""
     *_, size = rows.values()
     return Pivot(
@@ -102,12 +102,12 @@ def joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], s
             Column("together (nats/token)", "joint", SIGNED),
             Column("sum of single costs", "singles", SIGNED),
             Column("excess", "excess", SIGNED),
-            Column("share not explained by single costs", text=_share),
+            Column("share not explained by single costs", text=_format_share),
         ),
     )
 
 
-def written(value: object) -> str:
+def list_written(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else SETS.get(str(value), str(value).replace("_", " "))
 
 
@@ -115,11 +115,11 @@ DELTAS_SECTION = Section(
     anchor=vocab.DELTAS,
     needs={"measure": vocab.DELTAS, "metric": "correlation"},
     parts=(
-        Text(lag_structure, terminal=False),
+        Text(draw_lag_structure, terminal=False),
         Lines(
             name="deltas-correlation",
             title="Correlation of weight differences, by lag",
-            derive=of_types(vocab.DELTAS, "correlation"),
+            derive=list_by_type(vocab.DELTAS, "correlation"),
             choices={"Tensor type": "part"},
             words=str,
             nulls=format_null,
@@ -130,12 +130,12 @@ DELTAS_SECTION = Section(
         ),
         Dots(
             name="deltas-types",
-            derive=_at_lag_one,
+            derive=_select_lag_one,
             y="part",
             series="arm",
             words=str,
             legend="Layers and nulls",
-            slots=_slots,
+            slots=_list_slots,
             show=Format(axis="correlation at lag 1", reference=INDEPENDENT),
         ),
     ),
@@ -146,7 +146,7 @@ PREDICTION_SECTION = Section(
     parts=(
         Dots(
             name="predictability-r2",
-            derive=explained,
+            derive=list_explained,
             y="part",
             series="arm",
             legend="Predictions and nulls",
@@ -154,7 +154,7 @@ PREDICTION_SECTION = Section(
             words=str,
             show=R2,
             floor=FLOOR,
-            slots=_slots,
+            slots=_list_slots,
         ),
         SideBySide(
             (
@@ -180,7 +180,9 @@ PREDICTION_SECTION = Section(
             )
         ),
         replace(
-            joint_costs("error_accumulation", {"predicted layers": "condition", "how many": "affected"}, written),
+            list_joint_costs(
+                "error_accumulation", {"predicted layers": "condition", "how many": "affected"}, list_written
+            ),
             folded=True,
             note="joint",
             title="Many predicted layers together",

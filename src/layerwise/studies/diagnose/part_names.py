@@ -44,10 +44,10 @@ RECOVERY_STEPS = 16
 CURVE_TOKENS = 1_000
 
 
-def order_parts(parts: Sequence[str]) -> tuple[str, ...]:
+def sort_parts(parts: Sequence[str]) -> tuple[str, ...]:
     """Return the parts in execution order.
 
-    >>> order_parts(("redundancy", "ablation", "proxies"))
+    >>> sort_parts(("redundancy", "ablation", "proxies"))
     ('proxies', 'ablation', 'redundancy')
     """
     if not parts:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from layerwise.data.suites.probing import generate_probed_text
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.probing import probing
-from layerwise.measure.contrasts.contrast import PlanEffects, paired_effects
+from layerwise.measure.contrasts.contrast import PlanEffects, pair_effects
 from layerwise.measure.contrasts.layers import CORE, contrast_core
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation, racing
@@ -35,37 +35,37 @@ MAX_EVALUATIONS = 20
 """Maximum number of evaluations of a recovering model."""
 
 
-def _note_too_little(context: PartContext, text: EvalData, parts: int = 1) -> None:
+def _describe_shortage(context: PartContext, text: EvalData, parts: int = 1) -> None:
     lacking = too_little(text, parts)
     if lacking is not None:
         context.notes.append(lacking)
 
 
-def _proxies(context: PartContext) -> None:
-    _note_too_little(context, context.text)
+def _compute_proxies(context: PartContext) -> None:
+    _describe_shortage(context, context.text)
     context.store("proxies", proxies(context.stack, context.text, seed=context.seed))
 
 
-def _deltas(context: PartContext) -> None:
+def _compute_deltas(context: PartContext) -> None:
     norms = weight_norms(context.stack, seed=context.seed)
     context.store("deltas", norms)
     context.store("deltas", [*norms, *deltas(context.stack, seed=context.seed)])
 
 
-def _predictability(context: PartContext) -> None:
+def _compute_predictability(context: PartContext) -> None:
     stack, text, seed = context.stack, context.short_text, context.seed
-    _note_too_little(context, text)
+    _describe_shortage(context, text)
     rows = predictability(stack, seed=seed) + predicted_weight_loss(stack, text, seed=seed, cache=context.cache())
     context.store("predictability", rows)
     sets = joint_sets(stack.depth) | neighbor_sets(stack.depth)
-    context.store_contrast(contrasts.ACCUMULATION, contrasts.contrast_sets(_effects(context), sets))
+    context.store_contrast(contrasts.ACCUMULATION, contrasts.contrast_sets(_compute_effects(context), sets))
 
 
-def _effects(context: PartContext) -> PlanEffects:
+def _compute_effects(context: PartContext) -> PlanEffects:
     return PlanEffects.from_losses(list(context.run.store.losses()), context.baseline, seed=context.seed)
 
 
-def _ablation(context: PartContext) -> None:
+def _run_ablation(context: PartContext) -> None:
     stack, seed = context.stack, context.seed
     losses = ablation.ablation_losses(stack, context.text, seed=seed, cache=context.cache())
     context.store("ablation", ablation.ablation_rows(stack, losses, seed=seed))
@@ -86,7 +86,7 @@ def _store_verdicts(context: PartContext, rows: Sequence[Score]) -> None:
     context.store(VERDICT, [*rows, Score(VERDICT, MARGIN, context.min_effect)])
 
 
-def _racing(context: PartContext) -> None:
+def _run_screening(context: PartContext) -> None:
     rows = racing.racing(
         context.stack,
         context.text,
@@ -100,19 +100,21 @@ def _racing(context: PartContext) -> None:
         _store_verdicts(context, [replace(row, measure=VERDICT) for row in rows if row.layer is not None])
 
 
-def _manipulation(context: PartContext) -> None:
+def _run_manipulation(context: PartContext) -> None:
     stack, text, seed = context.stack, context.short_text, context.seed
-    _note_too_little(context, text)
+    _describe_shortage(context, text)
     context.store("manipulation", perturbation_curves(stack, text, seed=seed, cache=context.cache()))
-    context.store_contrast(contrasts.SCALING, contrasts.contrast_scaling(_effects(context)))
+    context.store_contrast(contrasts.SCALING, contrasts.contrast_scaling(_compute_effects(context)))
     # Curves are measured on the short text, so the layers are selected on the rest if there is any.
-    ranking = _skip_effects(context, context.text, without=text.cells)
+    ranking = _read_skip_effects(context, context.text, without=text.cells)
     layers = contrasts.select_redundant_layers(ranking, max(2, stack.depth - 2))
     joint_losses(stack, text, layers, seed=seed, cache=context.cache())
-    context.store_contrast(contrasts.JOINT, contrasts.contrast_joint_changes(_effects(context), ranking, layers))
+    context.store_contrast(
+        contrasts.JOINT, contrasts.contrast_joint_changes(_compute_effects(context), ranking, layers)
+    )
 
 
-def _recovery(context: PartContext) -> None:
+def _run_recovery(context: PartContext) -> None:
     runs = context.scores(RECOVERY_RUNS)
 
     def sink(rows: Sequence[Score]) -> None:
@@ -135,10 +137,10 @@ def _recovery(context: PartContext) -> None:
     context.store("recovery", rows)
 
 
-def _redundancy(context: PartContext) -> None:
+def _run_redundancy(context: PartContext) -> None:
     stack, seed = context.stack, context.seed
     first, second = split(context.text, seed)
-    ranking = _skip_effects(context, first)
+    ranking = _read_skip_effects(context, first)
     layers = contrasts.select_redundant_layers(ranking, max(2, stack.depth // 2))
     skips, sets = (
         ablation.skip_interventions(stack.depth),
@@ -150,24 +152,24 @@ def _redundancy(context: PartContext) -> None:
         for plan, each in zip(plans, sets, strict=True)
     }
     fresh = sample(second, context.curve_tokens, seed)
-    _note_too_little(context, fresh, parts=2)
+    _describe_shortage(context, fresh, parts=2)
     intervention_losses(stack, list(together.values()), fresh, context.cache())
-    rows = contrasts.contrast_redundant_sets(_effects(context), chosen, random, ranking, len(layers))
+    rows = contrasts.contrast_redundant_sets(_compute_effects(context), chosen, random, ranking, len(layers))
     context.store_contrast(contrasts.REDUNDANT, rows)
 
 
-def _skip_effects(context: PartContext, text: EvalData, without: Collection[object] = ()) -> dict[int, float]:
+def _read_skip_effects(context: PartContext, text: EvalData, without: Collection[object] = ()) -> dict[int, float]:
     keys = ablation.skip_keys(context.stack.depth)
     subjects = list(keys.values())
     losses = intervention_losses(context.stack, ablation.skip_interventions(context.stack.depth), text, context.cache())
     rest = [row for row in losses if (row.task, row.document, row.window) not in without]
-    part = paired_effects(rest, context.baseline, subjects) or paired_effects(losses, context.baseline, subjects)
+    part = pair_effects(rest, context.baseline, subjects) or pair_effects(losses, context.baseline, subjects)
     if part is None:
         raise MeasureError("A set of layers requires finite effects of skipping, and some are not finite.")
     return dict(zip(keys, part.effects.tolist(), strict=True))
 
 
-def _probing(context: PartContext) -> None:
+def _run_probing(context: PartContext) -> None:
     counts = Counter(token for batch in context.text.batches for window in batch.windows for token in window.ids)
     tokenizer = context.stack.tokenizer
 
@@ -180,14 +182,14 @@ def _probing(context: PartContext) -> None:
 
 
 MEASURES: dict[str, Callable[[PartContext], None]] = {
-    "proxies": _proxies,
-    "deltas": _deltas,
-    "predictability": _predictability,
-    "ablation": _ablation,
-    "racing": _racing,
-    "manipulation": _manipulation,
-    "recovery": _recovery,
-    "redundancy": _redundancy,
-    "probing": _probing,
+    "proxies": _compute_proxies,
+    "deltas": _compute_deltas,
+    "predictability": _compute_predictability,
+    "ablation": _run_ablation,
+    "racing": _run_screening,
+    "manipulation": _run_manipulation,
+    "recovery": _run_recovery,
+    "redundancy": _run_redundancy,
+    "probing": _run_probing,
 }
 """The function of each part."""

@@ -53,7 +53,7 @@ RECOVERY_SEEDS = 3
 BACKWARD_PASSES, PROXY_PASSES = 3, 2
 
 
-def smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: bool) -> Iterator[tuple[str, ...]]:
+def list_smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: bool) -> Iterator[tuple[str, ...]]:
     """Yield parts that take less time than the default ones and use the given options."""
     for smaller in WITHIN_MINUTES if parts == DEFAULT_PARTS else ():
         if (not has_recovery or RECOVERY in smaller) and (not has_curves or CURVE_PARTS & set(smaller)):

@@ -35,7 +35,7 @@ from layerwise.studies.diagnose.part_names import (
     DEFAULT_PARTS,
     RECOVERY_STEPS,
     WITHOUT_TEXT,
-    order_parts,
+    sort_parts,
 )
 
 
@@ -128,7 +128,7 @@ def diagnose(
     has_recovery = all_layers or bool(recovery_layers) or recovery_steps != RECOVERY_STEPS
     if all_layers and recovery_layers:
         raise OptionError(f"{spell('all_layers')} excludes {spell('recovery_layers')}. Pass one of them.")
-    chosen_parts = order_parts(WITHOUT_TEXT if batches is not None and tuple(parts) == DEFAULT_PARTS else parts)
+    chosen_parts = sort_parts(WITHOUT_TEXT if batches is not None and tuple(parts) == DEFAULT_PARTS else parts)
     if has_recovery and "recovery" not in chosen_parts:
         raise OptionError(f"The options of the recovery require {spell('parts')} recovery.")
     if curve_tokens != CURVE_TOKENS and CURVE_PARTS.isdisjoint(chosen_parts):
@@ -172,7 +172,9 @@ def diagnose(
         chosen = steps.take_batches(stack, chosen_parts, batches, metric)
     else:
         assert corpus is not None, "a text is required without batches"
-        smaller = steps.smaller_parts(chosen_parts, has_recovery=has_recovery, has_curves=curve_tokens != CURVE_TOKENS)
+        smaller = steps.list_smaller_parts(
+            chosen_parts, has_recovery=has_recovery, has_curves=curve_tokens != CURVE_TOKENS
+        )
         with report_waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
             chosen = steps.choose_text_of_parts(settle, [chosen_parts, *smaller], text, corpus, batch_tokens)
     settings = settle(parts=tuple(chosen.options.get("parts", chosen_parts)), text=chosen.data)

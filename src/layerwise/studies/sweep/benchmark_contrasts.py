@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from layerwise.measure.contrasts.contrast import Resampled, as_seeds
+from layerwise.measure.contrasts.contrast import Resampled, convert_to_seeds
 from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, draw_counts, expanded_levels
 from layerwise.results.rows import Loss, PlanRecord, Score
@@ -122,7 +122,7 @@ class ScaledScores:
                 )
                 continue
             documents[name] = units
-            counted = draw_counts(units, resamples, (*as_seeds(seed), number))
+            counted = draw_counts(units, resamples, (*convert_to_seeds(seed), number))
             drawn = np.concatenate([counts @ right.T / units for counts in counted])
             values.append(_scale(right.mean(axis=1), top, chance))
             draws.append(_scale(drawn, top, chance))

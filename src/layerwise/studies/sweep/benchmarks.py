@@ -185,7 +185,7 @@ FOLDER = "lm_eval"
 _MAX_NAME = 60
 
 
-def _commit() -> str | None:
+def _read_commit() -> str | None:
     try:
         described = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
     except OSError:
@@ -206,12 +206,12 @@ def write_harness_results(
     tracker = GeneralConfigTracker()
     tracker.model_source = SOURCE
     tracker.model_name = f"{manifest.model} under {plan}"
-    tracker.model_name_sanitized = folder_name(plan)
+    tracker.model_name_sanitized = name_folder(plan)
     tracker.start_time, tracker.end_time = 0.0, seconds
     tracker.total_evaluation_time_seconds = str(seconds)
     content = {
         **results,
-        "git_hash": _commit(),
+        "git_hash": _read_commit(),
         "date": began.timestamp(),
         "pretty_env_info": "\n".join(
             f"{name}: {value}" for name, value in {**manifest.versions, **manifest.hardware}.items()
@@ -222,7 +222,7 @@ def write_harness_results(
         **asdict(tracker),
     }
     text = json.dumps(content, indent=2, default=handle_non_serializable, ensure_ascii=False)
-    own_folder = folder / FOLDER / folder_name(plan)
+    own_folder = folder / FOLDER / name_folder(plan)
     own_folder.mkdir(parents=True, exist_ok=True)
     file = own_folder / f"results_{began.isoformat().replace(':', '-')}.json"
     write_whole(file, text.encode())
@@ -232,10 +232,10 @@ def write_harness_results(
     return file
 
 
-def folder_name(plan: Plan) -> str:
+def name_folder(plan: Plan) -> str:
     """Return a folder name for the results of a plan that is valid on every file system.
 
-    >>> folder_name(Plan.parse("0-13 (14|15)*3 18-31"))
+    >>> name_folder(Plan.parse("0-13 (14|15)*3 18-31"))
     '0-13 (14__15)__3 18-31-bfce828a'
     """
     from lm_eval.utils import sanitize_model_name

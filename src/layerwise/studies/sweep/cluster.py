@@ -82,7 +82,7 @@ class SweepTasks:
 
 
 @contextmanager
-def one_thread(address: str) -> Iterator[None]:
+def use_one_thread(address: str) -> Iterator[None]:
     """Use one thread within the context, as every worker of the cluster does.
 
     Raises:
@@ -98,8 +98,8 @@ def one_thread(address: str) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def planned_workers(address: str, workers: int | None) -> int | None:
-    """Return how many pieces are computed at a time; None if only the cluster knows."""
+def count_planned_workers(address: str, workers: int | None) -> int | None:
+    """Return the number of parallel tasks; None if it depends on the cluster."""
     return workers or (count_cpus() if address == "local" else None)
 
 

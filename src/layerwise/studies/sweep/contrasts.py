@@ -36,9 +36,9 @@ from layerwise.studies.sweep.strategies import (
     Curve,
     Statistic,
     Strategies,
+    compute_mean_cost,
+    compute_relative_difference,
     divide_by_mean_size,
-    mean_cost,
-    relative_difference,
 )
 
 CONTRASTED = frozenset({"painters", LOOPED})
@@ -109,7 +109,7 @@ def _compare_pairs(strategies: Strategies, claim: str) -> Iterator[Score]:
     windows = _list_windows(strategies, claim)
     if not windows:
         return
-    means = {name: mean_cost(_name_curve(name), windows) for name in COMPARED[claim]}
+    means = {name: compute_mean_cost(_name_curve(name), windows) for name in COMPARED[claim]}
     for harsher, milder in PAIRS[claim]:
         level = RANKED_LEVEL if claim == RANKING else 0.95
         yield strategies.row(claim, f"{harsher}:{milder}", _subtract_costs(means[harsher], means[milder]), level=level)
@@ -122,7 +122,7 @@ def _compare_pairs(strategies: Strategies, claim: str) -> Iterator[Score]:
         curves = ("gain_sweep", f"gain={PAINTERS_LOOPS}"), _name_curve("looped_parallel")
         shared = strategies.windows(*curves)
         if len(shared) >= MIN_WINDOWS:
-            gain, looped = (mean_cost(curve, shared) for curve in curves)
+            gain, looped = (compute_mean_cost(curve, shared) for curve in curves)
             yield strategies.row(claim, "gain:looped_parallel", _subtract_costs(gain, looped))
     elif claim == RANKING:
         for name, mean in means.items():
@@ -172,7 +172,7 @@ def _list_windows(strategies: Strategies, claim: str) -> tuple[int, ...]:
 
 
 def _subtract_costs(harsher: Statistic, milder: Statistic) -> Statistic:
-    return lambda costs: relative_difference(harsher(costs), milder(costs))
+    return lambda costs: compute_relative_difference(harsher(costs), milder(costs))
 
 
 def _take_share(part: Statistic, other: Statistic) -> Statistic:
@@ -296,7 +296,7 @@ def _average_over_draws(
         for curve, windows in strategies.rows.items():
             for size in windows:
                 columns = {"task": task, "family": curve[0], "strategy": curve[1], "affected": size}
-                row = strategies.row(STRATEGIES, metric, mean_cost(curve, [size]), **columns)
+                row = strategies.row(STRATEGIES, metric, compute_mean_cost(curve, [size]), **columns)
                 # Equal shares in every unit have no interval.
                 yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
 
@@ -311,7 +311,7 @@ def _compare_neighbors(task: str, strategies: Strategies) -> Iterator[Score]:
             means[curve, size] = float(costs(curve, [size])[0])
     steps = list(pairwise(sorted(means, key=means.__getitem__)))
     for (milder, _), (harsher, size) in steps:
-        first, second = mean_cost(harsher, [size]), mean_cost(milder, [size])
+        first, second = compute_mean_cost(harsher, [size]), compute_mean_cost(milder, [size])
 
         def step(costs: Costs, first: Statistic = first, second: Statistic = second) -> Numbers:
             return np.asarray(first(costs) - second(costs))

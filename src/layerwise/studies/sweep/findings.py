@@ -26,7 +26,7 @@ from layerwise.plan.painters import GIVEN, half_window
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, MIN_UNITS, STANDS_OUT, STEP, STRATEGIES
-from layerwise.studies.sweep.page_rows import ranked
+from layerwise.studies.sweep.page_rows import select_ranked
 
 MAX_NAMED = 4
 """Maximum number of plans in the answer."""
@@ -36,7 +36,7 @@ SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that remain without the s
 
 
 @cached_per_run
-def findings(data: ReportData) -> tuple[Finding, ...]:
+def list_findings(data: ReportData) -> tuple[Finding, ...]:
     """Return every finding that the rows allow, in reading order."""
     answers = (
         _judge_plans(data),
@@ -149,7 +149,7 @@ def _list_apart(data: ReportData, rows: Rows) -> list[Score]:
 
 
 def _judge_ranking(data: ReportData, rows: Rows) -> Finding | None:
-    order = ranked(rows.where(task=data.tasks[:1]), next(iter(data.tasks), None))
+    order = select_ranked(rows.where(task=data.tasks[:1]), next(iter(data.tasks), None))
     if len(order) < 2:
         return None
     window = half_window(data.swept, data.depth)

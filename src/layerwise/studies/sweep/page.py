@@ -41,8 +41,8 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import Rows
 from layerwise.studies.sweep import page_rows as swept
-from layerwise.studies.sweep.findings import findings
-from layerwise.studies.sweep.page_rows import best, numbered, over_windows
+from layerwise.studies.sweep.findings import list_findings
+from layerwise.studies.sweep.page_rows import find_best, select_numbered, select_over_windows
 
 CURVED: Mapping[str, tuple[str, Format]] = {
     vocab.DELTA: ("Δ NLL", DIFFERENCE),
@@ -77,17 +77,17 @@ SIZED: dict[str, Any] = {
 EFFECT: dict[str, Any] = {"diverging": True, "sqrt_colors": True, "show": DIFFERENCE, "choices": TASK}
 
 
-def _slots(data: ReportData, **more: int) -> Slots:
+def _list_slots(data: ReportData, **more: int) -> Slots:
     return lambda names: {name: (series_slots(data.strategies) | more).get(name, 0) for name in names}
 
 
-def _detectable(rows: Rows) -> tuple[float, float] | None:
+def _describe_detectable(rows: Rows) -> tuple[float, float] | None:
     edge = min((row.mde for row in rows if row.mde is not None), default=None)
     return None if edge is None else (-edge, edge)
 
 
-def _headline(data: ReportData) -> Iterator[Part]:
-    half = next(swept.ranking(data), None)
+def _make_headline(data: ReportData) -> Iterator[Part]:
+    half = next(swept.rank_strategies(data), None)
     shown: list[Part] = []
     if read_single_changes(data):
         shown.append(
@@ -108,43 +108,43 @@ def _headline(data: ReportData) -> Iterator[Part]:
             Dots(
                 name="ranking",
                 title=f"{half.affected} of {data.depth} layers affected",
-                derive=swept.ranking,
+                derive=swept.rank_strategies,
                 y="strategy",
                 series="strategy",
-                slots=_slots(data),
+                slots=_list_slots(data),
                 choices=TASK,
                 words=label,
                 row_words=label,
                 show=DIFFERENCE,
-                allowed=_detectable,
+                allowed=_describe_detectable,
             )
         )
-    if any(swept.against(data)):
+    if any(swept.select_against(data)):
         show = DIFFERENCE.replace(axis="Δ NLL, best gain minus best number of loops")
-        shown.append(Dots(name="loops-against-gain", derive=swept.against, y="condition", show=show))
-    yield from (*shown[:1], Text(findings), *shown[1:], CustomHtml(_draw_examples, name="staircase"))
+        shown.append(Dots(name="loops-against-gain", derive=swept.select_against, y="condition", show=show))
+    yield from (*shown[:1], Text(list_findings), *shown[1:], CustomHtml(_draw_examples, name="staircase"))
 
 
-def _families(data: ReportData) -> tuple[list[str], list[str]]:
+def _list_families(data: ReportData) -> tuple[list[str], list[str]]:
     families = [family for family in curve_families(data.swept) if family not in (vocab.LOOPED, vocab.GAINED)]
     strategies = {name: {each.strategy for each in data.swept if each.family == name} for name in families}
     rich = [family for family in families if len(strategies[family]) > MAX_CURVES]
     return [family for family in families if family not in rich], rich
 
 
-def _curves(data: ReportData) -> Iterator[Part]:
-    drawn, rich = _families(data)
+def _list_curves(data: ReportData) -> Iterator[Part]:
+    drawn, rich = _list_families(data)
     words = {metric: name for metric, (name, _) in CURVED.items()}
     quantities = {metric: {"show": show, "nats": metric == vocab.DELTA} for metric, (_, show) in CURVED.items()}
     yield Lines(
         name="curves",
-        derive=swept.degradation,
+        derive=swept.list_degradation,
         where={"family": drawn},
         choices={"Family": "family", "Measure": "measure", **TASK},
         height=460,
         by_choice={**quantities, **{family: {"across": across} for family, across in SIZES.items()}},
         legend="Strategies",
-        slots=_slots(data),
+        slots=_list_slots(data),
         words=lambda name: words.get(name, label(str(name))),
         sqrt_scale=True,
         **SIZED,
@@ -162,7 +162,7 @@ def _curves(data: ReportData) -> Iterator[Part]:
     )
 
 
-def _layers(data: ReportData) -> Iterator[Part]:
+def _list_layers(data: ReportData) -> Iterator[Part]:
     windows = {
         done: len({row.plan for row in own if row.layer != row.to_layer})
         for done, own in read_changes(data).by("condition").items()
@@ -193,23 +193,23 @@ def _layers(data: ReportData) -> Iterator[Part]:
     )
 
 
-def _benchmarks(data: ReportData) -> Iterator[Part]:
-    values = [row.value for row in swept.benchmark_curves(data)]
+def _list_benchmarks(data: ReportData) -> Iterator[Part]:
+    values = [row.value for row in swept.list_benchmark_curves(data)]
     # The range covers the values but not every wide interval.
     show = Format(axis="chance = 0, original = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
     yield Lines(
         name="benchmark",
-        derive=swept.benchmark_curves,
+        derive=swept.list_benchmark_curves,
         each="arm",
         height=300,
-        slots=_slots(data),
+        slots=_list_slots(data),
         show=show,
         legend="Strategies",
         **SIZED,
     )
     yield Pivot(
         name="falls",
-        derive=swept.falls,
+        derive=swept.list_falls,
         rows={"benchmark": "task"},
         across="condition",
         terminal=False,
@@ -219,19 +219,19 @@ def _benchmarks(data: ReportData) -> Iterator[Part]:
     )
 
 
-def _slope(data: ReportData) -> Iterator[str]:
-    slope, ends = over_windows(data, "slope"), over_windows(data, "at_end")
+def _fit_slope(data: ReportData) -> Iterator[str]:
+    slope, ends = select_over_windows(data, "slope"), select_over_windows(data, "at_end")
     if slope is not None and ends is not None:
         yield f"Each further parallel layer takes {SIGNED.text(slope)} more loops (dashed line)."
         if ends.value:
             yield f"In {format_count(int(ends.value), 'window')} the largest number of loops that ran is best."
 
 
-def _similarity(data: ReportData) -> Iterator[Part]:
-    rows = Rows(swept.alike(data))
+def _draw_similarity(data: ReportData) -> Iterator[Part]:
+    rows = Rows(swept.list_alike(data))
     yield Heat(
         name="map",
-        derive=swept.alike,
+        derive=swept.list_alike,
         each="metric",
         x="state",
         y="to_state",
@@ -250,15 +250,15 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         yield Text(lambda data: [f"Intervals over {data.units} are at most ±{width} wide."], terminal=False)
 
 
-def zone_table(data: ReportData) -> Table:
+def make_zone_table(data: ReportData) -> Table:
     body = [
-        (each.plan, swept.called(data, each.plan) or ABSENT, each.in_words, each.borders_in_words, each.shown_p)
+        (each.plan, swept.name_strategy(data, each.plan) or ABSENT, each.in_words, each.borders_in_words, each.shown_p)
         for each in read_zones(data)
     ]
     return Table(("plan", "strategy", "zones", "contrast of the borders", "p of more"), tuple(body), numeric_from=3)
 
 
-def plan_rows(data: ReportData) -> Table:
+def list_plan_rows(data: ReportData) -> Table:
     tasks = data.named_tasks if len(data.tasks) > 1 else ()
     body = []
     for plan, record in data.records.items():
@@ -272,11 +272,11 @@ def plan_rows(data: ReportData) -> Table:
     head = ("plan", "strategy", "verdict", "affected", "evaluations", "stages", "Δ NLL (nats/token)")
     more = ("perplexity", "adjusted p", *(f"Δ {task}" for task in tasks))
     return Table(
-        (*head, *more), tuple(body), numeric_from=3, code=(0,), picture=partial(_picture, data), is_sortable=True
+        (*head, *more), tuple(body), numeric_from=3, code=(0,), picture=partial(_draw_plan, data), is_sortable=True
     )
 
 
-def _picture(data: ReportData, plan: str) -> Markup:
+def _draw_plan(data: ReportData, plan: str) -> Markup:
     try:
         return draw_wiring(data.schedules[plan], data.depth)
     except (KeyError, PlanError) as error:
@@ -284,7 +284,7 @@ def _picture(data: ReportData, plan: str) -> Markup:
 
 
 def _draw_examples(data: ReportData) -> Markup:
-    rows = swept.ranked(read_half_depth(data), next(iter(data.tasks), None))
+    rows = swept.select_ranked(read_half_depth(data), next(iter(data.tasks), None))
     plans = {row.strategy: read_half_depth(data).where(strategy=row.strategy).axis("plan")[0] for row in rows}
     wirings = {
         label(str(strategy)): draw_wiring(plan, data.depth)
@@ -298,16 +298,16 @@ def _draw_key(data: ReportData) -> Markup:
     return html_part("depth_key", layers=[depth_color(layer, data.depth) for layer in range(data.depth)])
 
 
-def _benchmark_rows(data: ReportData) -> Iterator[Score]:
+def _list_benchmark_rows(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=vocab.BENCHMARK, against=None):
         yield replace(row, condition=label(" ".join(filter(None, (row.condition, row.metric)))))
 
 
-def _texts(data: ReportData) -> Iterator[Part]:
+def _list_texts(data: ReportData) -> Iterator[Part]:
     written = read_continuations(data.notes)
     for prompt in dict.fromkeys(each.prompt for each in written):
         body = tuple(
-            (each.plan, swept.called(data, each.plan), f"{each.same} of {each.tokens}", each.text.strip("\n"))
+            (each.plan, swept.name_strategy(data, each.plan), f"{each.same} of {each.tokens}", each.text.strip("\n"))
             for each in written
             if each.prompt == prompt
         )
@@ -315,8 +315,8 @@ def _texts(data: ReportData) -> Iterator[Part]:
         yield CustomTable(title=f"After “{' '.join(prompt.split())}”", table=lambda data, table=table: table)  # type: ignore[misc]
 
 
-def _answer(data: ReportData) -> str:
-    every = findings(data)
+def _summarize(data: ReportData) -> str:
+    every = list_findings(data)
     answers = [finding for finding in every if finding.verdict is Verdict.SUPPORTED] or every
     if not answers:
         return "Each plan was run on the same text and compared with the original model." if data.records else ""
@@ -324,13 +324,13 @@ def _answer(data: ReportData) -> str:
     return f"{answers[0].question} {first}." if len(first) < BRIEF else f"{first}."
 
 
-def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+def _list_tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.records):,}", "plans"
     if (tasks := len(data.named_tasks) or len(data.tasks)) > 1:
         yield f"{tasks:,}", "tasks"
 
 
-def _unfinished(data: ReportData) -> str | None:
+def _list_unfinished(data: ReportData) -> str | None:
     waiting = sum(not data.tasks or data.effect(plan, data.tasks[0], vocab.NLL) is None for plan in data.records)
     plans = format_count(len(data.records), "plan")
     return f"{waiting:,} of {plans} have no effect yet: {STOPPED}" if waiting else None
@@ -346,31 +346,33 @@ SWEEP = Kind(
     rank=0,
     measures=(vocab.EFFECT, vocab.SIMILARITY, vocab.STATES, vocab.ZONES, vocab.BENCHMARK),
     present=lambda data: any(record.family != "identity" for record in data.swept),
-    answer=_answer,
-    tiles=_tiles,
-    unfinished=_unfinished,
+    answer=_summarize,
+    tiles=_list_tiles,
+    unfinished=_list_unfinished,
     counts=("documents", "tokens", "window"),
     has_published=True,
     sections=(
-        Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
-        Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
-        Section(anchor="layers", needs=lambda data: bool(read_changes(data)), parts=_layers),
+        Section(anchor="headline", needs=lambda data: bool(list_findings(data)), parts=_make_headline),
+        Section(
+            anchor="curves", needs=lambda data: any(_list_families(data)) and _has_effects(data), parts=_list_curves
+        ),
+        Section(anchor="layers", needs=lambda data: bool(read_changes(data)), parts=_list_layers),
         BITS,
         Section(
             anchor=vocab.BENCHMARK,
-            parts=_benchmarks,
-            needs=lambda data: any(swept.benchmark_curves(data)) or any(swept.falls(data)),
+            parts=_list_benchmarks,
+            needs=lambda data: any(swept.list_benchmark_curves(data)) or any(swept.list_falls(data)),
         ),
         Section(
             anchor="loops",
-            needs=lambda data: any(numbered(data)),
+            needs=lambda data: any(select_numbered(data)),
             parts=(
                 SideBySide(
                     (
                         Heat(
                             name="loops",
                             title=PARALLEL[vocab.LOOPED],
-                            derive=numbered,
+                            derive=select_numbered,
                             y="strength",
                             down="loops, or gain",
                             upwards=True,
@@ -382,7 +384,7 @@ SWEEP = Kind(
                         Lines(
                             name="loops-best",
                             title=BEST_OF[vocab.LOOPED],
-                            derive=best,
+                            derive=find_best,
                             choices=TASK,
                             nulls=str,
                             at="{} layers",
@@ -393,7 +395,7 @@ SWEEP = Kind(
                         ),
                     )
                 ),
-                Text(_slope, terminal=False),
+                Text(_fit_slope, terminal=False),
             ),
         ),
         Section(
@@ -402,7 +404,7 @@ SWEEP = Kind(
             parts=lambda data: (
                 Scatter(
                     name="cost",
-                    derive=swept.priced,
+                    derive=swept.list_costs,
                     point="plan",
                     series="strategy",
                     across={"metric": "price"},
@@ -410,7 +412,7 @@ SWEEP = Kind(
                     show=DIFFERENCE,
                     at="{}",
                     choices={"Price": "unit", **TASK},
-                    slots=_slots(data, **{swept.LEAST: 5}),
+                    slots=_list_slots(data, **{swept.LEAST: 5}),
                     legend="Strategies",
                     words=lambda name: label(str(name)),
                     sqrt_scale=True,
@@ -424,14 +426,14 @@ SWEEP = Kind(
                 ),
             ),
         ),
-        Section(anchor=vocab.SIMILARITY, needs=lambda data: any(swept.alike(data)), parts=_similarity),
+        Section(anchor=vocab.SIMILARITY, needs=lambda data: any(swept.list_alike(data)), parts=_draw_similarity),
         Section(
             anchor=vocab.ZONES,
-            needs=lambda data: bool(swept.zoned(data)),
+            needs=lambda data: bool(swept.list_zoned(data)),
             parts=(
                 Heat(
                     name="zones",
-                    derive=swept.states,
+                    derive=swept.list_states,
                     where={"metric": ("cosine", "zone")},
                     each="condition",
                     x="state",
@@ -447,7 +449,7 @@ SWEEP = Kind(
                 ),
                 Lines(
                     name="variance",
-                    derive=swept.states,
+                    derive=swept.list_states,
                     where={"metric": "variance"},
                     series="condition",
                     words=str,
@@ -459,16 +461,16 @@ SWEEP = Kind(
                     sqrt_scale=True,
                     sqrt_by_default=True,
                 ),
-                CustomTable(name="table", table=zone_table, terminal=False),
+                CustomTable(name="table", table=make_zone_table, terminal=False),
             ),
         ),
         Section(
             anchor="tasks",
-            needs=lambda data: any(swept.task_rows(data)) or any(_benchmark_rows(data)),
+            needs=lambda data: any(swept.list_task_rows(data)) or any(_list_benchmark_rows(data)),
             parts=lambda data: (
                 Pivot(
                     name="table",
-                    derive=swept.task_rows,
+                    derive=swept.list_task_rows,
                     rows={"task": "task"},
                     across="strategy",
                     show=SIGNED,
@@ -486,15 +488,15 @@ SWEEP = Kind(
                     rows={"plan": "plan", "benchmark": "task"},
                     across="condition",
                     terminal=False,
-                    derive=_benchmark_rows,
+                    derive=_list_benchmark_rows,
                 ),
             ),
         ),
-        Section(anchor="texts", needs=lambda data: any(_texts(data)), parts=_texts),
+        Section(anchor="texts", needs=lambda data: any(_list_texts(data)), parts=_list_texts),
         Section(
             anchor="plans",
             needs=lambda data: bool(data.records),
-            parts=(CustomHtml(_draw_key), CustomTable(name="table", table=plan_rows, terminal=False)),
+            parts=(CustomHtml(_draw_key), CustomTable(name="table", table=list_plan_rows, terminal=False)),
         ),
     ),
 )

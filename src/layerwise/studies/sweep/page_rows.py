@@ -29,7 +29,7 @@ BEST = {LOOPED: "best_loops", GAINED: "best_gain"}
 FITTED = "line through the best"
 
 
-def numbered(data: ReportData) -> Iterator[Score]:
+def select_numbered(data: ReportData) -> Iterator[Score]:
     """Yield the effect of each window of layers per task, with the number of loops or the gain as `strength`."""
     for record in data.swept:
         number = record.strategy.partition("=")[2]
@@ -41,34 +41,34 @@ def numbered(data: ReportData) -> Iterator[Score]:
                 yield replace(score, family=record.family, affected=record.affected, strength=int(number))
 
 
-def best(data: ReportData) -> Iterator[Score]:
+def find_best(data: ReportData) -> Iterator[Score]:
     """Yield the best number of each window with several, and the fitted line of loops, with intervals on all text."""
-    for family, own_rows in Rows(numbered(data)).by("family").items():
+    for family, own_rows in Rows(select_numbered(data)).by("family").items():
         for task, rows in own_rows.by("task").items():
             is_first = task == data.tasks[0]
-            bounds = by_window(data, BEST[family]) if is_first else {}
+            bounds = group_by_window(data, BEST[family]) if is_first else {}
             widths = {width: own for width, own in rows.by("affected").items() if len(own.axis("strength")) > 1}
             for width, own in widths.items():
                 least = min(own, key=lambda row: (row.value, row.strength))
                 bound, columns = bounds.get(width), {"task": task, "family": family, "affected": width}
                 low, high = (bound.low, bound.high) if bound else (None, None)
                 yield Score(CONTRAST, "best", least.strength or 0.0, low, high, **columns)
-                if is_first and family == LOOPED and (fitted := line(data)) is not None:
+                if is_first and family == LOOPED and (fitted := fit_line(data)) is not None:
                     yield Score(CONTRAST, "best", fitted[0] + fitted[1] * width, **columns, against=FITTED)
 
 
-def by_window(data: ReportData, metric: str) -> dict[float, Score]:
+def group_by_window(data: ReportData, metric: str) -> dict[float, Score]:
     rows = data.rows.where(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, affected=PRESENT)
     return dict(sorted(rows.along("affected").items()))
 
 
-def over_windows(data: ReportData, metric: str) -> Score | None:
+def select_over_windows(data: ReportData, metric: str) -> Score | None:
     return data.rows.one(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, task=ALL, affected=None)
 
 
-def line(data: ReportData) -> tuple[float, float] | None:
+def fit_line(data: ReportData) -> tuple[float, float] | None:
     """Return intercept and slope of the line through the best counts; None without a slope."""
-    slope, counts = over_windows(data, "slope"), by_window(data, BEST[LOOPED])
+    slope, counts = select_over_windows(data, "slope"), group_by_window(data, BEST[LOOPED])
     if slope is None or not counts:
         return None
     return fmean(score.value for score in counts.values()) - slope.value * fmean(counts), slope.value
@@ -86,25 +86,25 @@ MIDDLES = ("mean", "median")
 MAX_MAPS = 8
 
 
-def trained(data: ReportData) -> str:
+def read_original(data: ReportData) -> str:
     return str(Plan.identity(data.depth)) if data.depth else ""
 
 
-def ranked(rows: Rows, task: str | None) -> list[Score]:
+def select_ranked(rows: Rows, task: str | None) -> list[Score]:
     return sorted(rows.where(task=task, seed=None), key=lambda row: row.value)
 
 
-def ranking(data: ReportData) -> Iterator[Score]:
+def rank_strategies(data: ReportData) -> Iterator[Score]:
     for task in data.tasks:
-        yield from ranked(read_half_depth(data), task)
+        yield from select_ranked(read_half_depth(data), task)
 
 
-def degradation(data: ReportData) -> Iterator[Score]:
+def list_degradation(data: ReportData) -> Iterator[Score]:
     for metric in CURVED:
         rows = Rows(replace(row, measure=metric) for row in compute_curves(data, metric))
         yield from rows
         for own in (of for by_task in rows.by("task").values() for of in by_task.by("family").values()):
-            whole = data.effect(trained(data), own[0].task, metric)
+            whole = data.effect(read_original(data), own[0].task, metric)
             if metric != vocab.DELTA and whole is not None:
                 yield from make_level_rows(own, {TRAINED: whole.value})
             for size in own.where(seed=None).by("affected").values() if metric == vocab.DELTA else ():
@@ -112,7 +112,7 @@ def degradation(data: ReportData) -> Iterator[Score]:
                 yield from make_level_rows(size, {UNSEEN: (-edge, edge)} if edge is not None else {})
 
 
-def priced(data: ReportData) -> Iterator[Score]:
+def list_costs(data: ReportData) -> Iterator[Score]:
     for task in data.tasks:
         effects = [
             replace(score, plan=plan, strategy=record.strategy)
@@ -130,18 +130,18 @@ def priced(data: ReportData) -> Iterator[Score]:
                 yield replace(row, unit=name, metric="price", value=prices[row.plan], low=None, high=None)
 
 
-def benchmark_metrics(data: ReportData) -> dict[str, str]:
+def list_benchmark_metrics(data: ReportData) -> dict[str, str]:
     scaled = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED).by("task").items()
     return {
         task: main for task, own in scaled if task != vocab.ALL and (main := select_main_metric(own.axis("metric")))
     }
 
 
-def benchmark_curves(data: ReportData) -> Iterator[Score]:
+def list_benchmark_curves(data: ReportData) -> Iterator[Score]:
     """Yield benchmark curves from chance (0) to the original model (1), overall and for each metric (`arm`)."""
     rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
     shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}
-    shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in benchmark_metrics(data).items()}
+    shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in list_benchmark_metrics(data).items()}
     records = [record for record in data.swept if record.family == PUBLISHED]
     for (task, metric), title in shown.items():
         of = rows.where(task=task, metric=metric).along("plan")
@@ -153,10 +153,10 @@ def benchmark_curves(data: ReportData) -> Iterator[Score]:
             yield from (*named, *make_level_rows(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))
 
 
-def falls(data: ReportData) -> Iterator[Score]:
+def list_falls(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.BENCHMARK)
-    for task, metric in benchmark_metrics(data).items():
-        whole = rows.where(plan=trained(data), task=task, metric=metric, condition=None)
+    for task, metric in list_benchmark_metrics(data).items():
+        whole = rows.where(plan=read_original(data), task=task, metric=metric, condition=None)
         yield from (replace(row, metric=TRAINED) for row in whole)
         yield from (
             replace(row, metric=vocab.CHANCE, low=None, high=None, condition=None)
@@ -167,25 +167,31 @@ def falls(data: ReportData) -> Iterator[Score]:
         yield from (replace(row, condition=f"fall, {label(strategy)}") for row in of if of.where(task=vocab.ALL))
 
 
-def against(data: ReportData) -> Iterator[Score]:
-    for size, row in by_window(data, "gain-loops").items():
+def select_against(data: ReportData) -> Iterator[Score]:
+    for size, row in group_by_window(data, "gain-loops").items():
         yield replace(row, condition=f"{size:g} layers")
 
 
-def alike(data: ReportData) -> Iterator[Score]:
+def list_alike(data: ReportData) -> Iterator[Score]:
     measured = tuple(metric for metric in SIMILARITIES if read_similarities(data, metric) is not None)
     return mirror_pairs(data.rows.where(measure=vocab.SIMILARITY, metric=measured))
 
 
-def zoned(data: ReportData) -> list[PlanZones]:
+def list_zoned(data: ReportData) -> list[PlanZones]:
     return [each for each in read_zones(data) if each.states]
 
 
-def states(data: ReportData) -> Iterator[Score]:
-    for each in zoned(data)[:MAX_MAPS]:
+def list_states(data: ReportData) -> Iterator[Score]:
+    for each in list_zoned(data)[:MAX_MAPS]:
         own, record = data.rows.where(measure=vocab.STATES, plan=each.plan), data.records.get(each.plan)
-        strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
-        name = "Original model" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
+        strategy = f"{name_strategy(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
+        name = (
+            "Original model"
+            if each.plan == read_original(data)
+            else strategy
+            if name_strategy(data, each.plan)
+            else each.plan
+        )
         same = [Score(vocab.STATES, "cosine", 1.0, state=at, to_state=at) for at in range(1, each.states + 1)]
         for row in (*mirror_pairs(own.where(metric="cosine")), *same, *own.where(metric="variance")):
             yield replace(row, condition=name)
@@ -193,19 +199,19 @@ def states(data: ReportData) -> Iterator[Score]:
             yield Score(vocab.ZONES, "zone", 0.0, state=first, to_state=last, condition=name)
 
 
-def called(data: ReportData, plan: str) -> str:
+def name_strategy(data: ReportData, plan: str) -> str:
     record = data.records.get(plan)
     if record is None or record.strategy == "given":
         return ""
     return TRAINED if record.family == "identity" else label(record.strategy)
 
 
-def task_rows(data: ReportData) -> Iterator[Score]:
+def list_task_rows(data: ReportData) -> Iterator[Score]:
     for task in data.tasks:
         scores = [score for plan in data.records if (score := data.effect(plan, task)) is not None]
         for counts in ("documents", "tokens"):
             counted = [count for score in scores if (count := getattr(score, counts)) is not None]
             yield from [Score(vocab.EFFECT, counts, float(max(counted)), task=task)] if counted else []
-        whole = [data.effect(trained(data), task, metric) for metric in (vocab.NLL, vocab.EXACT)]
+        whole = [data.effect(read_original(data), task, metric) for metric in (vocab.NLL, vocab.EXACT)]
         yield from (replace(row, low=None, high=None) for row in whole if row is not None)
-    yield from ranking(data)
+    yield from rank_strategies(data)

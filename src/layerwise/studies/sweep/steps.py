@@ -31,7 +31,7 @@ from layerwise.runner.reporter import describe_data, describe_model, describe_st
 from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
 from layerwise.stack.placement import batch_size_within, free_memory
-from layerwise.studies.sweep.tasks import add_similarity, compared_plans
+from layerwise.studies.sweep.tasks import add_similarity, select_compared_plans
 from layerwise.studies.sweep.verb import DEFAULT_FAMILIES
 
 FEWER_FAMILIES = (("leave_one_out", "swap_adjacent"), ("leave_one_out",))
@@ -90,7 +90,7 @@ def prepare(
     """Choose the plans, the text and the batch size; `size` is the number of tokens in a batch if it was given."""
     if size is None:
         plans = list_plans(stack, options)[2]
-        size = BATCH_TOKENS if request.is_shared else batch_tokens(stack, plans, request.max_length or WINDOW)
+        size = BATCH_TOKENS if request.is_shared else choose_batch_tokens(stack, plans, request.max_length or WINDOW)
     cut = partial(tokenize, stack, corpus, batch_tokens=size, seed=seed)
     choices = [options]
     if options.families == DEFAULT_FAMILIES:
@@ -145,14 +145,14 @@ def _read_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
     return int(number) if recorded.measured() == manifest.measured() and number.isdigit() else None
 
 
-def batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
+def choose_batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
     """Return the default batch size: 4,096 tokens on a CPU, up to 65,536 on an accelerator, within free memory."""
     most = BATCH_TOKENS if stack.device.type == "cpu" else ACCELERATOR_TOKENS
-    each = bytes_of_token(stack, plans, length)
+    each = estimate_bytes_per_token(stack, plans, length)
     return batch_size_within(free_memory(stack.device), each, most=most, fixed=LOGIT_BYTES * CHUNK)
 
 
-def bytes_of_token(stack: Stack, plans: Sequence[Plan], length: int) -> float:
+def estimate_bytes_per_token(stack: Stack, plans: Sequence[Plan], length: int) -> float:
     """Return the number of bytes per token.
 
     There is a hidden state for each step of the longest plan, since the graph of all plans is traversed depth first;
@@ -174,7 +174,7 @@ def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[st
 
 
 def _count_compared(stack: Stack, members: Sequence[Member]) -> int:
-    return len(compared_plans(members, stack.depth)) + 1
+    return len(select_compared_plans(members, stack.depth)) + 1
 
 
 def _estimate_cost(stack: Stack, plans: Sequence[Plan], compared: int, text: EvalData) -> CostEstimate:

@@ -34,14 +34,14 @@ Statistic = Callable[[Costs], Numbers]
 """Compute a number from costs, one for each resample."""
 
 
-def mean_cost(curve: Curve, windows: Sequence[int]) -> Statistic:
+def compute_mean_cost(curve: Curve, windows: Sequence[int]) -> Statistic:
     return lambda costs: np.asarray(costs(curve, windows).mean(axis=-1))
 
 
-def relative_difference(first: Numbers, second: Numbers) -> Numbers:
+def compute_relative_difference(first: Numbers, second: Numbers) -> Numbers:
     """Return the difference of two costs relative to the mean of their magnitudes; 0 if both are 0.
 
-    >>> float(relative_difference(np.array(1.5), np.array(0.5)))
+    >>> float(compute_relative_difference(np.array(1.5), np.array(0.5)))
     1.0
     """
     return divide_by_mean_size(first - second, first, second)

@@ -115,7 +115,9 @@ class LossesTask(Task[list[str]]):
             reporter.log(describe_readings(reading))
         uniform = [make_uniform_row(self.stack)] if self.text.objective is not None else []
         whole = estimate_cost(self.stack, self.plans, self.text)
-        run.store.replace_scores("run", [make_size_row(self.stack), *uniform, *_cost_rows(whole, due, spent, seconds)])
+        run.store.replace_scores(
+            "run", [make_size_row(self.stack), *uniform, *_make_cost_rows(whole, due, spent, seconds)]
+        )
         busy = (spent.layer_seconds + spent.head_seconds) / seconds / (1 if self.runner is None else self.runner.count)
         reporter.log(
             f"sweep: {format_duration(seconds)}, {busy:.0%} of it in layers and heads; "
@@ -147,7 +149,7 @@ class SimilarityTask(Task[None]):
         rows, zones = run.store.scores(STATES), run.store.scores(ZONES)
         measured = {score.plan for score in rows}
         failures: list[str] = []
-        for plan in compared_plans(self.members, self.stack.depth):
+        for plan in select_compared_plans(self.members, self.stack.depth):
             if str(plan) in measured:
                 continue
             reporter.log(f"zones of the hidden states: {plan}")
@@ -177,7 +179,7 @@ class ContinuationsTask(Task[None]):
         run, reporter = study.run, study.reporter
         stored = list(read_continuations(run.store.notes(CONTINUATION)))
         finished = {(each.plan, each.prompt) for each in stored}
-        plans = continued_plans(self.members, self.stack.depth)
+        plans = select_continued_plans(self.members, self.stack.depth)
         missing = len(dict.fromkeys(self.prompts)) * len(plans) - len(finished)
         if missing <= 0:
             return
@@ -227,14 +229,14 @@ def add_similarity(cost: CostEstimate, stack: Stack, compared: int, text: EvalDa
     return replace(cost, layer_tokens=cost.layer_tokens + stack.depth * tokens)
 
 
-def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
+def select_continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
     """Return the plans to continue prompts under.
 
     These are the identity plan, requested plans and windows, and the Painters' strategies near half the depth (of
     random orders the first).
 
     >>> from layerwise.plan import families
-    >>> [str(plan) for plan in continued_plans(families.painters(6), 6)]
+    >>> [str(plan) for plan in select_continued_plans(families.painters(6), 6)]
     ['0-5', '0 1 5', '0 1 3*3 5', '0 1 4-2 5', '0-2 4 3 5', '0 1 (2|3|4) 5', '0 1 (2|3|4)*3 5']
     """
     sizes = {member.affected for member in members if member.family == "painters"}
@@ -252,7 +254,7 @@ def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
     return tuple(dict.fromkeys([Plan.identity(depth), *(member.plan for member in first)]))
 
 
-def compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
+def select_compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
     """Return the plans to compare hidden states under, of at most `MAX_STATES` steps.
 
     These are the identity plan, requested plans, and skip and middle repeat of every window (Painters, figure 15).
@@ -271,7 +273,7 @@ def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
     run.store.replace_scores(CONTRAST, replace_claims(run.store.scores(CONTRAST), rows, claims))
 
 
-def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:
+def _make_cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:
     """Return the sweep's estimated and actual cost as scores of measure `run`; a resumed sweep has no seconds."""
     figures: dict[str, float] = {
         "plans": whole.plans,

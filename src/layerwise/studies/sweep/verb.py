@@ -164,7 +164,7 @@ def sweep(
     from layerwise.studies.sweep.tasks import ContinuationsTask, LossesTask, SimilarityTask
 
     reporter = reporter or Silent()
-    with nullcontext() if ray is None else cluster.one_thread(ray):
+    with nullcontext() if ray is None else cluster.use_one_thread(ray):
         corpus = None if batches is not None else open_corpus(text, model)
         opening: dict[str, Any] = {
             "device": device,
@@ -238,7 +238,9 @@ def sweep(
         description = RunDescription(
             manifest=manifest,
             lines=[
-                *steps.describe_work(stack, prepared, None if ray is None else cluster.planned_workers(ray, workers)),
+                *steps.describe_work(
+                    stack, prepared, None if ray is None else cluster.count_planned_workers(ray, workers)
+                ),
                 *(benchmarks.describe() if benchmarks is not None else ()),
                 *(f"note: {note}" for note in prepared.unsupported),
             ],

@@ -26,9 +26,9 @@ from layerwise.studies.train_growth.variants import (
     IMPORTANCE,
     SHORTEST,
     UNIFORM,
-    most_steps,
-    tuned_variants,
-    uniform_lengths,
+    compute_max_steps,
+    list_tuned_variants,
+    list_uniform_lengths,
 )
 from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.step_schedule import StepSchedule
@@ -75,7 +75,7 @@ class GrowthDesign:
     def tuned(self) -> tuple[str, ...]:
         """Return the variants with a sweep, for their settings or for measuring the importance of layers."""
         if len(self.rates) > 1 or self.warmups:
-            return tuned_variants(self.names)
+            return list_tuned_variants(self.names)
         return (UNIFORM,) if self.measures_importance else ()
 
     def arms(
@@ -98,7 +98,7 @@ class GrowthDesign:
             uniform = schedules[UNIFORM]
             arms += [
                 self._at_share(UNIFORM, uniform, length, settings_of(UNIFORM))
-                for length in uniform_lengths(steps, self.budget, least)
+                for length in list_uniform_lengths(steps, self.budget, least)
             ]
         return tuple(arms)
 
@@ -106,14 +106,14 @@ class GrowthDesign:
         steps = dict.fromkeys(tuple(seeds) or self.seeds, self.budget)
         if self.match == "flops":
             passes = settings.gradient_accumulation_steps
-            steps = {seed: steps_within(schedule, self.task.cost, self.budget, seed, passes) for seed in steps}
+            steps = {seed: count_steps_within(schedule, self.task.cost, self.budget, seed, passes) for seed in steps}
         schedule.bounds(min(steps.values()))
         return GrowthArm(name, schedule, settings, steps)
 
     def _at_share(self, name: str, schedule: GrowthSchedule, share: float, settings: Settings) -> GrowthArm:
         steps = max(1, round(share * self.budget))
         schedule.bounds(steps)
-        return GrowthArm(at_length(share, name), schedule, settings, dict.fromkeys(self.seeds, steps))
+        return GrowthArm(name_at_length(share, name), schedule, settings, dict.fromkeys(self.seeds, steps))
 
     def find_models(self, folder: Path) -> dict[str, Path]:
         return {f"{name}/{seed}": folder / name / f"seed-{seed}" / MODEL for name in self.names for seed in self.seeds}
@@ -150,7 +150,7 @@ class GrowthDesign:
     def _longest_unknown(self) -> int:
         if not self.measures_importance:
             return 0
-        return most_steps(self.task.cost, self.budget) if self.match == "flops" else self.budget
+        return compute_max_steps(self.task.cost, self.budget) if self.match == "flops" else self.budget
 
     def describe(self, schedules: Mapping[str, GrowthSchedule]) -> Iterator[str]:
         yield from self.task.describe()
@@ -195,26 +195,26 @@ class GrowthDesign:
         return steps * self.task.settings.batch_size * self.task.length * per_token
 
 
-def at_length(length: float, arm: str = UNIFORM) -> str:
+def name_at_length(length: float, arm: str = UNIFORM) -> str:
     """Return the name of a variant trained for a share of the budget of uniform training.
 
-    >>> at_length(1.25), at_length(416 / 656, "published")
+    >>> name_at_length(1.25), name_at_length(416 / 656, "published")
     ('uniform@1.25', 'published@0.634')
     """
     return f"{arm}@{length:.3g}"
 
 
-def length_of(name: str) -> tuple[str, float | None]:
+def parse_length(name: str) -> tuple[str, float | None]:
     """Parse the variant and its share of the budget, if any, from the name of a folder.
 
-    >>> length_of("published@0.634"), length_of("published")
+    >>> parse_length("published@0.634"), parse_length("published")
     (('published', 0.634), ('published', None))
     """
     arm, _, share = name.partition("@")
     return arm, float(share) if share else None
 
 
-def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
+def count_steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
     """Return the number of steps that cost as much as `budget` uniform steps, given the draws of `seed`.
 
     Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws
@@ -226,12 +226,14 @@ def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: i
     costs: dict[int, float] = {}
     for _ in range(_ROUNDS):
         if steps not in costs:
-            costs[steps] = cost_in_uniform_steps(schedule, cost, steps, seed, passes)
+            costs[steps] = convert_cost_to_uniform_steps(schedule, cost, steps, seed, passes)
         steps = max(1, round(steps * budget / costs[steps]))
     return min(costs, key=lambda count: abs(costs[count] - budget))
 
 
-def cost_in_uniform_steps(schedule: GrowthSchedule, cost: ModelCost, steps: int, seed: int, passes: int = 1) -> float:
+def convert_cost_to_uniform_steps(
+    schedule: GrowthSchedule, cost: ModelCost, steps: int, seed: int, passes: int = 1
+) -> float:
     table = StepSchedule(schedule, steps, seed)
     flops = sum(flops_per_token(table.resolve(step, number), cost) for step in range(steps) for number in range(passes))
     return flops / (3 * cost.total * passes)

@@ -72,7 +72,7 @@ def judge_loss(data: ReportData) -> Finding | None:
     verdict, answer = Verdict.INCONCLUSIVE, "The interval contains 4.7 and much less: more seeds would decide."
     if estimate is None:
         answer = "One seed has no interval: train several."
-    elif baseline(data) != Verdict.SUPPORTED:
+    elif judge_baseline(data) != Verdict.SUPPORTED:
         answer = "Uniform training is not shown to beat the bigram baseline."
     elif estimate.is_below(published) and find_unfinished(data, arm):
         answer = f"The validation loss of {arm} was still falling: train for more steps."
@@ -86,13 +86,13 @@ def judge_loss(data: ReportData) -> Finding | None:
 GROWTH_FINDINGS = (judge_loss,)
 
 
-def growth_findings(data: ReportData) -> Iterator[Finding]:
-    for finding in (verdict, _learned, _tuned):
+def list_growth_findings(data: ReportData) -> Iterator[Finding]:
+    for finding in (make_verdict, _has_learned, _judge_tuning):
         if (each := finding(data)) is not None:
             yield each
 
 
-def verdict(data: ReportData) -> Finding | None:
+def make_verdict(data: ReportData) -> Finding | None:
     """Judge whether the planned schedule beats uniform training, and whether the roles of layers are why."""
     arm = growth.planned(data)
     compared = None if arm is None else _compare_at_equal_cost(data, arm) or _compare_at_equal_steps(data, arm)
@@ -167,7 +167,7 @@ def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:
     return join_words([growth.CONTROLS[control] for control, fate in fates.items() if fate in selected])
 
 
-def baseline(data: ReportData) -> Verdict | None:
+def judge_baseline(data: ReportData) -> Verdict | None:
     """Return whether uniform training ends below the bigram baseline; None without one of them."""
     own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
     if own is None or null is None:
@@ -178,8 +178,8 @@ def baseline(data: ReportData) -> Verdict | None:
     return Verdict.CONTRADICTED if low > null.value else Verdict.INCONCLUSIVE
 
 
-def _learned(data: ReportData) -> Finding | None:
-    state = baseline(data)
+def _has_learned(data: ReportData) -> Finding | None:
+    state = judge_baseline(data)
     if state is None:
         return None
     uniform, pairs = NUMBER.text(growth.held_out(data, growth.UNIFORM)), NUMBER.text(growth.token_pairs(data))
@@ -187,7 +187,7 @@ def _learned(data: ReportData) -> Finding | None:
     return Finding("Does uniform training beat the bigram baseline?", answer, state)
 
 
-def _tuned(data: ReportData) -> Finding | None:
+def _judge_tuning(data: ReportData) -> Finding | None:
     tunings = {"learning rate": growth.tunings(data), "warm-up": growth.tunings(data, WARMUP)}
     if not any(tunings.values()):
         return Finding("Was the learning rate tuned?", "No: another rate may change the result.")

@@ -22,7 +22,7 @@ from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.results.vocabulary import HELD_OUT, MIN_UNITS, NULL, SINGLE_TOKENS, TOKEN_PAIRS
 from layerwise.stack import load
-from layerwise.studies.train_growth.task import windows_of
+from layerwise.studies.train_growth.task import list_windows
 
 BATCH = 64
 MAX_TEST_WINDOWS = 512
@@ -35,21 +35,21 @@ Owner = tuple[str, str]
 """The task and the name of a document."""
 
 
-def held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:
+def make_held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:
     """Return the nats/token of the model in `folder` on held-out documents; `columns` identify the model."""
-    stack, windows = load(folder, device=device), _test_windows(splits)
+    stack, windows = load(folder, device=device), _select_test_windows(splits)
     outcome = evaluate(stack, Plan.identity(stack.depth), windows, splits.collate, batch_size=BATCH)
-    return _over_documents(HELD_OUT, _owners(windows), outcome.nll, outcome.scored, **columns)
+    return _average_over_documents(HELD_OUT, _list_owners(windows), outcome.nll, outcome.scored, **columns)
 
 
-def null_rows(splits: Splits) -> list[Score]:
+def make_null_rows(splits: Splits) -> list[Score]:
     """Return the held-out loss of bigram and unigram baselines counted on the training text."""
-    counted = select_evenly(windows_of(splits.train), MAX_COUNTED_WINDOWS).windows
-    selected = windows_of(splits.validation).windows
+    counted = select_evenly(list_windows(splits.train), MAX_COUNTED_WINDOWS).windows
+    selected = list_windows(splits.validation).windows
     table = BigramModel.fit((window.ids for window in counted), (window.ids for window in selected))
-    windows = _test_windows(splits)
+    windows = _select_test_windows(splits)
     before, after, owners = [], [], []
-    for number, owner in enumerate(_owners(windows)):
+    for number, owner in enumerate(_list_owners(windows)):
         example = windows[number]
         ids, scored = example["input_ids"].numpy(), example["labels"].numpy()[1:] != IGNORED
         before.append(ids[:-1][scored])
@@ -57,20 +57,20 @@ def null_rows(splits: Splits) -> list[Score]:
         owners += [owner] * int(scored.sum())
     firsts, seconds = np.concatenate(before), np.concatenate(after)
     tables = {TOKEN_PAIRS: table.nll(firsts, seconds), SINGLE_TOKENS: table.single_nll(seconds)}
-    return [_over_documents(NULL, owners, nats, np.ones(len(nats)), arm=arm) for arm, nats in tables.items()]
+    return [_average_over_documents(NULL, owners, nats, np.ones(len(nats)), arm=arm) for arm, nats in tables.items()]
 
 
-def _test_windows(splits: Splits) -> TokenWindows:
-    windows = windows_of(splits.test).windows
+def _select_test_windows(splits: Splits) -> TokenWindows:
+    windows = list_windows(splits.test).windows
     indices = np.unique(np.linspace(0, len(windows) - 1, min(MAX_TEST_WINDOWS, len(windows))).round().astype(int))
     return TokenWindows([windows[index] for index in indices])
 
 
-def _owners(windows: TokenWindows) -> list[Owner]:
+def _list_owners(windows: TokenWindows) -> list[Owner]:
     return [(window.task, window.document) for window in windows.windows]
 
 
-def _over_documents(
+def _average_over_documents(
     measure: str, owners: list[Owner], nll: Numbers, counted: NDArray[np.float64], **columns: Any
 ) -> Score:
     numbers = {owner: number for number, owner in enumerate(dict.fromkeys(owners))}

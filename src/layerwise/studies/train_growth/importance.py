@@ -59,7 +59,7 @@ def schedule(
         raise PlanError(f"{path} already exists. Pass another file with --output, or remove it.")
     if not path.absolute().parent.is_dir():
         raise PlanError(f"{path.parent} is not a directory. Create it first.")
-    allocated, source = allocation_of(Path(diagnosis), phases=phases, min_effect=min_effect)
+    allocated, source = read_allocation(Path(diagnosis), phases=phases, min_effect=min_effect)
     allocated_schedule = allocated.schedule()
     from layerwise.studies.train_growth.schedule_file import write_schedule
 
@@ -72,7 +72,7 @@ def schedule(
     return allocated_schedule
 
 
-def allocation_of(folder: Path, *, phases: int = PHASES, min_effect: float | None = None) -> tuple[Allocation, str]:
+def read_allocation(folder: Path, *, phases: int = PHASES, min_effect: float | None = None) -> tuple[Allocation, str]:
     """Return the allocation by the importance measured in the run `folder`, and its source, one of `SOURCES`.
 
     `min_effect` is in nats/token (default: that of the diagnosis).
@@ -85,21 +85,21 @@ def allocation_of(folder: Path, *, phases: int = PHASES, min_effect: float | Non
         scores = run.store.scores()
         source = find_source(scores)
         if source is None:
-            raise RunError(_lacking(run))
+            raise RunError(_describe_lack(run))
         try:
             importance = read_importance(scores)
         except MeasureError as refusal:
             raise RunError(f"{folder}: {refusal}") from None
-        smallest = min_effect if min_effect is not None else _min_effect_of(run)
+        smallest = min_effect if min_effect is not None else _read_min_effect(run)
     return allocation(importance, min_effect=smallest, phases=phases), source
 
 
-def _min_effect_of(run: Run) -> float:
+def _read_min_effect(run: Run) -> float:
     given = [setting.removeprefix(_MIN_EFFECT) for setting in run.manifest.families if setting.startswith(_MIN_EFFECT)]
     return float(given[0]) if given else MIN_EFFECT
 
 
-def _lacking(run: Run) -> str:
+def _describe_lack(run: Run) -> str:
     models = find_trained_models(run.folder)
     settings = run.manifest.families
     if models:

@@ -37,7 +37,7 @@ from layerwise.plan.schedule.serialization import write_layers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
-from layerwise.studies.train_growth.findings import growth_findings, verdict
+from layerwise.studies.train_growth.findings import list_growth_findings, make_verdict
 
 LOSS = NATS.replace(axis="nats/token", decimals=3)
 FULL = 0.999
@@ -65,15 +65,15 @@ class LossByCost(Lines):
         return {"exponentformat": "power"}
 
 
-def loss_by_cost(data: ReportData) -> Iterator[Score]:
+def draw_loss_by_cost(data: ReportData) -> Iterator[Score]:
     for terms in AXES:
         for training in growth.trainings(data):
-            loss, cost = growth.held_out(data, training), _cost(data, training, terms)
+            loss, cost = growth.held_out(data, training), _read_cost(data, training, terms)
             if loss is not None and cost is not None:
                 yield replace(loss, seed=None, arm=training.arm, cost=cost, unit=terms)
 
 
-def _cost(data: ReportData, training: growth.Training, terms: str) -> float | None:
+def _read_cost(data: ReportData, training: growth.Training, terms: str) -> float | None:
     at = growth.against(data, training, terms=terms, metric=vocab.AT)
     if at is not None:
         return at.value
@@ -82,7 +82,7 @@ def _cost(data: ReportData, training: growth.Training, terms: str) -> float | No
     return None if None in spent else prod(each.value for each in spent if each is not None)
 
 
-def _variants(data: ReportData) -> Iterator[Score]:
+def _list_variants(data: ReportData) -> Iterator[Score]:
     for training in growth.trainings(data):
         loss, rows = growth.held_out(data, training), growth.compared_rows(data, training)
         if loss is not None or rows:
@@ -107,13 +107,13 @@ VARIANTS = (
 )
 
 
-def _differences(data: ReportData) -> Iterator[Score]:
+def _list_differences(data: ReportData) -> Iterator[Score]:
     for terms in growth.COMPARED_COSTS:
         for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), unit=terms):
             yield replace(row, arm=growth.Training(str(row.arm), row.share).name)
 
 
-def _costs(data: ReportData) -> Iterator[Score]:
+def _list_costs(data: ReportData) -> Iterator[Score]:
     budget = growth.figure(data, vocab.FLOPS, growth.UNIFORM)
     for training in growth.trainings(data):
         spent = (growth.figure(data, metric, training) for metric in COSTS)
@@ -121,7 +121,7 @@ def _costs(data: ReportData) -> Iterator[Score]:
         yield from add_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
 
 
-def phase_table(data: ReportData) -> Table:
+def make_phase_table(data: ReportData) -> Table:
     body = []
     for arm in growth.arms(data):
         first = 0
@@ -134,18 +134,18 @@ def phase_table(data: ReportData) -> Table:
             if predicted and measured is not None:
                 off = f"{format_fixed(100.0 * (measured / predicted - 1.0), 1, signed=True)} %"
             steps = f"{first:,}–{end - 1:,}"
-            body.append((arm, str(phase[0].phase), steps, learning(spent), *shown, off))
+            body.append((arm, str(phase[0].phase), steps, draw_learning(spent), *shown, off))
             first = end
     head = ("variant", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
     return Table(head, tuple(body), numeric_from=4)
 
 
-def learning(spent: Mapping[int | str | None, float]) -> str:
+def draw_learning(spent: Mapping[int | str | None, float]) -> str:
     """Describe the parts that learn in a phase, with the mean cost of layers drawn at random.
 
-    >>> learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
+    >>> draw_learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
     'layers 1-3, embedding, head'
-    >>> learning({0: 0.9, 1: 0.7})
+    >>> draw_learning({0: 0.9, 1: 0.7})
     'layers at random, 0.80 of their full cost'
     """
     layers = {part: share for part, share in spent.items() if isinstance(part, int)}
@@ -157,16 +157,16 @@ def learning(spent: Mapping[int | str | None, float]) -> str:
     return ", ".join([*parts, *ends]) or "nothing"
 
 
-def _verdict(data: ReportData) -> Iterator[Finding | str]:
-    yield verdict(data) or load_texts("growth")["growth/missing"]
+def _format_verdict(data: ReportData) -> Iterator[Finding | str]:
+    yield make_verdict(data) or load_texts("growth")["growth/missing"]
 
 
-def _readings(data: ReportData) -> Iterator[str]:
+def _list_readings(data: ReportData) -> Iterator[str]:
     if all(training.arm != vocab.UNIFORM_TRAINING for training in growth.lengths(data)):
         yield "Uniform was not trained for several lengths, so there is no frontier to compare with."
 
 
-def following(data: ReportData) -> Iterator[str]:
+def list_next_steps(data: ReportData) -> Iterator[str]:
     arm = growth.planned(data)
     if arm is None:
         yield "Next: train uniform, the controls and other schedules: layerwise run growth"
@@ -181,16 +181,16 @@ def following(data: ReportData) -> Iterator[str]:
         yield "Next: test whether layer roles are why: layerwise train growth --schedules importance,permuted"
 
 
-def _all_arms(data: ReportData) -> tuple[str, ...]:
+def _list_all_variants(data: ReportData) -> tuple[str, ...]:
     return (*growth.arms(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("arm"))
 
 
-def _main_parts(data: ReportData) -> Iterable[Part]:
+def _list_main_parts(data: ReportData) -> Iterable[Part]:
     yield LossByCost(
         name="courses",
-        derive=loss_by_cost,
+        derive=draw_loss_by_cost,
         series="arm",
-        arms=_all_arms,
+        arms=_list_all_variants,
         x="cost",
         height=460,
         legend="Variants",
@@ -199,25 +199,25 @@ def _main_parts(data: ReportData) -> Iterable[Part]:
         words=lookup_format(AXES),
         show=Format(axis="held-out loss (nats/token)"),
     )
-    yield Text(_verdict, terminal=False)
-    yield Pivot(name="variants", rows={"variant": "arm"}, derive=_variants, columns=VARIANTS, terminal=5)
-    yield Text(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
-    yield Text(_readings, terminal=False)
+    yield Text(_format_verdict, terminal=False)
+    yield Pivot(name="variants", rows={"variant": "arm"}, derive=_list_variants, columns=VARIANTS, terminal=5)
+    yield Text(lambda run: (each for each in list_growth_findings(run) if each != make_verdict(run)))
+    yield Text(_list_readings, terminal=False)
 
 
-def _detail_parts(data: ReportData) -> Iterable[Part]:
+def _list_detail_parts(data: ReportData) -> Iterable[Part]:
     yield LossByStep(
         name="training",
         derive=read_losses,
         series="arm",
-        arms=_all_arms,
+        arms=_list_all_variants,
         legend="Variants",
         choices={"Loss": "metric"},
         words=lookup_format(LOSSES),
     )
     yield Pivot(
         name="every-difference",
-        derive=_differences,
+        derive=_list_differences,
         folded=True,
         terminal=False,
         rows={"variant": "arm", "against": "against", "terms": "unit"},
@@ -230,7 +230,7 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
             Column("detectable above (nats)", vocab.DIFFERENCE, format_mde),
         ),
     )
-    yield CustomTable(name="phases", table=phase_table, folded=True, terminal=False)
+    yield CustomTable(name="phases", table=make_phase_table, folded=True, terminal=False)
     yield Pivot(
         name="importance",
         where={"measure": vocab.IMPORTANCE, "metric": "skip"},
@@ -253,10 +253,10 @@ def _detail_parts(data: ReportData) -> Iterable[Part]:
         ),
     )
     columns = make_cost_columns(COSTS, lambda share: f"{format_fixed(100.0 * share, 1)} %")
-    yield Pivot(name="costs", derive=_costs, rows={"variant": "arm"}, columns=columns, folded=True, terminal=False)
+    yield Pivot(name="costs", derive=_list_costs, rows={"variant": "arm"}, columns=columns, folded=True, terminal=False)
 
 
-def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:
+def _list_tiles(data: ReportData) -> Iterable[tuple[str, str]]:
     arms = growth.arms(data)
     return make_variant_tiles(arms, {arm: growth.seeds(data, growth.Training(arm)) for arm in arms})
 
@@ -266,13 +266,13 @@ GROWTH_KIND = Kind(
     rank=2,
     measures=(vocab.GROWTH,),
     present=growth.is_growth,
-    answer=lambda data: "".join(each if isinstance(each, str) else each.answer for each in _verdict(data)),
-    tiles=_tiles,
+    answer=lambda data: "".join(each if isinstance(each, str) else each.answer for each in _format_verdict(data)),
+    tiles=_list_tiles,
     unfinished=describe_unfinished,
-    following=following,
+    following=list_next_steps,
     has_published=True,
     sections=(
-        Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_main_parts),
-        Section(anchor="details", needs=growth.is_growth, parts=_detail_parts),
+        Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_list_main_parts),
+        Section(anchor="details", needs=growth.is_growth, parts=_list_detail_parts),
     ),
 )

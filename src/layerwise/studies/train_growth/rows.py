@@ -39,8 +39,8 @@ from layerwise.results.vocabulary import (
 )
 from layerwise.runner.tasks import RoundsTask, RowsTask, Study
 from layerwise.runner.training_runs import average_over_seeds, make_training_rows
-from layerwise.studies.train_growth.design import length_of
-from layerwise.studies.train_growth.held_out import held_out_row, null_rows
+from layerwise.studies.train_growth.design import parse_length
+from layerwise.studies.train_growth.held_out import make_held_out_row, make_null_rows
 from layerwise.studies.train_growth.task import GrowthTask
 from layerwise.studies.train_growth.variants import CONTROLS, IMPORTANCE, UNIFORM
 from layerwise.train.cost.frontier import (
@@ -70,11 +70,11 @@ class FinishedArm:
 
     @property
     def arm(self) -> str:
-        return length_of(self.name)[0]
+        return parse_length(self.name)[0]
 
     @property
     def share(self) -> float | None:
-        return length_of(self.name)[1]
+        return parse_length(self.name)[1]
 
     @property
     def steps(self) -> int:
@@ -82,11 +82,11 @@ class FinishedArm:
         return self.records[min(self.records)].steps
 
     def seconds_per_step(self, *seeds: int) -> float | None:
-        return _median("step_seconds", [self.records[seed] for seed in seeds or self.records])
+        return _compute_median("step_seconds", [self.records[seed] for seed in seeds or self.records])
 
     def phase_seconds(self, *seeds: int) -> dict[str, float]:
         records = [self.records[seed] for seed in seeds or self.records]
-        timed = {phase.name: _median(f"step_seconds {phase.name}", records) for phase in self.schedule.phases}
+        timed = {phase.name: _compute_median(f"step_seconds {phase.name}", records) for phase in self.schedule.phases}
         return {name: seconds for name, seconds in timed.items() if seconds is not None}
 
     def seconds(self, steps: int, step: int, phases: Mapping[str, float], otherwise: float) -> float:
@@ -98,12 +98,12 @@ class FinishedArm:
         return sum(each * max(0, min(step, end) - first) for each, (first, end) in zip(per_step, bounds, strict=True))
 
 
-def _median(figure: str, records: Iterable[TrainingRecord]) -> float | None:
+def _compute_median(figure: str, records: Iterable[TrainingRecord]) -> float | None:
     timed = [record.figures[figure] for record in records if figure in record.figures]
     return median(timed) if timed else None
 
 
-def finished_arms(folder: Path) -> dict[str, FinishedArm]:
+def list_finished_variants(folder: Path) -> dict[str, FinishedArm]:
     records: dict[str, dict[int, TrainingRecord]] = {}
     for model in find_trained_models(folder):
         record = TrainingRecord.read(model)
@@ -127,7 +127,7 @@ def compute_scores(
 
     def loss(model: Model) -> Iterator[Score]:
         arm, seed, share = model
-        yield held_out_row(models[model], task.splits, str(task.stack.device), arm=arm, seed=seed, share=share)
+        yield make_held_out_row(models[model], task.splits, str(task.stack.device), arm=arm, seed=seed, share=share)
 
     evaluations = RoundsTask(
         HELD_OUT,
@@ -137,23 +137,25 @@ def compute_scores(
         lambda model: f"{model[0]}/{model[1]}  held-out text",
     )
     measured = study.execute(evaluations)
-    null = study.execute(RowsTask(NULL, lambda: null_rows(task.splits)))
+    null = study.execute(RowsTask(NULL, lambda: make_null_rows(task.splits)))
     losses = {model: measured[model][0] for model in models}
-    uniform = _median("step_seconds", [each for of in _of_uniform(finished) for each in of.records.values()])
+    uniform = _compute_median(
+        "step_seconds", [each for of in _divide_by_uniform(finished) for each in of.records.values()]
+    )
     rows = [*null, *losses.values(), *average_over_seeds(losses.values())]
     for of in finished.values():
-        rows += _training_rows(of)
+        rows += _make_training_rows(of)
         if of.share is None:
-            rows += schedule_rows(of)
-            rows += accounting_rows(of, task.cost, uniform)
-    return rows, {name: _points(of, losses, uniform) for name, of in finished.items()}
+            rows += make_schedule_rows(of)
+            rows += make_accounting_rows(of, task.cost, uniform)
+    return rows, {name: _list_points(of, losses, uniform) for name, of in finished.items()}
 
 
-def _of_uniform(finished: Mapping[str, FinishedArm]) -> list[FinishedArm]:
+def _divide_by_uniform(finished: Mapping[str, FinishedArm]) -> list[FinishedArm]:
     return [of for of in finished.values() if of.arm == UNIFORM]
 
 
-def _training_rows(of: FinishedArm) -> Iterator[Score]:
+def _make_training_rows(of: FinishedArm) -> Iterator[Score]:
     phases = {f"step_seconds {phase.name}": phase.name for phase in of.schedule.phases}
     for row in make_training_rows({(of.arm, seed): record for seed, record in of.records.items()}):
         phase = phases.get(row.metric)
@@ -161,7 +163,7 @@ def _training_rows(of: FinishedArm) -> Iterator[Score]:
         yield replace(row, metric=metric, phase=phase, share=of.share)
 
 
-def schedule_rows(of: FinishedArm) -> Iterator[Score]:
+def make_schedule_rows(of: FinishedArm) -> Iterator[Score]:
     for phase, (_, end) in zip(of.schedule.phases, of.schedule.bounds(of.steps), strict=True):
         own: dict[str, Any] = {"arm": of.arm, "phase": phase.name, "step": end}
         for layer, share in enumerate(layer_shares(phase, of.schedule.depth)):
@@ -170,7 +172,7 @@ def schedule_rows(of: FinishedArm) -> Iterator[Score]:
         yield Score(SCHEDULE, SHARE, head_share(phase), part=HEAD_PART, **own)
 
 
-def accounting_rows(of: FinishedArm, cost: ModelCost, uniform: float | None) -> Iterator[Score]:
+def make_accounting_rows(of: FinishedArm, cost: ModelCost, uniform: float | None) -> Iterator[Score]:
     """Yield the cost of a step of every phase relative to `uniform` seconds; an untimed phase has no measured share."""
     shares, timed = phase_shares(of.schedule, cost), of.phase_seconds()
     for phase, (_, end), predicted in zip(of.schedule.phases, of.schedule.bounds(of.steps), shares, strict=True):
@@ -180,7 +182,7 @@ def accounting_rows(of: FinishedArm, cost: ModelCost, uniform: float | None) -> 
             yield Score(ACCOUNTING, MEASURED, timed[phase.name] / uniform, **own)
 
 
-def _points(of: FinishedArm, held_out: Mapping[Model, Score], uniform: float | None) -> Points:
+def _list_points(of: FinishedArm, held_out: Mapping[Model, Score], uniform: float | None) -> Points:
     usual, phases = (uniform, {}) if of.arm == UNIFORM else (of.seconds_per_step(), of.phase_seconds())
     return {
         seed: CostPoint(
@@ -205,21 +207,21 @@ def compare_variants(
     """
     if UNIFORM not in finished:
         return [], []
-    uniform = _of_uniform(finished)
+    uniform = _divide_by_uniform(finished)
     lengths = {seed: [ends[of.name][seed] for of in uniform if seed in of.records] for seed in ends[UNIFORM]}
     others = [of for of in finished.values() if of.arm != UNIFORM]
     whole = {of.name: ends[of.name] for of in others if of.share is None}
     rows, notes = compare_at_cost(whole, lengths)
     if len(uniform) > 1:
         for row in compare_at_cost({of.name: ends[of.name] for of in others if of.share is not None}, lengths)[0]:
-            arm, share = length_of(str(row.arm))
+            arm, share = parse_length(str(row.arm))
             rows.append(replace(row, arm=arm, share=share))
     for of in others:
         if set(of.records) & set(ends[UNIFORM]):
-            rows += _loss_ratios(of, ends[of.name], lengths, ends[UNIFORM])
+            rows += _compute_loss_ratios(of, ends[of.name], lengths, ends[UNIFORM])
             if of.share is None:
-                rows += _savings(of, finished, ends, cost)
-                rows += _time_saved(of, finished[UNIFORM])
+                rows += _compute_savings(of, finished, ends, cost)
+                rows += _compute_time_saved(of, finished[UNIFORM])
     own = whole.get(IMPORTANCE, {})
     for control in CONTROLS:
         other = whole.get(control, {})
@@ -229,7 +231,7 @@ def compare_variants(
     return rows, notes
 
 
-def _savings(
+def _compute_savings(
     own: FinishedArm, finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost
 ) -> list[Score]:
     """Read savings off the ends of trainings of several lengths, or off the loss curve of the only one."""
@@ -238,11 +240,11 @@ def _savings(
     if len(trained) > 1 and seeds:
         points = {seed: [ends[name][seed] for name in trained] for seed in seeds}
         return saving_rows(own.arm, points, ends[UNIFORM], len(trained))
-    uniform = {seed: curve[-1] for seed, curve in _curves(finished[UNIFORM], cost).items()}
-    return saving_rows(own.arm, _curves(own, cost), uniform, 1)
+    uniform = {seed: curve[-1] for seed, curve in _read_curves(finished[UNIFORM], cost).items()}
+    return saving_rows(own.arm, _read_curves(own, cost), uniform, 1)
 
 
-def _curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
+def _read_curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
     """Return the validation losses by cost (expected FLOPs if the schedule draws layers at random)."""
     shares, phases, usual = phase_shares(of.schedule, cost), of.phase_seconds(), of.seconds_per_step()
     curves: dict[int, Sequence[CostPoint]] = {}
@@ -266,25 +268,25 @@ def _curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
     return curves
 
 
-def _loss_ratios(
+def _compute_loss_ratios(
     of: FinishedArm, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points
 ) -> Iterator[Score]:
     own = {seed: point.loss for seed, point in ends.items() if seed in whole}
-    equal = {seed: _loss_after(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
+    equal = {seed: _read_loss_after(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
     measured = {seed: loss for seed, loss in equal.items() if loss is not None}
     if len(measured) == len(own):
-        yield loss_ratio_row(of.arm, own, measured, TOKENS, of.share)
+        yield make_loss_ratio_row(of.arm, own, measured, TOKENS, of.share)
     if of.share is not None:
-        yield loss_ratio_row(of.arm, own, {seed: whole[seed].loss for seed in own}, BUDGET, of.share)
+        yield make_loss_ratio_row(of.arm, own, {seed: whole[seed].loss for seed in own}, BUDGET, of.share)
 
 
-def _loss_after(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> float | None:
+def _read_loss_after(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> float | None:
     if abs(tokens / whole.costs["tokens"] - 1) <= EQUAL["tokens"]:
         return whole.loss
     return loss_at(lengths, tokens, "tokens")
 
 
-def loss_ratio_row(
+def make_loss_ratio_row(
     arm: str, losses: Mapping[int, float], uniform: Mapping[int, float], terms: str, share: float | None = None
 ) -> Score:
     """Return the ratio of uniform's loss to that of the variant, paired by seed."""
@@ -292,7 +294,7 @@ def loss_ratio_row(
     return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=UNIFORM, unit=terms, share=share)
 
 
-def _time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score]:
+def _compute_time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score]:
     own, others = {}, {}
     for seed in set(of.records) & set(uniform.records):
         steps, usual, plain = uniform.records[seed].steps, of.seconds_per_step(seed), uniform.seconds_per_step(seed)
@@ -300,10 +302,10 @@ def _time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score]:
             own[seed] = of.seconds(steps, steps, of.phase_seconds(seed), usual)
             others[seed] = plain * steps
     if own:
-        yield time_saved_row(of.arm, own, others)
+        yield make_time_saved_row(of.arm, own, others)
 
 
-def time_saved_row(arm: str, seconds: Mapping[int, float], uniform: Mapping[int, float]) -> Score:
+def make_time_saved_row(arm: str, seconds: Mapping[int, float], uniform: Mapping[int, float]) -> Score:
     taken = log_ratio(seconds, uniform)
     low, high = (None if bound is None else 1 - exp(bound) for bound in (taken.high, taken.low))
     return Score(GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, arm=arm, against=UNIFORM, unit=TOKENS)

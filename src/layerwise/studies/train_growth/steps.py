@@ -28,8 +28,8 @@ from layerwise.runner.training_runs import discard_trainings
 from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, make_trial, select_rate, sweep_rates
 from layerwise.stack import load
 from layerwise.studies.train_growth.design import GrowthDesign
-from layerwise.studies.train_growth.importance import allocation_of
-from layerwise.studies.train_growth.rows import compare_variants, compute_scores, finished_arms
+from layerwise.studies.train_growth.importance import read_allocation
+from layerwise.studies.train_growth.rows import compare_variants, compute_scores, list_finished_variants
 from layerwise.studies.train_growth.schedule_file import read_schedule, write_schedule
 from layerwise.studies.train_growth.task import GrowthTask
 from layerwise.studies.train_growth.variants import (
@@ -118,7 +118,7 @@ def build_known(
     schedules = build_schedules(variants, depth)
     if importance is None:
         return schedules, []
-    allocated = allocation_of(importance)[0].schedule(IMPORTANCE)
+    allocated = read_allocation(importance)[0].schedule(IMPORTANCE)
     allocated.check(depth)
     built, notes = build_named_controls(allocated, design.names, seed)
     return schedules | built, notes
@@ -162,7 +162,7 @@ def measure_importance(
 
 
 def write_results(study: Study, task: GrowthTask, sweep: LearningRateSweep, notes: Sequence[str]) -> None:
-    finished = finished_arms(study.folder)
+    finished = list_finished_variants(study.folder)
     scores, ends = compute_scores(study, task, finished)
     compared, unread = compare_variants(finished, ends, task.cost)
     noted = {GROWTH: [*notes, *unread]} if notes or unread else {}

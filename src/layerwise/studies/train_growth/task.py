@@ -119,7 +119,7 @@ class GrowthTask:
 
     def manifest(self, seed: int) -> Manifest:
         splits = self.splits
-        windows = windows_of(splits.test).windows
+        windows = list_windows(splits.test).windows
         return make_manifest(
             self.stack,
             self.base.weights,
@@ -180,12 +180,12 @@ def open_task(
     corpus = None if text is None else open_corpus(text, "")
     division = split_documents(data, seed, corpus)
     documents = division.parts["train"]
-    base = _random_base(name, size, documents, reporter, loading) if opened is None else opened.base()
+    base = _make_random_base(name, size, documents, reporter, loading) if opened is None else opened.base()
     stack = base.open() if opened is None else opened.stack
     for note in division.notes:
         reporter.log(f"note: {note}")
     length = data.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
-    splits, left_out = _splits(stack, division, length)
+    splits, left_out = _make_splits(stack, division, length)
     pretrained = pretrained and not from_scratch
     usual = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
     return GrowthTask(
@@ -203,7 +203,7 @@ def open_task(
     )
 
 
-def _random_base(
+def _make_random_base(
     model: str | None, size: str, documents: tuple[Document, ...], reporter: Reporter, loading: Mapping[str, Any]
 ) -> Base:
     revision, device = loading["revision"], loading["device"]
@@ -228,21 +228,21 @@ def _load_tokenizer_of(model: str, revision: str | None) -> PreTrainedTokenizerB
         return None
 
 
-def _splits(stack: Stack, text: Division, length: int) -> tuple[Splits, float]:
+def _make_splits(stack: Stack, text: Division, length: int) -> tuple[Splits, float]:
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} must include a tokenizer. Pass one with --tokenizer PATH.")
     positions = longest_input(stack.model)
     splits = build_text_splits(
         stack.tokenizer, text, length=length, positions=positions, objective=find_objective(stack)
     )
-    train = windows_of(splits.train)
+    train = list_windows(splits.train)
     complete = keep_full_windows(train, length)
     tokens = sum(len(window.ids) for window in train.windows)
     left_out = 1 - length * len(complete) / tokens
-    validation = select_evenly(windows_of(splits.validation), VALIDATION_WINDOWS)
+    validation = select_evenly(list_windows(splits.validation), VALIDATION_WINDOWS)
     return replace(splits, train=complete, validation=validation), left_out
 
 
-def windows_of(examples: Examples) -> TokenWindows:
+def list_windows(examples: Examples) -> TokenWindows:
     assert isinstance(examples, TokenWindows), "texts are divided into windows"
     return examples

@@ -51,7 +51,7 @@ def read_variants(names: Sequence[str], *, has_importance_run: bool) -> dict[str
             variants[text] = None
         elif text.endswith(SUFFIXES) or kind_of(text) != "nothing":
             schedule = _read_file(text)
-            variants[folder_name(schedule.name)] = schedule
+            variants[name_folder(schedule.name)] = schedule
         else:
             names_known = near_matches(text, (*PRESETS, IMPORTANCE, *CONTROLS))
             raise PlanError(f"unknown schedule {named(text)!r}; {names_known}; or a YAML file")
@@ -67,16 +67,16 @@ def _read_file(text: str) -> GrowthSchedule:
     from layerwise.studies.train_growth.schedule_file import read_schedule
 
     schedule = read_schedule(Path(text))
-    name = folder_name(schedule.name)
+    name = name_folder(schedule.name)
     if name in (IMPORTANCE, *CONTROLS) or (name in PRESETS and schedule != preset(name, schedule.depth)):
         raise PlanError(f"{text}: {name} is the name of another schedule. Use another name.")
     return schedule
 
 
-def folder_name(name: str) -> str:
+def name_folder(name: str) -> str:
     """Return a folder name for a schedule.
 
-    >>> folder_name("my schedule / 2")
+    >>> name_folder("my schedule / 2")
     'my-schedule-2'
     """
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "schedule"
@@ -135,7 +135,7 @@ def count_exchanged(schedule: GrowthSchedule, other: GrowthSchedule) -> int:
     )
 
 
-def most_steps(cost: ModelCost, budget: int) -> int:
+def compute_max_steps(cost: ModelCost, budget: int) -> int:
     """Return the maximum number of steps of a schedule by importance for the FLOPs of `budget` uniform ones.
 
     Embedding and head always learn, and layers that do not learn still cost two thirds.
@@ -143,14 +143,14 @@ def most_steps(cost: ModelCost, budget: int) -> int:
     return ceil(budget * cost.total / (cost.embedding + cost.head + 2 / 3 * sum(cost.layers)))
 
 
-def uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple[float, ...]:
+def list_uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple[float, ...]:
     """Return the other lengths of uniform training, as shares of its budget.
 
     One is below the budget, one is that of the longest variant, with one between if it is far, and one is `least`.
 
-    >>> uniform_lengths([100, 128], budget=100), uniform_lengths([143], budget=100)
+    >>> list_uniform_lengths([100, 128], budget=100), list_uniform_lengths([143], budget=100)
     ((0.8, 1.3), (0.8, 1.2, 1.45))
-    >>> uniform_lengths([120], budget=100, least=0.53)
+    >>> list_uniform_lengths([120], budget=100, least=0.53)
     (0.5, 0.8, 1.2)
     """
     below = [floor(least / _GRAIN + 1e-9) * _GRAIN] if least < SHORTEST - 1e-9 else []
@@ -159,10 +159,10 @@ def uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) 
     return tuple(round(length, 2) for length in (*below, SHORTEST, *between, longest))
 
 
-def tuned_variants(names: Iterable[str]) -> tuple[str, ...]:
+def list_tuned_variants(names: Iterable[str]) -> tuple[str, ...]:
     """Return the variants that are tuned: uniform and those in `PHASED`, otherwise the first other.
 
-    >>> tuned_variants(["uniform", "published", "ramp"]), tuned_variants(["uniform", "stacking", "ramp"])
+    >>> list_tuned_variants(["uniform", "published", "ramp"]), list_tuned_variants(["uniform", "stacking", "ramp"])
     (('uniform', 'published'), ('uniform', 'stacking'))
     """
     names = list(names)

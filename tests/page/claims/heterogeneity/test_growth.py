@@ -7,7 +7,7 @@ import pytest
 
 from layerwise.results.rows import Score
 from layerwise.studies.train_growth.findings import LOSS
-from layerwise.studies.train_growth.rows import loss_ratio_row
+from layerwise.studies.train_growth.rows import make_loss_ratio_row
 from page.claims.truths import CONTRADICTED, SUPPORTED, WRONG, Truth, judge_rows, make_simulated_test
 
 LEARNED = 5.5
@@ -21,7 +21,7 @@ def study(ratio: float, *, noise: float = 0.01) -> Truth:
         chance = random.Random(f"study/{run}")
         ends = {seed: 4.0 + chance.gauss(0, 0.2) for seed in range(3)}
         losses = {seed: end / ratio * (1 + chance.gauss(0, noise)) for seed, end in ends.items()}
-        return [*context(), loss_ratio_row("published", losses, ends, "tokens")]
+        return [*context(), make_loss_ratio_row("published", losses, ends, "tokens")]
 
     return rows
 
@@ -41,13 +41,13 @@ test_a_planted_ratio_is_found_in_most_runs = make_simulated_test(
 
 
 def test_one_seed_is_inconclusive() -> None:
-    claim = judge_rows("growth_loss", [*context(), loss_ratio_row("published", {0: 1.0}, {0: 4.0}, "tokens")], 12)
+    claim = judge_rows("growth_loss", [*context(), make_loss_ratio_row("published", {0: 1.0}, {0: 4.0}, "tokens")], 12)
     assert claim.verdict == "inconclusive"
     assert claim.answer == "One seed has no interval: train several."
 
 
 def test_a_ratio_is_paired_by_seed() -> None:
-    row = loss_ratio_row("published", {0: 1.0, 1: 2.0}, {0: 4.0, 1: 12.5}, "tokens")
+    row = make_loss_ratio_row("published", {0: 1.0, 1: 2.0}, {0: 4.0, 1: 12.5}, "tokens")
     reach = 12.7062 * log(6.25 / 4) / 2  # Student's quantile of one degree of freedom
     assert (log(row.value), log(row.low or 1), log(row.high or 1)) == pytest.approx(
         (log(5), log(5) - reach, log(5) + reach), rel=1e-5
