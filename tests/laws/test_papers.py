@@ -1,4 +1,4 @@
-"""The pages of the founding papers list every item of the documents once; pages of results count their verdicts."""
+"""Pages of papers list each item once, with a command that was run; pages of results count their verdicts."""
 
 import re
 from pathlib import Path
@@ -19,14 +19,13 @@ COUNTED = (
     "growth-gutenberg/README.md",
     "layer_weights.md",
 )
-"""Pages all of whose verdicts are in tables, under the heading of the verdicts where there is one."""
+"""Pages with all verdicts in tables, under the heading "Verdicts" if there is one."""
 ITEMS = {"painters": ("P", 37), "heterogeneity": ("H", 28), "elc_bert": ("E", 37), "layershuffle": ("L", 45)}
-"""The letter of each page's items, and their number in the document and its paper."""
+"""Letter and number of the items of each page."""
 
 
 @pytest.mark.parametrize("page", ITEMS)
 def test_every_item_of_a_paper_has_one_row(page: str) -> None:
-    """A row begins with its item numbers and has two texts: the document's and ours."""
     letter, count = ITEMS[page]
     rows = re.findall(r"^\| ([A-Z]\d[^|]*) \|([^\n]*)\|$", (PAPERS / f"{page}.md").read_text("utf-8"), re.MULTILINE)
     numbers = [name.strip() for names, _ in rows for name in names.split(",")]
@@ -36,9 +35,9 @@ def test_every_item_of_a_paper_has_one_row(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ITEMS)
-def test_every_item_that_is_built_has_a_command_that_was_run(page: str) -> None:
+def test_every_implemented_item_has_a_command_that_was_run(page: str) -> None:
     letter, _ = ITEMS[page]
-    described, *closing = re.split(r"^## (?:What is not here|What has its own issue)$", _text(page), flags=re.MULTILINE)
+    described, *closing = re.split(r"^## (?:What is not here|Covered elsewhere)$", _text(page), flags=re.MULTILINE)
     described, table = described.split("\n## Run here\n")
     rows = re.findall(r"^\| `layerwise [^|]*` \| ([^|]*) \| ([^|]*) \|$", table, re.MULTILINE)
     ran = {number for items, _ in rows for number in _numbers(items, letter)}
@@ -54,7 +53,7 @@ def test_every_item_that_is_built_has_a_command_that_was_run(page: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.md")), ids=lambda path: str(path.relative_to(RESULTS)))
-def test_a_page_of_results_says_how_many_of_its_verdicts_may_be_wrong(path: Path) -> None:
+def test_a_page_of_results_states_the_expected_number_of_wrong_verdicts(path: Path) -> None:
     text = path.read_text("utf-8")
     stated = STATED.search(" ".join(text.split()))
     if stated is None:
@@ -67,8 +66,8 @@ def test_a_page_of_results_says_how_many_of_its_verdicts_may_be_wrong(path: Path
         assert int(count) == len(verdicts)
 
 
-def test_the_claims_of_the_real_model_are_counted_as_its_table_has_them() -> None:
-    """Of several runs the last decides, which asks most."""
+def test_the_counts_of_the_claims_page_match_the_table_of_smollm2() -> None:
+    """The last run of a claim decides."""
     decided = [row[-1][-1] for row in _verdict_rows((RESULTS / "smollm2.md").read_text("utf-8")) if row]
     counts = [
         decided.count(verdict) for verdict in ("supported", "contradicted", "no better than the null", "inconclusive")
