@@ -28,7 +28,7 @@ demo: $(INSTALLED)  ## install layerwise, sweep the demo model, print the path o
 	@$(BIN)/layerwise sweep demo --run runs/demo
 
 smollm2: $(SMOLLM2)  ## skip the layers of a real model and generate without some: minutes, 93 MB to download
-	@$(BIN)/layerwise sweep $(SMOLLM2) --text docs --tokens 4000 --max-length 128 --families leave_one_out --no-similarity \
+	@$(BIN)/layerwise sweep $(SMOLLM2) --text docs/guides --tokens 4000 --max-length 128 --families leave_one_out --no-similarity \
 	  --plan "0-13 15-29" --plan "0-13 15-16 18-29" --plan "0-10 12-29" --plan "0-9 15-10 16-29" \
 	  --prompt "The capital of France is" --new-tokens 12 --run runs/smollm2
 
