@@ -161,7 +161,7 @@ def test_parts_without_a_task_are_weighted_by_the_others() -> None:
 def test_tasks_with_few_documents_share_a_stratum() -> None:
     tokens = {"a": 1, "b": 1, "c": 1}
     assert set(Strata.from_lengths(pieces({"a": 16, "b": 9, "c": 9}, tokens)).weight) == {"a", "the rest"}
-    # Three leftover documents have no interval of their own, so everything is one stratum.
+    # Three remaining documents have no interval, so everything is one stratum.
     assert set(Strata.from_lengths(pieces({"a": 40, "b": 3}, tokens)).weight) == {"the rest"}
 
 

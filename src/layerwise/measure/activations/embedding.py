@@ -23,7 +23,7 @@ BATCHES = 16
 """Minimum number of random orders before a layer at each position."""
 
 UMAP_BYTES = 400 * 2**20
-"""Memory of umap-learn and its compiler: 273 MiB to import it, 150 MiB to lay out 3,000 outputs."""
+"""Memory of umap-learn and its compiler: 273 MiB to import it, 150 MiB for 3,000 outputs."""
 
 NEIGHBORS = 15
 """Number of neighbors of UMAP, its default."""
@@ -59,7 +59,7 @@ def embedding(
     *,
     seed: int = 0,
 ) -> tuple[list[Score], list[Note]]:
-    """Lay out the outputs of layers with UMAP (McInnes et al. 2018), and count which nearest neighbors they share.
+    """Map the outputs of layers to two dimensions with UMAP (McInnes et al. 2018), and count shared nearest neighbors.
 
     Rows of measure `embedding`: `x` and `y` of a layer at a position for an image (`example`); `images`, `layers` and
     `points`; and in the original space the share of the nearest outputs of other images at the same position

@@ -63,7 +63,7 @@ def run_in_turns(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What to time: `prefill` of `batch` windows of `context` tokens, or `decode` of one token per text after them."""
+    """A timed workload: `prefill` of `batch` windows of `context` tokens, or `decode` of one token after each."""
 
     phase: Phase = "prefill"
     batch: int = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -119,33 +119,18 @@ def recovery(
         elif outcome:
             recovered[treatment][layer] = list(outcome)
     cache.progress(1.0)
-    evaluated = study.tuning.evaluation.documents, study.tuning.evaluation.tokens
     rows: list[Score] = []
     for treatment in dict.fromkeys([*recovered, *undamaged]):
-        about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
-        means: list[LayerRecovery] = []
-        for layer, keys in recovered[treatment].items():
-            pairs = [(study.known[key], study.known[twin_key(layer, treatment[1], key.seed)]) for key in keys]
-            times = [recovery_time(curve, control, recipe.tolerance) for curve, control in pairs]
-            controls = [recovery_time(control, flat_curve(control), recipe.tolerance) for _, control in pairs]
-            published = [recovery_time(curve, flat_curve(control), 0.0) for curve, control in pairs]
-            rows += recovery_rows({"layer": layer, **about}, times, controls, published, recipe.steps, *evaluated)
-            means.append(
-                LayerRecovery(layer, _mean(each.initial_damage for each in times), _mean(each.area for each in times))
-            )
-        for layer, losses in undamaged[treatment].items():
-            columns = {"documents": evaluated[0], "tokens": evaluated[1], "layer": layer, **about}
-            mean = mean_over_seeds(losses)
-            assert mean is not None, "there is one loss per seed"
-            rows.append(Score(RECOVERY, "initial_damage", *mean, **columns))
-        if undamaged[treatment]:
+        losses = undamaged[treatment]
+        layer_rows, means = study.layer_rows(treatment, recovered[treatment], losses)
+        if losses:
             cache.log(
                 f"{'/'.join(treatment)} costs at most {recipe.tolerance:g} nats/token in layers "
-                f"{', '.join(map(str, undamaged[treatment]))}; they have nothing to recover from and are omitted from "
-                "the correlations"
+                f"{', '.join(map(str, losses))}; they have nothing to recover from and are omitted from the "
+                "correlations"
             )
-        immediate = [LayerRecovery(layer, damaged=False) for layer in undamaged[treatment]]
-        rows += associations(treatment, [*means, *immediate], effects, seed)
+        immediate = [LayerRecovery(layer, damaged=False) for layer in losses]
+        rows += [*layer_rows, *associations(treatment, [*means, *immediate], effects, seed)]
     return rows
 
 
@@ -173,6 +158,33 @@ class _Study:
     def __post_init__(self) -> None:
         self.known = read_curves(self.cache.known, self.recipe.evaluations)
         self.tuning = RecoveryTraining(self.stack, self.data, self.recipe, self.seed)
+
+    def layer_rows(
+        self,
+        treatment: Treatment,
+        recovered: Mapping[int, Sequence[LossCurveKey]],
+        undamaged: Mapping[int, Sequence[float]],
+    ) -> tuple[list[Score], list[LayerRecovery]]:
+        """Return the rows of every layer, and the means over seeds of the damaged ones."""
+        evaluated = self.tuning.evaluation.documents, self.tuning.evaluation.tokens
+        about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
+        rows: list[Score] = []
+        means: list[LayerRecovery] = []
+        for layer, keys in recovered.items():
+            pairs = [(self.known[key], self.known[twin_key(layer, treatment[1], key.seed)]) for key in keys]
+            times = [recovery_time(curve, control, self.recipe.tolerance) for curve, control in pairs]
+            controls = [recovery_time(control, flat_curve(control), self.recipe.tolerance) for _, control in pairs]
+            published = [recovery_time(curve, flat_curve(control), 0.0) for curve, control in pairs]
+            rows += recovery_rows({"layer": layer, **about}, times, controls, published, self.recipe.steps, *evaluated)
+            means.append(
+                LayerRecovery(layer, _mean(each.initial_damage for each in times), _mean(each.area for each in times))
+            )
+        for layer, losses in undamaged.items():
+            columns = {"documents": evaluated[0], "tokens": evaluated[1], "layer": layer, **about}
+            mean = mean_over_seeds(losses)
+            assert mean is not None, "there is one loss per seed"
+            rows.append(Score(RECOVERY, "initial_damage", *mean, **columns))
+        return rows, means
 
     def draw_initial(self, layers: Sequence[int], treatments: Sequence[Treatment]) -> Sequence[Treatment]:
         """Draw initial weights if a treatment needs them; return the treatments that are possible."""
