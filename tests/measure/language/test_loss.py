@@ -124,18 +124,18 @@ def test_logits_match_in_any_token_order() -> None:
     assert not head.body._forward_hooks
 
 
-class Neighbourly(nn.Module):
-    def __init__(self, own: nn.Module) -> None:
+class NeighborMixingHead(nn.Module):
+    def __init__(self, head: nn.Module) -> None:
         super().__init__()
-        self.own = own
+        self.head = head
 
     def forward(self, states: Tensor) -> Tensor:
-        return self.own(states) + self.own(states).roll(1, dims=1)
+        return self.head(states) + self.head(states).roll(1, dims=1)
 
 
 def test_heads_over_several_tokens_are_rejected() -> None:
     model = tiny_llama()
     stack = load(model)
-    model.lm_head = Neighbourly(model.lm_head)
+    model.lm_head = NeighborMixingHead(model.lm_head)
     assert find_head(stack) is None
     assert find_head(vision_stack()) is None

@@ -65,7 +65,7 @@ def test_task_without_interval_removes_the_overall_interval() -> None:
 def test_intervals_of_means_and_medians_have_their_coverage() -> None:
     truths, error = np.array([0.2, 0.5, 0.55, 0.6, 0.9]), 0.04
     random = np.random.default_rng(0)
-    held = {"mean": 0, "median": 0}
+    covered = {"mean": 0, "median": 0}
     draws = 300
     for _ in range(draws):
         rows = [_row(str(at), value, 1.96 * error) for at, value in enumerate(random.normal(truths, error))]
@@ -73,11 +73,11 @@ def test_intervals_of_means_and_medians_have_their_coverage() -> None:
             ("mean", mean_over_tasks, truths.mean()),
             ("median", median_over_tasks, np.median(truths)),
         ):
-            found = over(rows, name)
-            assert found.low is not None
-            assert found.high is not None
-            held[name] += found.low <= truth <= found.high
-    assert all(0.9 <= count / draws <= 0.99 for count in held.values())
+            result = over(rows, name)
+            assert result.low is not None
+            assert result.high is not None
+            covered[name] += result.low <= truth <= result.high
+    assert all(0.9 <= count / draws <= 0.99 for count in covered.values())
 
 
 def test_original_model_is_found_in_rows() -> None:
