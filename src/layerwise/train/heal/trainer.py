@@ -1,7 +1,7 @@
 """Trainer of a healing: a `PlanTrainer` that trains some weights on labels or on the original model's predictions.
 
 The teacher runs before the student, with the identity plan and without gradients. If norm and head act on every token
-alone (`layerwise.measure.language.lm_head`), both passes end with the last states, and the logits of teacher and
+alone (`layerwise.measure.language.loss`), both passes end with the last states, and the logits of teacher and
 student are computed together in chunks. Checkpoints contain only trainable weights. Validation uses the labels, so that
 checkpoints of every loss are selected alike.
 """
