@@ -53,9 +53,9 @@ UNLOADABLE: dict[str, tuple[object, ...]] = {
 }
 SETTINGS: tuple[tuple[dict[str, object], Says], ...] = (
     ({"model_type": "nonesuch"}, "nonesuch"),
-    ({"model_type": 3}, "model_type is 3"),
-    ({"architectures": "LlamaModel"}, "architectures is 'LlamaModel'"),
-    ({"architectures": [3]}, "architectures is [3]"),
+    ({"model_type": 3}, "model_type must be a name such as llama, got 3"),
+    ({"architectures": "LlamaModel"}, "got 'LlamaModel'"),
+    ({"architectures": [3]}, "got [3]"),
     ({"architectures": ["set_seed"]}, ("architectures", "set_seed")),
     ({"architectures": ["Trainer"]}, ("architectures", "Trainer")),
     ({"architectures": ["GPT2LMHeadModel"]}, ("GPT2LMHeadModel", "llama")),
@@ -112,7 +112,7 @@ def _claim(shape: list[int], offsets: list[int], kind: str = "F32") -> dict[str,
     return {"model.norm.weight": {"dtype": kind, "shape": shape, "data_offsets": offsets}}
 
 
-_BROKEN = f"{WEIGHTS} is not a whole safetensors file"
+_BROKEN = f"{WEIGHTS} is not a complete safetensors file"
 _HEADERS = (
     b"",
     _safetensors({}, length=2**63),
@@ -175,14 +175,14 @@ _FILES = (
     _replaced(WEIGHTS, empty_folder, f"{WEIGHTS} is a folder"),
     _index(lambda shard: shard, None),
     Case(VERIFY, (INDEX, "../part-"), _outside),
-    Case(VERIFY, (INDEX, "part-0.safetensors", "beside it"), _absolute),
+    Case(VERIFY, (INDEX, "part-0.safetensors", "in the same directory"), _absolute),
     _index(lambda shard: f"a/../../model/{shard}", (INDEX, "a/../..")),
     _index(lambda shard: f"no-{shard}", "no-part-0.safetensors cannot"),
     _index(lambda shard: "weights.bin", (INDEX, "weights.bin")),
     _index(str, (INDEX, "weight_map"), content={"metadata": {}}),
     _index(lambda shard: f"{'a' * 100_000}{shard}", "aaa..."),
     _index(str, (INDEX, "list"), content=["a"]),
-    _index(lambda shard: "part-0.safetensors", (INDEX, "lies in part-0")),
+    _index(lambda shard: "part-0.safetensors", (INDEX, "which does not contain it")),
 )
 
 

@@ -108,15 +108,15 @@ def _pickled(folder: Path) -> None:
 
 
 BROKEN: dict[str, Callable[[Path], object]] = {
-    r"has no config\.json \(it holds model\.safetensors\)": lambda folder: [
+    r"has no config\.json \(it contains model\.safetensors\)": lambda folder: [
         each.unlink() for each in folder.glob("*.json")
     ],
     r"config\.json is not JSON": lambda folder: (folder / "config.json").write_text("{"),
     r"only pickled weights \(pytorch_model\.bin\).*safetensors": _pickled,
-    r"has no model\.safetensors and no model\.safetensors\.index\.json": lambda folder: (
+    r"has no model\.safetensors or model\.safetensors\.index\.json": lambda folder: (
         folder / "model.safetensors"
     ).unlink(),
-    r"model\.safetensors is not a whole safetensors file": _cut,
+    r"model\.safetensors is not a complete safetensors file": _cut,
     r"lacks 18 tensors .* model\.layers\.6-7\.{.* would be random": partial(_configured, num_hidden_layers=8),
     r"could not be loaded: .*(?i:gptq)": partial(_configured, quantization_config={"quant_method": "gptq", "bits": 4}),
 }

@@ -134,8 +134,8 @@ def test_workers_without_a_cluster_are_refused() -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("everywhere", "--ray takes local, auto or the HOST:PORT"),
-        ("ray://head:10001", "Start the command on a machine of the cluster"),
+        ("everywhere", "--ray must be local, auto or the HOST:PORT"),
+        ("ray://head:10001", "Run the command on a machine of the cluster"),
         ("10.0.0.1:6379", "RAY_AUTH_MODE=token on all of its machines"),
     ],
 )

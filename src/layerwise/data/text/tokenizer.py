@@ -62,7 +62,7 @@ def load_tokenizer(
         raise DataError(f"{str(refused).rstrip('.')}, or pass another tokenizer with --tokenizer.") from refused
     # The hub client, the tokenizers library and the model classes raise nearly every built-in error.
     except Exception as error:
-        reason = shortened(str(error).strip().split("\n")[0], 200)
+        reason = shortened(str(error).strip().split("\n")[0].split(". ")[0].rstrip("."), 200)
         raise DataError(
             f"Cannot load a tokenizer from {source} ({type(error).__name__}: {reason}). {_PASS_TOKENIZER}"
         ) from error

@@ -87,7 +87,7 @@ def load_preprocessing(
     except ModelError:
         raise
     except Exception as error:  # invalid settings raise many errors in transformers
-        reason = shortened(str(error).strip().split("\n")[0], 160)
+        reason = shortened(str(error).strip().split("\n")[0].split(". ")[0].rstrip("."), 160)
         raise ModelError(
             f"Cannot load the image processor of {where}: {reason}. Correct its {_SETTINGS[0]}, or remove it to scale "
             "images to between -1 and 1."
@@ -121,7 +121,7 @@ def _processed(processor: Any, image: Image.Image, **switches: bool) -> Tensor:
     try:
         return torch.from_numpy(numpy.ascontiguousarray(processor(image, **switches)["pixel_values"][0]))
     except Exception as error:  # unusual sizes raise many errors in image processors
-        reason = shortened(str(error).strip().split("\n")[0], 160) or type(error).__name__
+        reason = shortened(str(error).strip().split("\n")[0].split(". ")[0].rstrip("."), 160) or type(error).__name__
         raise DataError(
             f"the model's image processor cannot process an image of {image.width} x {image.height} pixels ({reason})"
         ) from error
