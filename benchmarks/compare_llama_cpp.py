@@ -183,7 +183,9 @@ def speed(path: Path, folder: Path, rounds: int) -> None:
             pairs = zip(times["trained"][1:], times[text][1:], strict=True)
             ratio = statistics.median(one[kind] / other[kind] for one, other in pairs)
             share = ratio * layers / depth
-            print(f"{text}: {what}, {ratio:.3f} times the tokens a second for {layers} of {depth} layers: {share:.3f}")
+            print(
+                f"{text}: {what}, {ratio:.3f} times the tokens per second for {layers} of {depth} layers: {share:.3f}"
+            )
 
 
 def copy(path: Path, folder: Path, rounds: int) -> None:

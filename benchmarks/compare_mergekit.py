@@ -174,7 +174,7 @@ def cost(program: str, rounds: int, home: Path) -> None:
 
 
 def opened(folder: Path, layers: int) -> str:
-    """Whether transformers opens a checkpoint, with so many layers and every weight."""
+    """Return whether transformers opens a checkpoint with the expected layers and every weight."""
     try:
         config = transformers.AutoConfig.from_pretrained(folder)
         auto: Any = (
@@ -193,7 +193,7 @@ def opened(folder: Path, layers: int) -> str:
 
 
 def alike(one: Path, other: Path) -> bool:
-    """Whether transformers makes equal models of two checkpoints, whatever they call their tensors."""
+    """Return whether transformers makes equal models of two checkpoints with any tensor names."""
     try:
         first, second = (
             model_class(transformers.AutoConfig.from_pretrained(each).model_type).from_pretrained(each).state_dict()
@@ -251,7 +251,7 @@ def main() -> None:
     """Run one of the comparisons."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["cost", "cases", "plans"])
-    parser.add_argument("--mergekit", default="mergekit-yaml", help="its command, in an environment of its own")
+    parser.add_argument("--mergekit", default="mergekit-yaml", help="its command, in a separate environment")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=20)
     given = parser.parse_args()

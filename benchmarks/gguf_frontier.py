@@ -72,13 +72,13 @@ def main() -> None:
         pairs = list(zip(speeds[file][1:], speeds[first][1:], strict=True))
         name, loss = f"{file.name}: {models[file].depth} layers", sums[file].sum() / lengths.sum()
         print(
-            f"{name}, {file.stat().st_size / 1e6:.1f} MB; {loss:.4f} nats a token, {above.value[0]:+.4f} "
+            f"{name}, {file.stat().st_size / 1e6:.1f} MB; {loss:.4f} nats per token, {above.value[0]:+.4f} "
             f"[{above.low[0]:+.4f}, {above.high[0]:+.4f}]"
         )
         for kind, what in enumerate(("reading", "generating")):
             pace = statistics.median(own[kind] for own, _ in pairs)
             ratio = statistics.median(own[kind] / other[kind] for own, other in pairs)
-            print(f"    {what} {pace:.0f} tokens a second, {ratio:.3f} x")
+            print(f"    {what} {pace:.0f} tokens per second, {ratio:.3f} x")
 
 
 if __name__ == "__main__":

@@ -49,10 +49,10 @@ WAYS = {
 """The ways of training."""
 
 BARS = {"top quarter": 0.55}
-"""What a step may take at most, of a uniform one."""
+"""Maximum time of a step, relative to a uniform one."""
 
 TOLERANCE = 0.15
-"""How far from the prediction a step may be, as a share of it."""
+"""Maximum relative difference of a step from the prediction."""
 
 
 class Noise(Examples):
@@ -164,7 +164,7 @@ def main() -> None:
         seconds = timed(options, cost, Path(folder))
     found = {name: [seconds[f"{name} {number}"] for number in range(options.rounds)] for name in WAYS}
     print(
-        f"Llama of {DEPTH} layers, {options.width} wide, {options.batch} x {options.length} tokens a step, "
+        f"Llama of {DEPTH} layers, {options.width} wide, {options.batch} x {options.length} tokens per step, "
         f"{options.threads} thread(s), {options.rounds} rounds; a uniform step takes "
         f"{statistics.median(wall for wall, _ in found['uniform']) * 1000:.0f} ms"
     )

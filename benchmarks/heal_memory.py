@@ -53,7 +53,7 @@ def measured(method: str, teacher: str) -> dict[str, float]:
         )
         return load(LlamaForCausalLM(config).eval())
 
-    import peft  # noqa: F401  (its import is no part of the healing)
+    import peft  # noqa: F401  (imported before the measurement)
 
     from layerwise.train.heal import trainer  # noqa: F401
 

@@ -69,7 +69,7 @@ def main() -> None:
                     times.append(measure(task))
             ratio = statistics.median(inside) / statistics.median(plain)
             paired = statistics.median(b / a for a, b in zip(plain, inside, strict=True))
-            print(f"{name}: untouched {statistics.median(plain) * 1e3:.2f} ms,", end=" ")
+            print(f"{name}: plain {statistics.median(plain) * 1e3:.2f} ms,", end=" ")
             print(f"in place {statistics.median(inside) * 1e3:.2f} ms,", end=" ")
             print(f"ratio of medians {ratio:.4f}, median of paired ratios {paired:.4f}")
         entering = statistics.median(seconds(lambda: _enter(stack, identity)) for _ in range(options.rounds))

@@ -33,7 +33,7 @@ Seconds = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """How often a state crosses memory in all sums of one step."""
+    """Numbers of state reads and writes in all sums of one step."""
 
     forward: int
     backward: int
@@ -108,15 +108,15 @@ class Training:
     def __init__(self, config: ElcConfig, batch: int, length: int, device: torch.device) -> None:
         torch.manual_seed(0)
         self.model = ElcForMaskedLM(config).to(device).train()
-        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self.ids = torch.randint(config.vocab_size, (batch, length)).to(device)
         self.labels = self.ids.where(torch.rand(batch, length).to(device) < 0.15, -100)
 
     def step(self) -> None:
         """Run forward, backward, and one optimizer step."""
         self.model(input_ids=self.ids, labels=self.labels).loss.backward()
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
 
 def sums(embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
@@ -208,7 +208,7 @@ def main() -> None:
 def print_steps(found: Seconds) -> None:
     """Print the step of each model, and its ratio to the backbone's."""
     plain = statistics.median(found["ltg"])
-    print(f"ltg: {plain * 1000:.0f} ms a step")
+    print(f"ltg: {plain * 1000:.0f} ms per step")
     for name in list(found)[1:]:
         ratios = sorted(value / base for value, base in zip(found[name], found["ltg"], strict=True))
         ratio = statistics.median(found[name]) / plain

@@ -38,7 +38,7 @@ from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
 
 STEP, IMAGES = 1.02, 0.95
-"""The bars: the most that a step may take, and the least images a second, both as a share of the plain Trainer's."""
+"""Bars: maximum step time and minimum images per second, relative to the plain Trainer's."""
 
 
 class Noise(Examples):
@@ -164,7 +164,7 @@ def main() -> None:
         f"12 layers of width {options.width}, batch {options.batch}, {options.rounds} rounds, {options.precision} on "
         f"{options.device}{', compiled' * options.compiled}, {options.threads} threads"
     )
-    print(f"Trainer: {plain * 1000:.1f} ms a step, {options.batch / plain:,.0f} images/s")
+    print(f"Trainer: {plain * 1000:.1f} ms per step, {options.batch / plain:,.0f} images/s")
     for name, values in found.items():
         if name != "Trainer":
             ratios = sorted(value / base for value, base in zip(values, found["Trainer"], strict=True))

@@ -2,7 +2,7 @@
 
     python benchmarks/search_precision.py MODEL [--text TEXT] [--tokens N] [--budget layers=0.9x] [--seeds 20]
 
-Each seed divides the text anew. Both searches run in turns, and their processor time on one thread is compared. The
+Each seed splits the text again. Both searches run in turns, and their processor time on one thread is compared. The
 decisions are equal if both choose the same plan, or if the loss of one plan minus that of the other on held-out text
 (float32, paired by document) has a 95% interval that contains 0.
 """

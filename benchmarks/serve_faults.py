@@ -83,7 +83,7 @@ class Server:
                 if PARTS[part] in " ".join(each.cmdline()):
                     each.kill()
                     return
-        raise RuntimeError(f"there is no process of the {part}")
+        raise RuntimeError(f"The server has no process of the {part}.")
 
     def left(self) -> tuple[int, int]:
         """Return the remaining processes and directories of an ended server."""
@@ -97,7 +97,7 @@ class Server:
 
 
 async def read(client: httpx.AsyncClient, number: int, tokens: int, begun: list[int]) -> tuple[str, str, float]:
-    """How a stream ended (`whole`, `error` or `lost`), its text, and the longest time between two events."""
+    """The end of a stream (`whole`, `error` or `lost`), its text, and the longest time between two events."""
     text, ended, longest, last = "", "lost", 0.0, time.monotonic()
     try:
         async with client.stream("POST", "/v1/completions", json=body(number, tokens)) as answer:

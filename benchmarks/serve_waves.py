@@ -73,7 +73,7 @@ async def waves(address: str) -> None:
     unlike = sum(len(each) > 1 for each in texts.values())
     print(
         f"{degraded} of {sum(WAVES)} degraded, {refused} refused, {unlike} prompts answered differently, {sum(alone)} "
-        f"of {len(alone)} as alone; {pace:.0f} tokens a second, load {os.getloadavg()[0]:.1f}",
+        f"of {len(alone)} as alone; {pace:.0f} tokens per second, load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
 
@@ -121,7 +121,7 @@ async def together(address: str, turns: int) -> None:
             many, texts = await paced(PROMPTS[:AT_ONCE])
             same = sum(each == own for each, own in zip(texts, alone, strict=True))
             print(
-                f"one stream {one:.0f} tokens a second, {AT_ONCE} streams {many:.0f}: {many / one:.2f} times, "
+                f"one stream {one:.0f} tokens per second, {AT_ONCE} streams {many:.0f}: {many / one:.2f} times, "
                 f"{same} as alone",
                 flush=True,
             )

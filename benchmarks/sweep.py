@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--loop-plans", type=int, default=6, help="plans of the plain loop to time; 0 leaves it out")
+    parser.add_argument("--loop-plans", type=int, default=6, help="plans of the plain loop to time; 0 skips it")
     options = parser.parse_args()
 
     model = smol_shape()

@@ -35,7 +35,7 @@ def main(model: str = "demo", prompt: str = "") -> None:
     plans = {
         "as trained": whole,
         "two layers exchanged": edits.swap(whole, middle - 1, middle),
-        "one layer left out": edits.skip(whole, middle),
+        "one layer skipped": edits.skip(whole, middle),
         "three side by side": edits.parallel(whole, middle - 1, min(middle + 2, stack.depth)),
         "the first half only": Plan.parse(f"0-{middle - 1}"),
     }

@@ -22,7 +22,7 @@ def main(model: str = "demo") -> None:
     corpus = layerwise.demo_corpus(texts=12, characters=300, questions=8)
 
     # One loss for each plan and window, in nats; layers that plans share run once. Effects are paired over documents
-    # against the model as trained, and p-values are corrected for the number of plans.
+    # against the identity plan, and p-values are corrected for the number of plans.
     with TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         result = layerwise.sweep(
@@ -30,7 +30,7 @@ def main(model: str = "demo") -> None:
         )
         table = result.table("effect").query("metric == 'delta_nll' and task == 'all'").set_index("plan")
 
-    print("left out   nats per token   95 % interval      p, corrected")
+    print("skipped    nats per token   95 % interval      p, corrected")
     for layer, member in enumerate(families.leave_one_out(stack.depth)):
         effect = table.loc[str(member.plan)]
         verdict = "" if effect.p_adjusted < 0.05 else f"   inconclusive below {effect.mde:.3f}"

@@ -53,17 +53,17 @@ def main() -> None:
     """Train the classifier, then print its accuracy without each of its blocks."""
     torch.manual_seed(0)
     model = Classifier()
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(300):
-        points, colours = chessboard(256)
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(model(points), colours).backward()
-        optimiser.step()
+        points, colors = chessboard(256)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(points), colors).backward()
+        optimizer.step()
 
     stack = layerwise.load(model, layers="encoder.blocks")
-    points, colours = chessboard(2000)
+    points, colors = chessboard(2000)
     for plan in [Plan.identity(stack.depth), *(member.plan for member in families.leave_one_out(stack.depth))]:
-        right = stack.output(plan, points=points).argmax(dim=1) == colours
+        right = stack.output(plan, points=points).argmax(dim=1) == colors
         print(f"{plan!s:10} {right.float().mean():6.1%} right")
 
 

@@ -112,7 +112,7 @@ def main(folder: str) -> int:
     """Print the failures; the status is 1 if there are any."""
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
-        print("The pages were not opened: there is no Chromium on this machine.")
+        print("The pages were not opened: Chromium is not installed.")
         return 0
     wrong = failures(Path(folder), browser)
     print("\n".join(wrong) or "No page scrolls sideways, and no picture is missing.")

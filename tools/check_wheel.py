@@ -27,7 +27,7 @@ COMMANDS = (
     "layerwise save demo --plan 0-5 --output shallow",
     "python -c \"import layerwise; print(layerwise.load('demo-vit').depth)\"",
 )
-"""What has to work: a model of each kind that comes with the package, its text, a report and a checkpoint."""
+"""Commands to test: the bundled models, a text, a report and a checkpoint."""
 
 CARRIED = (
     "layerwise/py.typed",

@@ -1,6 +1,6 @@
 """Compare an accelerator with the CPU; skipped without one.
 
-LAYERWISE_TEST_DEVICE names another device: `cpu`, or `stand_in`, which test_stand_in.py uses where there is no CUDA.
+LAYERWISE_TEST_DEVICE names another device: `cpu`, or `stand_in`, which test_stand_in.py uses without CUDA.
 """
 
 import os

@@ -17,7 +17,7 @@ COUNT = 2
 def missing() -> str | None:
     """Return why the devices cannot be built here, or None."""
     absent = [tool for tool in (os.environ.get("CXX", "c++"), "ninja") if shutil.which(tool) is None]
-    return f"the stand-in device is compiled, and there is no {' and no '.join(absent)}" if absent else None
+    return f"compiling the stand-in device requires {' and '.join(absent)}" if absent else None
 
 
 def build() -> None:
@@ -45,7 +45,7 @@ def _index(device: Any) -> int:
 
 
 class Module:
-    """What `torch.cuda` is to CUDA, as far as libraries ask."""
+    """The counterpart of `torch.cuda`, as far as libraries use it."""
 
     device_count = staticmethod(lambda: COUNT)
     is_available = is_initialized = staticmethod(lambda: True)

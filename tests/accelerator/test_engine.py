@@ -61,7 +61,7 @@ def test_a_plan_equals_its_cpu_result(one: Specimen, device: torch.device) -> No
             there, here = main_tensor(stack.logits(plan, **batch)), main_tensor(twin.logits(plan, **own))
             with stack.under(plan, single_pass=True):
                 inside = main_tensor(model(**batch))
-        # Layers that choose experts, or normalise, enlarge what rounding leaves.
+        # Expert choice and normalization amplify rounding differences.
         assert gap(there.cpu(), here) <= HALF_OF_THE_DIGITS, text
         assert gap(inside, there) <= HALF_OF_THE_DIGITS, text
 

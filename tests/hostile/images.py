@@ -49,8 +49,8 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def png(width: int, height: int, depth: int, colour: int, rows: bytes = b"") -> bytes:
-    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
+def png(width: int, height: int, depth: int, color: int, rows: bytes = b"") -> bytes:
+    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + _chunk(b"IDAT", zlib.compress(rows, 9)) + _chunk(b"IEND", b"")
 
 
@@ -64,9 +64,9 @@ def _near_bomb(path: Path) -> bytes:
     return png(13_000, 13_000, 8, 2, (b"\0" + bytes(3 * 13_000)) * 13_000)
 
 
-def _deep(colour: int, channels: int) -> bytes:
+def _deep(color: int, channels: int) -> bytes:
     values = numpy.random.default_rng(0).integers(0, 2**16, (7, 9 * channels), dtype=numpy.uint16).astype(">u2")
-    return png(9, 7, 16, colour, b"".join(b"\0" + row.tobytes() for row in values))
+    return png(9, 7, 16, color, b"".join(b"\0" + row.tobytes() for row in values))
 
 
 def _deep_tiff(path: Path) -> bytes:
@@ -175,7 +175,7 @@ _FOLDERS = (
     _inside("train.parquet", b"PAR1" + bytes(99) + b"PAR1", "pictures"),
     _inside("state.json", b"{", "pictures"),
     _folder(_image_table(_GOOD, [[number] for number in _LABELS]), "label"),
-    _folder(_image_table(_GOOD, [-1] * 20), "0 class"),
+    _folder(_image_table(_GOOD, [-1] * 20), "at least two classes, got 0"),
     _folder(_last_row(None), "train[19]"),
     _folder(_last_row(EPS), "train[19]: not an"),
     _folder(_last_row("../secret.png"), "train[19]: the row names"),
@@ -201,7 +201,7 @@ _SETTINGS = (
     _settings({**_VIT, "size": "large"}, "preprocessor_config.json"),
     _settings({**_VIT, "size": {"height": 10**9, "width": 10**9}}, "preprocessor_config.json"),
     _settings({**_VIT, "resample": 99}, "preprocessor_config.json"),
-    _settings({**_VIT, "image_mean": "grey"}, "preprocessor_config.json"),
+    _settings({**_VIT, "image_mean": "gray"}, "preprocessor_config.json"),
 )
 
 

@@ -73,7 +73,7 @@ SCHEDULES: dict[Says, list[Content]] = {
     "name": [*_good("two", "7", "../../up"), *_good("top", "../../up")],
     "trains": _good("8-11", "{a: 1}", "2024-01-01", "0-1000000000000", f"'{NINES}'", "-3"),
     "12": _good("8-11", "8-99"),
-    "colour": [GOOD + "colour: red\n"],
+    "color": [GOOD + "color: red\n"],
     "7": [GOOD + "7: red\n"],
     "None": [GOOD + "? \n: red\n"],
     "scale": _good("8-11", "8-11, scale: {3: large}", f"8-11, scale: {{3: 1{'0' * 400}}}"),

@@ -59,7 +59,7 @@ class Recipe:
     betas: tuple[float, float]
     gradient_norm: float
     log_every: int
-    check_every: int  # steps between checkpoints, and between the small gradings beside them
+    check_every: int  # steps between checkpoints and small evaluations
     check_examples: int
     grade_windows: int  # of each held-out document, at the end
     grade_examples: int
@@ -132,7 +132,7 @@ def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCau
 def train(
     recipe: Recipe, out: Path, *, minutes: float | None = None, resume: bool = False, compiled: bool = False
 ) -> Trained:
-    """Train `recipe` in `out`; with `resume`, go on from its last checkpoint.
+    """Train `recipe` in `out`; with `resume`, continue from its last checkpoint.
 
     Raises `RunError` if `resume` finds no checkpoint, or if `out` has a run and `resume` is false.
     """
@@ -252,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m tools.demo.language_model", description="Train the demo model of layerwise."
     )
     parser.add_argument("--out", type=Path, required=True, help="the folder of the run; the model: OUT/model")
-    parser.add_argument("--resume", action="store_true", help="go on from the folder's last checkpoint")
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
     parser.add_argument("--minutes", type=float, help="end the run after this much training time")
     parser.add_argument("--threads", type=int, help="CPU threads; default: as many as torch chooses")
     parser.add_argument("--compile", action="store_true", help="compile the model first (needs a C++ compiler)")

@@ -23,7 +23,7 @@ IMAGE_DEPTH = 3
 def make_input(name: str, folder: Path) -> None:
     """Write the input `name` into `folder`. Raises `ValueError` for an unknown name."""
     if name not in INPUTS:
-        raise ValueError(f"there is no input {name!r}; write one of {', '.join(INPUTS)}")
+        raise ValueError(f"unknown input {name!r}; known: {', '.join(INPUTS)}")
     place = folder / name
     place.mkdir()
     INPUTS[name](place)

@@ -21,7 +21,7 @@ COMPARED: Mapping[str, tuple[str, ...]] = {
     "comparison": ("sweep", "sweep-planted"),
     "comparison-diagnosis": ("diagnosis", "diagnosis-planted"),
 }
-"""The kinds that have no rows of their own, and the kinds whose stored runs stand side by side in them."""
+"""Kinds without rows that compare the stored runs of other kinds."""
 SHOWN = 12
 """Lines of a difference that a failure shows."""
 

@@ -28,7 +28,7 @@ def main() -> None:
     """Run or resume the measurement."""
     parser = argparse.ArgumentParser(description="How many of the frozen mutants the fast tests kill.")
     parser.add_argument("--results", type=Path, default=Path("build/mutation"), help="where the copy and results are")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; run again to go on")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this time; run again to resume")
     asked = parser.parse_args()
     warnings.simplefilter("ignore", SyntaxWarning)  # a mutant may be odd Python
     mutants = read()

@@ -18,7 +18,7 @@ from pathlib import Path
 from tools.mutation.mutants import Change, Mutant, changes_in
 from tools.mutation.statements import Definition, Statement, at, definitions, definitions_in
 
-LIKE = 0.6  # of 1, which only a definition gets that nobody has touched
+LIKE = 0.6  # 1 for an unchanged definition
 CLOSEST = 40  # definitions that are compared in full, of those that share most words and forms
 TOGETHER = 0.1  # added where all other mutants of the old file are in the same new one
 ALONE = 0.85  # what a statement's words have to share, where its definition was taken apart

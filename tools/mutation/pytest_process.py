@@ -112,7 +112,7 @@ def _become_pytest(
         root = Path(__file__).parents[2]
         sys.path[:] = [str(tree / "src"), *(entry for entry in sys.path if entry and Path(entry).resolve() != root)]
         for name in [name for name in sys.modules if name.split(".")[0] == "tools"]:
-            del sys.modules[name]  # the tree may have tools of its own, which its tests import
+            del sys.modules[name]  # the tree may have other tools, which its tests import
         sys.argv = ["pytest", *arguments]
         if start is not None:
             start()

@@ -158,7 +158,7 @@ def _statement(node: ast.AST, lines: list[str]) -> Statement:
     line, column = min(start for start, _ in own + inner)
     characters = len(lines[line - 1].encode()[:column].decode())
     if any(_span(each)[0] == (line, column) for each in getattr(node, "decorator_list", ())):
-        characters -= 1  # the sign before a decorator is no part of its node
+        characters -= 1  # the @ of a decorator is not part of its node
     last = max((end for _, end in ends), default=line)
     return Statement(ast.unparse(ast.fix_missing_locations(only)), form(only), (line, characters), max(last, line))
 

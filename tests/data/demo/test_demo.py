@@ -1,4 +1,4 @@
-"""The demo's texts: answers are right by an independent rule, splits are disjoint, and shipped files are frozen."""
+"""The demo's texts have correct answers, disjoint splits and frozen files."""
 
 import re
 from collections import Counter

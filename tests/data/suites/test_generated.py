@@ -1,4 +1,4 @@
-"""Suites that come with layerwise: their texts are frozen, and a pair and a label are what their names say."""
+"""Bundled suites have frozen texts and correct pairs and labels."""
 
 import re
 from collections import Counter

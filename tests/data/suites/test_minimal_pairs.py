@@ -1,4 +1,4 @@
-"""Minimal pairs and the rows of files: what they test, and what is refused."""
+"""Minimal pairs and tables are read completely, and invalid files are rejected."""
 
 import base64
 import gzip

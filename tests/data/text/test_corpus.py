@@ -1,4 +1,4 @@
-"""Texts as documents from files, folders, rows and datasets, packed or not; nothing is skipped silently."""
+"""Files, directories, tables and datasets become documents; nothing is skipped silently."""
 
 import gzip
 import json

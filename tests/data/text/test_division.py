@@ -1,4 +1,4 @@
-"""Documents, chunks and excerpts lose no text; held-out documents are as many as requested, without duplicates."""
+"""Chunks lose no text, and held-out documents are as many as requested, without duplicates."""
 
 from collections import Counter
 from pathlib import Path

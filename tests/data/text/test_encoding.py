@@ -1,4 +1,4 @@
-"""Documents as ids and segments of whole sentences, and span masking that the index decides."""
+"""Documents become segments of complete sentences, and span masking depends only on the index."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_segments_cover_documents_by_sentences(corpus: list[list[int]], length: 
     for (start, end, owner), ids in zip(rows, tokens, strict=True):
         assert len(ids) == end - start
         assert edges[owner] <= start < end <= edges[owner + 1]
-        assert end - start == room or (end - start < room and end in edges), "only the last of a document has room left"
+        assert end - start == room or (end - start < room and end in edges), "only the last of a document is not full"
     for (_, end, owner), (following, _, next_owner) in pairwise(rows):
         if owner == next_owner:
             first, last = next(each for each in pairwise(bounds) if each[0] <= end < each[1])

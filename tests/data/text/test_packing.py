@@ -1,4 +1,4 @@
-"""Documents as windows of tokens, windows in full rows, and packed texts computed as if each were alone."""
+"""Documents become token windows, and packed texts are computed independently."""
 
 from collections import Counter
 from random import Random
@@ -75,7 +75,7 @@ def test_packed_losses_equal_single_losses(make: type[PreTrainedModel]) -> None:
             torch.testing.assert_close(found, alone, rtol=0, atol=4_096 * unit(torch.float32))
             start += len(ids)
             if start < len(losses):
-                assert losses[start - 1] == 0  # the first token of a text is asked of nobody
+                assert losses[start - 1] == 0  # the first token of a text is never predicted
         whole = model(**batch).loss
     scored = batch["labels"][:, 1:] != IGNORED
     every = functional.cross_entropy(logits[:, :-1][scored], batch["labels"][:, 1:][scored])
@@ -105,7 +105,7 @@ def test_every_token_is_in_one_row(lengths: list[int], seed: int, begins: bool) 
     texts = [window(number, length) for number, length in enumerate(lengths)]
     rows = pack_windows(texts, 40, seed, START if begins else None)
     assert all(sum(len(each.ids) for each in row) <= 40 for row in rows.rows)
-    skipped = 1 if begins else 0  # every piece begins with a token of its own
+    skipped = 1 if begins else 0  # every piece begins with a separate token
     for text in texts:
         pieces = [each.ids[skipped:] for each in rows.windows if each.document == text.document]
         assert sorted(token for piece in pieces for token in piece) == sorted(text.ids[skipped:])

@@ -1,4 +1,4 @@
-"""Test images: six layouts of a set, none of which tests on training images, and the digits."""
+"""No layout of an image set tests on training images."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -173,7 +173,7 @@ def test_a_class_with_one_image_is_not_split() -> None:
 
 
 def test_samples_of_unbalanced_classes() -> None:
-    uneven = Labelled([0] * 90 + [1] * 9 + [2])
+    uneven = Labeled([0] * 90 + [1] * 9 + [2])
     assert {int(uneven.labels[index]) for index in sample(uneven, 3, seed=0)} == {0, 1, 2}
     assert {int(uneven.labels[index]) for index in sample(uneven, 2, seed=0)} < {0, 1, 2}
     assert sample(uneven, 500, seed=0) == tuple(range(100))
@@ -190,7 +190,7 @@ class Bare(Examples):
         return self.count
 
 
-class Labelled(Bare):
+class Labeled(Bare):
     def __init__(self, labels: Sequence[int]) -> None:
         super().__init__(len(labels))
         self.labels: Tensor = torch.tensor(labels)

@@ -1,4 +1,4 @@
-"""Images are decoded once, upright, augmented in training alone, and checked against the labels of a head."""
+"""Images are decoded once, upright, augmented only in training, and checked against a head's labels."""
 
 import json
 import re
@@ -58,11 +58,11 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-def greys(splits: Splits) -> list[list[int]]:
+def gray_values(splits: Splits) -> list[list[int]]:
     parts = (splits.train, splits.validation, splits.test)
     found = [[round(float(each["pixel_values"].mean()) * 127.5 + 127.5) for each in part] for part in parts]
     assert [[int(each["labels"]) for each in part] for part in parts] == [
-        [int(grey < 100) for grey in part] for part in found
+        [int(gray < 100) for gray in part] for part in found
     ]
     return found
 
@@ -81,8 +81,8 @@ def test_cached_images_are_not_decoded_again(folder: Path, cache: Path, looked: 
     other = read_images(folder, preprocessing=SMALL, seed=1)  # the same images, divided otherwise
     assert len(looked) == 20
     assert second.digest == first.digest != other.digest
-    assert greys(second) == greys(first) != greys(other)
-    assert sorted(grey for part in greys(other) for grey in part) == [*range(10), *range(200, 210)]
+    assert gray_values(second) == gray_values(first) != gray_values(other)
+    assert sorted(gray for part in gray_values(other) for gray in part) == [*range(10), *range(200, 210)]
     assert len(list(cache.iterdir())) == 1
 
 
@@ -94,7 +94,7 @@ def test_a_changed_file_is_decoded_again(folder: Path, looked: list[bytes]) -> N
     after = read_images(folder, preprocessing=SMALL)
     assert (folder / "dark" / "3.ppm").read_bytes() in looked
     assert after.digest != before.digest
-    assert greys(after) == [[99 if grey == 3 else grey for grey in part] for part in greys(before)]
+    assert gray_values(after) == [[99 if gray == 3 else gray for gray in part] for part in gray_values(before)]
 
 
 def test_valid_images_are_decoded_once_despite_a_damaged_one(folder: Path, looked: list[bytes]) -> None:
@@ -102,7 +102,13 @@ def test_valid_images_are_decoded_once_despite_a_damaged_one(folder: Path, looke
     for _ in range(2):
         splits = read_images(folder, preprocessing=SMALL, unreadable="skip")
         assert splits.skipped == ("dark/3.ppm",)
-        assert sorted(grey for part in greys(splits) for grey in part) == [0, 1, 2, *range(4, 10), *range(200, 210)]
+        assert sorted(gray for part in gray_values(splits) for gray in part) == [
+            0,
+            1,
+            2,
+            *range(4, 10),
+            *range(200, 210),
+        ]
     assert len(looked) == 20 + 2  # the damaged one once more in each start, in case a disk had failed
 
 
@@ -127,14 +133,14 @@ def test_other_preprocessing_decodes_again(folder: Path) -> None:
 def test_a_damaged_cache_file_is_rewritten(
     folder: Path, cache: Path, looked: list[bytes], damage: bytes | None
 ) -> None:
-    first = greys(read_images(folder, preprocessing=SMALL))
+    first = gray_values(read_images(folder, preprocessing=SMALL))
     (file,) = cache.iterdir()
     content = file.read_bytes()
     file.unlink()  # a reader may hold it
     file.write_bytes(content[: len(content) // 2] if damage is None else damage)
     looked.clear()
     for _ in range(2):
-        assert greys(read_images(folder, preprocessing=SMALL)) == first
+        assert gray_values(read_images(folder, preprocessing=SMALL)) == first
         assert len(looked) == 20
 
 
@@ -156,7 +162,7 @@ def test_an_unwritable_cache_is_bypassed(
     monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "file" / "cache"))
     looked.clear()
     without = read_images(folder, preprocessing=SMALL)
-    assert (len(looked), greys(without)) == (20, greys(with_cache))
+    assert (len(looked), gray_values(without)) == (20, gray_values(with_cache))
 
 
 def test_pixels_are_memory_mapped(folder: Path, cache: Path) -> None:
@@ -264,7 +270,7 @@ def test_texts_have_no_labels_to_check() -> None:
 
 
 CONFIG = ViTConfig(image_size=24)
-GREY = ViTConfig(image_size=24, num_channels=1)
+GRAY = ViTConfig(image_size=24, num_channels=1)
 
 
 def noise(height: int, width: int, channels: int = 3) -> Image.Image:
@@ -305,12 +311,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "do_normalize": False,
     },
     "a share of a larger image": {"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 24}},
-    "colours in another order": {
+    "colors in another order": {
         "image_processor_type": "MobileViTImageProcessor",
         "size": {"shortest_edge": 26},
         "crop_size": 24,
     },
-    "a size of its own": {"image_processor_type": "LevitImageProcessor", "size": {"shortest_edge": 24}},
+    "a different size": {"image_processor_type": "LevitImageProcessor", "size": {"shortest_edge": 24}},
     "an old name": {"feature_extractor_type": "ViTFeatureExtractor", "size": 24, "resample": 0},
 }
 
@@ -339,8 +345,8 @@ def test_image_modes_become_the_models_channels() -> None:
     transparent = noise(9, 9).convert("RGBA")
     assert Preprocessing(9, 9).pixels(transparent).shape == (3, 9, 9)
     assert torch.equal(Preprocessing(9, 9).pixels(transparent), Preprocessing(9, 9).pixels(noise(9, 9)))
-    grey = Preprocessing(9, 9, 1, (0.5,), (0.5,)).pixels(noise(9, 9))
-    assert torch.equal(grey[0], torch.from_numpy(numpy.array(noise(9, 9).convert("L"))))
+    gray = Preprocessing(9, 9, 1, (0.5,), (0.5,)).pixels(noise(9, 9))
+    assert torch.equal(gray[0], torch.from_numpy(numpy.array(noise(9, 9).convert("L"))))
 
 
 SHORTEST = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 30}, "do_center_crop": False}
@@ -354,7 +360,7 @@ REFUSED: list[tuple[PretrainedConfig, dict[str, Any] | None, str]] = [
     (CONFIG, SHORTEST, 'must be {"height"'),
     (CONFIG, {"image_processor_type": "NoSuchProcessor"}, r"Correct its preprocessor_config\.json"),
     (
-        GREY,
+        GRAY,
         {"image_processor_type": "ViTImageProcessor", "image_mean": [0.5, 0.5, 0.5]},
         "must have 1 values, one per channel, got 3 and 3",
     ),

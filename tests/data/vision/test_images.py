@@ -1,4 +1,4 @@
-"""Folders and datasets of images as splits, and the sets that are refused."""
+"""Image directories and datasets become splits, and invalid sets are rejected."""
 
 import shutil
 from collections import Counter

@@ -47,7 +47,7 @@ def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
     others: list[str] = []
     for kind in _KINDS:
         for train in sorted((*folder.glob(f"*/train{kind}"), *folder.glob(f"*.train{kind}"))):
-            if not _is_labelled(train):
+            if not _is_labeled(train):
                 others.append(train.relative_to(folder).as_posix())
                 continue
             inside = train.name == f"train{kind}"
@@ -60,7 +60,7 @@ def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
     return tasks, others
 
 
-def _is_labelled(path: Path) -> bool:
+def _is_labeled(path: Path) -> bool:
     try:
         return not next(read_json_rows(path)).columns.keys().isdisjoint(COLUMNS)
     except DataError:  # reported when the task is read

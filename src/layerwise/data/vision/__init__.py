@@ -1,1 +1,1 @@
-"""Images: folders, datasets and digits as labelled, preprocessed examples."""
+"""Images: folders, datasets and digits as labeled, preprocessed examples."""
