@@ -15,7 +15,7 @@ from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.data.text.packing import PackedWindows
+from layerwise.data.text.language_modeling import PackedWindows
 from layerwise.errors import DataError, RunError, TrainError
 from layerwise.plan import Plan
 from layerwise.results import Run

@@ -21,9 +21,8 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modeling import build_text_splits, pack_training_windows
 from layerwise.data.text.sources import HubText, is_hub_text
 from layerwise.data.text.token_cache import TextSource
-from layerwise.data.vision.image_examples import Augmentation
 from layerwise.data.vision.images import check_labels, read_images
-from layerwise.data.vision.preprocessing import load_preprocessing
+from layerwise.data.vision.preprocessing import Augmentation, load_preprocessing
 from layerwise.errors import DataError, RunError
 from layerwise.measure.contrasts.variants import contrast_biases, contrast_shares, contrast_variants
 from layerwise.measure.language.evaluation_data import find_objective

@@ -17,8 +17,15 @@ from layerwise.data.splits import SPLITS, Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.division import Division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.language_modeling import TokenWindows, build_text_splits, keep_full_windows, select_evenly
-from layerwise.data.text.packing import FILL, PackedWindows, pack_windows
+from layerwise.data.text.language_modeling import (
+    FILL,
+    PackedWindows,
+    TokenWindows,
+    build_text_splits,
+    keep_full_windows,
+    pack_windows,
+    select_evenly,
+)
 from layerwise.data.text.tokens import Window, cut_windows
 from layerwise.errors import DataError
 from layerwise.measure.language.pseudo_likelihood import EncodedPassage, Passage, encode_passages

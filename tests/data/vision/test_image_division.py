@@ -15,10 +15,9 @@ from torch import Tensor
 
 from layerwise.data.splits import SPLITS, Examples, Splits, sample
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_examples import ImageExamples
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
 from layerwise.data.vision.images import divide, read_images
-from layerwise.data.vision.preprocessing import Preprocessing
+from layerwise.data.vision.preprocessing import ImageExamples, Preprocessing
 from layerwise.errors import DataError
 from tier import first_fast
 

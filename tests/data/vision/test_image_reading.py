@@ -15,10 +15,9 @@ from transformers import AutoImageProcessor, LlamaConfig, PretrainedConfig, ViTC
 
 from layerwise.data.splits import Examples, Splits
 from layerwise.data.vision import image_reading, images
-from layerwise.data.vision.image_examples import ImageExamples, augment
 from layerwise.data.vision.image_sources import ImageSource, decode_image
 from layerwise.data.vision.images import check_labels, read_images
-from layerwise.data.vision.preprocessing import Preprocessing, load_preprocessing
+from layerwise.data.vision.preprocessing import ImageExamples, Preprocessing, augment, load_preprocessing
 from layerwise.errors import DataError, ModelError
 
 SMALL = Preprocessing(4, 4)

@@ -16,9 +16,8 @@ from PIL import Image
 from layerwise.data.splits import Splits
 from layerwise.data.vision import image_reading, images
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_examples import ImageExamples
 from layerwise.data.vision.images import read_images
-from layerwise.data.vision.preprocessing import Preprocessing
+from layerwise.data.vision.preprocessing import ImageExamples, Preprocessing
 from layerwise.errors import DataError
 
 SMALL = Preprocessing(8, 8)

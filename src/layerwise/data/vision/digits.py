@@ -13,8 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from layerwise.data.splits import SPLITS, Splits, digest, limit_stratified, split_stratified
-from layerwise.data.vision.image_examples import Augmentation, ImageExamples, Scaling
-from layerwise.data.vision.preprocessing import Preprocessing
+from layerwise.data.vision.preprocessing import Augmentation, ImageExamples, Preprocessing, Scaling
 
 SIDE = 8
 CLASSES = tuple("0123456789")

@@ -28,11 +28,10 @@ from layerwise.data.splits import (
     split_stratified,
 )
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_examples import Augmentation, ImageExamples
 from layerwise.data.vision.image_reading import ReadImages, read_image_rows
 from layerwise.data.vision.image_sets import list_images
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
-from layerwise.data.vision.preprocessing import Preprocessing
+from layerwise.data.vision.preprocessing import Augmentation, ImageExamples, Preprocessing
 from layerwise.errors import DataError
 
 MAX_CACHED_BYTES = 2 * 2**30
