@@ -73,7 +73,7 @@ SETTINGS: tuple[tuple[dict[str, object], Says], ...] = (
     *(({"num_hidden_layers": value}, "num_hidden_layers") for value in ("four", [4], 4.5, None)),
     ({"rms_norm_eps": "small"}, "rms_norm_eps"),
     ({"dtype": "float99"}, ("could not be loaded", "float99")),
-    ({"quantization_config": "4bit"}, "quantized"),
+    ({"quantization_config": "4bit"}, "quantization_config must be an object"),
     *(({name: value}, "could not be loaded") for name, values in UNLOADABLE.items() for value in values),
 )
 
@@ -304,8 +304,8 @@ def _newborn(says: Says, **changes: object) -> Case:
 
 _NEWBORN = (
     _newborn(("num_hidden_layers is 1,000,000,000",), num_hidden_layers=10**9),
-    _newborn(("numbers, which take", "of memory"), hidden_size=10**9),
-    _newborn(("no model that predicts the next token",), hidden_size=10**30),
+    _newborn(("parameters, which take", "of memory"), hidden_size=10**9),
+    _newborn(("cannot build a causal language model",), hidden_size=10**30),
     _newborn(("layer",), num_hidden_layers=0),
     _newborn(("config",), num_attention_heads=5),
 )

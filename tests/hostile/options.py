@@ -17,7 +17,7 @@ BOUNDS = "must be at least"
 FINITE = "must be finite"
 EMPTY = "must not be empty"
 LARGE = "must be at most"
-NOTHING = "does nothing here"
+NOTHING = "has no effect"
 ARGUMENT = "transformers"
 LONG = "x" * 5000
 
@@ -32,18 +32,18 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (SWEEP, "--task-folder", "texts", "--task-folder requires --tasks"),
     (DIAGNOSE, "--min-effect", "nan", FINITE),
     (DIAGNOSE, "--parts", "", "--parts must name a part"),
-    (("train", "robust", "retrained-" + "9" * 5000, *TRAIN[3:]), "--seeds", "1", "there is no training method"),
-    (TRAIN, "--epochs", "0", "epochs is 0"),
-    (TRAIN, "--epochs", "1e12", "epochs is 1"),
-    (TRAIN, "--learning-rate", "-1e-3", "learning_rate is -0.001"),
+    (("train", "robust", "retrained-" + "9" * 5000, *TRAIN[3:]), "--seeds", "1", "unknown training method"),
+    (TRAIN, "--epochs", "0", "epochs must be above 0"),
+    (TRAIN, "--epochs", "1e12", "epochs must be above 0 and at most"),
+    (TRAIN, "--learning-rate", "-1e-3", "learning_rate must be above 0"),
     (TRAIN, "--set", "foo=1", "no training argument 'foo'"),
-    (TRAIN, "--set", "learning_rate=NaN", "where a number belongs"),
-    (TRAIN, "--set", "seed=" + "9" * 5000, "where a whole number belongs"),
+    (TRAIN, "--set", "learning_rate=NaN", "learning_rate must be"),
+    (TRAIN, "--set", "seed=" + "9" * 5000, "seed must be"),
     (TRAIN, "--set", "lr_scheduler_type=upwards", ARGUMENT),
     (TRAIN, "--set", "=1", "--set must be NAME=VALUE"),
     (ELC, "--seconds", "0", "--seconds must be above 0"),
-    (ELC, "--steps", "9000000000", "steps is 9000000000"),
-    (ELC, "--batch-size", "3", "write a multiple of 4"),
+    (ELC, "--steps", "9000000000", "steps must be above 0 and at most"),
+    (ELC, "--batch-size", "3", "must be a multiple of 4"),
     (GROWTH, "--learning-rates", "-1,1", "--learning-rates"),
     (GROWTH, "--learning-rates", "fast", "--learning-rates"),
     (GROWTH, "--schedules", "everything", "everything"),

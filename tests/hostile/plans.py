@@ -50,7 +50,7 @@ SCHEDULES: dict[Says, list[Content]] = {
     "not UTF-8 text": [bytes(range(256))],
     "YAML": ["name: a\0b", "{name: [", "phases:\n\t- name: a", "---\na: 1\n---\nb: 2"],
     "alias": [_laughs, "a: &a {x: 1}\nb: &b {<<: [*a, *a]}\nc: {<<: [*b, *b]}", "a: &a [*a]"],
-    "nested too deeply": [
+    "nested more than 50 levels deep": [
         "[" * 10_000 + "]" * 10_000,
         "{a: " * 10_000 + "}" * 10_000,
         "".join(" " * depth + "a:\n" for depth in range(600)),
@@ -78,7 +78,7 @@ SCHEDULES: dict[Says, list[Content]] = {
     "None": [GOOD + "? \n: red\n"],
     "scale": _good("8-11", "8-11, scale: {3: large}", f"8-11, scale: {{3: 1{'0' * 400}}}"),
     "s.yaml is a folder": [empty_folder],
-    "no such file": [nothing],
+    "does not exist": [nothing],
     None: _good("two", "2024-01-01"),
 }
 
