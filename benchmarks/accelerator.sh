@@ -95,7 +95,7 @@ tests() {
   "$PYTHON" -c "import pytest" 2>/dev/null || { echo "== tests: pytest is not installed"; return; }
   if [ -n "$QUICK" ]; then
     part tests-engine 200 "$PYTHON" -m pytest -q -p no:cacheprovider tests/accelerator/test_engine.py -k "llama and not laws"
-    part tests-training 200 "$PYTHON" -m pytest -q -p no:cacheprovider tests/accelerator/test_training.py -k "takes_steps and float32 and (layershuffle or elc) and not predict and not position"
+    part tests-training 200 "$PYTHON" -m pytest -q -p no:cacheprovider tests/accelerator/test_training.py -k "(recipes_train or pretraining_trains) and float32 and (layershuffle or elc) and not predict and not position"
   else
     part tests-engine 200 "$PYTHON" -m pytest -q -p no:cacheprovider tests/accelerator/test_engine.py
     part tests-training 150 "$PYTHON" -m pytest -q -p no:cacheprovider tests/accelerator/test_training.py
