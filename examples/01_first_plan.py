@@ -33,15 +33,15 @@ def main(model: str = "demo", prompt: str = "") -> None:
 
     # A plan is a value, and so is every edit of it. Plan.parse reads the same text that a plan prints.
     plans = {
-        "as trained": whole,
-        "two layers exchanged": edits.swap(whole, middle - 1, middle),
+        "original order": whole,
+        "two layers swapped": edits.swap(whole, middle - 1, middle),
         "one layer skipped": edits.skip(whole, middle),
-        "three side by side": edits.parallel(whole, middle - 1, min(middle + 2, stack.depth)),
+        "three in parallel": edits.parallel(whole, middle - 1, min(middle + 2, stack.depth)),
         "the first half only": Plan.parse(f"0-{middle - 1}"),
     }
-    print(f"{stack.source.name}, asked: {prompt}")
+    print(f"{stack.source.name}, prompt: {prompt}")
     for words, plan in plans.items():
-        # Inside `with`, the model itself is the re-planned one: generate, pipelines and trainers just work.
+        # Inside `with`, the model itself runs the plan, also in generate, pipelines and trainers.
         with stack.under(plan):
             print(f"  {words:22}{plan!s:22}{answer(stack, prompt)}")
 

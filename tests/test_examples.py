@@ -36,7 +36,7 @@ SHORTER = {
 EXPECTED = zip(
     EXAMPLES,
     [
-        "one layer left out    0 1 3",
+        "one layer skipped     0 1 3",
         "layer 3 ",
         "0-5",
         "rank correlation",
@@ -88,4 +88,4 @@ def test_an_example_is_a_script_of_its_own(model: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert "one layer left out    0 1 3" in ended.stdout
+    assert "one layer skipped     0 1 3" in ended.stdout
