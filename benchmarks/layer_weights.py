@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.stack.history import DepthHistory, depth_history
+from layerwise.stack import history
+from layerwise.stack.history import DepthHistory
 
 Seconds = dict[str, list[float]]
 
@@ -68,12 +69,12 @@ def loop(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 @contextmanager
 def looped() -> Iterator[None]:
     """Sum by the plain loop within the context."""
-    own = depth_history.weighted_sum, depth_history.shared
-    depth_history.weighted_sum, depth_history.shared = loop, lambda state: state
+    own = history.weighted_sum, history.shared
+    history.weighted_sum, history.shared = loop, lambda state: state
     try:
         yield
     finally:
-        depth_history.weighted_sum, depth_history.shared = own
+        history.weighted_sum, history.shared = own
 
 
 class Pass(torch.autograd.Function):

@@ -83,9 +83,11 @@ def near_matches(word: str, known: Iterable[str], unsuggested: Collection[str] =
 
     >>> near_matches("painter", ["painters", "leave_one_out"])
     'did you mean painters? Known: leave_one_out, painters'
+    >>> near_matches("x", ["painters", "leave_one_out"])
+    'known: leave_one_out, painters'
     """
     names = sorted(known)
     close = get_close_matches(word, [name for name in names if name not in unsuggested], n=3, cutoff=0.6)
     more = f", ... ({len(names):,} in total)" if len(names) > _MAX_LISTED else ""
-    listing = f"Known: {', '.join(names[:_MAX_LISTED])}{more}"
-    return f"did you mean {' or '.join(close)}? {listing}" if close else listing
+    listing = f"{', '.join(names[:_MAX_LISTED])}{more}"
+    return f"did you mean {' or '.join(close)}? Known: {listing}" if close else f"known: {listing}"

@@ -522,7 +522,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int | str]] = {
     "card": (("in.gguf", "--plan", "0-2", "--card", "--output", "out.gguf"), 3),
     "a group": (("in.gguf", "--plan", "0 (1|2)", "--output", "out.gguf"), "has a group"),
     "another model": (("demo", "--plan", "0-2", "--output", "out.gguf"), "convert_hf_to_gguf.py"),
-    "two models": (("in.gguf", "in.gguf", "--plan", "a:0 b:1", "--output", "out.gguf"), "written of one other"),
+    "two models": (("in.gguf", "in.gguf", "--plan", "a:0 b:1", "--output", "out.gguf"), "requires one GGUF file"),
     "an idle option": (("in.gguf", "--plan", "0", "--compact", "--output", "out.gguf"), "--compact does nothing here"),
     "an absent file": (("no.gguf", "--plan", "0", "--output", "out.gguf"), "there is no file no.gguf"),
 }

@@ -147,7 +147,7 @@ def test_dangerous_options_are_never_suggested(verb: str, flag: str) -> None:
 
 
 def test_dangerous_options_are_never_suggested_in_python() -> None:
-    with pytest.raises(OptionError, match="sweep has no option 'overwrit'; Known: "):
+    with pytest.raises(OptionError, match="sweep has no option 'overwrit'; known: "):
         load_verb("sweep")(model="demo", overwrit=True)
 
 

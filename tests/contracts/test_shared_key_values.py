@@ -64,7 +64,7 @@ def test_a_family_leaves_out_what_breaks_the_constraint_and_says_so(stack: Stack
     kept, left_out = filter_runnable(stack, members)
     assert [str(member.plan) for member in kept] == ["0 1 3 4", "0-2 4", "0-3"]
     assert left_out == (
-        "2 plans of leave_one_out left out: 1-4 cannot be run: in Gemma4ForCausalLM layer 0 must run before layer 2, "
+        "2 plans of leave_one_out omitted: 1-4 cannot be run: in Gemma4ForCausalLM layer 0 must run before layer 2, "
         "which reads its keys and values. It runs layer 2 before layer 0; write 0 before it, or omit 2",
     )
     with pytest.raises(UnsupportedModelError, match=r"layers 3, 4, which read its keys .* write 1 before"):

@@ -136,7 +136,7 @@ def test_workers_without_a_cluster_are_refused() -> None:
     [
         ("everywhere", "--ray must be local, auto or the HOST:PORT"),
         ("ray://head:10001", "Run the command on a machine of the cluster"),
-        ("10.0.0.1:6379", "RAY_AUTH_MODE=token on all of its machines"),
+        ("10.0.0.1:6379", "RAY_AUTH_MODE=token (with RAY_AUTH_TOKEN) on all machines"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused(address: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

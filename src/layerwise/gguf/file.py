@@ -172,7 +172,7 @@ def _read(path: Path, content: mmap.mmap) -> GGUFFile:
         raise _MalformedError("has no general.architecture")
     alignment = _alignment(entries)
     headers = [_header(cursor, alignment) for _ in range(tensors)]
-    return GGUFFile(path, cursor.size, version, alignment, entries, _place_tensors(headers, cursor, alignment))
+    return GGUFFile(path, cursor.size, version, alignment, entries, _locate_tensors(headers, cursor, alignment))
 
 
 def _version(cursor: _Cursor) -> int:
@@ -281,7 +281,7 @@ def _header(cursor: _Cursor, alignment: int) -> GGUFTensor:
     return GGUFTensor(name, kind, number, tuple(shape), offset, offset + size)
 
 
-def _place_tensors(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[str, GGUFTensor]:
+def _locate_tensors(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[str, GGUFTensor]:
     start = padded(cursor.at, alignment)
     tensors = {
         each.name: GGUFTensor(each.name, each.type, each.number, each.shape, start + each.begin, start + each.end)

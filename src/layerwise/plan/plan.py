@@ -202,6 +202,10 @@ class Plan:
 
         Raises:
             PlanError: If the text is not a plan; the message points at the character.
+
+        Example:
+            >>> Plan.parse("0-3 (4|5)*2 6")
+            Plan('0-3 (4|5)*2 6')
         """
         from layerwise.plan import parse
 
@@ -255,11 +259,21 @@ class Plan:
         return tuple(lower(self))
 
     def order(self) -> tuple[int, ...]:
-        """Return the layer of each step, in order of execution."""
+        """Return the layer of each step, in order of execution.
+
+        Example:
+            >>> Plan.parse("0-2 [3 4]*2").order()
+            (0, 1, 2, 3, 4, 3, 4)
+        """
         return tuple(step.layer for step in self.steps())
 
     def layers(self) -> frozenset[int]:
-        """Return the layers that run at least in part, of any model."""
+        """Return the layers that run at least in part, of any model.
+
+        Example:
+            >>> sorted(Plan.parse("0-2 4 2").layers())
+            [0, 1, 2, 4]
+        """
         return frozenset(layer for _, layer in self.weights())
 
     def weights(self) -> frozenset[tuple[str | None, int]]:
@@ -279,7 +293,12 @@ class Plan:
         return frozenset(source for source, _ in self.weights() if source is not None and weight_type(source) is None)
 
     def has_sublayers(self) -> bool:
-        """Return whether the plan visits a sublayer."""
+        """Return whether the plan visits a sublayer.
+
+        Example:
+            >>> Plan.parse("0-3 4.attn").has_sublayers()
+            True
+        """
         return any(step.sublayer is not None for step in self.steps())
 
     def check(self, depth: int, sources: Collection[str] | None = None) -> None:
@@ -326,7 +345,12 @@ class Plan:
         )
 
     def cost(self) -> Cost:
-        """Return the layer evaluations, sequential stages, distinct weights and KV cache slots."""
+        """Return the layer evaluations, sequential stages, distinct weights and KV cache slots.
+
+        Example:
+            >>> Plan.parse("0-3 (4|5) 6").cost()
+            Cost(evaluations=7, stages=6, weights=7, slots=7)
+        """
         return Cost(self.evaluations, count_stages(self), len(self.weights()), self.evaluations)
 
     def matrix(self) -> Matrix:

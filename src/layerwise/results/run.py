@@ -178,8 +178,7 @@ def _lock(folder: Path) -> FileLock:
     except OSError as error:
         raise RunError(
             f"Cannot lock the run directory {folder} ({error.strerror or error}). Choose a directory on a writable "
-            "local "
-            "disk."
+            "local disk."
         ) from error
     return lock
 

@@ -264,8 +264,7 @@ class Store:
         except sqlite3.IntegrityError as error:
             raise RunError(
                 f"The loss of plan {row.plan!r} on window {row.window} of document {row.document!r} (task "
-                f"{row.task!r}) "
-                "is stored already. Skip plans in finished()."
+                f"{row.task!r}) is stored already. Skip plans in finished()."
             ) from error
 
     def finished(self, task: str, document: str, window: int) -> frozenset[str]:

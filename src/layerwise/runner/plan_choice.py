@@ -175,7 +175,6 @@ def resolve_plan(text: str) -> Plan:
     if not rows:
         raise PlanError(
             f"{folder} does not contain a chosen plan: it is not a run of `layerwise search`, or was interrupted. "
-            "Resume "
-            "the search or pass a plan."
+            "Resume the search or pass a plan."
         )
     return Plan.parse(str(rows[0].plan))

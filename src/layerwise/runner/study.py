@@ -219,8 +219,7 @@ def _closed_after(run: Run, reporter: Reporter) -> Iterator[Run]:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 reporter.log(
                     f"stopped: {run.store.count_losses():,} rows, finished models and checkpoints are stored; to "
-                    "resume, "
-                    "run the same command again"
+                    "resume, run the same command again"
                 )
                 raise
     finally:

@@ -203,8 +203,7 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
     if tokens is None:
         notes.append(
             f"this takes about {format_duration(seconds)}: the minimum for a conclusion; fewer plans or parts take "
-            "less "
-            "time"
+            "less time"
         )
     if changed:
         notes.append(_describe_smaller(request, changed, _minutes(needed, request)))

@@ -121,7 +121,13 @@ class Stack:
 
     @property
     def depth(self) -> int:
-        """Number of layers of the model, regardless of the plan it runs."""
+        """Number of layers of the model, regardless of the plan it runs.
+
+        Example:
+            >>> from layerwise import load
+            >>> load("demo").depth
+            12
+        """
         return len(own_blocks(self.blocks))
 
     @property
@@ -200,6 +206,13 @@ class Stack:
         """Run the model up to its blocks, and return the state before the first and the arguments of each layer.
 
         Raises `ModelError` if the inputs contain a cache, since every run would extend it.
+
+        Example:
+            >>> from layerwise import load
+            >>> stack = load("demo")
+            >>> captured = stack.capture(input_ids=torch.tensor([[5, 6, 7]]))
+            >>> captured.state.shape[:2]  # (batch, seq)
+            torch.Size([1, 3])
         """
         self._refuse_while_in_place("capture a batch")
         refuse_caches(inputs)
@@ -243,6 +256,10 @@ class Stack:
             PlanError: If a layer or source does not exist.
             UnsupportedModelError: If a layer runs before the one whose keys and values it reads, if layers that read
                 all earlier states are grouped, or if a layer cannot be quantized.
+
+        Example:
+            >>> from layerwise import load
+            >>> load("demo").check("0-5 7-11")
         """
         plan = Plan.parse(plan)
         for stack in (self, *self.sources.values()):
@@ -335,6 +352,13 @@ class Stack:
         """Yield the hidden state before the first step of `plan` and after each step.
 
         After a branch of a group it is the input of the next branch; after the last, the merged state.
+
+        Example:
+            >>> from layerwise import load
+            >>> stack = load("demo")
+            >>> captured = stack.capture(input_ids=torch.tensor([[5, 6, 7]]))
+            >>> len(list(stack.states("0 2-3", captured)))
+            4
         """
         plan = Plan.parse(plan)
         self.check(plan)
@@ -351,7 +375,15 @@ class Stack:
             yield state
 
     def run(self, plan: Plan | str, captured: Capture) -> Tensor:
-        """Return the final hidden state of `plan`; the reference for every other executor."""
+        """Return the final hidden state of `plan`; the reference for every other executor.
+
+        Example:
+            >>> from layerwise import load
+            >>> stack = load("demo")
+            >>> captured = stack.capture(input_ids=torch.tensor([[5, 6, 7]]))
+            >>> torch.equal(stack.run("0-11", captured), stack.run("0-11", captured))
+            True
+        """
         plan = Plan.parse(plan)
         state = captured.state
         for state in self.states(plan, captured):  # noqa: B007  (the last state is the result)
@@ -370,13 +402,27 @@ class Stack:
             return capture.finish(self.model, self.blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
-        """Run `plan` step by step, and return what the model returns."""
+        """Run `plan` step by step, and return what the model returns.
+
+        Example:
+            >>> from layerwise import load
+            >>> stack = load("demo")
+            >>> stack.output("0-3 5-11", input_ids=torch.tensor([[5, 6, 7]])).logits.shape[:2]
+            torch.Size([1, 3])
+        """
         plan = Plan.parse(plan)
         captured = self.capture(**inputs)
         return self.finish(self.run(plan, captured), captured.inputs)
 
     def logits(self, plan: Plan | str, **inputs: Any) -> Tensor:
-        """Run `plan` step by step, and return the logits, or the last hidden state of a model without head."""
+        """Run `plan` step by step, and return the logits, or the last hidden state of a model without head.
+
+        Example:
+            >>> from layerwise import load
+            >>> stack = load("demo")
+            >>> stack.logits("0-3 5-11", input_ids=torch.tensor([[5, 6, 7]])).shape[:2]
+            torch.Size([1, 3])
+        """
         plan = Plan.parse(plan)
         return main_tensor(self.output(plan, **inputs))
 
@@ -398,6 +444,14 @@ class Stack:
             plan: The layer plan.
             single_pass: Promise that no cache outlives a forward pass, as in training and scoring. A layer that is
                 visited once is then the block itself, which keeps sharding intact.
+
+        Example:
+            >>> from layerwise import load
+            >>> stack = load("demo")
+            >>> with stack.under("0-3 5-11"):
+            ...     logits = stack.model(input_ids=torch.tensor([[5, 6, 7]])).logits
+            >>> logits.shape[:2]
+            torch.Size([1, 3])
         """
         plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
@@ -408,7 +462,16 @@ class Stack:
             yield self
 
     def enter(self, plan: Plan | str) -> None:
-        """Make the model run `plan` until `leave`; compact checkpoints are opened like this."""
+        """Make the model run `plan` until `leave`; compact checkpoints are opened like this.
+
+        Example:
+            >>> from layerwise import load
+            >>> stack = load("demo")
+            >>> stack.enter("0-3 5-11")
+            >>> stack.plan
+            Plan('0-3 5-11')
+            >>> stack.leave()
+        """
         plan = Plan.parse(plan)
         context = self.under(plan)
         context.__enter__()

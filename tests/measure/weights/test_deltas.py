@@ -149,7 +149,7 @@ def test_trained_layer_exceeds_the_random_model() -> None:
     null = norm_row(scores, "effective_rank", 2, "random_twin")
     assert null.low <= norm_row(scores, "effective_rank", 2).value <= null.high
     assert norm_row(scores, "effective_rank", 3).value < null.low
-    assert norm_row(scores, "norm", 3).value > row(scores, "norm", 3, "random_twin").high
+    assert norm_row(scores, "norm", 3).value > norm_row(scores, "norm", 3, "random_twin").high
 
 
 def test_layers_without_matrices_are_rejected() -> None:

@@ -209,7 +209,7 @@ UNION = write_mergekit("a:0-3 b:4", {"a": "org/one", "b": "org/two"}) + "tokeniz
         ("", "the text is empty"),
         ("[" * 5_000, "nested too deeply"),
         ("a: &x [*x]\nslices: *x\nmerge_method: passthrough", "line"),
-        ("x" * 300_000, "at most 262 kB are read"),
+        ("x" * 300_000, "at most 262 kB"),
         ("a: !!python/object/apply:os.system [ls]", "the key merge_method is missing"),
         ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nslices: *c\nmerge_method: passthrough", "line"),
     ],

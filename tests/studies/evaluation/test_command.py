@@ -101,7 +101,7 @@ def test_missing_files_are_an_error_without_a_run_directory(
     monkeypatch.chdir(tmp_path)
     ended = layerwise("evaluate", model, "--suite", "ewok", "--data", tmp_path)
     assert ended.code == 2
-    assert "looked for ewok.zip" in ended.err
+    assert "expected ewok.zip" in ended.err
     said = refused("evaluate", model, "--suite", "glue", "--tasks", "BoolQ", "--data", tmp_path)
     assert "no files of boolq" in said
     assert "it needs boolq.train and boolq.valid" in " ".join(said.split())

@@ -434,7 +434,7 @@ REFUSED: dict[str, tuple[tuple[Phase, ...], Callable[[], PreTrainedModel], str]]
     "another depth": (
         (Phase("all", 1.0, ALL),),
         lambda: tiny_llama(4),
-        "the schedule any is for a model of 3 layers, and this one has 4",
+        "the schedule any is for a model of 3 layers, but this one has 4",
     ),
 }
 

@@ -104,6 +104,9 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     Raises:
         DataError: If the path is missing, a file is empty, binary, truncated or unreadable, or a directory has no text
             files.
+
+    Example:
+        >>> read_corpus("texts/").documents  # doctest: +SKIP
     """
     root = Path(path)
     if is_hub_text(root):

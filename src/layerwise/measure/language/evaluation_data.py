@@ -142,15 +142,15 @@ def too_little(data: EvalData, parts: int = 1) -> str | None:
         return None
     count = len(data.windows)
     text = "the text" if parts == 1 else f"each of {parts} parts of the text"
-    found = f"{count} window{'s' * (count != 1)} of {data.tokens} scored tokens"
+    available = f"{count} window{'s' * (count != 1)} of {data.tokens} scored tokens"
     if data.repeated:
-        found += f" (without {data.repeated:,} that repeat another one)"
+        available += f" (without {data.repeated:,} that repeat another one)"
     shorter = sum(window.scored_until - window.scored_from for window in data.windows) // MIN_UNITS
     cut = f", or shorter windows (--max-length {shorter})" if shorter >= MIN_WINDOW else ""
     enough = f"{parts * MIN_UNITS * data.length:,} tokens"
     return (
-        f"{data.name}: {text} must have at least {MIN_UNITS} windows or documents for an interval, got {found}. Use at "
-        f"least {enough} (a longer text, or a larger --tokens){cut}."
+        f"{data.name}: {text} must have at least {MIN_UNITS} windows or documents for an interval, got {available}. "
+        f"Use at least {enough} (a longer text, or a larger --tokens){cut}."
     )
 
 

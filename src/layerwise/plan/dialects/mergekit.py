@@ -226,8 +226,7 @@ def _gains(scales: list[YamlValue], count: int) -> Iterator[Gains]:
         if wrong is not None:
             scales[0].refuse(
                 f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), which a plan cannot do; omit it, or scale "
-                "the update of a layer, as in (15):gain=0.5, or of its sublayers, with filters for o_proj and "
-                "down_proj"
+                "the update of a layer, as in (15):gain=0.5, or of its sublayers, with filters for o_proj and down_proj"
             )
         if index < count:
             yield scaled[_OUTPUTS[0]], scaled[_OUTPUTS[1]]

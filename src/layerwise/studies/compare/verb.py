@@ -102,6 +102,9 @@ def compare(
 
     Raises:
         RunError: For fewer than two runs, for the same run twice, and for runs that cannot be compared.
+
+    Example:
+        >>> layerwise.compare(("runs/a", "runs/b")).table()  # doctest: +SKIP
     """
     resolved = [Path(folder).resolve() for folder in runs]
     for number, folder in enumerate(resolved):

@@ -118,6 +118,10 @@ def diagnose(
     Raises:
         OptionError: If options exclude each other, or if the minutes are too few.
         MeasureError: If the model has fewer than 4 layers, the text is too short, or nothing could be measured.
+
+    Example:
+        >>> result = layerwise.diagnose("demo", parts=("ablation",))  # doctest: +SKIP
+        >>> result.table()  # doctest: +SKIP
     """
     if isinstance(model, str) and is_run(model):
         raise RunError(

@@ -147,6 +147,9 @@ def evaluate(
         OptionError: If no suite uses an option.
         PlanError: If a plan or an edge does not exist.
         RunError: If the run has no finished model.
+
+    Example:
+        >>> layerwise.evaluate("demo").table()  # doctest: +SKIP
     """
     began, is_trained = time.monotonic(), isinstance(model, str | Path) and is_run(Path(model).expanduser())
     given = current_call().verb.given(current_call().options)

@@ -132,6 +132,9 @@ def heal(
         PlanError: If the plan does not fit the model, or leaves nothing to learn.
         DataError: If the data is unsuitable or insufficient.
         TrainError: If a library or a setting is missing.
+
+    Example:
+        >>> layerwise.heal("./my-model", plan="0-13 15-29", text="texts/")  # doctest: +SKIP
     """
     healed_plan = _resolve_healed_plan(plan)
     if steps is not None and epochs is not None:

@@ -101,6 +101,9 @@ def robustness(
     Raises:
         RunError: If the model is a different kind of run, or `run` is given for a run.
         DataError: If the data does not fit the model.
+
+    Example:
+        >>> layerwise.robustness("demo-vit", seeds=1).table()  # doctest: +SKIP
     """
     location = str(model) if isinstance(model, str | Path) else None
     is_trained_run = location is not None and is_run(location)

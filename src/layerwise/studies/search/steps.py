@@ -553,6 +553,5 @@ def cost_sentence(spent: SearchCost, seconds: float) -> str:
     busy = (spent.layer_seconds + spent.head_seconds) / seconds
     return (
         f"search: {spent.layer_tokens:,} layer evaluations x tokens, {spent.naive / spent.layer_tokens:.1f}x fewer "
-        f"than without sharing; {format_duration(seconds)}, {busy:.0%} of it in layers and "
-        "heads"
+        f"than without sharing; {format_duration(seconds)}, {busy:.0%} of it in layers and heads"
     )

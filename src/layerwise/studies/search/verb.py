@@ -113,6 +113,10 @@ def search(
     Raises:
         OptionError: If options exclude each other, or if the original model meets the budget.
         DataError: If there is too little text.
+
+    Example:
+        >>> found = layerwise.search("demo", budget="layers=10")  # doctest: +SKIP
+        >>> found.plan  # doctest: +SKIP
     """
     if minutes is not None and tokens is not None:
         raise OptionError(f"{spell('minutes')} and {spell('tokens')} exclude each other. Pass one of them.")

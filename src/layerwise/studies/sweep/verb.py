@@ -138,6 +138,10 @@ def sweep(
         PlanError: If a family is unknown, or a plan runs layers that the model does not have.
         DataError: If there is too little text.
         MeasureError: If losses are not finite, after the rest is stored.
+
+    Example:
+        >>> result = layerwise.sweep("demo", families=("leave_one_out",))  # doctest: +SKIP
+        >>> result.table()  # doctest: +SKIP
     """
     _check_options(minutes, tokens, text, batches, metric)
     chosen_plans = PlanChoice.check(families, plans, window, loops, times)

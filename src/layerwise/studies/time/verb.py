@@ -63,6 +63,9 @@ def time(
     Raises:
         OptionError: If no plan is given.
         PlanError: If a plan runs layers that the model does not have.
+
+    Example:
+        >>> layerwise.time("demo", plans=("0-5 7-11",)).table()  # doctest: +SKIP
     """
     if not plans:
         raise OptionError(f'{spell("plans")} must name a plan. Pass, for example, "0-3 6-11".')

@@ -68,6 +68,9 @@ def verify(
     Raises:
         PlanError: If the plan is invalid or runs layers that the model does not have.
         UnsupportedModelError: If a layer cannot be split as the plan asks.
+
+    Example:
+        >>> layerwise.verify("demo", plans=("0-4 (5|6|7) 8-11",))  # doctest: +SKIP
     """
     checked = None if plan is None else parse_plan(str(plan))
     from layerwise.runner.opening import open_stack
