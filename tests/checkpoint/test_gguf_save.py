@@ -523,8 +523,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int | str]] = {
     "a group": (("in.gguf", "--plan", "0 (1|2)", "--output", "out.gguf"), "has a group"),
     "another model": (("demo", "--plan", "0-2", "--output", "out.gguf"), "convert_hf_to_gguf.py"),
     "two models": (("in.gguf", "in.gguf", "--plan", "a:0 b:1", "--output", "out.gguf"), "requires one GGUF file"),
-    "an idle option": (("in.gguf", "--plan", "0", "--compact", "--output", "out.gguf"), "--compact does nothing here"),
-    "an absent file": (("no.gguf", "--plan", "0", "--output", "out.gguf"), "there is no file no.gguf"),
+    "an idle option": (("in.gguf", "--plan", "0", "--compact", "--output", "out.gguf"), "--compact has no effect"),
+    "an absent file": (("no.gguf", "--plan", "0", "--output", "out.gguf"), "no.gguf does not exist"),
 }
 MERGEKIT = """
 merge_method: passthrough

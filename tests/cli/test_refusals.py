@@ -258,7 +258,7 @@ def test_a_full_disk_keeps_written_rows(
     arguments = (*sweep, "--run", folder)
     with monkeypatch.context() as full:
         full.setattr("layerwise.results.store.connect_for_writing", small)
-        assert "is full. All rows up to the last finished batch are safe" in refused(*arguments)
+        assert "is full; all rows up to the last finished batch are safe" in refused(*arguments)
     with Run.open(folder) as run:
         kept = list(run.store.losses())
     assert kept

@@ -167,7 +167,7 @@ def _last_row(last: bytes | str | None) -> Callable[[Path], None]:
 
 
 _FOLDERS = (
-    _folder(lambda root: pictures(root, ("cat",)), "at least two classes"),
+    _folder(lambda root: pictures(root, ("cat",)), "(at least two)"),
     _among("x.png", pipe, "must have 2 outputs"),
     _among("x.png", loop, "must have 2 outputs"),
     _among("again", lambda path: path.symlink_to(path.parent, True), "must have 2 outputs"),

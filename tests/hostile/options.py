@@ -65,9 +65,9 @@ def _run(folder: Path) -> None:
 OTHERS: tuple[tuple[tuple[str, ...], Says], ...] = (
     (("sweep", "", *SWEEP[2:]), "MODEL must not be empty"),
     (("sweep", "~nobody-here/model", *SWEEP[2:]), "~nobody-here"),
-    (("diagnose", LONG, *SWEEP[2:]), ("MODEL was given", "must be a valid path")),
+    (("diagnose", LONG, *SWEEP[2:]), "MODEL must be a valid path"),
     ((*EVALUATE, "--suite", LONG), "unknown suite or file"),
-    (("sweep", "model", "--text", LONG, "--run", "run"), ("--text was given", "must be a valid path")),
+    (("sweep", "model", "--text", LONG, "--run", "run"), "--text must be a valid path"),
     (("robustness", "~nobody-here/run"), "~nobody-here"),
     ((*SWEEP, "--tokns", "9"), "Unknown option"),
 )

@@ -10,7 +10,7 @@ PLANS: dict[Says, tuple[str, ...]] = {
     "digits": ("0*" + NINES, NINES, "9" * 19),
     "10000": ("0-1000000000000",),
     "10,000": ("[[[[[[0*99]*99]*99]*99]*99]*99]*99", "(" + "|".join(["0"] * 50_000) + ")", "0 " * 60_000),
-    "deeper than 50": ("(" * 10_000 + "0" + ")" * 10_000, "[" * 10_000 + "0" + "]" * 10_000, "(" * 10_000),
+    "at most 50 deep": ("(" * 10_000 + "0" + ")" * 10_000, "[" * 10_000 + "0" + "]" * 10_000, "(" * 10_000),
     "１": ("１",),
     r"'\u200b' has no meaning": ("0\u200b1",),
     r"'\u202e' has no meaning": ("0 \u202e1",),
@@ -46,7 +46,7 @@ def _good(old: str, *new: str) -> list[Content]:
 
 
 SCHEDULES: dict[Says, list[Content]] = {
-    "keys and values": ["", "[1, 2]"],
+    "a mapping of keys to values": ["", "[1, 2]"],
     "not UTF-8 text": [bytes(range(256))],
     "YAML": ["name: a\0b", "{name: [", "phases:\n\t- name: a", "---\na: 1\n---\nb: 2"],
     "alias": [_laughs, "a: &a {x: 1}\nb: &b {<<: [*a, *a]}\nc: {<<: [*b, *b]}", "a: &a [*a]"],
@@ -96,12 +96,12 @@ def _schedule(content: Content, says: Says, name: str = "s.yaml") -> Case:
 CASES = (
     Case(
         ("plan", "--from", "merge.yaml"),
-        ("19,998,000 layers", "10,000"),
+        ("19,998,000", "10,000"),
         lambda folder: put(folder / "merge.yaml", MANY_SLICES),
     ),
     *(Case(("plan", "--depth", "12", "--", text), says) for says, group in PLANS.items() for text in group),
     *(_schedule(content, says) for says, contents in SCHEDULES.items() for content in contents),
-    _schedule(lambda path: b'{"a":' * 20_000, "nested too deeply", "s.json"),
+    _schedule(lambda path: b'{"a":' * 20_000, "nested more than", "s.json"),
     _schedule('{"depth": ' + "9" * 6_000 + "}", "4,300 digits", "s.json"),
     _schedule(nothing, (), "a" * 5_000),
 )

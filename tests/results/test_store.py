@@ -265,7 +265,7 @@ def test_a_full_disk_keeps_earlier_rows(store: Store) -> None:
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
     many = [replace(LOSS, plan=f"{'0 ' * 200}{number}", window=number) for number in range(1, 400)]
-    with pytest.raises(RunError, match=r"is full\. All rows up to the last finished batch are safe.*to resume"):
+    with pytest.raises(RunError, match=r"is full; all rows up to the last finished batch are safe.*to resume"):
         store.add_losses(many)
     assert list(store.losses()) == [LOSS]
     store._connection.execute("PRAGMA max_page_count = 100000")

@@ -160,7 +160,7 @@ NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (lambda stack: deltas(stack, 
 def test_verbs_that_need_loaded_weights_are_refused(stack: Stack) -> None:
     is_quantized = quantization_method(stack.model)
     reason = (
-        r"cannot .* is quantized \(\w+.*use the checkpoint before it was quantized"
+        r"cannot .* is quantized \(\w+.*use the checkpoint before quantization"
         if is_quantized
         else "cannot draw a randomly initialized model: it requires all layers of"
     )

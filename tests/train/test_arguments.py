@@ -30,7 +30,7 @@ from layerwise.train.recipe import Recipe, Settings
         ({"seed": 1.5}, "must be a whole number"),
         ({"seed": 10**30}, "must be a whole number"),
         ({"bf16": "maybe"}, "must be true or false"),
-        ({"optim": "sgdd"}, "invalid training arguments"),
+        ({"optim": "sgdd"}, "transformers rejects the training arguments"),
         ({"output_dir": "x"}, "cannot be changed with --set"),
         ({"report_to": ["wandbb", "tensorboard"]}, "unknown tracker 'wandbb'; did you mean "),
     ],

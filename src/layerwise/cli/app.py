@@ -6,6 +6,7 @@ transformers only when they run.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -107,7 +108,9 @@ def main() -> None:
         _exit_with(str(error))
     except CycloptsError as error:
         command = " ".join(("layerwise", *(error.command_chain or ())))
-        _exit_with(f"{_describe_misuse(error, words)}\nRun {command} --help for a list of options.")
+        message = _describe_misuse(error, words)
+        hint = "" if re.search(r"[.?] ", message) else f"\nRun {command} --help for a list of options."
+        _exit_with(message + hint)
 
 
 def _exit_with(message: str) -> NoReturn:

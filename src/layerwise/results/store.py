@@ -168,7 +168,7 @@ def _kind(error: sqlite3.Error) -> int:
 
 def _full(path: Path) -> str:
     return (
-        f"The disk of {path.parent} is full. All rows up to the last finished batch are safe. "
+        f"The disk of {path.parent} is full; all rows up to the last finished batch are safe. "
         "Free some space or move the directory to a larger disk, then run the same command again to resume."
     )
 
@@ -181,8 +181,8 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
         return f"Cannot write {path} ({error}). Choose a run directory on a writable disk."
     if kind in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return (
-            f"{path} is damaged ({error}). Restore the directory from a copy or start again in another one. "
-            "The file has not been changed."
+            f"{path} is damaged ({error}) and has not been changed. "
+            "Restore the directory from a copy or start again in another one."
         )
     if kind == sqlite3.SQLITE_BUSY:
         return f"{path} is locked by another program ({error}). Close it there and run the command again."

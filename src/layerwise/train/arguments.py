@@ -102,7 +102,7 @@ def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
         return MeasuredArguments(**values)
     except (TypeError, ValueError, OverflowError, ImportError, KeyError, AttributeError, OSError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise TrainError(f"invalid training arguments: {reason}") from error
+        raise TrainError(f"transformers rejects the training arguments: {reason}") from error
 
 
 def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **own: Any) -> MeasuredArguments:

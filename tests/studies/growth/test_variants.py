@@ -246,7 +246,7 @@ def test_without_important_layers_the_other_variants_are_trained(config: Path, t
     folder = tmp_path / "run"
     options = ("--schedules", "importance,permuted,ramp", "--steps", 8, "--learning-rates", "1e-6")
     ended = grow(config, texts, folder, *options)
-    assert "importance and its controls are left out: no layer has a detectable effect" in ended.err
+    assert "importance and its controls are skipped: no layer has a detectable effect" in ended.err
     assert not (folder / "importance").exists()
     assert (folder / "ramp" / "seed-0" / "model" / FILE).is_file()
 

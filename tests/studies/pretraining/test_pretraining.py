@@ -96,7 +96,7 @@ def test_babylm_files_are_read_as_distributed(distributed: tuple[dict[str, Path]
     assert "note:" not in ended.err
     path = run / "elc" / "seed-0" / "model"
     whole = encode_documents(load_tokenizer(str(path)), read_corpus(folders["train"]).documents)
-    assert f"{whole.tokens:,} tokens to train on" in ended.err
+    assert f"{whole.tokens:,} training tokens" in ended.err
 
 
 def test_mixed_splits_are_rejected(tmp_path: Path) -> None:

@@ -267,7 +267,6 @@ def test_every_finding_of_the_paper_has_its_contrasts(ask: Ask, run: Run) -> Non
         ("trained_order", "gain_above@baseline"),
         ("collapse", "random_order"),
         ("collapse", "in_order"),
-        ("position_informed", "gain"),
         ("position_informed", "random_order"),
         ("positions", "short"),
         ("positions", "short@baseline"),

@@ -146,7 +146,7 @@ class GrowthTask:
             f"select, {len(splits.test):,} to report, of different documents"
         )
         if self.left_out > _MIN_NOTED_SHARE:
-            yield f"note: {self.left_out:.1%} of the tokens to train on are behind a document's last whole window"
+            yield f"note: {self.left_out:.1%} of the training tokens come after the last full window of their document"
 
 
 def open_task(
