@@ -97,7 +97,7 @@ class Server:
 
 
 async def read(client: httpx.AsyncClient, number: int, tokens: int, begun: list[int]) -> tuple[str, str, float]:
-    """The end of a stream (`whole`, `error` or `lost`), its text, and the longest time between two events."""
+    """Read a stream: its end (`whole`, `error` or `lost`), its text, and the longest time between two events."""
     text, ended, longest, last = "", "lost", 0.0, time.monotonic()
     try:
         async with client.stream("POST", "/v1/completions", json=body(number, tokens)) as answer:

@@ -78,7 +78,7 @@ class Module:
         for index, state in enumerate(states):
             self.set_rng_state(state, index)
 
-    class device:
+    class device:  # noqa: N801  (the name in torch.accelerator)
         """The current device within a context."""
 
         def __init__(self, device: Any) -> None:

@@ -1,12 +1,16 @@
 """Names use the terms of the field, and functions have few parameters."""
 
 import ast
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import walk_packages
 
+import layerwise
 from package_sources import PACKAGE, files, nodes, text, trees
 
 ROOT = Path(__file__).parents[2]
@@ -115,3 +119,16 @@ def test_the_words_of_a_name_are_told_apart() -> None:
     assert words("place_in") == {"place", "in"}
     assert IN_PROSE.search("Its pedigrees say so")
     assert not IN_PROSE.search("a random order")
+
+
+def test_every_exported_function_and_class_has_a_docstring() -> None:
+    packages = (
+        import_module(module.name) for module in walk_packages(layerwise.__path__, "layerwise.") if module.ispkg
+    )
+    exported = [
+        getattr(package, name) for package in (layerwise, *packages) for name in getattr(package, "__all__", ())
+    ]
+    objects = [each for each in exported if inspect.isfunction(each) or inspect.isclass(each)]
+    assert len(objects) > 100
+    # A dataclass without a docstring gets one that begins with `Name(`.
+    assert [each for each in objects if not each.__doc__ or each.__doc__.startswith(f"{each.__name__}(")] == []

@@ -73,7 +73,7 @@ def eventful(depth: int) -> GrowthSchedule:
     )
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Simulated power failure."""
 
 
@@ -93,7 +93,7 @@ def watched(noted: Noted, stop: int | None = None, *, sharded: bool = False) -> 
 
     def training_step(self: Any, model: Any, inputs: Any, *rest: Any) -> Tensor:
         if self.state.global_step == stop:
-            raise Stopped
+            raise StoppedError
         assert isinstance(model, FSDPModule) == sharded
         before.update({name: each.detach().clone() for name, each in self.model.named_parameters()})
         noted.plans.append(str(self.stack.running) if hasattr(self, "stack") else str(tuple(inputs["input_ids"].shape)))
@@ -220,7 +220,7 @@ def carry_out(folder: Path, kind: str, stop: int | None = None, *, ends: bool = 
     for until in (stop,) if ends or stop is None else (stop, None):
         noted = Noted()
         where = sharding_on_processors() if sharded else nullcontext()
-        with where, watched(noted, until, sharded=sharded), suppress(Stopped):
+        with where, watched(noted, until, sharded=sharded), suppress(StoppedError):
             KINDS[kind](folder, arguments={**CPU, **given})
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     (folder / f"noted-{rank}.json").write_text(json.dumps(vars(noted)))

@@ -29,7 +29,7 @@ from train.kinds import (
     KINDS,
     REPRESENTATIVE,
     Noted,
-    Stopped,
+    StoppedError,
     carry_out,
     carry_out_all,
     interval,
@@ -98,7 +98,7 @@ def test_resuming_a_stopped_training_matches_an_uninterrupted_one(
 ) -> None:
     folder, whole, record = straight(kind)
     first, second = Noted(), Noted()
-    with watched(first, stop), pytest.raises(Stopped):
+    with watched(first, stop), pytest.raises(StoppedError):
         KINDS[kind](tmp_path, arguments=CPU)
     begun = steps_of(str(last_checkpoint(tmp_path)))
     assert begun == stop - stop % interval(kind)
@@ -120,7 +120,7 @@ def test_resuming_a_stopped_training_matches_an_uninterrupted_one(
 def test_an_incomplete_checkpoint_is_ignored(kind: str, straight: Straight, tmp_path: Path) -> None:
     folder, whole, record = straight(kind)
     noted, last = Noted(), 8 if kind == "growth" else 4
-    with watched(Noted(), last + 1), pytest.raises(Stopped):
+    with watched(Noted(), last + 1), pytest.raises(StoppedError):
         KINDS[kind](tmp_path, arguments=CPU)
     (tmp_path / f"checkpoint-{last}" / "trainer_state.json").unlink()
     begun = steps_of(str(last_checkpoint(tmp_path)))

@@ -27,7 +27,7 @@ from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.training import Base, train
 from rounding import realigned
 from tier import first_fast
-from train.kinds import Noted, Stopped, watched
+from train.kinds import Noted, StoppedError, watched
 from train.tiny_models import same_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
@@ -67,7 +67,7 @@ def test_a_training_killed_before_saving_takes_no_further_step(tmp_path: Path) -
         with watched(noted):
             return train(_base(), tiny_digits("crop"), chosen, 1, tmp_path, arguments=QUIET)
 
-    with patch.object(training.PlanTrainer, "write", side_effect=Stopped), pytest.raises(Stopped):
+    with patch.object(training.PlanTrainer, "write", side_effect=StoppedError), pytest.raises(StoppedError):
         run()
     steps = len(noted.losses)
     assert (tmp_path / f"checkpoint-{steps}").is_dir()

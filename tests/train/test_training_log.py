@@ -19,7 +19,7 @@ from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer, positions
 from layerwise.train.training import Base, train, trainer_of
 from layerwise.train.training_log import Pace, find_peak, median_step_seconds, summarize_log, time_step
-from train.kinds import Noted, Stopped, watched
+from train.kinds import Noted, StoppedError, watched
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 
@@ -221,7 +221,7 @@ def trained(folder: Path, minutes: float | None = None) -> TrainingRecord:
 
 def test_resuming_between_log_entries_gives_the_same_record(checkpoint_clock: Any, tmp_path: Path) -> None:
     straight = trained(tmp_path / "straight")
-    with watched(Noted(), 8), pytest.raises(Stopped):
+    with watched(Noted(), 8), pytest.raises(StoppedError):
         trained(tmp_path / "stopped", minutes=7)
     assert [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-7"]
     resumed = trained(tmp_path / "stopped", minutes=7)

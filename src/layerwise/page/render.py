@@ -64,6 +64,7 @@ def render(data: ReportData) -> str:
 
 
 def write(path: Path, html: str) -> None:
+    """Write a page as a whole; raise `RunError` if that fails."""
     try:
         write_whole(path, html.encode(errors="backslashreplace"))
     except OSError as error:

@@ -196,7 +196,7 @@ def write_command(verb: Verb, options: Mapping[str, Any]) -> str:
     """Write the command of a verb; options with default values are omitted.
 
     Args:
-        described: The verb.
+        verb: The verb.
         options: Options by name; defaults are omitted.
     """
     arguments, flags = [], []

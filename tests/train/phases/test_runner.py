@@ -31,7 +31,7 @@ from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
-from train.kinds import Stopped, eventful
+from train.kinds import StoppedError, eventful
 from train.tiny_models import same_weights, saved_weights, tied_llama, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
@@ -88,7 +88,7 @@ def watched(seen: Seen, name: str = "GrowthTrainer") -> Iterator[None]:
         def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
             step = self.state.global_step
             if step == seen.stop:
-                raise Stopped
+                raise StoppedError
             if step not in seen.before:
                 seen.before[step] = weights_of(self.stack.model)
                 moments = self.optimizer.state
@@ -341,7 +341,7 @@ def test_flops_and_tokens_are_summed_over_resumptions(tmp_path: Path) -> None:
     schedule = GrowthSchedule(
         "drawn", DEPTH, (Phase("drop", 0.5, ALL, drop=(0.1, 0.8)), Phase("top", 0.5, (2,), embedding=False))
     )
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         run(schedule, tmp_path, Seen(8), save_steps=3)
     seen = Seen()
     record = run(schedule, tmp_path, seen, save_steps=3)

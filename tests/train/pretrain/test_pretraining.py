@@ -26,7 +26,7 @@ from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe
 from layerwise.train.pretrain.trainer import pretrain
 from rounding import unit
 from tier import first_fast
-from train.kinds import Noted, Stopped, watched
+from train.kinds import Noted, StoppedError, watched
 from train.pretraining_text import RECIPE, STEPS, TEXT, TOKENIZER
 
 QUIET: dict[str, Any] = {"use_cpu": True}
@@ -162,7 +162,7 @@ def test_a_different_algorithm_is_rejected(
 def test_resuming_a_timed_training_keeps_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed = replace(RECIPE, seconds=6.0)
     monkeypatch.setattr(trainer, "time_step", lambda *_: 1.0)
-    with watched(Noted(), 5), pytest.raises(Stopped):
+    with watched(Noted(), 5), pytest.raises(StoppedError):
         run(tmp_path, timed)
     monkeypatch.setattr(trainer, "time_step", lambda *_: 0.1)
     assert run(tmp_path, timed).steps == 6

@@ -43,6 +43,7 @@ Piece = Markup | Picture
 
 
 def write_chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
+    """Write the sections of a kind of run as chapters of the page."""
     return (write_chapter(section.of(kind), data) for section in kind.sections)
 
 

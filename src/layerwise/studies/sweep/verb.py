@@ -157,7 +157,7 @@ def sweep(
         }
     )
     if batches is not None and (tasks or prompt):
-        raise MeasureError("tasks and prompt need a text model with a text. Leave them out, or batches.")
+        raise MeasureError("tasks and prompt cannot be combined with batches. Pass a text, or remove them.")
     from layerwise.measure.language.continuations import encode_prompt
     from layerwise.measure.language.evaluation_data import wrap_batches
     from layerwise.runner.opening import open_corpus, open_stack
@@ -182,7 +182,6 @@ def sweep(
         }
         stack = open_stack(model, reporter, **opening)
         request = replace(TextRequest.of_call(text), is_shared=ray is not None)
-        has_states = similarity and batches is None
         if corpus is None:
             prepared = steps.prepare_batches(stack, chosen_plans, wrap_batches(stack, batches or (), metric))
         else:
@@ -224,8 +223,6 @@ def sweep(
             prepared.compared,
             prepared.chosen.seconds,
         )
-        similar = SimilarityTask(stack, prepared.members, prepared.text, seed)
-        continued = ContinuationsTask(stack, prepared.members, prompt, new_tokens)
         benchmarks: BenchmarksTask | None = None
         if tasks:
             benchmarks = load_benchmarks(
@@ -257,10 +254,10 @@ def sweep(
             runner = None if ray is None else cluster.SweepTasks(ray, workers, shared, on_cuda, reporter)
             with nullcontext() if runner is None else closing(runner):
                 failures = study.execute(replace(losses, runner=runner))
-                if has_states:
-                    study.execute(similar)
+                if similarity and batches is None:
+                    study.execute(SimilarityTask(stack, prepared.members, prepared.text, seed))
                 if prompt:
-                    study.execute(continued)
+                    study.execute(ContinuationsTask(stack, prepared.members, prompt, new_tokens))
                 if benchmarks is not None:
                     failures = [*failures, *study.execute(replace(benchmarks, runner=runner))]
             if failures:
