@@ -96,6 +96,11 @@ def test_too_long_windows_are_refused(sweep: Callable[..., str]) -> None:
     assert "--max-length must be at most the 128 positions" in sweep("--max-length", "129")
 
 
+def test_descending_ranges_are_refused_with_what_to_write(sweep: Callable[..., str]) -> None:
+    message = sweep("--window", "3-1")
+    assert "--window must be ascending, got the descending range '3-1'. Write 1-3." in message
+
+
 def test_too_few_tokens_are_refused(sweep: Callable[..., str]) -> None:
     assert "--tokens must be at least 127" in sweep("--tokens", "1")
 

@@ -140,6 +140,8 @@ def parse_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
         raise OptionError(f"{flag} must be integers or ranges such as 1-28, got {named(repr(text))}.")
     first = int(match[1])
     last = int(match[2] or first)
+    if least <= last < first <= MAX_NUMBER:
+        raise OptionError(f"{flag} must be ascending, got the descending range {match[0]!r}. Write {last}-{first}.")
     if not least <= first <= last <= MAX_NUMBER:
         raise OptionError(
             f"{flag} must be ascending and between {least} and {MAX_NUMBER:,}, got {named(repr(text.strip()))}."
