@@ -95,7 +95,10 @@ def difference(kind: str, name: str, now: str) -> str | None:
     ]
     rest = [f"... and {len(changed) - SHOWN:,} more lines"] if len(changed) > SHOWN else []
     head = f"tests/golden/{kind}/{name} is not what the stored rows give now:"
-    advice = f"If the change is meant, write `python -m tools.golden write {kind}` and read what it changes."
+    advice = (
+        f"If the change is intended, run `python -m tools.golden write {kind}` (`run {kind}` if the rows change) "
+        "and read the diff."
+    )
     return "\n".join([head, *changed[:SHOWN], *rest, advice])
 
 
