@@ -37,7 +37,7 @@ def with_tables(page: str, answers: Iterable[Finding]) -> str:
         after = re.compile(r"(?:\|.*\n)+").match(page, before.end())
         page = page[: before.end()] + "".join(f"{line}\n" for line in lines) + page[after.end() :]
     split = len(found) - list(halves.values()).count("no")
-    page = re.sub(r"\d+ (model types hold .* of) \d+", rf"{len(found)} \1 {split}", page)
+    page = re.sub(r"\d+ (model types pass .* of) \d+", rf"{len(found)} \1 {split}", page)
     return re.sub(r"(with transformers) [\d.]+:", rf"\1 {transformers.__version__}:", page)
 
 
