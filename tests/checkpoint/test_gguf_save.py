@@ -402,10 +402,10 @@ def _folder(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("target", "overwrite", "words"),
     [
-        (_file, True, "exists and is not a model, so it is not replaced"),
-        (_folder, True, "exists and is not a model, so it is not replaced"),
+        (_file, True, "already exists but contains no model"),
+        (_folder, True, "already exists but contains no model"),
         (_model, False, "replace it with --overwrite"),
-        (lambda folder: folder / "in.gguf", True, "is the source, so it is not replaced"),
+        (lambda folder: folder / "in.gguf", True, "is the source, so layerwise will not"),
     ],
 )
 def test_existing_files_stay(tmp_path: Path, target: Callable[[Path], Path], overwrite: bool, words: str) -> None:

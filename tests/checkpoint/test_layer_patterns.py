@@ -123,7 +123,7 @@ def test_experts_are_numbered_inside_of_their_layer() -> None:
 def test_the_stack_is_the_one_as_deep_as_the_configuration_says() -> None:
     groups = {"features.": 7, "encoder.layers.": 12}
     assert stack_prefix(groups, [12], None) == ("encoder.layers.", 12)
-    with pytest.raises(UnresolvedNamesError, match="the stack of layers cannot be determined from the"):
+    with pytest.raises(UnresolvedNamesError, match="layerwise cannot tell which tensors belong to the layers"):
         stack_prefix(groups, [3], None)
 
 

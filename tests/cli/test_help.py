@@ -171,7 +171,7 @@ PLANNED = ("sweep", "verify", "heal", "save --output copy", "serve")
 
 @pytest.mark.parametrize("verb", PLANNED)
 def test_missing_runs_are_reported(verb: str) -> None:
-    said = "nosuchrun is not a plan or the directory of a run"
+    said = "nosuchrun is neither a plan nor a run directory"
     assert said in refused(*verb.split(), "demo", "--plan", "nosuchrun")
 
 

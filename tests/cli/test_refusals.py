@@ -1,4 +1,4 @@
-"""Bad input gets one clear message and exit code 2: no traceback, no run folder."""
+"""Bad input gets one clear message and exit code 2: no traceback, no run directory."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Bad run folders: manifests, tables, reports and exports."""
+"""Bad run directorys: manifests, tables, reports and exports."""
 
 import csv
 from collections.abc import Callable

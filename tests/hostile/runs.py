@@ -1,4 +1,4 @@
-"""A sweep's run folder made without a model, and ways to damage it."""
+"""A sweep's run directory made without a model, and ways to damage it."""
 
 import json
 import sqlite3

@@ -33,7 +33,7 @@ SAID = {
     "robustness merge one two --draws 3": ("2 models of 1 variant: 6 merged models, each evaluated on",),
     f"train robust layershuffle --model vit {DIGITS} --epochs 1 --batch-size 10 --seeds 2": (
         "training takes 8 optimizer steps, forward and backward over 80 examples",
-        "run folder: run",
+        "run directory: run",
     ),
     f"train growth {PHASED} --schedules freezing --steps 40": (
         "freezing, for 4 layers:",

@@ -109,7 +109,7 @@ def test_a_run_is_named_by_what_it_computes_and_its_report_is_written() -> None:
     result = counting(reporter=reporter)
     assert result.folder.parent == Path("runs")
     assert (result.folder / "report.html").is_file()
-    assert reporter.logs == ["opening", "3 steps", f"run folder: {result.folder}"]
+    assert reporter.logs == ["opening", "3 steps", f"run directory: {result.folder}"]
     assert reporter.results[-1] == f"report: {result.folder / 'report.html'}"
     assert counting(reporter=Silent()).folder == result.folder
     assert counting(seed=1, reporter=Silent()).folder != result.folder
@@ -189,7 +189,7 @@ def test_describing_computes_nothing_and_makes_no_folder(tmp_path: Path) -> None
     with from_command_line(dry_run=True):
         counting(5, reporter=reporter)
     assert reporter.results[0] == "5 steps"
-    assert reporter.results[1].startswith("run folder: runs")
+    assert reporter.results[1].startswith("run directory: runs")
     assert os.listdir(tmp_path) == []
 
 

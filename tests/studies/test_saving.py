@@ -176,7 +176,7 @@ def test_missing_and_conflicting_options_are_rejected(home: Path, file: Path, tm
     assert "Pass one of them" in refused("save", home / "one", "--plan", "0", "--from", "0", *output)
     assert "a model is required" in refused("save", "--from", "0-1", *output)
     assert "a model is required" in refused("save", "--plan", "0-1", *output)
-    assert "The file names its models" in refused("save", home / "one", "--from", file, *output)
+    assert "--model cannot be combined with a file" in refused("save", home / "one", "--from", file, *output)
     file.write_text(file.read_text().replace("passthrough", "slerp"))
     assert f"{file}, line 1: merge_method must be passthrough, got slerp" in refused("save", "--from", file, *output)
     assert not (tmp_path / "m").exists()

@@ -93,9 +93,11 @@ def refuse_in_the_way(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder} exists and is not a model, so it is not replaced; choose another folder")
+        raise CheckpointError(
+            f"{folder} already exists but contains no model, so layerwise will not overwrite it. Choose another folder."
+        )
     if not overwrite:
-        raise CheckpointError(f"{folder} already has a model; choose another folder, or replace it with --overwrite")
+        raise CheckpointError(f"{folder} already has a model. Choose another folder, or replace it with --overwrite.")
 
 
 @contextmanager

@@ -117,12 +117,17 @@ def _refuse_in_the_way(source: Path, target: Path, overwrite: bool) -> None:
     if kind == "nothing":
         return
     if kind == "file" and source.exists() and target.samefile(source):
-        raise CheckpointError(f"{named(target)} is the source, so it is not replaced; choose another name")
+        raise CheckpointError(
+            f"{named(target)} is the source, so layerwise will not overwrite it. Choose another name."
+        )
     if kind != "file" or not _begins_as_gguf(target):
-        raise CheckpointError(f"{named(target)} exists and is not a model, so it is not replaced; choose another name")
+        raise CheckpointError(
+            f"{named(target)} already exists but contains no model, so layerwise will not overwrite it. Choose another "
+            "name."
+        )
     if not overwrite:
         raise CheckpointError(
-            f"{named(target)} is already a model; choose another name, or replace it with --overwrite"
+            f"{named(target)} is already a model. Choose another name, or replace it with --overwrite."
         )
 
 

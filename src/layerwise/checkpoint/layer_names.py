@@ -73,8 +73,8 @@ def stack_prefix(
 ) -> tuple[str, int]:
     """Return the prefix and depth of the one stack whose depth is in `depths`.
 
-    `path` is the module path of the blocks, if known. A stack may have up to `behind` more layers, which predict
-    further tokens. Raises `UnresolvedNamesError` if there is no such stack, or several.
+    `path` is the module path of the blocks, if known. A stack may have up to `behind` more layers for multi-token
+    prediction. Raises `UnresolvedNamesError` if there is no such stack, or several.
     """
     suits = [prefix for prefix in groups if path is None or _is_named(prefix, f"{path}.")]
     exact = [(prefix, groups[prefix]) for prefix in suits if groups[prefix] in depths]
@@ -82,10 +82,10 @@ def stack_prefix(
     # With a path the depth is enough; otherwise a longer stack may be the right one.
     stacks = exact or longer if path is not None else exact + longer
     if len(stacks) != 1:
-        listing = ", ".join(f"{prefix}N ({count})" for prefix, count in groups.items()) or "no numbered names"
+        listing = ", ".join(f"{prefix}N ({count})" for prefix, count in groups.items()) or "none are numbered"
         raise UnresolvedNamesError(
-            f"the stack of layers cannot be determined from the tensor names ({listing}) and the counts of the "
-            f"configuration ({', '.join(map(str, depths)) or 'none'})"
+            f"layerwise cannot tell which tensors belong to the layers. Groups in the tensor names: {listing}. Numbers "
+            f"of layers in the configuration: {', '.join(map(str, depths)) or 'none'}"
         )
     return stacks[0]
 

@@ -41,11 +41,15 @@ def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[s
     """Return the batch to compare logits on, by default a small seeded one, on the device of `stack`."""
     batch = example_inputs(stack.model) if inputs is None else inputs
     if batch is None:
-        raise ModelError(
-            f"{type(stack.model).__name__} takes inputs that layerwise cannot synthesize; pass a batch to check the "
-            "checkpoint on: save(stack, plan, folder, inputs=...), or save a model from its folder with --no-prove"
-        )
+        raise ModelError(_explain_missing_inputs(stack.model))
     return {name: each.to(stack.device) if isinstance(each, Tensor) else each for name, each in batch.items()}
+
+
+def _explain_missing_inputs(model: nn.Module) -> str:
+    return (
+        f"layerwise cannot build example inputs for {type(model).__name__}. Pass some: save(stack, plan, folder, "
+        "inputs=...). To skip the check, use --no-prove with a model folder."
+    )
 
 
 def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:
@@ -179,7 +183,7 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
         passed = True
 
     if batch is None:
-        raise UnsupportedModelError(f"{type(model).__name__} takes inputs that layerwise cannot synthesize")
+        raise UnsupportedModelError(_explain_missing_inputs(model))
     with ExitStack() as hooks:
         for name, module in model.named_modules():
             if id(module) not in inside:

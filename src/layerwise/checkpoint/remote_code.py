@@ -28,7 +28,10 @@ OWN = "layerwise."
 def add_plan(
     draft: Path, plan: Plan, kind: Any, config: Any, path: str, stack: Stack | None, remote_code: bool
 ) -> None:
-    """Add `plan` to a draft of its stored layers; raise `UnsupportedModelError` for sublayers that the model lacks."""
+    """Record `plan` in `draft`, a folder with its stored layers, and with `remote_code` add code that runs it.
+
+    Raises `UnsupportedModelError` if the plan runs sublayers and the layers of the model cannot be split.
+    """
     halves = stack.branches().paths if stack is not None and plan.has_sublayers() else []
     if not remote_code:
         write_record(draft, over_stored(plan))

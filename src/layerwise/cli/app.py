@@ -47,7 +47,7 @@ GROUPS = {
     for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Serving", "Results"))
 }
 
-TRAIN = "Train a model with reordered layers, from scratch, or in phases."
+TRAIN = "Train for any layer order, pretrain with learned layer weights, or grow layer by layer."
 COMPLETION = "--install-completion"
 HELP_ALL = "--help-all"
 

@@ -26,7 +26,7 @@ def run(
 ) -> int:
     """Run a recipe or the experiments in a YAML file, or resume a run.
 
-    A recipe reproduces the experiments of a paper. Its stages run one after another, each in its own directory.
+    A recipe reproduces experiments of a paper. Its stages run one after another, each in its own directory.
 
     layerwise run layershuffle --dry-run
 

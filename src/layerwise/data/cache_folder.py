@@ -57,7 +57,7 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
             waiting()
             lock.acquire()
         except NotImplementedError as error:
-            raise OSError(None, "its file system cannot lock files") from error
+            raise OSError(None, f"the file system of {path.parent} cannot lock files") from error
     try:
         yield
     finally:

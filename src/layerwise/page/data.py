@@ -123,10 +123,10 @@ class ReportData:
         return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
 
     def verdict(self, plan: str) -> str:
-        """Return the verdict on a plan on the whole text; the original model is the baseline."""
+        """Return the verdict on a plan on the whole text; that of the original model is its name."""
         score = self.effect(plan, self.tasks[0]) if self.tasks else None
         if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
-            return "the baseline"
+            return "original model"
         return describe_verdict(score, self.level)
 
     def effect(self, plan: str, task: str, metric: str = vocab.DELTA) -> Score | None:

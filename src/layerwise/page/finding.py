@@ -78,7 +78,28 @@ class Finding:
     @property
     def summary(self) -> str:
         """Return the answer, followed by the number that decides."""
-        return f"{self.answer} Measured: {self.number}." if self.number else self.answer
+        return f"{self.answer}{self._measured}"
+
+    @property
+    def statement(self) -> str:
+        """Return the question and the answer, with the verdict after the first sentence of the answer.
+
+        >>> Finding("Is B better?", "No, it is worse. All seeds agree.", Verdict.CONTRADICTED).statement
+        'Is B better? No, it is worse (contradicted). All seeds agree.'
+        """
+        first, stop, rest = self.answer.partition(". ")
+        if self.verdict is None or self.verdict in first.lower():
+            return f"{self.question} {self.answer}"
+        return f"{self.question} {first.removesuffix('.')} ({self.verdict}){stop or '.'}{rest}"
+
+    @property
+    def full_statement(self) -> str:
+        """Return the question, the answer and the verdict, followed by the number that decides."""
+        return f"{self.statement}{self._measured}"
+
+    @property
+    def _measured(self) -> str:
+        return f" Measured: {self.number}." if self.number else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +155,13 @@ def describe_loss_change(row: Score) -> str:
 
     >>> rows = (Score("search", "delta_nll", value, value - 0.1, value + 0.1) for value in (0.2, -0.2, 0.0))
     >>> list(map(describe_loss_change, rows))
-    ['costs +0.200 [+0.100, +0.300]', 'gains 0.200 [0.100, 0.300]', 'changes the loss by 0.000 [−0.100, +0.100]']
+    ['costs 0.200 [0.100, 0.300]', 'gains 0.200 [0.100, 0.300]', 'changes the loss by 0.000 [−0.100, +0.100]']
     """
     if excludes_zero(row) and row.value < 0.0:
         return f"gains {format_interval(-row.value, -(row.high or 0.0), -(row.low or 0.0))}"
-    does = "costs" if excludes_zero(row) else "changes the loss by"
-    return f"{does} {format_interval(row.value, row.low, row.high, signed=True)}"
+    if excludes_zero(row):
+        return f"costs {format_interval(row.value, row.low, row.high)}"
+    return f"changes the loss by {format_interval(row.value, row.low, row.high, signed=True)}"
 
 
 def is_equal(row: Score) -> bool:
@@ -152,7 +174,13 @@ def is_equal(row: Score) -> bool:
 
 
 def effect_to_verdict(effect: Effect) -> Verdict | None:
-    return to_verdict(None if effect == "bare" else effect != "open")
+    """Return the verdict on "is it better?", or None if there are no intervals.
+
+    >>> effect_to_verdict("better"), effect_to_verdict("worse"), effect_to_verdict("bare")
+    (<Verdict.SUPPORTED: 'supported'>, <Verdict.CONTRADICTED: 'contradicted'>, None)
+    """
+    verdicts = {"better": Verdict.SUPPORTED, "worse": Verdict.CONTRADICTED, "open": Verdict.INCONCLUSIVE}
+    return verdicts.get(effect)
 
 
 EQUIVALENCE = 1.16
@@ -208,40 +236,40 @@ def _is_falling(data: ReportData, arm: str) -> bool:
 
 
 def describe_undecided(estimate: Estimate, margin: float) -> str:
-    """Say why an interval is inconclusive, and how much text would decide."""
+    """Explain why an interval is inconclusive, and how much text should settle it."""
     if not estimate.has_interval:
         return NO_INTERVALS
-    return f"Its interval allows both answers{describe_text_needed(estimate, margin)}."
+    return f"The interval is compatible with both yes and no{describe_text_needed(estimate, margin)}."
 
 
 def describe_text_needed(estimate: Estimate, margin: float) -> str:
-    """Describe the text that would decide, as the end of a sentence; empty if unknown.
+    """Describe the amount of text that should settle a question, as the end of a sentence; empty if unknown.
 
     >>> describe_text_needed(Estimate(0.0, mde=0.1, tokens=1000), 0.05)
-    '; about 5,400 tokens would decide'
+    '; about 5,400 tokens should settle it'
     """
     if estimate.mde is None or estimate.tokens is None or margin <= 0.0:
         return ""
     times = (EQUIVALENCE * estimate.mde / margin) ** 2
     if times > MAX_TEXT:
-        return f"; no text of {MAX_TEXT:,} times this length would decide"
+        return f"; even {MAX_TEXT:,} times as much text would not settle it"
     # Two digits: it is an estimate.
     tokens = float(f"{max(times * estimate.tokens, estimate.tokens + 1):.2g}")
-    return f"; about {format_number(tokens)} tokens would decide"
+    return f"; about {format_number(tokens)} tokens should settle it"
 
 
 def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
-    """Describe how many times the data would decide, as a sentence; empty if more would not.
+    """Describe how many times the data should settle a question, as a sentence; empty if it already does.
 
     >>> describe_data_needed(Estimate(0.0, mde=0.2), 0.1, "the questions")
-    ' About 5 times the questions would decide.'
+    ' About 5 times the questions should settle it.'
     """
     if estimate.mde is None:
         return ""
     times = (EQUIVALENCE * estimate.mde / margin) ** 2
     if times > MAX_SEEDS:
-        return f" Not even {MAX_SEEDS} times {what} would decide."
-    return f" About {format_number(max(2, round(times)))} times {what} would decide." if times > 1.0 else ""
+        return f" Even {MAX_SEEDS} times {what} would not settle it."
+    return f" About {format_number(max(2, round(times)))} times {what} should settle it." if times > 1.0 else ""
 
 
 def select_widest(estimates: Iterable[Estimate]) -> Estimate:

@@ -122,14 +122,15 @@ def format_percent(value: float) -> str:
 
 
 def format_perplexity(nats: float) -> str:
-    """Format a difference in nats as the change of perplexity, 100 (e^x - 1) percent.
+    """Format a difference in nats as the perplexity relative to that of the original model, e^x.
 
-    >>> format_perplexity(0.1), format_perplexity(-0.006), format_perplexity(6.45)
-    ('+10.5 %', '−0.6 %', '×633')
+    >>> format_perplexity(0.1), format_perplexity(-0.006), format_perplexity(2.5), format_perplexity(6.45)
+    ('×1.105', '×0.994', '×12.2', '×633')
     """
-    if nats > math.log(10):
-        return f"×{math.exp(min(nats, 700.0)):,.0f}" if nats < 30 else "×10^" + f"{nats / math.log(10):.0f}"
-    return f"{100 * math.expm1(nats):+.1f} %".replace("-", "−")
+    if nats >= 30:
+        return f"×10^{nats / math.log(10):.0f}"
+    ratio = math.exp(nats)
+    return f"×{ratio:.3f}" if 0.1 <= ratio < 10 else f"×{format_fixed(ratio, count_decimals(ratio))}"
 
 
 def excludes_zero(score: Score) -> bool:
@@ -163,7 +164,15 @@ def describe_verdict(score: Score | None, level: float) -> str:
     return f"no effect detectable above {format_number(max(reach))} nats" if reach else "no effect detectable"
 
 
-NAMES = {"random": "random order"}
+NAMES = {
+    "random": "random order",
+    "identity": "original model",
+    "uniform_nll": "loss of a uniform guess (nats/token)",
+    "evaluations_naive": "layer evaluations without sharing",
+    "evaluations_bound": "layer evaluations, planned",
+    "evaluations_ratio": "layer evaluations, done ÷ planned",
+    "states_live": "hidden states in memory, peak",
+}
 
 NATS_EXPLAINED = "Losses are in nats/token: with 0.69 nats more, the right token is half as likely."
 """Explanation of nats/token for the first paragraph of a page."""

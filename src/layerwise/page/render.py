@@ -7,6 +7,7 @@ The provenance comes last and lists what was not measured.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -31,6 +32,7 @@ from layerwise.page.writers.findings_page import published_chapter
 from layerwise.page.writers.html import Chapter, write_chapters
 from layerwise.page.writers.plans import draw_wiring
 from layerwise.plan import Plan
+from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import MIN_UNITS
 
@@ -129,9 +131,18 @@ def _words(about: str) -> tuple[str, ...]:
     return tuple(" ".join(item.split()) for heading, *items in sections if heading.strip() == about for item in items)
 
 
+def _name_quantity(row: Score, *, is_repeated: bool) -> str:
+    name = label(row.metric)
+    return f"{name} ({label(row.section)})" if is_repeated and row.section is not None else name
+
+
 def provenance(data: ReportData) -> Chapter:
     run = data.rows.where(measure="run")
-    measured = Table(("quantity", "value"), tuple((label(s.metric), format_number(s.value)) for s in run))
+    times = Counter(row.metric for row in run)
+    names = [_name_quantity(row, is_repeated=times[row.metric] > 1) for row in run]
+    measured = Table(
+        ("quantity", "value"), tuple((name, format_number(row.value)) for name, row in zip(names, run, strict=True))
+    )
     method, words = _explained(data)
     body = html_part(
         "provenance",

@@ -58,7 +58,7 @@ class Score:
 
     Args:
         task: Part of the text or benchmark that was scored; "all" for the whole.
-        claim: Published claim that a contrast decides.
+        claim: Published claim that a contrast tests.
         paper: Paper that states the claim.
         models: Number of models.
         arm: Training variant, or model.
@@ -70,23 +70,23 @@ class Score:
         affected: Number of layers that a plan skips, moves or changes.
         kept: Number of layers that remain.
         order: Order in which the layers run.
-        layer: The layer; of an edge, the reader.
+        layer: Layer; for an edge, the layer that reads.
         to_layer: Second layer of a pair, or last layer of a range.
         part: Part of the layer or the model: `attn`, `mlp`, a weight, the head.
         state: Hidden state; 0 is the state before the first layer.
         to_state: Second hidden state of a pair, or last one of a zone.
         percent: Percent of the depth.
         position: Position at which the layer ran.
-        source: What the reader reads: 0 is the embedding, n + 1 the output of layer n.
-        distance: Layers between the two that are compared.
+        source: Source that a layer reads: 0 is the embedding, n + 1 the output of layer n.
+        distance: Distance, in layers, between the two that are compared.
         condition: Experimental condition: an intervention, or the setting of a timing.
         strength: Strength of the intervention.
         phase: Phase of a training.
         step: Training step; of a phase, the step before which it ends.
         round: Round of a search or of a timing.
         share: Share of the training text or budget.
-        unit: Cost that was counted, or that two variants had alike.
-        cost: Amount of that cost.
+        unit: Kind of cost that was counted, or that two compared variants have in common.
+        cost: Amount of the cost named by `unit`.
         learning_rate: Learning rate that was tried.
         warmup: Warm-up that was tried, as a share of the training.
         batch_size: Examples in a step.
@@ -97,9 +97,9 @@ class Score:
         example: Number of the example.
         kind: Kind of the task: phenomenon or paradigm, surface or linguistic.
         suite: Suite of minimal pairs.
-        verdict: What the numbers decide.
+        verdict: Verdict that follows from the numbers.
         margin: Difference that is tolerated.
-        section: Section of the run that a time or a count is of.
+        section: Section of the run that a time or a count belongs to.
         against: What the value is compared with: another variant, or a null.
 
     >>> Score("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1)
@@ -248,9 +248,9 @@ def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
 class PlanRecord:
     """A plan of a sweep and its cost, unique per (family, plan).
 
-    `strategy` is its curve (`skip`, `reverse`, ...), `affected` the number of layers that it changes, `draw` the seed
-    of a random order. `evaluations` counts layer evaluations, `stages` sequential ones, `weights` distinct layers,
-    `slots` KV slots.
+    `strategy` names the curve that the plan belongs to (`skip`, `reverse`, ...), `affected` is the number of layers
+    that it changes, and `draw` the seed of a random order. `evaluations` counts how many times any layer runs, `stages`
+    how many layers run one after another, `weights` the distinct layers, and `slots` the KV-cache slots.
     """
 
     plan: str

@@ -36,7 +36,7 @@ ALTERNATIVES = (
     ("learning_rate", "learning_rates"),
     ("batch_size", "batch_sizes"),
 )
-"""Options that exclude each other: passing one removes the others from a file."""
+"""Options that cannot be combined: passing one removes the others from a file."""
 
 _RUNS = "{runs}"
 
@@ -290,4 +290,4 @@ def _read_yaml(path: Path) -> Any:
     try:
         return parse_yaml(decoded(read_bytes(path, SIZE)))
     except UnreadableError as error:
-        raise OptionError(f"{path} {error}") from error
+        raise OptionError(f"{path} {error}. Pass a YAML file in UTF-8.") from error

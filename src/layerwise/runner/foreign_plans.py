@@ -48,7 +48,9 @@ def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
         return recipe
     models = [location_of(model) for model in models]
     if recipe.models:
-        raise OptionError(f"The file names its models: {', '.join(recipe.models.values())}. Omit --model.")
+        raise OptionError(
+            f"--model cannot be combined with a file that names its models: {', '.join(recipe.models.values())}."
+        )
     if not recipe.plan.sources() and len(models) == 1:
         return MergeRecipe(recipe.plan, {None: models[0]}, notes=recipe.notes)
     by_name: dict[str | None, str] = {source_name(number): model for number, model in enumerate(models)}
@@ -64,7 +66,8 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
         return write_tensor_types(recipe.plan, depth)
     if not recipe.models:
         raise OptionError(
-            "--to mergekit requires --model, because every slice names its model. Repeat it for models a, b, ..."
+            "--to mergekit requires --model, because every slice names its model. Pass --model once for each "
+            "of the models a, b, ..."
         )
     return write_mergekit(recipe.plan, recipe.models, recipe.dtype, recipe.head).rstrip("\n")
 

@@ -148,7 +148,7 @@ class BaseModel:
         if classes is None:
             return Base(self.again, weights, self.location)
         if self.location is None:
-            raise TrainError("A new head requires a model that can be loaded again. Pass its name or folder.")
+            raise TrainError("A new head requires a model that can be loaded again. Pass its name or directory.")
         with_head = partial(with_new_head, self.location, classes, device=self.device, revision=self.revision)
         return Base(with_head, weights, self.location)
 
@@ -161,7 +161,7 @@ def open_base(
     layers: str | None = None,
     revision: str | None = None,
 ) -> BaseModel:
-    """Load the initial model of trainings with float32 weights, or copy an open one.
+    """Load the initial model of trainings with float32 weights, or copy a model that is already loaded.
 
     Raises:
         ModelError: If the model cannot be opened.

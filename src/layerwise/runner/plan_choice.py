@@ -124,20 +124,21 @@ def parse_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
     """
     numbers: set[int] = set()
     for part in text.split(","):
-        first, last = parse_range(flag, part, least)
+        first, last = parse_range(flag, part, least, several=True)
         numbers.update(range(first, last + 1))
     return tuple(sorted(numbers))
 
 
-def parse_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
-    """Parse a range, or a single number as a range.
+def parse_range(flag: str, text: str, least: int = 0, *, several: bool = False) -> tuple[int, int]:
+    """Parse a range, or a single number as a range; `several` makes messages speak of a list of them.
 
     >>> parse_range("--window", "4-8"), parse_range("--window", "5")
     ((4, 8), (5, 5))
     """
     match = _PART.fullmatch(text.strip())
     if match is None:
-        raise OptionError(f"{flag} must be integers or ranges such as 1-28, got {named(repr(text))}.")
+        allowed = "integers or ranges such as 1-28" if several else "a range such as 4-8 or an integer"
+        raise OptionError(f"{flag} must be {allowed}, got {named(repr(text))}.")
     first = int(match[1])
     last = int(match[2] or first)
     if least <= last < first <= MAX_NUMBER:
@@ -156,10 +157,11 @@ def parse_plan(text: str) -> Plan:
     except PlanError as error:
         if error.position != 0 or not text[:1].isalpha() or " " in text.strip():
             raise
-        what = "a run, not a plan" if is_run(Path(text)) else "not a plan or the directory of a run"
+        is_directory = is_run(Path(text))
+        what = "a run directory, not a plan" if is_directory else "neither a plan nor a run directory"
+        hint = " Only `layerwise heal` and `layerwise save` accept the run of a search." if is_directory else ""
         raise PlanError(
-            f'{named(text)} is {what}. Write a plan as layer numbers, such as "0-13 18-31". Only `layerwise heal` '
-            "and `layerwise save` accept the run of a search."
+            f'{named(text)} is {what}. Write a plan as layer numbers, such as "0-13 18-31".{hint}'
         ) from error
 
 
@@ -176,7 +178,7 @@ def resolve_plan(text: str) -> Plan:
         rows = run.store.scores(SEARCH, metric=CHOSEN)
     if not rows:
         raise PlanError(
-            f"{folder} does not contain a chosen plan: it is not a run of `layerwise search`, or was interrupted. "
+            f"{folder} does not contain a chosen plan: it is not a run of `layerwise search`, or it was interrupted. "
             "Resume the search or pass a plan."
         )
     return Plan.parse(str(rows[0].plan))

@@ -154,7 +154,7 @@ def _describe(call: Invocation, description: RunDescription, folder: Path) -> No
             remaining = _remaining(description, folder, run)
             if remaining and not _is_complete(call, description, run):
                 call.reporter.result(_describe_cost(call, remaining))
-    call.reporter.result(f"run folder: {folder}")
+    call.reporter.result(f"run directory: {folder}")
 
 
 def _begin(call: Invocation, description: RunDescription, folder: Path) -> Run:
@@ -173,7 +173,7 @@ def _begin(call: Invocation, description: RunDescription, folder: Path) -> Run:
 def _announce(description: RunDescription, run: Run, reporter: Reporter) -> None:
     for text in description.lines:
         reporter.log(text)
-    reporter.log(f"run folder: {run.folder}")
+    reporter.log(f"run directory: {run.folder}")
     stored = run.store.count_losses()
     if stored:
         reporter.log(f"resumed: {stored:,} rows are stored already")

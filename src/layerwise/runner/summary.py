@@ -11,6 +11,7 @@ from layerwise.measure.stats.effects import compute_effects
 from layerwise.measure.stats.grid import complete
 from layerwise.page.derived.power import describe_text
 from layerwise.page.kinds import present_kinds
+from layerwise.page.writers.text import remove_verdicts
 from layerwise.results import Loss, PlanRecord, Run, Score
 from layerwise.results.vocabulary import EFFECT
 
@@ -30,9 +31,10 @@ def report_data(run: Run) -> pages.ReportData:
 def summary(data: pages.ReportData) -> str:
     lines: list[str] = []
     for kind in present_kinds(data):  # an answer that another kind has given already is not repeated
-        lines += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in lines]
+        listed = {remove_verdicts(line) for line in lines}
+        lines += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in listed]
     amount = (f"- {line}" for line in describe_text(data))
-    published = (f"- {each.question} {each.verdict}: {each.summary}" for each in pages.judge_published(data))
+    published = (f"- {each.full_statement}" for each in pages.judge_published(data))
     return "\n".join([*lines, *published, *amount])
 
 

@@ -174,7 +174,7 @@ MAX_EXTRA_RATES = 4
 
 
 def select_rate(losses: Mapping[float, float]) -> float:
-    """Return the rate with the smallest validation loss; the smaller one of equals."""
+    """Return the rate with the smallest validation loss; on a tie, the smaller rate."""
     return min(sorted(losses), key=losses.__getitem__)
 
 

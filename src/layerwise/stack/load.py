@@ -349,7 +349,11 @@ def _is_quantized(config: Any) -> bool:
 
 
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
-    """Return the configured class, otherwise the auto class for its head; raise `CheckpointError` for a wrong class."""
+    """Return the class named in `architectures`; failing that, the auto class of its head, else `AutoModel`.
+
+    The auto class of a head is only used with remote code. Raises `CheckpointError` if the class does not suit the
+    configuration.
+    """
     for name in getattr(config, "architectures", None) or ():
         kind = find_class(name) or _registered(name, config)
         if kind is not None:

@@ -343,8 +343,8 @@ class Stack:
             return self.capture(**inputs)
         if captured is None:
             raise ModelError(
-                f"{type(self.model).__name__} takes inputs that layerwise cannot synthesize, but its sublayers are "
-                "found on a batch; call stack.branches(stack.capture(**inputs)) once, then run the plan in place"
+                f"layerwise cannot build example inputs for {type(self.model).__name__}, which it needs to find the "
+                "sublayers. Call stack.branches(stack.capture(**inputs)) once, then run the plan in place."
             )
         return captured
 

@@ -74,8 +74,8 @@ def verify(
     inputs = inputs or example_inputs(stack.model)
     if inputs is None:
         raise MeasureError(
-            f"{type(stack.model).__name__} takes inputs that layerwise cannot synthesize; pass a batch: "
-            "verify(stack, plan, inputs)"
+            f"layerwise cannot build example inputs for {type(stack.model).__name__}. Pass some: "
+            "verify(stack, plan, inputs)."
         )
     with evaluating(stack.model), torch.no_grad():
         before = main_tensor(stack.model(**inputs))

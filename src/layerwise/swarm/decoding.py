@@ -66,7 +66,7 @@ def prepare_generation(stack: Stack, ids: Tensor, options: dict[str, Any]) -> Ge
 
 @dataclass
 class CachedDecoding:
-    """The calls of the layers in each pass over one text, while keys and values are kept elsewhere."""
+    """Capture of the layer calls of each pass over one text; the nodes keep the keys and values."""
 
     stack: Stack
     ready: GenerationInputs

@@ -222,7 +222,7 @@ class Swarm:
         """Yield the new tokens, then the `Answer`. Closing the generator cancels the request.
 
         `made` are tokens that another swarm generated; the continuation is exact. Raises `BelowQuorumError` if too few
-        layers are live, also after the first token.
+        layers are live, which can happen between two tokens.
         """
         draws = None if decoding.seed is None else partial(_make_generator, decoding.seed, len(made))
         text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None

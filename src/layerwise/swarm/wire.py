@@ -151,7 +151,7 @@ def read_call(call: bytes) -> CallForm:
 
 
 def decode_value(value: Any, tensor: Callable[[int], Tensor]) -> Any:
-    """Decode an argument, with `None` for the state and the cache."""
+    """Decode an argument; the state and the cache become `None`."""
     if isinstance(value, list):
         return [decode_value(item, tensor) for item in value]
     if not isinstance(value, dict):

@@ -7,7 +7,7 @@ import torch
 
 from conftest import tiny_llama
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
-from layerwise.measure.gradients.proxies import compute_proxies, find_branches, proxies
+from layerwise.measure.gradients.proxies import compute_proxies, find_sublayers, proxies
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
@@ -95,7 +95,7 @@ def test_layer_with_excessive_scale_is_found() -> None:
     stack = load(planted(identity=[IDLE]))
     with torch.no_grad():
         stack.model.model.layers[3].mlp.down_proj.weight *= 4
-    scores = compute_proxies(stack, idle_text(), find_branches(stack, idle_text()))
+    scores = compute_proxies(stack, idle_text(), find_sublayers(stack, idle_text()))
     gates = by_layer(scores, "gate_gradient")
     assert {3, (3, "mlp")} <= outside(scores)
     assert max(gates[3].p_adjusted, gates[3, "mlp"].p_adjusted) < 0.05
@@ -127,7 +127,7 @@ def test_random_model_is_a_separate_null() -> None:
 def test_few_windows_have_values_without_interval() -> None:
     stack: Stack = load(tiny_llama())
     reading = EvalData("ragged", "0", 12, "next_token", (ragged_batch(),))
-    found = compute_proxies(stack, reading, find_branches(stack, reading))
+    found = compute_proxies(stack, reading, find_sublayers(stack, reading))
     for metric in ("gate_gradient", "gate_sensitivity"):
         score = by_layer(found, metric)[0]
         assert score.low is None
@@ -136,6 +136,6 @@ def test_few_windows_have_values_without_interval() -> None:
 
 def test_bfloat16_weights_are_scored() -> None:
     stack = load(planted(identity=[IDLE]).to(torch.bfloat16))
-    found = compute_proxies(stack, idle_text(), find_branches(stack, idle_text()))
+    found = compute_proxies(stack, idle_text(), find_sublayers(stack, idle_text()))
     assert by_layer(found, "block_influence")[IDLE].value == 0.0
     assert all(math.isfinite(score.value) for score in found)

@@ -126,8 +126,8 @@ def test_damage_below_the_tolerance_is_omitted_and_logged() -> None:
     rows, _ = study(layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, cache=ResultCache(log=said.append))
     assert {row.metric for row in rows} == {"initial_damage"}
     assert said == [
-        "noise_50/layer costs at most 1e+09 nats/token in layers 1, 5; they have nothing to recover from and are "
-        "omitted from the correlations"
+        "Damage by noise of 50 % (layer trained) costs at most 1e+09 nats/token in layers 1 and 5, so there is "
+        "nothing to recover from. The correlations omit these layers."
     ]
 
 

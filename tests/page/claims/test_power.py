@@ -21,7 +21,7 @@ def test_equivalence_needs_both_ends_inside_the_margin() -> None:
 def test_an_interval_shrinks_with_the_root_of_the_text(mde: float, margin: float) -> None:
     times = ((SURE + norm.ppf(0.9)) / (SURE + POWER) * mde / margin) ** 2
     said = describe_text_needed(replace(ROW, mde=mde), margin)
-    tokens = float(said.removeprefix("; about ").removesuffix(" tokens would decide").replace(",", ""))
+    tokens = float(said.removeprefix("; about ").removesuffix(" tokens should settle it").replace(",", ""))
     assert tokens == pytest.approx(1_000 * times, rel=0.05)  # printed with two digits
 
 
@@ -33,9 +33,9 @@ def test_no_text_is_required_if_it_would_not_help() -> None:
         == ""
     )
     assert describe_text_needed(replace(ROW, mde=0.05 * 1_000**0.5 / EQUIVALENCE * 1.001), 0.05) == (
-        "; no text of 1,000 times this length would decide"
+        "; even 1,000 times as much text would not settle it"
     )
-    assert describe_text_needed(replace(ROW, mde=0.01), 0.05) == "; about 1,000 tokens would decide"
+    assert describe_text_needed(replace(ROW, mde=0.01), 0.05) == "; about 1,000 tokens should settle it"
 
 
 def test_the_detectable_effect_is_that_of_the_normal_distribution() -> None:

@@ -14,10 +14,14 @@ def compared(task: str, value: float, low: float, high: float, p: float, **more:
     return Score(STUDY, "difference", value, low, high, p, task=task, unit=TOKENS, **PAIR, **more)
 
 
-@pytest.mark.parametrize(("task", "word"), [("masked_lm", "Worse"), ("pairs", "Better")])
-def test_more_loss_is_worse_and_more_accuracy_better(task: str, word: str) -> None:
-    (finding,) = page.difference_findings(of(compared(task, 0.1, 0.05, 0.2, 0.01)))
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("task", "better"), [("masked_lm", -1), ("pairs", 1)])
+def test_more_loss_is_worse_and_more_accuracy_better(task: str, better: int, sign: int) -> None:
+    low, high = sorted((sign * 0.05, sign * 0.2))
+    (finding,) = page.difference_findings(of(compared(task, sign * 0.1, low, high, 0.01)))
+    word, verdict = ("Better", "supported") if sign == better else ("Worse", "contradicted")
     assert finding.answer.startswith(f"{word}: ")
+    assert finding.verdict == verdict
 
 
 def test_what_falls_to_the_correction_is_said_to() -> None:

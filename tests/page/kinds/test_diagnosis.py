@@ -34,10 +34,10 @@ def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
     [
         (
             [row("ablation", "skip", 0.4, 0.1, layer=0)],
-            "Layer 0 is the most important: skipping it costs +0.400",
+            "Layer 0 is the most important: skipping it costs 0.400",
         ),
-        ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
-        ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
+        ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to matter. The largest effect is +0.400"),
+        ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to matter. The largest effect is +0.400"),
         ([row("deltas", "correlation", -0.5, distance=1)], ""),
     ],
     ids=["resolved", "holds zero", "no interval", "weights alone"],
@@ -135,10 +135,10 @@ def test_the_recommended_proxy_agrees_with_skipping() -> None:
         gate_sensitivity=(0.74, 0.3, 0.004),
         block_influence=(0.5, 0.1, 0.03),
     )
-    assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (rank correlation")
-    assert "also in agreement: angular 0.700" in text
+    assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950].")
+    assert "Also agreeing with skipping: angular distance 0.700" in text
     # Holm's correction asks the third of four for p below 0.05 / 2.
-    assert "not beyond chance: block influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
+    assert "Not beyond chance: Block Influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
 
 
 @pytest.mark.parametrize("angular", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])

@@ -9,7 +9,7 @@ from layerwise.page.derived import growth
 from layerwise.page.derived.growth import Training, Tuning
 from layerwise.results.rows import Score
 from layerwise.runner.summary import summary
-from layerwise.studies.train_growth.findings import list_growth_findings, make_verdict
+from layerwise.studies.train_growth.findings import describe_tuning, list_growth_findings, make_verdict
 from layerwise.studies.train_growth.page import GROWTH_KIND, draw_loss_by_cost
 from page.planted import GROWTH, of, without
 
@@ -18,7 +18,7 @@ MATTERS = "so it matters which layers train when"
 NOT_SHOWN = "so the gain is not shown to depend on which layers train when."
 NOTHING = "so nothing shows that it matters which layers train when."
 WRONG_ROLES = "so its roles are not the right ones."
-LEARNED, TUNED = "Does uniform training beat the bigram baseline?", "Was the learning rate tuned?"
+LEARNED = "Does uniform training beat the bigram baseline?"
 Two = tuple[float, float]
 
 
@@ -74,7 +74,7 @@ BOTH = ("permuted", "reversed")
 VERDICTS: list[tuple[ReportData, str, str | None]] = [
     # less loss is better, more is worse, the rest inconclusive
     (planned_study(BETTER), "the importance schedule is better than uniform training, −0.0500", "supported"),
-    (planned_study(WORSE), "the importance schedule is worse than uniform training, +0.0500", "supported"),
+    (planned_study(WORSE), "the importance schedule is worse than uniform training, +0.0500", "contradicted"),
     (planned_study(OPEN), "inconclusive: the importance schedule changes the loss", "inconclusive"),
     (planned_study(OPEN), "(minimum detectable effect 0.0250) over 3 seeds.", "inconclusive"),
     # layer roles matter only where every control is beaten
@@ -87,7 +87,7 @@ VERDICTS: list[tuple[ReportData, str, str | None]] = [
             (BETTER, "supported", (BETTER, BETTER, OPEN), NOT_SHOWN),
             (BETTER, "supported", (WORSE, BETTER), WRONG_ROLES),
             (OPEN, "inconclusive", (OPEN, OPEN), NOTHING),
-            (WORSE, "supported", (OPEN, BETTER), NOTHING),
+            (WORSE, "contradicted", (OPEN, BETTER), NOTHING),
             (OPEN, "inconclusive", (WORSE, WORSE), WRONG_ROLES),
             (OPEN, "inconclusive", (BETTER, BETTER), f"{MATTERS}, although it does not beat uniform training."),
         )
@@ -134,7 +134,7 @@ def test_the_verdict_uses_the_first_cost_that_was_compared() -> None:
 
 @pytest.mark.parametrize(
     ("bounds", "state"),
-    [((1.5, 2.5), "supported"), ((0.5, 0.9), "supported"), ((0.9, 1.1), "inconclusive"), ((None, None), None)],
+    [((1.5, 2.5), "supported"), ((0.5, 0.9), "contradicted"), ((0.9, 1.1), "inconclusive"), ((None, None), None)],
 )
 def test_variants_with_equal_steps_only_are_compared_by_the_ratio_of_losses(
     bounds: tuple[float | None, float | None], state: str
@@ -155,18 +155,31 @@ def ended(half: float, null: float) -> list[Score]:
 TRIED = [rate("a", 0.1, value=3.68), rate("a", 0.1, "chosen"), held_out("a")]
 AT_END = [*TRIED, rate("a", 0.2, value=3.7)]
 ANSWERS: list[tuple[list[Score], str, str]] = [
-    (ended(0.1, 4.2), LEARNED, "Yes. It ends at 4.00 [3.90, 4.10] nats/token, the baseline at 4.20"),
-    (ended(0.3, 4.2), LEARNED, "Not beyond the variation of its seeds, so"),
-    (ended(0.1, 3.8), LEARNED, "No, so any schedule that lets layers rest may win. It ends at 4.00"),
-    (TRIED, TUNED, "Yes."),
-    (AT_END, TUNED, "Yes, but the learning rate of a is at the end of the values tried."),
-    (ended(0.1, 4.2), TUNED, "No: another rate may change the result."),
+    (
+        ended(0.1, 4.2),
+        LEARNED,
+        "Yes: uniform training ends at 4.00 [3.90, 4.10] nats/token, below the bigram baseline at 4.20",
+    ),
+    (ended(0.3, 4.2), LEARNED, "its seeds vary around the bigram baseline at"),
+    (ended(0.1, 3.8), LEARNED, "No: uniform training ends at 4.00"),
 ]
 
 
 @pytest.mark.parametrize(("rows", "question", "words"), ANSWERS)
-def test_the_baseline_and_the_tuning_are_findings(rows: list[Score], question: str, words: str) -> None:
+def test_the_baseline_is_a_finding(rows: list[Score], question: str, words: str) -> None:
     assert words in answers(of(*rows))[question]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (TRIED, "The learning rate was tuned."),
+        (AT_END, "Try more values of the learning rate of a, whose best value is at an end of the range tried."),
+        (ended(0.1, 4.2), "The learning rate was not tuned, so the result may differ at another one."),
+    ],
+)
+def test_the_tuning_is_described(rows: list[Score], words: str) -> None:
+    assert describe_tuning(of(*rows)).endswith(words)
 
 
 @pytest.mark.parametrize(("chosen", "at_end"), [(1.0, True), (2.0, False), (3.0, True)])
@@ -198,8 +211,9 @@ def saving(metric: str, value: float, half: float | None = None, terms: str = "f
     ("rows", "words"),
     [
         ([saving("saving", 0.25, 0.125)], "25.0 [12.5, 37.5] %"),
-        ([saving("saving_at_most", 0.2), saving("never", 2)], "at most 20 % (not reached with 2 seeds)"),
-        ([saving("saving_at_least", 0.4)], "at least 40 % (reached before the first evaluation with a seed)"),
+        ([saving("saving_at_most", 0.2), saving("never", 2)], "at most 20 % (2 seeds did not reach uniform's loss)"),
+        ([saving("saving_at_most", -0.02), saving("never", 3)], "none (3 seeds did not reach uniform's loss)"),
+        ([saving("saving_at_least", 0.4)], "at least 40 % (a seed reached uniform's loss before the first evaluation)"),
         ([saving("saving", 0.2)], "20 %"),
         ([], "–"),
     ],

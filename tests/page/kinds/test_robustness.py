@@ -132,7 +132,7 @@ def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is
     ]
     scores = [GUESS, *arm("baseline", LEARNED, GUESSES), *arm("a", LEARNED, LEARNED)]
     data = of(*scores, *trained, *losses)
-    assert next(fates(data)) == "The variants were not trained for the same number of epochs: baseline 1 and a 20."
+    assert next(fates(data)) == "The variants were trained for different numbers of epochs: baseline 1 and a 20."
     assert next(fates(of(*scores, *trained[:1]))).startswith("baseline: 90.0 %")
     (figure,) = json.loads(read(render(data)).json)["figures"]["training"]["variants"].values()
     traces = figure["data"]

@@ -12,15 +12,18 @@ from tools.golden.outputs import stored
 RUN = stored("search-planted")
 
 
-@pytest.mark.parametrize(("sign", "word", "chosen"), [(1, "worse", "better than"), (-1, "better", "worse than")])
+@pytest.mark.parametrize(("sign", "word", "chosen"), [(1, "worse", "lower"), (-1, "better", "higher")])
 def test_the_verdict_of_a_control_follows_its_difference_and_p(sign: int, word: str, chosen: str) -> None:
     rows = (replace(row, value=sign * row.value) if row.metric == "above_chosen" else row for row in RUN.scores)
     turned = replace(RUN, scores=tuple(rows))
     text = "\n".join(write_findings(turned))
-    assert f"above the selected plan, {word} (corrected p 0.010)" in text
-    assert "above the selected plan, inconclusive below 0.0700 nats (corrected p 0.60)" in text
+    assert f"above the selected plan, {word} (adjusted p 0.010)" in text
+    assert (
+        "above the selected plan, inconclusive: this text can only detect differences above 0.0700 nats/token" in text
+    )
     assert SEARCH_KIND.answer(turned).endswith(
-        f"It is not distinguished from least skip effect; {chosen} Block Influence, random sets."
+        f"It has a {chosen} loss than Block Influence and random sets. "
+        "The text is too short to separate it from least skip effect."
     )
 
 
@@ -45,7 +48,7 @@ def test_a_gain_is_reported_only_if_the_interval_excludes_a_loss(high: float, wo
     assert words in text
 
 
-@pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "inconclusive below")])
+@pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "inconclusive: ")])
 def test_a_control_is_equal_only_if_its_interval_is_within_the_margin(half: float, words: str) -> None:
     rows = (
         replace(row, value=0.001, low=-half, high=half, p=0.6, p_adjusted=0.6, mde=0.007)
@@ -83,7 +86,7 @@ def test_the_axis_shows_the_front_and_the_selected_plan() -> None:
 
 def test_an_interrupted_search_has_no_findings() -> None:
     left = replace(RUN, scores=tuple(RUN.rows.where(measure="latency")))
-    assert "no plan was selected yet" in render(left)
+    assert "no plan has been selected yet" in render(left)
     assert list(write_findings(left)) == []
 
 

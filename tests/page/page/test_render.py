@@ -145,12 +145,14 @@ def test_invalid_plans_stay_in_the_table() -> None:
     assert "not a plan" in render(ReportData({"depth": 4}, (foreign,), ()))
 
 
-def test_the_original_model_is_the_baseline() -> None:
+def test_the_original_model_is_named_in_the_table() -> None:
     identity = PlanRecord("0-5", "identity", "identity", 0, None, 6, 6, 6, 6)
     kept = tuple(s for s in SWEEP.scores if not (s.plan == "0-5" and s.metric == "delta_nll"))
     records = (identity, *(record for record in SWEEP.plans if record.plan != "0-5"))
-    html = render(replace(SWEEP, plans=records, scores=kept))
-    assert html.count("the baseline") == 1
+    data = replace(SWEEP, plans=records, scores=kept)
+    assert data.verdict("0-5") == "original model"
+    html = render(data)
+    assert "identity" not in read(html).text
     without_claims = re.sub(r'<section id="published".*?</section>', "", html, flags=re.DOTALL)
     assert "not measured" not in read(without_claims).text
 

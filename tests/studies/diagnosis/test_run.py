@@ -102,7 +102,7 @@ def test_the_rows_answer_the_questions_of_their_paper(whole: list[Score]) -> Non
         "Do weights oscillate from layer to layer?",
         "Is there a core of layers that matters far more than the rest?",
         "Do some layers do harm?",
-        "Does a layer survive only being scaled?",
+        "Is scaling the only change that a layer survives?",
     }
 
 

@@ -87,7 +87,7 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
         (["--suite", "msgs-ours", "--families", "painter"], "Unknown family 'painter'; did you mean painters"),
         (["--suite", "msgs-ours", "--train", "heads"], "Did you mean head?"),
         (["--suite", "attribution", "--layer-weights", "held"], "--layer-weights requires a run"),
-        (["--minutes", "3", "--limit", "5"], "--minutes and --limit exclude each other"),
+        (["--minutes", "3", "--limit", "5"], "--minutes and --limit cannot be combined"),
         (["--suite", "msgs-ours,pairs", "--minutes", "3"], "Evaluate msgs-ours in a second run"),
     ],
 )

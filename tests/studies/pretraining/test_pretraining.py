@@ -113,9 +113,9 @@ def test_mixed_splits_are_rejected(tmp_path: Path) -> None:
         (("--variants", "ltg,denseformr"), "did you mean denseformer"),
         (("--epochs", "2", "--steps", "2"), "Pass one of them"),
         (("--steps", "2", "--batch-size", "6"), "must be a multiple of 4"),
-        (("--variants", ","), "--variants must name a variant"),
+        (("--variants", ","), "Pass at least one variant as --variants"),
         (("--variants", "ltg-zero"), "'ltg-zero' requires a variant with layer weights"),
-        (("--tokenizer", "x", "--vocabulary", "300"), "--vocabulary and --tokenizer exclude each other"),
+        (("--tokenizer", "x", "--vocabulary", "300"), "--vocabulary and --tokenizer cannot be combined"),
     ],
 )
 def test_invalid_options_are_rejected(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:

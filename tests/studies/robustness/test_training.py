@@ -45,7 +45,7 @@ def stamps(folder: Path) -> dict[str, int]:
 def test_the_terminal_lists_every_variant(trained: tuple[Path, Ended]) -> None:
     folder, ended = trained
     table = ended.out.splitlines()
-    assert table[0].startswith("Order: accuracy (%); chance 10; Δ to the baseline")
+    assert table[0].startswith("Order: accuracy (%); chance 10; Δ from the baseline")
     assert [line.split()[0] for line in table[2:4]] == ["baseline", "layershuffle"]
     assert table[-1] == f"report: {folder}/report.html"
     assert "vit: 3 layers, float32, cpu" in ended.err

@@ -301,7 +301,7 @@ def test_the_original_model_is_selected_if_no_repeat_helps(tmp_path: Path) -> No
     assert rows.where(metric="above_chosen", arm="best_change", task="report")
     assert result.best == Plan.identity(12)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "the original model, since no plan was better" in page
+    assert "the original model, because no plan was better" in page
     assert "layerwise heal" not in page
 
 

@@ -37,7 +37,7 @@ def test_new_options_do_not_rename_runs_without_them() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"window": ("4:8",)}, "window must be integers or ranges such as 1-28, got '4:8'"),
+        ({"window": ("4:8",)}, "window must be a range such as 4-8 or an integer, got '4:8'"),
         ({"window": ("8-4",)}, "^window must be ascending, got the descending range '8-4'. Write 4-8.$"),
         ({"window": ("10001-4",)}, "window must be ascending and between 0"),
         ({"families": ("looped",), "loops": "2,8-4"}, "^loops must .* got the descending range '8-4'. Write 4-8.$"),

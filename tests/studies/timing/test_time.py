@@ -104,9 +104,9 @@ def test_a_single_plan_is_compared_with_the_original_model(model: Path, tmp_path
 
 
 def test_invalid_plans_are_rejected(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"^plans must name a plan"):
+    with pytest.raises(OptionError, match=r"^Pass at least one plan as plans, for example"):
         package.time("demo")
-    assert "--plan must name a plan" in refused("time", "demo")
+    assert "Pass at least one plan as --plan, for example" in refused("time", "demo")
     assert "visits layer 4, but the model has 4 layers" in refused(
         "time", model, "--plan", "0-7", "--run", tmp_path / "run"
     )

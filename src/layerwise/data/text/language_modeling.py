@@ -187,7 +187,7 @@ def build_text_splits(
 ) -> Splits:
     """Cut a divided text into windows of `length` tokens, joining the chunks of each document.
 
-    Raises `DataError` for a masked-token objective, and as `layerwise.data.text.tokens.windows`.
+    Raises `DataError` for a masked-token objective, and as `layerwise.data.text.tokens.cut_windows`.
     """
     if objective != "next_token":
         raise DataError(
@@ -206,7 +206,7 @@ def build_masked_splits(
 ) -> Splits:
     """Cut a divided text into masked windows; training masks are redrawn on every access, others drawn from `seed`.
 
-    Raises `DataError` for a tokenizer without a mask token, and as `layerwise.data.text.tokens.windows`.
+    Raises `DataError` for a tokenizer without a mask token, and as `layerwise.data.text.tokens.cut_windows`.
     """
     mask = find_mask_id(tokenizer)
     return _cut(

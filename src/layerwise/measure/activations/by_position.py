@@ -212,8 +212,8 @@ def importance_by_position(
                        and orders
         worth[l, p]    loss without layer l minus loss with it, in nats, at position p
 
-    Each batch runs under all rotations of a random order, with all layers and without each. The orders depend only on
-    the seed and the batch.
+    Each batch runs under all rotations of a random order, first with all layers, then with each layer skipped in turn.
+    The orders depend only on the seed and the batch.
     """
     subset = Subset(examples, _deal(sample(examples, min(MAX_EXAMPLES, len(examples)), seed), UNITS))
     size = max(1, len(subset) // UNITS)

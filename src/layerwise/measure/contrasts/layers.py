@@ -83,9 +83,10 @@ def contrast_core(
     margin: float,
     seed: Seed = 0,
 ) -> list[Score]:
-    """Return the rows about the core, from the first layer of a range (`layer`) to its last (`to_layer`).
+    """Return the contrasts of each range of layers that may be the core, from `layer` to `to_layer`.
 
-    The published intervention counts only if it and random weights were measured on every layer of the range.
+    The published intervention, the average of the neighbors, is used only for ranges in which every layer was measured
+    with it and with random weights.
     """
     plans = [*skip.values(), *average.values(), *random.values()]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})

@@ -169,11 +169,11 @@ def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
 
     Raises `MeasureError` for non-finite states.
     """
-    branches = find_branches(stack, data)
+    branches = find_sublayers(stack, data)
     return [*compute_proxies(stack, data, branches, seed=seed), *_null_rows(stack, data, seed)]
 
 
-def find_branches(stack: Stack, data: EvalData) -> Branches | None:
+def find_sublayers(stack: Stack, data: EvalData) -> Branches | None:
     """Find the sublayers of `stack` on the first window of `data`, or return `None` if layers cannot be split."""
     inputs = {name: value[:1].to(stack.device) for name, value in data.batches[0].inputs.items()}
     with evaluating(stack.model), torch.no_grad():

@@ -191,7 +191,7 @@ def mean_logits(logits: Iterable[Tensor]) -> Tensor:
         wide = each.to(torch.promote_types(each.dtype, torch.float32))
         if total is not None and total.shape != wide.shape:
             raise ModelError(
-                f"The members of an ensemble must have logits of one shape, got {tuple(total.shape)} and "
+                f"The members of an ensemble must have logits of the same shape, got {tuple(total.shape)} and "
                 f"{tuple(wide.shape)}. Use members with the same classes."
             )
         total = wide if total is None else total + wide

@@ -100,7 +100,7 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
-    """Return adjacent layers, as many as the largest of `joint_sets`, and all inner layers.
+    """Return two sets: adjacent layers in the middle, as many as in the largest of `joint_sets`, and all inner layers.
 
     >>> neighbor_sets(12)
     {'adjacent:4': (4, 5, 6, 7), 'inner': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)}
@@ -111,6 +111,7 @@ def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def random_error(prediction: Weights, weights: Weights, seed: int) -> dict[str, Tensor]:
+    """Return `weights` plus random errors that have the same norms as the errors of `prediction`."""
     generator = torch.Generator().manual_seed(seed)
     changed = {}
     for name, value in prediction.items():

@@ -1,10 +1,11 @@
-"""Race layers: skip each on more and more text, and stop reading for layers whose verdict is conclusive.
+"""Race layers: skip each on more and more text, and stop evaluating layers whose verdict is conclusive.
 
-The probability of any wrong decision at any look is below 5 %, divided over decisions (`ERROR_SHARES`, one-sided),
-looks (three tenths of the remaining rate each, all of it at the last; Bonferroni as in Maron and Moore 1994) and
-layers (Holm 1979). `no_effect` and `harmful` wait until a kind of document that makes up 4 % of the text would have
-been seen; harm is confirmed on later documents, of 16 or more. A layer with predictive power below `FUTILE`
-(Spiegelhalter, Freedman and Blackburn 1986) leaves as `unresolved`.
+A look is one interim test: text is added, and every layer still in the race is tested on all text read so far. The
+probability of any wrong decision at any look is below 5 %. It is divided over decisions (`ERROR_SHARES`, one-sided),
+looks (`SPENDING` of the remaining rate each, the rest at the last; Maron and Moore 1994) and layers (Holm 1979).
+`no_effect` and `harmful` wait until a kind of document with a share of `RARE` would have been read. Harm is confirmed
+on later documents and needs 16. A layer with predictive power below `FUTILE` (Spiegelhalter et al. 1986) ends as
+`unresolved`.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def racing(
 ) -> list[Score]:
     """Race the layers of `stack` on `data`.
 
-    A look reads the beginning of one window per document, because the losses of one document are correlated and a
-    causal token's loss does not depend on what follows.
+    Only the beginning of one window per document is read. Losses within a document are correlated, so more of it adds
+    little, and the loss of a causal model at a token does not depend on what follows.
 
     Args:
         stack: The model.
@@ -172,8 +173,8 @@ def race(
 ) -> RaceResult:
     """Race layers over pieces of text; each look measures only added text, and only layers still in the race.
 
-    `keys` name the losses of skipping each layer, `lengths` are the scored tokens of each piece, and `full_lengths`
-    those of its document if `lengths` are of beginnings.
+    `keys` name the losses of skipping each layer, and `lengths` are the scored tokens of each piece. If the pieces are
+    only the beginnings of documents, `full_lengths` are the scored tokens of the whole documents.
     """
     full_lengths = full_lengths or lengths
     strata = Strata.from_lengths(full_lengths).at_most(FIRST_LOOK // MIN_STRATUM_DOCUMENTS)

@@ -106,9 +106,9 @@ def task_value(task: ClassificationTask, metric: str, labels: Sequence[float], a
 
 
 def task_rows(task: ClassificationTask, labels: Sequence[float], answers: Sequence[float]) -> list[Score]:
-    """Return each metric with its interval over test examples, and the score of always predicting one answer.
+    """Return each metric with its interval over test examples, and the score of a constant prediction (`chance`).
 
-    That answer is the most frequent training label; in a regression, any.
+    In classification the constant prediction is the most frequent training label. In regression `chance` is 0.
     """
     rows = []
     for metric in task.metrics:

@@ -82,8 +82,8 @@ class _Points:
 class RecoveryTraining:
     """Reproducible fine-tuning of a damaged model, evaluated on other documents.
 
-    Trains a float32 copy without dropout; runs of one seed differ only in their initial weights. If only one layer is
-    trained, the states before it are computed once for all runs of that layer.
+    Trains a float32 copy without dropout. Runs with the same seed see the same batches and differ only in the initial
+    weights. If only one layer is trained, the hidden states before it are computed once for all runs of that layer.
     """
 
     def __init__(self, stack: Stack, data: EvalData, recipe: RecoveryRecipe, seed: int) -> None:

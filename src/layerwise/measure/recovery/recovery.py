@@ -50,6 +50,11 @@ Treatment = tuple[Damage, Scope]
 
 _TREATMENTS: dict[str, Treatment] = {f"{pair[0]}/{pair[1]}": pair for pair in product(DAMAGES, SCOPES)}
 TREATMENTS = tuple(_TREATMENTS)
+_DAMAGE_WORDS = {
+    "noise_50": "noise of 50 %",
+    "equal_damage": "noise of equal damage",
+    "reinitialise": "new random weights",
+}
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
 
 DEFAULT_LAYERS = 12
@@ -125,13 +130,23 @@ def recovery(
         layer_rows, means = study.layer_rows(treatment, recovered[treatment], losses)
         if losses:
             cache.log(
-                f"{'/'.join(treatment)} costs at most {recipe.tolerance:g} nats/token in layers "
-                f"{', '.join(map(str, losses))}; they have nothing to recover from and are omitted from the "
-                "correlations"
+                f"Damage by {_describe_treatment(treatment)} costs at most {recipe.tolerance:g} nats/token in "
+                f"{_list_layers(losses)}, so there is nothing to recover from. The correlations omit "
+                f"{'this layer' if len(losses) == 1 else 'these layers'}."
             )
         immediate = [LayerRecovery(layer, damaged=False) for layer in losses]
         rows += [*layer_rows, *associations(treatment, [*means, *immediate], effects, seed)]
     return rows
+
+
+def _describe_treatment(treatment: Treatment) -> str:
+    damage, scope = treatment
+    return f"{_DAMAGE_WORDS.get(damage, damage)} ({scope} trained)"
+
+
+def _list_layers(layers: Iterable[int]) -> str:
+    *others, last = map(str, layers)
+    return f"layers {', '.join(others)} and {last}" if others else f"layer {last}"
 
 
 def evenly_spaced_layers(depth: int, count: int) -> tuple[int, ...]:
@@ -165,7 +180,7 @@ class _Study:
         recovered: Mapping[int, Sequence[LossCurveKey]],
         undamaged: Mapping[int, Sequence[float]],
     ) -> tuple[list[Score], list[LayerRecovery]]:
-        """Return the rows of every layer, and the means over seeds of the damaged ones."""
+        """Return the rows of every layer, and the recovery of each damaged layer, averaged over seeds."""
         evaluated = self.tuning.evaluation.documents, self.tuning.evaluation.tokens
         about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
         rows: list[Score] = []

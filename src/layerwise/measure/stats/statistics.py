@@ -50,7 +50,11 @@ MAX_SIMULATED_UNITS = 128
 
 @dataclass(frozen=True, slots=True)
 class SignFlips:
-    """Two-sided p-values (plans,), and the critical value of the largest |effect| / standard error of all plans."""
+    """Result of `sign_flips`.
+
+    `p` are the two-sided p-values, `(plans,)`. `critical` is the 95 % quantile, over flips, of the largest
+    |effect| / standard error of any plan.
+    """
 
     p: Numbers
     critical: float
@@ -319,12 +323,12 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
 
 
 def minimum_detectable_effect(errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1) -> Numbers:
-    """Return the effect that `assess_effects` at `ALPHA / comparisons` detects with 80 % power.
+    """Return the smallest true effect that `assess_effects` detects with 80 % power at the level `ALPHA / comparisons`.
 
-    For normal effects it is t[1 - ALPHA / (2 comparisons)] + t[0.8] standard errors, with units - 1 degrees of freedom;
-    below 128 units the factor is simulated, because the correction for skewness costs power. `units` is one number, or
-    one per error (effective units if lengths differ). With `comparisons` the number of plans this is the mde of the
-    first step of Holm's correction.
+    For normal effects it is t[1 - ALPHA / (2 comparisons)] + t[0.8] standard errors, with units - 1 degrees of freedom.
+    Below 128 units the factor is simulated, because the correction for skewness reduces the power. `units` is one
+    number, or one per error (the effective number of units if their lengths differ). If `comparisons` is the number of
+    plans, this is the minimum detectable effect of the first step of Holm's correction.
     """
     counts = np.asarray(units, dtype=np.float64)
     if (counts < 2).any():

@@ -75,10 +75,9 @@ def find_tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, 
         if math.prod(shape) and all(each.get(name) == shape for each in others)
     )
     if not types:
-        shapes = [f"layer {layer}: {dict(tensors.shapes(layer))}" for layer in (0, 1)]
         raise MeasureError(
-            f"{measure} needs a weight matrix with the same name and shape in all {tensors.depth} layers, got "
-            f"{'; '.join(shapes)}. Omit it for this model."
+            f"{measure} requires a weight matrix with the same name and shape in all {tensors.depth} layers. This "
+            f"model has none, so omit {measure}."
         )
     return types
 

@@ -52,7 +52,7 @@ class ElcWiring(nn.Module):
         for reader, row in zip(rows, edges.matrix(), strict=True):
             weights = torch.tensor(row[: reader.sources], dtype=torch.float64, device="cpu")
             if reader.softmax and (weights < 0).any():
-                raise PlanError("softmax weights must not be negative; this wiring belongs to another variant")
+                raise PlanError("Softmax weights must not be negative. Use a wiring of the same variant as the model.")
             reader.scalars.copy_(weights.log() if reader.softmax else weights)
 
     def _rows(self) -> list[MixingWeights]:
@@ -62,7 +62,9 @@ class ElcWiring(nn.Module):
 def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
     """Convert an `ltg` model to an equivalent `denseformer`, whose layer weights can be trained."""
     if model.config.variant != "ltg":
-        raise ModelError(f"the variant must be ltg, got {model.config.variant}, which already has layer weights")
+        raise ModelError(
+            f"The variant must be ltg, got {model.config.variant}. It already has layer weights, so use it as it is."
+        )
     config = copy.deepcopy(model.config)
     config.variant, config.initialisation = "denseformer", "identity"
     copied = ElcForMaskedLM(config)

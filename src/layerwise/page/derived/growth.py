@@ -148,10 +148,11 @@ def saving_text(rows: Rows) -> str:
     if exact is not None:
         return f"{percents(exact)} %"
     if most is not None:
-        return f"at most {hundredths(most.value)} % (not reached with {_censored(rows, vocab.NEVER)})"
+        bound = f"at most {hundredths(most.value)} %" if most.value > 0.0 else "none"
+        return f"{bound} ({_censored(rows, vocab.NEVER)} did not reach uniform's loss)"
     if least is not None:
         seeds = _censored(rows, vocab.SOONER)
-        return f"at least {hundredths(least.value)} % (reached before the first evaluation with {seeds})"
+        return f"at least {hundredths(least.value)} % ({seeds} reached uniform's loss before the first evaluation)"
     return ABSENT
 
 

@@ -1,4 +1,4 @@
-"""The text that a resolution requires: tokens = tokens read * (mde / effect)^2."""
+"""The amount of text that is needed to resolve an effect: tokens = tokens read * (mde / effect)^2."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -
         return ""
     what = "this difference" if wanted is None else f"{format_number(wanted)} nats"
     if max(numbers) > BEYOND_REASON * (numbers[max(numbers)].tokens or 0):
-        return f"; not even {BEYOND_REASON:,} times the text would resolve {what}"
+        return f"; more than {BEYOND_REASON:,} times as much text would be needed to resolve {what}"
     return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens would resolve {what}"
 
 

@@ -40,12 +40,12 @@ MEASURES = (
 )
 
 CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
-RULES: dict[str, str] = {"even": "evenly spaced", "first": "first", "last": "last", "random": "random"}
+RULES: dict[str, str] = {"even": "evenly spaced", "first": "first", "last": "last", "random": "randomly chosen"}
 """Rules for the remaining layers."""
 
 EVERY_LAYER: Mapping[str, Any] = {"strategy": None, "kept": None, "layer": None, "nodes": None}
 
-ORIGINAL_ORDER, SHUFFLED_ORDER = "the original order", "random order"
+ORIGINAL_ORDER, SHUFFLED_ORDER = "in order", "random order"
 SURVIVES, FADES = 0.75, 0.25
 """Bounds of survival, as shares of the way from chance to the best variant in order."""
 
@@ -54,10 +54,10 @@ ALIKE = {True: 0.05, False: 0.02}
 
 Fate = Literal["survives", "in part", "lost", "inconclusive"]
 VERBS: dict[Fate, str] = {
-    "survives": "survives",
-    "in part": "survives in part",
-    "lost": "does not survive",
-    "inconclusive": "inconclusive for",
+    "survives": "It survives {}.",
+    "in part": "It survives {} in part.",
+    "lost": "It does not survive {}.",
+    "inconclusive": "Inconclusive whether it survives {}.",
 }
 BY_WHOM: dict[Fate, str] = {
     "survives": "survived by",
@@ -197,7 +197,7 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     even = data.rows.where(measure=vocab.ROBUSTNESS, metric=metric, strategy="even", seed=None, against=None)
     counts = [count for count in even.axis("kept") if count < depth]
     half = min(counts, key=lambda count: (abs(2 * count - depth), count), default=0)
-    fewer, lost = f"{half} of {depth} layers", f"the loss of {format_count(depth - half, 'layer')}"
+    fewer, lost = f"{half} of {depth} layers", f"skipping {format_count(depth - half, 'layer')}"
     every, few = (
         {"measure": vocab.ROBUSTNESS, **EVERY_LAYER},
         {"measure": vocab.ROBUSTNESS, "strategy": "even", "kept": half},
@@ -294,7 +294,7 @@ def fates(data: ReportData) -> Iterator[str]:
     matrix, lead, (metric, difference) = survival(data), quantity(data), above(data)
     levels = lead_rows(data)
     for arm, cells in matrix.cells.items():
-        pieces = []
+        pieces: list[str] = []
         ordered, shuffled = (levels.value(arm=arm, order=order) for order in CONDITIONS)
         if ordered is not None and shuffled is not None:
             unit = f" {lead.name}" if lead.is_loss else ""
@@ -303,10 +303,7 @@ def fates(data: ReportData) -> Iterator[str]:
         for condition, cell in cells.items():
             if condition.words != ORIGINAL_ORDER:
                 by_fate[cell.fate].append(condition.words)
-        clauses = [f"{verb} {join_words(by_fate[fate])}" for fate, verb in VERBS.items() if by_fate[fate]]
-        if clauses:
-            text = "; ".join(clauses)
-            pieces.append(f"{text[0].upper()}{text[1:]}.")
+        pieces += [words.format(join_words(by_fate[fate])) for fate, words in VERBS.items() if by_fate[fate]]
         gap = data.rows.one(
             measure=vocab.ROBUSTNESS,
             metric=metric,
@@ -325,7 +322,7 @@ def trained_for(data: ReportData) -> Iterator[str]:
     epochs = {arm: max(row.value for row in group) for arm, group in by_arm(rows).by("arm").items()}
     if len({round(each, 2) for each in epochs.values()}) > 1:
         arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]
-        yield f"The variants were not trained for the same number of epochs: {join_words(arms)}."
+        yield f"The variants were trained for different numbers of epochs: {join_words(arms)}."
 
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding
+from layerwise.page.finding import Finding, Verdict
 from layerwise.page.formatting import format_count
 from layerwise.page.kind import CustomTable, Kind, Part, Pivot, Text, format_statement
 from layerwise.page.kinds import judge_published, present_kinds
@@ -30,14 +30,27 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     for section in kind.sections:
         lines += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
     answer = kind.answer(data)
-    if answer and not any(answer in line or answer.startswith(line.removeprefix("- ")) for line in lines):
+    listed = [remove_verdicts(line.removeprefix("- ")) for line in lines]
+    plain = remove_verdicts(answer)
+    if answer and not any(plain in line or plain.startswith(line) for line in listed):
         lines.append(answer)
     yield from (*lines, *map(format_statement, kind.following(data)))
 
 
+def remove_verdicts(line: str) -> str:
+    """Remove the verdicts that the terminal adds to answers.
+
+    >>> remove_verdicts("Is B better? No, it is worse (contradicted). All seeds agree.")
+    'Is B better? No, it is worse. All seeds agree.'
+    """
+    for verdict in Verdict:
+        line = line.replace(f" ({verdict}).", ".")
+    return line
+
+
 def _lines(part: Part, data: ReportData) -> Iterator[str]:
     if isinstance(part, Text) and part.terminal:
-        yield from (f"- {format_statement(each)}" for each in part.facts(data))
+        yield from (f"- {each.statement if isinstance(each, Finding) else each}" for each in part.facts(data))
     elif isinstance(part, Pivot | CustomTable) and part.terminal:
         for title, table in part.tables(data):
             yield from ([f"{title}:"] if title else [])

@@ -35,8 +35,8 @@ def uniform(depth: int) -> GrowthSchedule:
 def published(depth: int) -> GrowthSchedule:
     """Return the six phases of Growth Transformer Training.
 
-    The full text was not available: docs/papers/heterogeneity.md lists what is known and what was chosen here. With
-    equal layers and a light head, a step costs 0.8 of a uniform one, not 0.46 as published.
+    The full paper was not available; docs/papers/heterogeneity.md lists what is known and what was assumed. If all
+    layers cost the same and the head costs little, a step costs 0.8 of a uniform step, not 0.46 as published.
 
     >>> for phase in published(12).phases[:5]:
     ...     print(phase.name, f"{phase.share:g}", phase.trains)
@@ -66,11 +66,11 @@ def published(depth: int) -> GrowthSchedule:
 
 
 def freezing(depth: int) -> GrowthSchedule:
-    """Freeze layers from the bottom: everything learns for half of the steps, then one quarter after another stops.
+    """Freeze layers from the bottom: train everything for half of the steps, then freeze one quarter after another.
 
-    From FreezeOut: the order, and that layers stop for good. Chosen here: steps instead of curves, and four equal
-    parts. The embedding stops with the first part, including a tied head; the last part and an untied head learn to the
-    end.
+    As in FreezeOut, layers are frozen in order and stay frozen. Unlike in FreezeOut, they are frozen in four equal
+    parts, without decaying their learning rates first. The embedding and a tied head are frozen with the first part.
+    The last part and an untied head are trained to the end.
 
     >>> [phase.trains for phase in freezing(4).phases]
     [(0, 1, 2, 3), (1, 2, 3), (2, 3), (3,)]

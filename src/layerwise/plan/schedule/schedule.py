@@ -221,18 +221,19 @@ class Phase:
     Attributes:
         name: Name in rows, logs and errors.
         share: Share of the training steps, in (0, 1].
-        trains: Layers that learn.
+        trains: Layers that are trained.
         embedding: Train everything before the layers.
         head: Train everything after the layers.
         present: Layers that run; None for all.
-        rate: Factor of the training's learning rate.
-        shape: Learning rate curve: the training's own (`run`), or over this phase (`linear` and `cosine` decay to 0).
-        warmup: Share of the phase's steps in which its own curve rises from 0.
-        optimizer: Keep or drop the optimizer state when the phase begins.
+        rate: Multiplier on the learning rate.
+        shape: Schedule of the learning rate: `run` (follow the training's), `constant`, or `linear` or `cosine` decay
+            to 0 over the phase.
+        warmup: Fraction of the phase spent warming up from 0; not with `run`.
+        optimizer: Keep the optimizer state when the phase begins (`keep`), or reset it (`drop`).
         redraw: Layers that get new random weights.
-        scale: (layer, factor) pairs; all matrices of the layer are multiplied by the factor.
-        copies: (layer, source) pairs; the weights of `source` are copied into `layer`.
-        sample: Number of layers of `trains` that learn at a time.
+        scale: (layer, factor) pairs: all matrices of the layer are multiplied by the factor.
+        copies: (layer, source) pairs: the weights of `source` are copied into `layer`.
+        sample: Number of layers of `trains` that are trained at a time.
         every: Steps between draws of `sample`.
         drop: Stochastic depth; see `dropped`.
 
@@ -271,7 +272,7 @@ class Phase:
         return tuple(range(depth)) if self.present is None else self.present
 
     def prefix(self, depth: int) -> tuple[int, ...]:
-        """Return the running layers below everything that learns; they need no gradients.
+        """Return the running layers below everything that is trained; they need no gradients.
 
         >>> Phase("head", share=1, trains=(), embedding=False).prefix(depth=3)
         (0, 1, 2)

@@ -30,7 +30,7 @@ class StepwiseError(UnsupportedModelError):
 
 @dataclass(frozen=True)
 class BlockTrace:
-    """How a model uses its blocks.
+    """The way in which a model uses its blocks.
 
     Attributes:
         containers: The container of the state in each block's output; None for a bare tensor.

@@ -21,7 +21,13 @@ from layerwise.stack.executors.capture import Merger
 
 
 class LayerVariant(NamedTuple):
-    """A variant of a layer: its sublayer, the layer of another `source`, or an intervention with the key `change`."""
+    """A layer as one step runs it.
+
+    Attributes:
+        sublayer: The only sublayer that runs; None for both.
+        source: The other model that the layer is taken from; None for this model.
+        change: Key of the intervention; None for no intervention.
+    """
 
     sublayer: Sublayer | None = None
     source: str | None = None
@@ -33,7 +39,10 @@ AS_IS = LayerVariant()
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A plan with interventions: `changes` maps step numbers to their keys; `key` identifies its losses."""
+    """A plan with interventions.
+
+    `changes` maps the number of a step to the key of its intervention. `key` identifies the losses of the whole.
+    """
 
     key: str
     plan: Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.page.data import ReportData, read_layer_verdicts, read_skip_effects
 from layerwise.page.finding import Finding, Paper, Published, Question, Verdict, describe_undecided
-from layerwise.page.formatting import format_count, format_null, join_words, label
+from layerwise.page.formatting import format_count, format_null, format_number, join_words, label
 from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
 from layerwise.results.selection import PRESENT, Rows
@@ -20,28 +20,34 @@ HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 SHARED_LAYERS = 3**0.5
 """Every layer is in three fits, so as little as a third of the positions may be independent."""
 
+DECISIVE_LAYERS = 38
+"""Damaged layers for which the interval of a rank correlation is short enough to decide."""
+
 PUBLISHED_DAMAGE, EQUAL_DAMAGE = ("noise_50", "layer"), ("equal_damage", "layer")
 
 PREDICTABLE = Question(
     "Can the weights of a layer be predicted from its neighbors?",
-    "Both held-out R² (rows and layers) must lie above one half and above every null. Intervals over layers are"
-    " widened by √3, and tensor types whose fit is exact do not count in sample.",
+    "Weights are held out by rows and by layers. Both held-out R² must exceed 0.5 and every null. Intervals over layers"
+    " are widened by √3, because each layer takes part in three fits. Tensor types that are fitted exactly are left out"
+    " of the R² in sample.",
     Published(PAPER, "A layer's weights are predicted from its neighbors with R² 0.91.", "R² 0.91", "metric 1"),
     "of R² on held-out weights",
     MIN_R2,
 )
 OSCILLATION = Question(
     "Do weights oscillate from layer to layer?",
-    "The correlation of successive weight differences at lag 1, layers divided by their norms, minus that of the same"
-    " layers in random orders. Independent layers of equal norm have a correlation of −0.5.",
+    "The correlation of successive weight differences at lag 1 is compared with that of the same layers in random"
+    " orders. The weights of each layer are divided by their norm first. Independent layers of equal norm have a"
+    " correlation of −0.5.",
     Published(PAPER, "Successive weight differences correlate at −0.50 everywhere.", "−0.50 at lag 1", "metric 1"),
     "of correlation above random orders",
     MIN_LAG,
 )
 CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
-    "The published core is scaled to the depth and may be off by 1/15 of it; all ranges are tested together. The null"
-    " replaces a layer by the average of its neighbors and by random weights of the same norm.",
+    "The published range is rescaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also"
+    " tested, with one correction for all. The null replaces a layer by the average of its neighbors and by random"
+    " weights of the same norm.",
     Published(PAPER, "A contiguous core matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
     "nats/token above twice the median effect elsewhere",
     0.0,
@@ -51,7 +57,7 @@ ANTI_LAYERS = Question(
     "A layer is chosen on one half of the text and confirmed on the other. Intervals hold for all layers together.",
     Published(
         PAPER,
-        "Some layers do harm: without layer 14 or 17 the perplexity falls by 0.6 %.",
+        "Some layers do harm: skipping layer 14 or 17 lowers the perplexity by 0.6 %.",
         "−0.006 nats/token",
         "metric 2",
     ),
@@ -60,9 +66,9 @@ ANTI_LAYERS = Question(
 )
 RECOVERY = Question(
     "Do layers that matter recover more slowly?",
-    "The rank correlation over layers of the area above an undamaged copy with the effect of skipping. Heavier damage"
-    " takes longer to undo in any layer, so layers are compared after damage of equal size if there is some, otherwise"
-    " with the initial damage held fixed.",
+    "Recovery is measured by the area between the loss curves of the damaged model and of an undamaged copy. This area"
+    " is correlated with the effect of skipping, by rank over layers. Heavier damage takes longer to undo in any layer,"
+    " so layers are compared after damage of equal size. Without such runs, the initial damage is held fixed.",
     Published(
         PAPER,
         "Damaged layers that matter take 200 steps to recover, others none.",
@@ -73,12 +79,13 @@ RECOVERY = Question(
     MIN_RECOVERY_CORRELATION,
 )
 SCALING = Question(
-    "Does a layer survive only being scaled?",
-    "Each way to change the weights by a tenth of their norm is compared with scaling by 0.9 at the median layer, with"
-    " simultaneous intervals. The published comparison, of the largest sizes, is the null.",
+    "Is scaling the only change that a layer survives?",
+    "Scaling by 0.9 changes the weights by a tenth of their norm. Other changes of this size are compared with it at"
+    " the median layer, with simultaneous intervals. The null is the published comparison, in which every other change"
+    " has its largest size.",
     Published(
         PAPER,
-        "A layer survives scaling by 0.9; changed in four other ways it costs millions of percent.",
+        "A layer survives scaling by 0.9, but four other changes raise the perplexity by millions of percent.",
         "0.17 nats/token (perplexity +19 %)",
         "metric 4",
     ),
@@ -107,16 +114,19 @@ def judge_weights_predictable(data: ReportData) -> Finding | None:
     is_weak = any(each.is_below(MIN_R2) for each in held.values())
     if is_strong and as_good:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"No more than the null: {join_words(as_good)} predict as much."
+        answer = f"Not beyond the null: {join_words(as_good)} predict as much."
     elif is_strong and all(each.low > null.high for _, each, null in nulls):
         verdict, answer = Verdict.SUPPORTED, "Yes: most of the variance is predicted on held-out weights."
     elif is_weak and (inside is None or inside.is_above(MIN_R2)):
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "No: R² is high only in sample; held-out weights are not predicted."
+        answer = "No: R² is high only in sample, and held-out weights are not predicted."
     elif is_weak and inside is not None and inside.is_below(MIN_R2):
         verdict, answer = Verdict.CONTRADICTED, "No: even in sample the fit explains less than half of the variance."
     else:
-        verdict, answer = Verdict.INCONCLUSIVE, "The interval allows both answers; a deeper model would decide."
+        verdict, answer = (
+            Verdict.INCONCLUSIVE,
+            "The interval is compatible with both yes and no. A deeper model should settle it.",
+        )
     return PREDICTABLE.answer(verdict, answer, next(iter(held.values())))
 
 
@@ -134,9 +144,12 @@ def judge_weights_oscillate(data: ReportData) -> Finding | None:
     excess = Estimate.read(row)
     answers = {
         "within": (Verdict.NO_BETTER_THAN_NULL, "No: these layers give the same correlation in any order."),
-        "below": (Verdict.SUPPORTED, "Yes: the correlation lies below that of any order of these layers."),
+        "below": (Verdict.SUPPORTED, "Yes: the correlation is lower than with these layers in random orders."),
         "above": (Verdict.CONTRADICTED, "No: neighboring layers are more alike than layers in a random order."),
-        "open": (Verdict.INCONCLUSIVE, "The interval allows both answers; a deeper model would decide."),
+        "open": (
+            Verdict.INCONCLUSIVE,
+            "The interval is compatible with both yes and no. A deeper model should settle it.",
+        ),
     }
     return OSCILLATION.answer(*answers[excess.locate(MIN_LAG)], excess)
 
@@ -165,11 +178,16 @@ def judge_core_layers(data: ReportData) -> Finding | None:
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = f"No: replacing layers {damaged[0]} costs as much with random weights, and skipping shows no core."
     elif is_absent:
-        verdict, answer = Verdict.CONTRADICTED, "No: in no range near the published one do layers matter so much."
+        verdict = Verdict.CONTRADICTED
+        answer = "No: in no range near the published one does the median layer matter twice as much as elsewhere."
     else:
-        verdict, answer = Verdict.INCONCLUSIVE, "The interval allows both answers."
+        verdict, answer = Verdict.INCONCLUSIVE, "The interval is compatible with both yes and no."
     best = max(sorted(ranges), key=lambda layers: ranges[layers][1].value)
-    return CORE.answer(verdict, f"{answer} The range with the largest excess is {best}.", ranges[best][1])
+    excess = ranges[best][1]
+    side = "above" if excess.value >= 0.0 else "below"
+    distance = f"{format_number(abs(excess.value))} nats/token {side} the threshold"
+    strongest = f"The strongest candidate, layers {best}, is {distance}."
+    return CORE.answer(verdict, f"{answer} {strongest}", excess)
 
 
 def judge_anti_layers(data: ReportData) -> Finding | None:
@@ -191,10 +209,10 @@ def judge_anti_layers(data: ReportData) -> Finding | None:
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = f"Only by chance: without the correction over layers, layer {join_words(uncorrected)} looks harmful."
     elif is_excluded:
-        verdict, answer = Verdict.CONTRADICTED, "No: the published gain is excluded for every layer."
+        verdict, answer = Verdict.CONTRADICTED, "No: for every layer, the interval excludes the published gain."
     else:
-        verdict, answer = Verdict.INCONCLUSIVE, "The published gain is neither seen nor excluded."
-    return ANTI_LAYERS.answer(verdict, f"{answer} The lowest interval is that of layer {least}.", bounds[least])
+        verdict, answer = Verdict.INCONCLUSIVE, "The published gain is neither found nor excluded."
+    return ANTI_LAYERS.answer(verdict, f"{answer} The estimate shown is that of layer {least}.", bounds[least])
 
 
 def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
@@ -210,15 +228,18 @@ def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
     published = Estimate.read_bounded(_select_treatment(rows, treatment).one(metric="spearman_published"))
     position, raw = (None if each is None else each.locate(MIN_RECOVERY_CORRELATION) for each in (among, published))
     if position == "above" and raw != "below":
-        verdict, answer = Verdict.SUPPORTED, "Yes: layers that matter more recover more slowly, from equal damage too."
+        verdict, answer = Verdict.SUPPORTED, "Yes: layers that matter more recover more slowly, also from equal damage."
     elif raw == "above" and position in ("within", "below"):
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "No: layers that matter more were damaged more, and recover alike from equal damage."
+        answer = "No: layers that matter more were damaged more. After equal damage they do not recover more slowly."
     elif raw in ("within", "below") and position != "above":
-        verdict, answer = Verdict.CONTRADICTED, "No: not even layers damaged unequally recover in that order."
+        verdict = Verdict.CONTRADICTED
+        answer = "No: layers that matter more do not recover more slowly, not even after unequal damage."
     else:
         layers = format_count(int(own.value(metric="layers") or 0), "damaged layer")
-        verdict, answer = Verdict.INCONCLUSIVE, f"Only {layers} can be compared; about 38 layers would decide."
+        beyond = ", more than this model has" if 0 < data.depth < DECISIVE_LAYERS else ""
+        verdict = Verdict.INCONCLUSIVE
+        answer = f"Only {layers} can be compared. About {DECISIVE_LAYERS} would be needed{beyond}."
     return RECOVERY.answer(verdict, answer, among)
 
 
@@ -240,12 +261,15 @@ def judge_only_scaling_survives(data: ReportData) -> Finding | None:
     )
     mild = join_words([name for name, each in equal.items() if each.locate(MIN_STRATEGY_NATS) in ("within", "below")])
     if at == {"above"}:
-        verdict, answer = Verdict.SUPPORTED, "Yes: at equal size scaling costs less than each of the others."
+        verdict, answer = Verdict.SUPPORTED, "Yes: at equal size, scaling costs less than each of the other changes."
     elif mild and at_largest == {"above"}:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"No: at equal size {mild} cost no more; the published changes were larger than scaling by 0.9."
+        answer = f"No: at equal size, {mild} cost no more than scaling. The published changes were larger."
     elif mild and not at_largest.isdisjoint({"within", "below"}):
-        verdict, answer = Verdict.CONTRADICTED, f"No: {mild} are as mild as scaling, even when larger."
+        verdict, answer = (
+            Verdict.CONTRADICTED,
+            f"No: {mild} cost no more than scaling by 0.9, even when they are larger.",
+        )
     else:
         widest = max(equal.values(), key=lambda each: each.mde or 0.0)
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(widest, MIN_STRATEGY_NATS)

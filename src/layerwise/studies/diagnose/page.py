@@ -30,11 +30,11 @@ from layerwise.studies.diagnose.page_layers import (
     list_next_steps,
     summarize,
 )
-from layerwise.studies.diagnose.page_weights import DELTAS_SECTION, PREDICTION_SECTION
+from layerwise.studies.diagnose.page_weights import DELTAS_SECTION, HALVES, PREDICTION_SECTION
 
-SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean of its output"}
+SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean output"}
 REPLACED = {
-    "neighbour_copy": "copy of a neighbor",
+    "neighbour_copy": "copy of neighbor",
     "neighbour_average": "mean of neighbors",
     "random": "random weights",
 }
@@ -42,10 +42,10 @@ INTERVENTIONS = {**SILENCED, **REPLACED}
 INTERVENTION_SLOTS = {name: at for at, name in enumerate(INTERVENTIONS)}
 SILENCED_PARTS = {None: "Whole layer silenced", "attn": "Attention alone silenced", "mlp": "MLP alone silenced"}
 RACED = {
-    "evaluations": ("layer evaluations", COUNT),
-    "evaluations_full": ("of a full sweep", COUNT),
+    "evaluations": ("layer tokens (tokens times layers run)", COUNT),
+    "evaluations_full": ("layer tokens of a full sweep", COUNT),
     "share": ("share of the full sweep", PERCENT),
-    "looks": ("interim looks", COUNT),
+    "looks": ("times the results were checked", COUNT),
 }
 
 
@@ -71,19 +71,19 @@ def list_interventions(data: ReportData) -> Iterator[Score]:
     for part in (None, "attn", "mlp"):
         # The cost of skipping a whole layer is in the first table.
         for row in (row for row in rows.where(part=part) if part or row.metric != vocab.SKIPPING):
-            words = label(row.metric) if part is None else f"{label(row.metric)}, {part}"
-            yield replace(row, part=None, condition=words)
+            words = INTERVENTIONS.get(row.metric, label(row.metric))
+            yield replace(row, part=None, condition=words if part is None else f"{words}, {HALVES[part]}")
 
 
 def _list_screened(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.RACING, layer=None)
     facts = [
-        f"{words}: {show.number(value)}"
+        f"{words.capitalize()}: {show.number(value)}."
         for metric, (words, show) in RACED.items()
         if (value := rows.value(metric=metric)) is not None
     ]
     if facts:
-        yield f"{'; '.join(facts).capitalize()}."
+        yield " ".join(facts)
 
 
 def _list_tiles(data: ReportData) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from layerwise.page.data import ReportData
-from layerwise.page.formatting import DIFFERENCE, NUMBER, Format, format_null, format_number
+from layerwise.page.formatting import DIFFERENCE, NUMBER, Format, format_null, format_number, join_words
 from layerwise.page.kind import Column, Part, Pivot, Section, SideBySide, Text
 from layerwise.page.marks import Heat, Lines, Scatter
 from layerwise.results import vocabulary as vocab
@@ -20,7 +20,7 @@ SCOPES = {"layer": "layer trained", "model": "model trained"}
 RECOVERED = {
     "area": ("Loss above the undamaged copy, summed over training", Format(axis="nat-steps"), "censored"),
     "steps_to_untouched": (
-        "Steps back to the loss before damage, as published",
+        "Steps until the loss is back at its value before the damage",
         Format(axis="steps"),
         "censored_untouched",
     ),
@@ -67,7 +67,7 @@ def _describe_correlation(metric: str) -> Column:
 
     heads = {
         "spearman": "rank correlation with the effect of skipping",
-        "spearman_given_damage": "with the initial damage held fixed",
+        "spearman_given_damage": "the same with the initial damage held fixed",
     }
     return Column(heads[metric], text=cell)
 
@@ -154,8 +154,8 @@ def list_gated(data: ReportData) -> Iterator[Score]:
 def _list_members(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.CONTRAST, claim="joint_manipulation", metric="member")
     if rows:
-        layers = ", ".join(str(layer) for layer in sorted(rows.axis("layer")))
-        yield f"Layers {layers}, each of which costs little when skipped, were changed together."
+        layers = join_words([str(layer) for layer in sorted(rows.axis("layer"))])
+        yield f"Layers {layers} cost little when skipped one at a time. Here they were changed together."
 
 
 def list_manipulations(data: ReportData) -> Iterator[Part]:

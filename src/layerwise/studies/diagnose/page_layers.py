@@ -46,6 +46,13 @@ VERDICT_SLOTS = {"matters": 2, "harmful": 1, "unresolved": 4, "no_effect": 8, vo
 NULL_LINE = "null"
 SKIP = "Δ NLL when skipped"
 PROXY_NAMES = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
+METRIC_NAMES = {
+    "predictability": "1 − R² held out",
+    "noise": "noise of half the norm",
+    "block_influence": "Block Influence",
+    "angular": "angular distance",
+}
+"""Names of metrics in the table of rank correlations, as in the columns of the layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
     >>> describe_verdict(Score("verdict", "no_effect", 0.001, layer=3, mde=0.008))
     'no effect above 0.00800 nats/token'
     >>> describe_verdict(Score("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
-    'inconclusive below 0.0500 nats/token; about 34,000 tokens would decide'
+    'inconclusive: effects below 0.0500 nats/token are not detectable; about 34,000 tokens should settle it'
     """
     if row.mde is None or row.metric not in ("no_effect", "unresolved"):
         return VERDICT_NAMES.get(row.metric, "")
@@ -104,7 +111,7 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
     if row.metric == "no_effect":
         return f"no effect above {limit} nats/token"
     needed = "" if margin is None else describe_text_needed(Estimate.read(row), margin)
-    return f"inconclusive below {limit} nats/token{needed}"
+    return f"inconclusive: effects below {limit} nats/token are not detectable{needed}"
 
 
 def make_layer_table(data: ReportData) -> Iterator[Score]:
@@ -157,9 +164,9 @@ def summarize(data: ReportData) -> Iterator[str]:
     if rows:
         most, row = max(rows.items(), key=lambda item: item[1].value)
         if row.low is not None and row.low > 0.0:
-            yield f"Layer {most} is the most important: skipping it costs {SIGNED.text(row)} nats/token."
+            yield f"Layer {most} is the most important: skipping it costs {NUMBER.text(row)} nats/token."
         else:
-            yield f"No layer is shown to matter; the largest effect is {SIGNED.text(row)} nats/token (layer {most})."
+            yield f"No layer is shown to matter. The largest effect is {SIGNED.text(row)} nats/token (layer {most})."
 
 
 def _name_layers(layers: Sequence[str], depth: int) -> str:
@@ -188,8 +195,9 @@ def list_next_steps(data: ReportData) -> Iterator[str]:
     model = data.manifest.get("model") or "MODEL"
     if useless and len(useless) < data.depth:
         plan = skip(Plan.identity(data.depth), *useless)
+        without = join_words(list(map(str, useless)))
         yield (
-            f"Next: effects of single layers do not add up, so measure without {join_words(list(map(str, useless)))}:"
+            f"Next: the effects of single layers do not add up, so measure the model without {without}:"
             f' layerwise sweep {model} --text PATH --plan "{plan}"'
         )
     elif verdicts and all(row.metric == "unresolved" for row in verdicts.values()):
@@ -208,17 +216,18 @@ def recommend_proxy(data: ReportData) -> Iterator[str]:
     ordered = sorted(compared, key=lambda name: -compared[name].value)
     beyond = _exceeds_chance(compared, data.level)
     agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
-    shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
+    shown = {name: f"{METRIC_NAMES.get(name, label(name))} {NUMBER.text(row)}" for name, row in compared.items()}
     others = join_words([shown[name] for name in ordered if name not in agreeing])
-    what = "rank correlation with skipping"
     if not agreeing:
-        yield f"No proxy is recommended: none ranks the layers as skipping does beyond chance ({what}: {others})."
+        yield "No proxy is recommended: none ranks the layers as skipping does beyond chance."
+        yield f"Rank correlations with skipping: {others}."
         return
     first, *more = [shown[name] for name in agreeing]
-    pieces = [f"Recommended for this model: {first} ({what})"]
-    pieces += [f"also in agreement: {join_words(more)}"] if more else []
-    pieces += [f"not beyond chance: {others}"] if others else []
-    yield f"{'; '.join(pieces)}."
+    yield f"Recommended for this model: {first}. The numbers are rank correlations with skipping."
+    if more:
+        yield f"Also agreeing with skipping: {join_words(more)}."
+    if others:
+        yield f"Not beyond chance: {others}."
 
 
 def _exceeds_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
@@ -262,7 +271,7 @@ LAYERS_SECTION = Section(
             name="agreement",
             where={"measure": vocab.AGREEMENT},
             rows={"metric": "condition"},
-            words=label,
+            words=lambda name: METRIC_NAMES.get(name, label(name)),
             terminal=False,
             folded=True,
             columns=(
@@ -275,14 +284,14 @@ LAYERS_SECTION = Section(
             title="Layers that cost little, skipped together",
             where={"measure": vocab.CONTRAST, "claim": "redundant_sets"},
             rows={"layers": "claim"},
-            words=lambda _: "chosen by their effects on half of the text",
+            words=lambda _: "selected on half of the text, evaluated on the other",
             terminal=False,
             folded=True,
             columns=(
                 Column("number", "layers", COUNT),
                 Column("sum of single costs (nats/token)", "singles", SIGNED),
                 Column("cost together (nats/token)", "joint", SIGNED),
-                Column("random sets cost more (nats/token)", "spared", SIGNED),
+                Column("excess cost of random sets (nats/token)", "spared", SIGNED),
             ),
         ),
     ),

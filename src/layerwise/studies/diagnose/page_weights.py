@@ -32,7 +32,7 @@ ALL_LAYERS, IN_SAMPLE = "layers", "in sample"
 SLOTS = {ALL_LAYERS: 0, **dict.fromkeys(HELD_OUT.values(), 0), IN_SAMPLE: 1}
 NULL_SLOT = 5
 R2 = Format(axis="R²")
-SETS = {"set": "spread evenly", "adjacent": "neighbors", "inner": "all but the ends"}
+SETS = {"set": "spread evenly", "adjacent": "adjacent", "inner": "all but first and last"}
 
 
 def list_by_type(measure: str, *metrics: str) -> Derive:
@@ -65,7 +65,8 @@ def draw_lag_structure(data: ReportData) -> Iterator[str]:
         row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=None)
         if row is not None:
             away = SIGNED.text(row)
-            yield f"Verdict over {EVERY}: {words}. Correlation at lag 1, equal norms, minus random orders: {away}."
+            yield f"Verdict over {EVERY}: {words}."
+            yield f"With layers scaled to equal norm, the correlation at lag 1 differs from random orders by {away}."
 
 
 def list_explained(data: ReportData) -> Iterator[Score]:
@@ -101,7 +102,7 @@ def list_joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[objec
         columns=(
             Column("together (nats/token)", "joint", SIGNED),
             Column("sum of single costs", "singles", SIGNED),
-            Column("excess", "excess", SIGNED),
+            Column("together minus sum", "excess", SIGNED),
             Column("share not explained by single costs", text=_format_share),
         ),
     )

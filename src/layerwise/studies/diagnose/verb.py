@@ -89,7 +89,7 @@ def diagnose(
         parts: Parts to run: proxies, deltas, predictability, ablation, racing, manipulation, recovery,
             redundancy, probing (default: all but probing).
         minutes: Time budget in minutes (default: 10).
-        tokens: Number of tokens to score, or all.
+        tokens: Number of tokens to score, or all (default: what fits the time budget).
         min_effect: Smallest effect that counts, in nats/token.
         curve_tokens: Number of scored tokens for curves and sets of layers.
         all_layers: Retrain every layer in the recovery part, alone and with all others.
@@ -104,10 +104,10 @@ def diagnose(
         device_map: Distribute the model over devices with accelerate.
         resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -116,7 +116,7 @@ def diagnose(
         The rows of every part, by layer.
 
     Raises:
-        OptionError: If options exclude each other, or if the minutes are too few.
+        OptionError: If options cannot be combined, or if the minutes are too few.
         MeasureError: If the model has fewer than 4 layers, the text is too short, or nothing could be measured.
 
     Example:

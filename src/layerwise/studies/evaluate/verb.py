@@ -1,4 +1,4 @@
-"""`layerwise evaluate`: language models on minimal pairs and on fine-tuned tasks."""
+"""`layerwise evaluate`: language models on minimal pairs, and on tasks after fine-tuning."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def evaluate(
     seed: Seed = 0,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Evaluate language models on minimal pairs and on fine-tuned tasks.
+    """Evaluate language models on minimal pairs, and on tasks after fine-tuning.
 
     Models can be masked or causal. Given a run, every trained model in it is evaluated, and the results are added to
     that run. A pair is right with probability 0.5 by chance. Plans apply to fine-tuning and testing. By default,
@@ -114,7 +114,7 @@ def evaluate(
         minutes: Time budget in minutes.
         families: Plan families.
         plans: Plan to run; repeat for more.
-        window: Range of layers for the painters strategies, such as 4-8.
+        window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
         without_edges: Also score pairs without some layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1, *<-1.
         layer_weights: Also fine-tune with layer weights held, or added.
         train: Weights to train: all, or only the head.
@@ -131,10 +131,10 @@ def evaluate(
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -247,7 +247,7 @@ def _check_layer_weights(layer_weights: Sequence[str], is_trained: bool) -> None
 def _check_minutes(suite: Sequence[str], given: dict[str, Any]) -> None:
     name = spell("minutes")
     if "limit" in given:
-        raise OptionError(f"{name} and {spell('limit')} exclude each other. Pass one of them.")
+        raise OptionError(f"{name} and {spell('limit')} cannot be combined. Pass one of them.")
     if tuned := [each for each in suite if each in FINE_TUNED]:
         raise OptionError(f"{name} applies to pairs only. Evaluate {', '.join(tuned)} in a second run.")
     if "without_edges" in given:

@@ -118,9 +118,9 @@ def heal(
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -138,7 +138,7 @@ def heal(
     """
     healed_plan = _resolve_healed_plan(plan)
     if steps is not None and epochs is not None:
-        raise OptionError(f"{spell('steps')} and {spell('epochs')} exclude each other. Pass one of them.")
+        raise OptionError(f"{spell('steps')} and {spell('epochs')} cannot be combined. Pass one of them.")
     if not tasks and (task_folder is not None or task_limit is not None):
         raise OptionError(f"{spell('task_folder')} and {spell('task_limit')} require {spell('tasks')}.")
     check_push(push, private=private)

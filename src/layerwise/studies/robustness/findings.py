@@ -29,17 +29,17 @@ PUBLISHED_RIGHT, MAX_SHORT, MAX_LOSS = 0.9999, 0.02, 0.05
 SUPPORTED, CONTRADICTED, INCONCLUSIVE = Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.INCONCLUSIVE
 NO_BETTER = Verdict.NO_BETTER_THAN_NULL
 
-NOT_LEARNED = "{} is not shown to exceed chance by 5 points, and an untrained model decides nothing."
-ONE_TRAINING = "There is no interval: at least two seeds and 8 batches of examples are needed."
+NOT_LEARNED = "{} is not shown to exceed chance by 5 points, so it cannot test this."
+ONE_TRAINING = "There is no interval, because that requires at least two seeds and 8 batches of examples."
 CAUTION = (
-    " Intervals are over seeds and batches. A model not shown to exceed chance by 5 points decides nothing, and a"
-    " training whose validation loss was still falling contradicts nothing."
+    " Intervals are over seeds and batches. A model that is not shown to exceed chance by 5 points cannot test this. If"
+    " validation loss was still falling, the finding cannot be contradicted."
 )
 
 TRAINED_ORDER = Question(
     "Does training in random order cost at most 25 points?",
-    "The cost is the accuracy of the baseline in order minus that of layershuffle in random order. The null is every"
-    f" variant trained in order, which must be worse in random order by {100 * MIN_GAIN:g} points.{CAUTION}",
+    "The cost is the accuracy of the baseline in order minus that of layershuffle in random order. The null is models"
+    f" trained in order: all of them must be worse in random order by at least {100 * MIN_GAIN:g} points.{CAUTION}",
     Published(
         PAPER,
         "Trained and run in random order a ViT keeps 62.77 %, about 20 points below the ordinary model in order.",
@@ -51,7 +51,7 @@ TRAINED_ORDER = Question(
 )
 COLLAPSE = Question(
     "Does an ordinary model collapse in random order?",
-    f"In random order the baseline must be less than 5 points above the commonest label.{CAUTION}",
+    f"In random order the baseline must be less than 5 points above chance, the most common label.{CAUTION}",
     Published(
         PAPER,
         "In random order a model trained in order falls from 82.61 % to 0.13 %, which is chance.",
@@ -63,8 +63,8 @@ COLLAPSE = Question(
 )
 PRUNING = Question(
     "Does training in random order make pruning graceful?",
-    "The decline is the share of the accuracy above chance that is lost with half of the layers. It must be smaller"
-    f" than that of every variant trained in order by {MIN_SPARED:.0%}.{CAUTION}",
+    "The decline is the share of the accuracy above chance that is lost with half of the layers. It must be at least"
+    f" {100 * MIN_SPARED:g} points smaller than that of every variant trained in order.{CAUTION}",
     Published(
         PAPER,
         "Without further training, accuracy falls gradually as layers are skipped.",
@@ -76,8 +76,8 @@ PRUNING = Question(
 )
 POSITIONS = Question(
     "Can layers predict their position?",
-    "Accuracy must be within 2 points of the published one. The null is a linear probe of models trained in order,"
-    f" which must fall short by more.{CAUTION}",
+    "Accuracy must be within 2 points of the published one. The null is a linear probe of models trained in order: it"
+    f" must fall short by more than 2 points.{CAUTION}",
     Published(
         PAPER,
         "A layer trained to predict its position from its output is right in 99.99 % of the cases.",
@@ -90,7 +90,7 @@ POSITIONS = Question(
 MERGING = Question(
     "Can models trained in random order be merged without loss?",
     "The loss is the mean accuracy of the models minus that of models merged from them, in random order. The null is"
-    f" models trained in order, merged with each layer at its own depth.{CAUTION}",
+    f" models trained in order, merged in order.{CAUTION}",
     Published(
         PAPER,
         "One layer each of 12 models reaches 59.68 %, where each model reaches 62.77 %; ordinary models reach 1.87 %.",
@@ -173,7 +173,10 @@ def judge_layers_know_positions(data: ReportData) -> Finding | None:
     if not short.has_interval:
         return POSITIONS.answer(INCONCLUSIVE, ONE_TRAINING, shown)
     beats_chance = data.depth > 0 and short.is_below(PUBLISHED_RIGHT - 1 / data.depth)
-    unlearned = "The prediction is not shown to beat chance, and an untrained model decides nothing."
+    unlearned = "The prediction is not shown to beat chance, so it cannot test this."
+    if short.mde is not None and short.mde >= PUBLISHED_RIGHT:
+        unlearned = f"{unlearned} The run is too small to detect any shortfall."
+        shown = Estimate(shown.value)
     equal_null = "Yes, but it can be read off the states of models trained in order as well."
     beats_null = "Yes, and it cannot be read off the states of models trained in order."
     verdict, answer = _decide(
@@ -184,7 +187,7 @@ def judge_layers_know_positions(data: ReportData) -> Finding | None:
         (not probes, INCONCLUSIVE, "No model trained in order was probed: train the baseline."),
         (any(probe.is_below(MAX_SHORT) for probe in probes), NO_BETTER, equal_null),
         (all(probe.is_above(MAX_SHORT) for probe in probes), SUPPORTED, beats_null),
-        (True, INCONCLUSIVE, "The intervals of the probes allow both answers."),
+        (True, INCONCLUSIVE, "The intervals of the probes are compatible with both yes and no."),
     )
     return POSITIONS.answer(verdict, answer, shown)
 
@@ -218,7 +221,7 @@ def _locate(estimates: Mapping[str, Estimate], margin: float) -> set[Position]:
 
 
 def _explain_chance(data: ReportData) -> str:
-    """Return why a variant at chance decides nothing; empty if all have learned."""
+    """Return which variant at chance cannot test a finding; empty if all have learned."""
     in_order = Estimate.read_bounded(read_contrasts(data, "collapse").get("in_order"))
     if in_order is None or not in_order.is_above(ABOVE_CHANCE):
         return NOT_LEARNED.format("The baseline in order")
@@ -229,7 +232,7 @@ def _explain_chance(data: ReportData) -> str:
 
 
 def _decide(unfinished: Collection[str], *cases: tuple[bool, Verdict, str]) -> tuple[Verdict, str]:
-    """Return the verdict and the answer of the first case that holds; unfinished trainings contradict nothing."""
+    """Return the verdict and the answer of the first case that holds; unfinished trainings cannot contradict."""
     verdict, answer = next((verdict, answer) for holds, verdict, answer in cases if holds)
     if verdict is CONTRADICTED and unfinished:
         names = join_words(list(unfinished))
@@ -238,7 +241,8 @@ def _decide(unfinished: Collection[str], *cases: tuple[bool, Verdict, str]) -> t
 
 
 def _describe_undecided(estimate: Estimate, margin: float) -> str:
-    return f"The intervals allow both answers.{describe_data_needed(estimate, margin, 'the seeds and images')}"
+    needed = describe_data_needed(estimate, margin, "the seeds and images")
+    return f"The intervals are compatible with both yes and no.{needed}"
 
 
 LAYERSHUFFLE_FINDINGS = (

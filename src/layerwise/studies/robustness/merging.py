@@ -91,7 +91,7 @@ def compare_models(
     With `draws=0`, no models are merged.
     """
     if len(stacks) < 2:
-        raise ModelError(f"merging requires at least two models, got {len(stacks)} of {variant}.")
+        raise ModelError(f"Merging requires at least two models; {variant} has {len(stacks)}.")
     rows: list[Score] = []
     members: dict[str, list[Predictions]] = {}
     done, parts = 0, 2 * len(ORDERS) + (2 * draws + len(ORDERS) if draws else 0)

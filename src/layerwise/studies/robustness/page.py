@@ -11,13 +11,14 @@ from layerwise.page.derived import robustness as outcome
 from layerwise.page.figures.frame import common_span
 from layerwise.page.figures.palette import assign_colors
 from layerwise.page.formatting import ABSENT, ACCURACY, Format, describe_incomplete, format_count, lookup_format
-from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, SideBySide, Text
+from layerwise.page.kind import Column, CustomTable, Kind, Part, Pivot, Section, SideBySide, Text, load_texts
 from layerwise.page.marks import Dots, Lines
 from layerwise.page.sections.training import TESTED_SECTION, find_unfinished_trainings, make_training_tiles
 from layerwise.page.table import Table, Tone
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.training_record import RETRAINED
 from layerwise.studies.robustness.page_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION, median_draw
 
 KEPT_HEIGHT, NODES_HEIGHT = 420, 380
@@ -45,11 +46,11 @@ def _matrix(data: ReportData) -> Table:
             texts.append(ABSENT if row is None else lead.show.text(row))
             cell = cells.get(each)
             if cell is None:
-                why = "was not measured" if row is None else "has no interval: at least 8 orders or windows are needed"
-                tones[line, at] = Tone("unmeasured", 0.0, f"{variant}: {each.words} {why}")
+                why = "not measured" if row is None else "no interval, since at least 8 orders or windows are needed"
+                tones[line, at] = Tone("unmeasured", 0.0, f"{variant}, {each.name}: {why}")
                 continue
             verdict = "not distinguishable from chance" if cell.at_chance else cell.fate
-            share = f"{verdict}; {100 * cell.share:.0f} % of the way from chance to the best"
+            share = f"{verdict}; {100 * cell.share:.0f} % of the way from chance to the best variant in order"
             outlined = " at-chance" if cell.at_chance else ""
             tones[line, at] = Tone(
                 cell.fate.replace(" ", "-") + outlined, cell.share, f"{variant}, {each.name}: {share}"
@@ -158,7 +159,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     before = Column("Δ in order", metric, difference, {"order": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
         name="order",
-        title=f"Order: {_measured_in(data)}; Δ to the baseline in {difference.axis}",
+        title=f"Order: {_measured_in(data)}; Δ from the baseline in {difference.axis}",
         derive=_compared,
         rows={"variant": "arm"},
         terminal=4,
@@ -175,7 +176,7 @@ def _unchanged(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.IDENTITY)
     draws, same = (sum(row.value for row in rows.where(metric=metric)) for metric in ("draws", "identical"))
     if same:
-        yield f"{same:,.0f} of {draws:,.0f} random draws were the original order; they are not counted."
+        yield f"{same:,.0f} of {draws:,.0f} random orders happened to be in order; they are not counted."
 
 
 def _kept(data: ReportData) -> Iterator[Part]:
@@ -194,6 +195,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
         at="{} layers kept",
         height=KEPT_HEIGHT,
         reach=(data.depth + 0.3, 0.7),
+        note=_describe_ribbons(data),
     )
     yield Pivot(
         name="every-size",
@@ -206,6 +208,11 @@ def _kept(data: ReportData) -> Iterator[Part]:
         terminal=False,
         words=lookup_format(outcome.CONDITIONS),
     )
+
+
+def _describe_ribbons(data: ReportData) -> str:
+    texts, is_retrained = load_texts("robustness"), any(row.arm == RETRAINED for row in _kept_rows(data))
+    return " ".join([texts["layers-kept/kept"], *([texts["layers-kept/retrained"]] if is_retrained else [])])
 
 
 def _kept_rows(data: ReportData) -> Iterator[Score]:
@@ -239,7 +246,7 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         across="layout",
         show=added,
         words=lookup_format(outcome.CONDITIONS),
-        rows={"variant": "arm", "lost": "lost", "of": "nodes", "order": "order"},
+        rows={"variant": "arm", "nodes lost": "lost", "nodes": "nodes", "order": "order"},
     )
 
 

@@ -94,8 +94,8 @@ def _merging(data: ReportData) -> Iterator[Part]:
         words=lookup_format(outcome.CONDITIONS),
         rows={"variant": "arm", "order": "order"},
         columns=(
-            Column("node skipped", lead.metric, lead.show, {"strategy": vocab.NODE_LOST, **alone}),
-            Column("node of another model", lead.metric, lead.show, {"strategy": vocab.NODE_REPLACED, **alone}),
+            Column("node lost", lead.metric, lead.show, {"strategy": vocab.NODE_LOST, **alone}),
+            Column("node replaced", lead.metric, lead.show, {"strategy": vocab.NODE_REPLACED, **alone}),
             Column("difference", metric, difference, {"strategy": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
         ),
     )
@@ -194,7 +194,7 @@ class Layout(Mark):
                 "opacity": 0.8,
                 "line": {"width": 0},
             },
-            text=[f"image {image}, layer {layer} at position {position}" for image, layer, position in points],
+            text=[f"example {image}, layer {layer} at position {position}" for image, layer, position in points],
         )
         bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
         return make_figure(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
@@ -312,12 +312,13 @@ def _describe_layout(data: ReportData) -> str:
         int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
         for metric in ("points", "images")
     )
-    laid = f"{format_count(points, 'output')} for {format_count(images, 'example')}" if points else "outputs"
-    drawn = rows.where(metric="x").by("arm").values()
+    laid = f"the {points:,} layer outputs of {format_count(images, 'example')}" if points else "layer outputs"
+    drawn = max(map(len, rows.where(metric="x").by("arm").values()), default=0)
+    shown = f" {drawn:,} of them are shown." if drawn < points else ""
     return (
-        f"UMAP of {laid}, of which {max(map(len, drawn), default=0):,} are shown. Similar outputs are near each other; "
-        "large distances, and distances between variants, have no meaning. Violet is the first layer or position, "
-        "yellow the last. Separate colors show that layers respond differently at each position."
+        f"UMAP of {laid}.{shown} Similar outputs are near each other. Large distances, and distances between variants, "
+        "have no meaning. Violet is the first layer or position, yellow the last. Separate colors show that layers "
+        "respond differently at each position."
     )
 
 

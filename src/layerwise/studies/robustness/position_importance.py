@@ -1,4 +1,4 @@
-"""Correlate what a layer adds at a position with its importance there (Freiberger et al. 2024, section 5).
+"""Correlate the update of a layer at a position with its importance there (Freiberger et al. 2024, section 5).
 
 With `added` and `worth` of `layerwise.measure.activations.by_position`, means over batches, the `relation` is the mean
 over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]. The null of p shuffles
@@ -29,7 +29,10 @@ Statistic = Callable[[Numbers, Numbers], Numbers]
 
 
 def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """Return the rows of measure `worth`, and the `relation` of each variant with the band of shuffled positions."""
+    """Yield the importance of each layer at each position (measure `worth`), and the `relation` of each variant.
+
+    The `relation` has its interval, p, and the band of shuffled positions.
+    """
     for variant, surveys in variants.items():
         tables = _tables(surveys)
         if not tables:

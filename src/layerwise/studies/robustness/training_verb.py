@@ -155,9 +155,9 @@ def train_robust(
         set: Hugging Face TrainingArguments to change; repeat for more.
         device: Device: auto, cpu, cuda, mps or xpu.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -166,7 +166,7 @@ def train_robust(
         The result with trainings, surveys and their contrasts.
 
     Raises:
-        OptionError: If options exclude each other, or no method uses one.
+        OptionError: If options cannot be combined, or no method uses one.
         TrainError: If a method is unknown or a setting does not fit.
         DataError: If the data does not fit the model.
     """
@@ -271,7 +271,7 @@ def _check_methods(names: Sequence[str]) -> None:
 
 def _check_exclusive(**options: object) -> None:
     if all(options.values()):
-        raise OptionError(f"{' and '.join(map(spell, options))} exclude each other.")
+        raise OptionError(f"{' and '.join(map(spell, options))} cannot be combined. Pass one of them.")
 
 
 def _check_method_options(names: Sequence[str], options: Sequence[str]) -> None:

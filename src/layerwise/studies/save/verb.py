@@ -79,7 +79,7 @@ def save(
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` keeps the stored one.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -88,7 +88,7 @@ def save(
         The path of the written model.
 
     Raises:
-        OptionError: If options exclude each other, or if a model or plan is missing.
+        OptionError: If options cannot be combined, or if a model or plan is missing.
         ModelError: If the layers do not fit into an ordinary checkpoint.
         CheckpointError: If the output exists, or if the hub would reject it.
     """

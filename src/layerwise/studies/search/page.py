@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import mean
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.power import describe_tokens_needed
+from layerwise.page.derived.power import BEYOND_REASON, estimate_tokens_needed
 from layerwise.page.finding import Effect, describe_loss_change, is_equal, judge_effect
 from layerwise.page.formatting import (
     ABSENT,
@@ -17,9 +17,11 @@ from layerwise.page.formatting import (
     NUMBER,
     STOPPED,
     Format,
+    excludes_zero,
     format_adjusted_p,
     format_number,
     format_perplexity,
+    join_words,
     lookup_format,
 )
 from layerwise.page.kind import Column, CustomTable, Kind, Pivot, Section, Text, join_statements
@@ -33,6 +35,7 @@ from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import PRESENT, Rows
 
 TEXTS: Mapping[str, str] = {vocab.REPORT: "held-out text", vocab.SECOND: "second corpus"}
+TEXT_NAMES: Mapping[str, str] = {vocab.REPORT: "held-out text", vocab.SECOND: "the second corpus"}
 UNITS: Mapping[str, str] = {"layers": "layer evaluations", "ms": "milliseconds of a pass", "bytes": "bytes of weights"}
 COSTS: Mapping[str, Format] = {
     "layers": COUNT.replace(whole=False),
@@ -47,7 +50,7 @@ ARMS: Mapping[str, str] = {
     "sweep_effect": "least skip effect",
     "block_influence": "Block Influence",
     "angular_distance": "angular distance",
-    "deepest_keep_last": "deepest, last kept",
+    "deepest_keep_last": "deepest layers but the last",
     vocab.RANDOM: "random sets",
 }
 """Labels of the controls in reading order."""
@@ -64,12 +67,13 @@ STYLES = {
     vocab.CHOSEN: Style(symbol="star", size=14),
 }
 COMPARISONS: Mapping[Effect, str] = {
-    "worse": "better than",
-    "better": "worse than",
-    "open": "not distinguished from",
-    "bare": "not distinguished from",
+    "worse": "It has a lower loss than {}.",
+    "better": "It has a higher loss than {}.",
+    "open": "The text is too short to separate it from {}.",
+    "bare": "The text is too short to separate it from {}.",
 }
-"""The selected plan relative to a control, by the effect of the control."""
+"""The selected plan relative to controls, by the effect of the control."""
+SELECTED = "selected plan"
 MILLI = Format(decimals=3)
 
 
@@ -120,7 +124,7 @@ def derive_controls(data: ReportData) -> Iterator[Score]:
     run, best = data.rows.where(measure=vocab.SEARCH), find_selected(data)
     if best is None:
         return
-    yield from (replace(row, arm=vocab.CHOSEN) for row in run.where(plan=best.plan, metric=(vocab.DELTA, vocab.GAP)))
+    yield from (replace(row, arm=SELECTED) for row in run.where(plan=best.plan, metric=(vocab.DELTA, vocab.GAP)))
     for name, plan in list_controls(data).items():
         yield from (replace(row, arm=ARMS[name]) for row in run.where(plan=plan, metric=vocab.DELTA))
         same = run.where(plan=plan, metric=vocab.DELTA, task=tuple(TEXTS)) if plan == best.plan else ()
@@ -149,19 +153,19 @@ def write_findings(data: ReportData) -> Iterator[str]:
     costs = selected.where(metric=vocab.PRICE).along("unit")
     units = (unit for unit in _units(data) if unit in costs)
     listed = ", ".join(COSTS[unit].text(costs[unit]) + " layers" * (unit == "layers") for unit in units)
-    original = "the original model, since no plan was better: " if _is_original(data) else ""
-    yield f"Best plan within {best.against}: {original}{best.plan} ({listed})."
-    for text, name in TEXTS.items():
+    original = "the original model, because no plan was better: " if _is_original(data) else ""
+    yield f"Selected plan within {best.against}: {original}{best.plan} ({listed})."
+    for text in TEXTS:
         change, again = (selected.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
         if change is not None:
-            interval = "" if again is None else f"; 95 % prediction interval {DIFFERENCE.interval(again)}"
+            interval = "" if again is None else f", with a 95 % prediction interval of {DIFFERENCE.interval(again)}"
             perplexity = f" (perplexity {format_perplexity(change.value)})"
-            yield f"On the {name} it {describe_loss_change(change)} nats/token{perplexity}{interval}."
+            yield f"On {TEXT_NAMES[text]} it {describe_loss_change(change)} nats/token{perplexity}{interval}."
     searched, gap = selected.one(metric=vocab.DELTA, task=vocab.SEARCH), selected.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
         bias = "overfitting to the search text" if (gap.low or 0.0) > 0 else "no sign of overfitting to the search text"
-        changed = f"On the search text the loss changed by {DIFFERENCE.number(searched.value)}"
-        yield f"{changed}: a gap of {DIFFERENCE.text(gap)}, {bias}."
+        changed = f"On the search text its loss change is {DIFFERENCE.number(searched.value)}"
+        yield f"{changed}. The gap between the two texts is {DIFFERENCE.text(gap)}: {bias}."
     for text in TEXTS:
         for name in ARMS:
             yield from _compare_control(run, name, text, list_controls(data).get(name) == best.plan, data.level)
@@ -170,7 +174,7 @@ def write_findings(data: ReportData) -> Iterator[str]:
     if predicted is not None and measured is not None:
         off = f"{100 * (measured.value / predicted.value - 1):+.1f} %"
         both = f"{predicted.value:.2f} predicted, {measured.value:.2f} measured ({off})"
-        yield f"Milliseconds ({measured.condition}): {both}."
+        yield f"Milliseconds of a forward pass ({measured.condition}): {both}."
 
 
 def _samples(data: ReportData) -> Table:
@@ -190,27 +194,23 @@ def _is_original(data: ReportData) -> bool:
 def _compare_control(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
     row = run.one(metric=vocab.ABOVE_CHOSEN, arm=name, task=text)
     if is_same:
-        yield from [f"{ARMS[name]}: the same plan."] if text == vocab.REPORT else []
+        yield from [f"The control {ARMS[name]} is the same plan."] if text == vocab.REPORT else []
     elif row is not None:
         better = run.value(metric=vocab.BETTER, arm=name, task=text)
-        sets = "" if better is None else f"; {100 * better:.0f} % of the sets have a lower loss"
-        above = f"{DIFFERENCE.text(row)} above the selected plan"
-        more = describe_tokens_needed([row]) if judge_effect(row, level) not in ("better", "worse") else ""
-        line = f"{ARMS[name]}, {TEXTS[text]}: {above}, {describe_verdict(row, level)}"
-        yield f"{line} (corrected p {format_adjusted_p(row)}){sets}{more}."
+        sets = "" if better is None else f" {100 * better:.0f} % of the sets have a lower loss."
+        above = f"the loss of {ARMS[name]} is {DIFFERENCE.text(row)} nats/token above the selected plan"
+        yield f"On {TEXT_NAMES[text]} {above}, {_explain_verdict(row, level)}{sets}"
 
 
 def _answer(data: ReportData) -> str:
     if find_selected(data) is None:
         return ""
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.ABOVE_CHOSEN, task=vocab.REPORT).along("arm")
-    verdicts: dict[str, list[str]] = {}
+    verdicts: dict[str, list[str]] = {words: [] for words in COMPARISONS.values()}
     for name in (name for name in ARMS if name in rows):
-        verdicts.setdefault(COMPARISONS[judge_effect(rows[name], data.level)], []).append(ARMS[name])
-    compared = "; ".join(f"{word} {', '.join(names)}" for word, names in verdicts.items())
-    return join_statements(write_findings, 2)(data) + (
-        f" It is {compared}." if compared and not _is_original(data) else ""
-    )
+        verdicts[COMPARISONS[judge_effect(rows[name], data.level)]].append(ARMS[name])
+    compared = [f" {words.format(join_words(names))}" for words, names in verdicts.items() if names]
+    return join_statements(write_findings, 2)(data) + "".join([] if _is_original(data) else compared)
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
@@ -226,7 +226,27 @@ def describe_verdict(row: Score, level: float) -> str:
         return effect
     if is_equal(row):
         return f"equal within {vocab.EQUAL_NATS:g} nats"
-    return "inconclusive" + ("" if row.mde is None else f" below {format_number(row.mde)} nats")
+    return "inconclusive" + ("" if row.mde is None else f" (detectable: {format_number(row.mde)} nats or more)")
+
+
+def _explain_verdict(row: Score, level: float) -> str:
+    """Write the verdict of a control as the end of a sentence, with the text that an inconclusive one would need."""
+    p = f"adjusted p {format_adjusted_p(row)}"
+    if judge_effect(row, level) in ("better", "worse") or is_equal(row):
+        return f"{describe_verdict(row, level)} ({p})."
+    if row.mde is None:
+        verdict = f"inconclusive ({p})."
+    else:
+        limit = format_number(row.mde)
+        verdict = f"inconclusive: this text can only detect differences above {limit} nats/token ({p})."
+    if excludes_zero(row):
+        verdict += f" The interval excludes zero, but the adjusted p decides, and it is not below {level:g}."
+    tokens = estimate_tokens_needed(row)
+    if tokens is None:
+        return verdict
+    if tokens > BEYOND_REASON * (row.tokens or 0):
+        return f"{verdict} Even {BEYOND_REASON:,} times as much text would not settle it."
+    return f"{verdict} About {float(f'{tokens:.2g}'):,.0f} tokens should settle it."
 
 
 def _verdict_cell(rows: Rows) -> str:
@@ -235,7 +255,7 @@ def _verdict_cell(rows: Rows) -> str:
         return "the same plan"
     if row is not None:
         return describe_verdict(row, 0.05)
-    return "" if gap is None else f"gap {DIFFERENCE.text(gap)}"
+    return "" if gap is None else f"gap to search text {DIFFERENCE.text(gap)}"
 
 
 def _list_text_columns(text: str, name: str) -> tuple[Column, ...]:
@@ -244,7 +264,7 @@ def _list_text_columns(text: str, name: str) -> tuple[Column, ...]:
         Column(name, vocab.DELTA, DIFFERENCE, where),
         Column(f"{name}: above the selected plan", vocab.ABOVE_CHOSEN, DIFFERENCE, where),
         Column("adjusted p", vocab.ABOVE_CHOSEN, format_adjusted_p, where),
-        Column("describe_verdict", where=where, text=_verdict_cell),
+        Column("verdict", where=where, text=_verdict_cell),
     )
 
 
@@ -286,7 +306,7 @@ SEARCH_KIND = Kind(
     answer=_answer,
     tiles=_tiles,
     counts=("documents", "tokens", "window"),
-    unfinished=lambda data: None if find_selected(data) else f"no plan was selected yet: {STOPPED}",
+    unfinished=lambda data: None if find_selected(data) else f"no plan has been selected yet: {STOPPED}",
     following=_suggest_next,
     sections=(
         Section(
@@ -307,7 +327,7 @@ SEARCH_KIND = Kind(
                     named=True,
                     focus=(vocab.FRONT, vocab.CHOSEN),
                     height=460,
-                    words=lookup_format({**UNITS, **ARMS}),
+                    words=lookup_format({**UNITS, **ARMS, vocab.CHOSEN: SELECTED}),
                     show=DIFFERENCE,
                     by_choice={
                         "layers": {"show_across": COSTS["layers"].replace(axis=UNITS["layers"])},

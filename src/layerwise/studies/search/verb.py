@@ -76,8 +76,8 @@ def search(
 ) -> SearchResult:
     """Find the plan that fits a budget and increases the loss least.
 
-    The winner is re-evaluated on held-out text. To resume an interrupted run, run the same command again. To use the
-    chosen plan, pass the run as --plan to `layerwise heal` or `layerwise save`.
+    The selected plan is re-evaluated on held-out text. To resume an interrupted run, run the same command again. To use
+    the selected plan, pass the run as --plan to `layerwise heal` or `layerwise save`.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
@@ -86,7 +86,7 @@ def search(
         moves: Edits to try: drop, halves, repeat, damp, parallel, reorder, bits.
         method: Search algorithm (auto: greedy, or one-shot if greedy takes too long).
         minutes: Time budget in minutes (default: 10).
-        tokens: Number of tokens to score, or all.
+        tokens: Number of tokens to score, or all (default: what fits the time budget).
         source: Another model of the same architecture to take layers from; repeat for more.
         width: Number of plans kept at each step.
         second_text: Second corpus for the final evaluation.
@@ -99,10 +99,10 @@ def search(
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -111,7 +111,7 @@ def search(
         The selected plan, the front of loss and cost, and the confirmation on held-out text.
 
     Raises:
-        OptionError: If options exclude each other, or if the original model meets the budget.
+        OptionError: If options cannot be combined, or if the original model meets the budget.
         DataError: If there is too little text.
 
     Example:
@@ -119,7 +119,7 @@ def search(
         >>> found.plan  # doctest: +SKIP
     """
     if minutes is not None and tokens is not None:
-        raise OptionError(f"{spell('minutes')} and {spell('tokens')} exclude each other. Pass one of them.")
+        raise OptionError(f"{spell('minutes')} and {spell('tokens')} cannot be combined. Pass one of them.")
     limit, edits = Budget.parse(budget), check_moves(moves)
     _check_moves(limit, edits, has_sources=bool(source))
     _check_method(method, edits, has_sources=bool(source), has_width=width != WIDTH)

@@ -111,7 +111,7 @@ def serve(
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
@@ -124,7 +124,7 @@ def serve(
         SwarmError: If there are more replicas than nodes, or if the swarm cannot start.
     """
     if ray is not None and in_process:
-        raise OptionError(f"{spell('ray')} and {spell('in_process')} exclude each other. Pass one of them.")
+        raise OptionError(f"{spell('ray')} and {spell('in_process')} cannot be combined. Pass one of them.")
     if replicas > nodes and replicas != REPLICAS:
         raise SwarmError(
             f"{spell('replicas')} must be at most {spell('nodes')}, got {replicas} replicas on {nodes} nodes. "

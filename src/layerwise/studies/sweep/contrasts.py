@@ -302,7 +302,10 @@ def _average_over_draws(
 
 
 def _compare_neighbors(task: str, strategies: Strategies) -> Iterator[Score]:
-    """Compare neighbors in the order of harm, and of strategies with the same plans only the first."""
+    """Compare strategies that are adjacent in the order of harm.
+
+    Of strategies with the same plans only the first is kept.
+    """
     costs, means, seen = strategies.costs(), {}, set()
     for curve, windows in strategies.rows.items():
         ((size, rows),) = windows.items()

@@ -1,4 +1,7 @@
-"""Findings of a sweep: an answer is supported if its interval, corrected if one of many was picked, excludes zero."""
+"""Findings of a sweep.
+
+An answer is supported if its interval excludes zero. If the answer picks one of many, the interval is corrected for it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from layerwise.page.derived.power import DEFAULT_EFFECT, describe_tokens_needed
 from layerwise.page.derived.zones import bound_contrast, compute_contrast, find_clearest_zone, read_similarities
 from layerwise.page.finding import Finding, describe_loss_change, to_verdict
 from layerwise.page.formatting import (
+    NUMBER,
     SIGNED,
     excludes_zero,
     format_count,
@@ -21,6 +25,7 @@ from layerwise.page.formatting import (
     is_resolved,
     join_words,
     label,
+    to_sentence,
 )
 from layerwise.plan.painters import GIVEN, half_window
 from layerwise.results.rows import Score
@@ -81,36 +86,44 @@ def _judge_layers(data: ReportData) -> Finding | None:
     skipped = f"{len(rows)} of {format_count(data.depth, 'layer')}"
     few = "" if is_complete else f"Inconclusive: only {skipped} were skipped. Here "
     answer = (
-        f"{few}{'layer' if few else 'Layer'} {most.layer} costs {SIGNED.text(most)} nats/token when skipped; layer"
+        f"{few}{'layer' if few else 'Layer'} {most.layer} {_describe_cost(most)} nats/token when skipped; layer"
         f" {least.layer} has the smallest effect, {SIGNED.text(least)}. {_describe_unresolved(rows, data.level)}"
     )
     if helped:
-        answer += f" Skipping layer {_name_layers(helped)} lowers the loss."
+        answer += f" Skipping {_name_layers(helped)} lowers the loss."
     is_decided = (is_complete and is_resolved(most, data.level)) if _have_intervals(rows) else None
     return _answer("Which layer matters most, and which least?", answer, is_decided)
 
 
+def _describe_cost(row: Score) -> str:
+    return f"costs {NUMBER.text(row)}" if row.value >= 0.0 else f"changes the loss by {SIGNED.text(row)}"
+
+
 def _name_layers(rows: Iterable[Score]) -> str:
-    return join_words([str(row.layer) for row in rows])
+    layers = [str(row.layer) for row in rows]
+    return f"layer{'s' if len(layers) > 1 else ''} {join_words(layers)}"
 
 
 def _describe_unresolved(rows: Sequence[Score], level: float) -> str:
     unresolved = [row for row in rows if not is_resolved(row, level)]
     layers = format_count(len(rows), "layer")
     if not unresolved:
-        return f"All {layers} are distinguished from zero after correction."
+        return f"The effects of all {layers} differ significantly from zero after correction."
     clear, within = ([row for row in unresolved if excludes_zero(row) == is_clear] for is_clear in (True, False))
     limits = [row.mde for row in within if row.mde is not None]
     limits += [abs(bound) for row in within if limits for bound in (row.low, row.high) if bound is not None]
-    above = (
-        f" above {format_number(max(limits))} nats{describe_tokens_needed(within, DEFAULT_EFFECT)}" if limits else ""
-    )
+    limit = "no effect was detected"
+    if limits:
+        needed = describe_tokens_needed(within, DEFAULT_EFFECT)
+        limit = (
+            f"this text could only have revealed effects larger than {format_number(max(limits))} nats/token{needed}"
+        )
     sentences = {
         f"the loss change is not significant after correction for {len(rows):,} comparisons.": clear,
-        f"no effect is detectable{above}.": within,
+        f"{limit}.": within,
     }
     return " ".join(
-        f"For {f'all {layers}' if len(own) == len(rows) else f'{len(own)} of {layers} ({_name_layers(own)})'} {words}"
+        f"For {f'all {layers}' if len(own) == len(rows) else _name_layers(own)} {words}"
         for words, own in sentences.items()
         if own
     )
@@ -126,19 +139,21 @@ def _judge_quantization(data: ReportData) -> Finding | None:
         own = costs.where(condition=kind)
         mean, layers = own.one(layer=None), own.where(layer=PRESENT)
         apart = _list_apart(data, rows.where(metric=STANDS_OUT, condition=kind))
-        begins = f"At {kind} a single layer costs {SIGNED.text(mean)} nats/token on average; "
+        begins = f"At {kind}, quantizing a single layer {_describe_cost(mean)} nats/token on average; "
         if not any(row.value for row in layers):
             sentences.append(f"{kind} changes nothing: the weights already have this type.")
         elif apart:
             needs = layers.one(layer=apart[0].layer)
-            others = f", then {_name_layers(apart[1:])}" if apart[1:] else ""
-            sentences.append(f"{begins}layer {apart[0].layer} costs most, {SIGNED.text(needs)}{others}.")
+            others = f", followed by {_name_layers(apart[1:])}" if apart[1:] else ""
+            sentences.append(f"{begins}layer {apart[0].layer} costs most, {NUMBER.text(needs)}{others}.")
         else:
-            sentences.append(f"{begins}no layer is shown to cost more than the mean of the others.")
+            sentences.append(f"{begins}no layer costs significantly more than the mean of the others.")
     beyond = [row for row in rows.where(metric=EXCESS, layer=None) if row.value]
     if beyond:
         spans = join_words([f"{SIGNED.text(row)} at {row.condition}" for row in beyond])
-        sentences.append(f"The error costs more than noise of the same norm by {spans}.")
+        sentences.append(
+            f"Compared with noise of the same norm, the quantization error changes the loss by {spans} (nats/token)."
+        )
     is_decided = bool(_list_apart(data, rows.where(metric=STANDS_OUT)))
     return Finding("Which layer is hurt most by quantization?", " ".join(sentences), to_verdict(is_decided))
 
@@ -157,12 +172,20 @@ def _judge_ranking(data: ReportData, rows: Rows) -> Finding | None:
     compared = compared.where(measure=CONTRAST, claim=STRATEGIES, metric=STEP, task=data.tasks[0])
     steps = [compared.one(strategy=harsher.strategy, against=milder.strategy) for milder, harsher in pairwise(order)]
     apart = [step is not None and excludes_zero(step) for step in steps]
-    least, *others = (label(str(row.strategy)) for row in order)
-    chain = least + "".join(f" {'<' if clear else '≈'} {name}" for clear, name in zip(apart, others, strict=True))
+    names = [label(str(row.strategy)) for row in order]
+    pairs = [
+        f"{milder} and {harsher}" for clear, (milder, harsher) in zip(apart, pairwise(names), strict=True) if clear
+    ]
+    differing = "No neighboring pair differs significantly"
+    if pairs:
+        differing = f"These neighbors differ significantly: {'; '.join(pairs)}"
+    if all(apart):
+        differing = "All neighboring pairs differ significantly"
     answer = (
-        f"With {order[0].affected} of {data.depth} layers affected, {least} costs least, {SIGNED.text(order[0])}"
-        f" nats/token, and {others[-1]} most, {SIGNED.text(order[-1])}. From least to most harmful: {chain} (<"
-        f" distinguished, corrected for {format_count(len(steps), 'comparison')}; ≈ inconclusive)."
+        f"With {order[0].affected} of {data.depth} layers affected, the observed order, least harmful first, is"
+        f" {join_words(names)}. {to_sentence(names[0]).rstrip('.')} {_describe_cost(order[0])} nats/token, and"
+        f" {names[-1]} {_describe_cost(order[-1])}. {differing}"
+        f" ({format_count(len(steps), 'comparison')})."
     )
     is_decided = any(apart) if all(step is not None and step.low is not None for step in steps) else None
     return _answer("Which change hurts least?", answer, is_decided)

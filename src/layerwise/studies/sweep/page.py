@@ -222,9 +222,9 @@ def _list_benchmarks(data: ReportData) -> Iterator[Part]:
 def _fit_slope(data: ReportData) -> Iterator[str]:
     slope, ends = select_over_windows(data, "slope"), select_over_windows(data, "at_end")
     if slope is not None and ends is not None:
-        yield f"Each further parallel layer takes {SIGNED.text(slope)} more loops (dashed line)."
+        yield f"With each further parallel layer, the best number of loops changes by {SIGNED.text(slope)} (dashes)."
         if ends.value:
-            yield f"In {format_count(int(ends.value), 'window')} the largest number of loops that ran is best."
+            yield f"In {format_count(int(ends.value), 'window')}, the largest number of loops that was tried is best."
 
 
 def _draw_similarity(data: ReportData) -> Iterator[Part]:
@@ -255,7 +255,9 @@ def make_zone_table(data: ReportData) -> Table:
         (each.plan, swept.name_strategy(data, each.plan) or ABSENT, each.in_words, each.borders_in_words, each.shown_p)
         for each in read_zones(data)
     ]
-    return Table(("plan", "strategy", "zones", "contrast of the borders", "p of more"), tuple(body), numeric_from=3)
+    return Table(
+        ("plan", "strategy", "zones", "contrast of the borders", "p (more zones)"), tuple(body), numeric_from=3
+    )
 
 
 def list_plan_rows(data: ReportData) -> Table:
@@ -270,7 +272,7 @@ def list_plan_rows(data: ReportData) -> Table:
         body.append((plan, label(record.strategy), data.verdict(plan), *costs, *change, p, *of_tasks))
     head: tuple[str, ...]
     head = ("plan", "strategy", "verdict", "affected", "evaluations", "stages", "Δ NLL (nats/token)")
-    more = ("perplexity", "adjusted p", *(f"Δ {task}" for task in tasks))
+    more = ("perplexity ratio", "adjusted p", *(f"Δ {task}" for task in tasks))
     return Table(
         (*head, *more), tuple(body), numeric_from=3, code=(0,), picture=partial(_draw_plan, data), is_sortable=True
     )
@@ -311,7 +313,7 @@ def _list_texts(data: ReportData) -> Iterator[Part]:
             for each in written
             if each.prompt == prompt
         )
-        table = Table(("plan", "strategy", swept.TRAINED, "text"), body, numeric_from=4, code=(0, 3))
+        table = Table(("plan", "strategy", "matching tokens", "text"), body, numeric_from=4, code=(0, 3))
         yield CustomTable(title=f"After “{' '.join(prompt.split())}”", table=lambda data, table=table: table)  # type: ignore[misc]
 
 

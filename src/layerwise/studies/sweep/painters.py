@@ -31,6 +31,7 @@ MIN_FACTOR = 1.25
 MIN_ORDER_COST = {"order_by_benchmark": 0.05, "order_by_task": 0.0}
 """The smallest difference in the cost of order that counts, by claim: of the benchmarks' scale, and nats/token."""
 
+NO_GAIN = "The control, one pass with a gain of 3, was not run; to run it, add --families painters,looped,gain_sweep."
 ORDERS = ("reverse", "random")
 PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in combinations(PAINTERS_RANKING, 2))
 NEIGHBORS = tuple(f"{harsher}:{milder}" for milder, harsher in pairwise(PAINTERS_RANKING))
@@ -38,34 +39,37 @@ MIN_AS_PUBLISHED = 13
 MIN_REVERSED = 1 + len(PAIRS) - MIN_AS_PUBLISHED
 COSTS_RULE = (
     "Costs are averaged over the published windows of more than one layer; two costs that differ by less than 5 % of"
-    " their mean are equal."
+    " their mean count as equal."
 )
-COST_UNIT = "of the mean of both costs"
+COST_UNIT = "(cost of {} minus cost of {}, divided by their mean)"
+"""Unit of a difference between the costs of two strategies."""
 
 SHARED_SPACE = Question(
     "Do the middle layers share one representation space?",
-    "The ends are an eighth of the depth each. At equal distance between two states, without sink tokens and minus the"
-    " similarity of unrelated tokens, states of the middle must be more alike than they are with those of either end.",
+    "Each end is an eighth of the depth. States are compared at equal distance, without sink tokens, and the similarity"
+    " of unrelated tokens is subtracted. States of the middle must be more like each other than like those of either"
+    " end.",
     Published(
         PAPER,
         "The hidden states of the middle layers are alike, and unlike those of the first and the last layers.",
         "maps of cosines",
         "section 3.1, figure 3",
     ),
-    "of cosine above the nearer end",
+    "(cosine similarity within the middle minus that with the more similar end)",
     MIN_COSINE,
 )
 ALL_NEEDED = Question(
     "Are all layers needed?",
-    "A few layers are the published windows of up to a quarter of the depth; the whole middle is the widest window. The"
-    f" cost must rise from one to the other by more than {MIN_NATS:g} nats/token.",
+    "“A few layers” are the published windows of up to a quarter of the depth; “the whole middle” is the widest window."
+    " The share saved is 1 minus the cost per skipped layer of a few layers, divided by that of the whole middle. The"
+    f" cost must also rise from a few layers to the whole middle, by more than {MIN_NATS:g} nats/token.",
     Published(
         PAPER,
         "A few middle layers can be skipped at little cost, and the cost rises with each further layer.",
         "a curve",
         "section 3.2, figure 4",
     ),
-    "of a layer's share saved",
+    "(share of the cost per layer that is saved)",
     MIN_SAVED,
 )
 SAME_FUNCTION = Question(
@@ -77,19 +81,19 @@ SAME_FUNCTION = Question(
         "curves",
         "section 3.3, figure 5",
     ),
-    COST_UNIT,
+    COST_UNIT.format("repeating", "skipping"),
     ALIKE,
 )
 ANY_ORDER = Question(
     "Does the order of the middle layers matter?",
-    f"{COSTS_RULE} Reverse and random order must each cost something, and less than skipping, which is the null.",
+    f"{COSTS_RULE} Reverse and random order must each cost something, but less than skipping, which is the null.",
     Published(
         PAPER,
         "Running the middle layers in reverse or random order costs something, but less than skipping them.",
         "curves",
         "section 3.4, figures 6 and 7",
     ),
-    COST_UNIT,
+    COST_UNIT.format("skipping", "reordering"),
     ALIKE,
 )
 PARALLEL = Question(
@@ -101,14 +105,14 @@ PARALLEL = Question(
         "curves",
         "section 3.5, figure 8",
     ),
-    COST_UNIT,
+    COST_UNIT.format("skipping", "running in parallel"),
     ALIKE,
 )
 ORDER_BY_TASK = Question(
     "Does order matter more for reasoning tasks?",
     "Order is the mean cost of reverse, random and parallel order. It must cost more on reasoning tasks, by 0.05 of the"
-    " scale from chance to the original model on benchmarks. The null is that these tasks are fragile: relative to"
-    " skipping the same layers, order costs them less than 1.25 times as much as the others.",
+    " scale from chance to the original model on benchmarks. The null is that reasoning tasks suffer more from any"
+    " change: relative to skipping the same layers, order costs them less than 1.25 times as much as other tasks.",
     Published(PAPER, "Mathematics and reasoning depend more on the order than other tasks.", "", "section 3.6"),
     "times the cost on other tasks, relative to skipping",
     MIN_FACTOR,
@@ -122,14 +126,14 @@ LOOPING = Question(
         "curves with 3 loops",
         "section 3.7, figure 9",
     ),
-    COST_UNIT,
+    COST_UNIT.format("one pass", "three passes"),
     ALIKE,
 )
 RANKING = Question(
     "Which strategies hurt least?",
-    f"{COSTS_RULE} Each of the {len(PAIRS)} pairs has a 99 % interval. As published means {MIN_AS_PUBLISHED} pairs or"
-    f" more, which a random ranking reaches in 3 of 100 cases; contradicted means {MIN_REVERSED} reversed pairs or"
-    " more.",
+    f"{COSTS_RULE} Each of the {len(PAIRS)} pairs has a 99 % interval. The ranking is supported if at least"
+    f" {MIN_AS_PUBLISHED} pairs rank as published, which a random ranking reaches in 3 of 100 cases. It is"
+    f" contradicted if at least {MIN_REVERSED} pairs are reversed.",
     Published(
         PAPER,
         "From least to most harmful: looped parallel, random order, reverse, parallel, skip, middle repeat.",
@@ -148,13 +152,13 @@ def judge_middle_layers_share_space(data: ReportData) -> Finding | None:
     raw, at = published.locate(MIN_COSINE), {end.locate(MIN_COSINE) for end in ends}
     if raw in ("within", "below"):
         verdict = Verdict.CONTRADICTED
-        answer = "No: states of the middle are no more alike than they are with those of the ends."
+        answer = "No, states of the middle are no more alike than they are with those of the ends."
     elif raw == "above" and not {"within", "below"}.isdisjoint(at):
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = "No more than distance explains: at equal distance the middle is no more alike than it is with an end."
     elif {raw, *at} == {"above"}:
         verdict = Verdict.SUPPORTED
-        answer = "Yes: at equal distance the middle is more alike than it is with either end."
+        answer = "Yes, at equal distance the middle is more alike than it is with either end."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(select_widest(estimates), MIN_COSINE)
     return SHARED_SPACE.answer(verdict, answer, min(ends, key=lambda end: end.value))
@@ -169,9 +173,9 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
     if of_rise in ("within", "below"):
         verdict, answer = Verdict.CONTRADICTED, "The cost does not rise with the number of skipped layers."
     elif of_saved == "below":
-        verdict, answer = Verdict.CONTRADICTED, "Yes: a few layers cost more than their share."
+        verdict, answer = Verdict.CONTRADICTED, "Yes, a few layers cost more than their share."
     elif of_saved == of_rise == "above":
-        verdict, answer = Verdict.SUPPORTED, "No: a few skipped layers cost less than their share of the whole middle."
+        verdict, answer = Verdict.SUPPORTED, "No, a few skipped layers cost less than their share of the whole middle."
     elif of_saved == "within" and of_rise == "above":
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = "A few skipped layers cost just their share: fewer cost less because they are fewer."
@@ -188,11 +192,11 @@ def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
     at, is_harmless = more.locate(ALIKE), harm.locate(MIN_NATS) in ("within", "below")
     if is_harmless:
         verdict = Verdict.CONTRADICTED
-        answer = "Yes: repeating the center layer in place of the others does no harm."
+        answer = "Yes, repeating the center layer in place of the others does no harm."
     elif at == "below":
-        verdict, answer = Verdict.CONTRADICTED, "In part: repeating the center layer costs less than skipping."
+        verdict, answer = Verdict.CONTRADICTED, "In part, because repeating the center layer costs less than skipping."
     elif at == "above":
-        verdict, answer = Verdict.SUPPORTED, "No: repeating the center layer is worse than skipping the others."
+        verdict, answer = Verdict.SUPPORTED, "No, repeating the center layer is worse than skipping the others."
     elif at == "within" and harm.locate(MIN_NATS) == "above":
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Repeating does harm, but no more than skipping."
     else:
@@ -207,16 +211,22 @@ def judge_order_matters(data: ReportData) -> Finding | None:
     less, costs = dict(zip(ORDERS, estimates, strict=False)), dict(zip(ORDERS, estimates[2:], strict=True))
 
     def select(by_order: Mapping[str, Estimate], *positions: str) -> str:
-        return join_words([label(order) for order in ORDERS if by_order[order].locate(ALIKE) in positions])
+        return join_words([order for order in ORDERS if by_order[order].locate(ALIKE) in positions])
 
     if free := select(costs, "within", "below"):
-        verdict, answer = Verdict.CONTRADICTED, f"No: layers in {free} cost nothing."
+        verdict, answer = Verdict.CONTRADICTED, f"No, running the layers in {free} order costs nothing."
     elif worse := select(less, "below"):
-        verdict, answer = Verdict.CONTRADICTED, f"More than presence: {worse} costs more than skipping."
+        verdict, answer = (
+            Verdict.CONTRADICTED,
+            f"It matters more than presence, because {worse} order costs more than skipping.",
+        )
     elif same := select(less, "within"):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, f"As much as presence: {same} costs as much as skipping."
+        verdict, answer = (
+            Verdict.NO_BETTER_THAN_NULL,
+            f"It matters as much as presence, because {same} order costs as much as skipping.",
+        )
     elif all(estimate.locate(ALIKE) == "above" for estimate in estimates):
-        verdict, answer = Verdict.SUPPORTED, "Somewhat: another order costs something, and less than skipping."
+        verdict, answer = Verdict.SUPPORTED, "Somewhat, because another order costs something, but less than skipping."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(select_widest(estimates), ALIKE)
     closest = min(less.values(), key=lambda estimate: estimate.value)
@@ -230,15 +240,15 @@ def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
     skipped, reverse = estimates
     at, at_reverse = skipped.locate(ALIKE), reverse.locate(ALIKE)
     if at == "below":
-        verdict, answer = Verdict.CONTRADICTED, "No: parallel layers cost more than skipped ones."
+        verdict, answer = Verdict.CONTRADICTED, "No, parallel layers cost more than skipped ones."
     elif at == "within":
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Parallel layers cost as much as skipped ones."
     elif at_reverse in ("within", "below"):
         verdict = Verdict.CONTRADICTED
-        answer = "Better than published: parallel layers cost no more than reversed ones."
+        answer = "Better than published, because parallel layers cost no more than reversed ones."
     elif at == at_reverse == "above":
         verdict = Verdict.SUPPORTED
-        answer = "Yes: parallel layers cost more than reversed ones and less than skipped ones."
+        answer = "Yes, parallel layers cost more than reversed ones and less than skipped ones."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(select_widest(estimates), ALIKE)
     return PARALLEL.answer(verdict, answer + _describe_excluded(data, "parallel"), skipped)
@@ -256,13 +266,13 @@ def judge_order_by_task(data: ReportData) -> Finding | None:
     at, factor = less.locate(MIN_ORDER_COST[claim]), math.log(MIN_FACTOR)
     at_ratio = None if ratio is None else ratio.locate(factor)
     if at in ("within", "below"):
-        verdict, answer = Verdict.CONTRADICTED, f"No: order costs {rows['order_less'].task} no more."
+        verdict, answer = Verdict.CONTRADICTED, f"No, order costs {rows['order_less'].task} no more."
     elif at == "open":
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(less, MIN_ORDER_COST[claim])
     elif ratio is None:
         verdict, answer = Verdict.INCONCLUSIVE, "No plan skips the layers, so reasoning may just be fragile."
     elif at_ratio == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes: order matters more for reasoning, and more so than skipping does."
+        verdict, answer = Verdict.SUPPORTED, "Yes, order matters more for reasoning, and more so than skipping does."
     elif at_ratio in ("within", "below"):
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Reasoning is fragile: skipping costs it as many times more."
     else:
@@ -279,14 +289,14 @@ def judge_looping_helps(data: ReportData) -> Finding | None:
     gain = Estimate.read(rows["gain:looped_parallel"]) if "gain:looped_parallel" in rows else None
     at, at_gain = helps.locate(ALIKE), gain and gain.locate(ALIKE)
     if at in ("within", "below"):
-        verdict, answer = Verdict.CONTRADICTED, "No: three passes cost no less than one."
+        verdict, answer = Verdict.CONTRADICTED, "No, three passes cost no less than one."
     elif at == "above" and at_gain in ("within", "below"):
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than a gain of 3 in one pass does."
     elif at == at_gain == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes: three passes cost less than one, and than one with a gain of 3."
+        verdict, answer = Verdict.SUPPORTED, "Yes, three passes cost less than one, and less than one with a gain of 3."
     elif at == "above" and gain is None:
         verdict = Verdict.SUPPORTED
-        answer = "Yes: three passes cost less than one (the null needs --families painters,looped,gain_sweep)."
+        answer = f"Yes, three passes cost less than one. {NO_GAIN}"
     else:
         verdict = Verdict.INCONCLUSIVE
         answer = describe_undecided(select_widest(each for each in (helps, gain) if each), ALIKE)
@@ -303,15 +313,23 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
     if {at[pair] for pair in NEIGHBORS} == {"within"}:
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "The strategies cost the same, so there is nothing to rank."
     elif as_published >= MIN_AS_PUBLISHED:
-        verdict, answer = Verdict.SUPPORTED, f"As published: {as_published} of {len(PAIRS)} pairs rank so."
+        verdict, answer = (
+            Verdict.SUPPORTED,
+            f"As published, because {as_published} of {len(PAIRS)} pairs rank as in the paper.",
+        )
     elif reverse >= MIN_REVERSED:
-        verdict, answer = Verdict.CONTRADICTED, f"Not as published: {reverse} of {len(PAIRS)} pairs are reversed."
+        verdict, answer = (
+            Verdict.CONTRADICTED,
+            f"Not as published, because {reverse} of {len(PAIRS)} pairs are reversed.",
+        )
     else:
         verdict = Verdict.INCONCLUSIVE
         answer = describe_undecided(select_widest(pairs[pair] for pair in NEIGHBORS), ALIKE)
     least_first = [label(name) for name in sorted(PAINTERS_RANKING, key=lambda name: rows[name].value)]
     return RANKING.answer(
-        verdict, f"{answer} Least harmful first: {join_words(least_first)}.", Estimate.read(rows["tau"])
+        verdict,
+        f"{answer} Least harmful first, averaged over windows: {join_words(least_first)}.",
+        Estimate.read(rows["tau"]),
     )
 
 
@@ -325,12 +343,15 @@ def _describe_excluded(data: ReportData, claim: str) -> str:
     excluded, windows = _count_windows(data, claim)
     if not excluded:
         return ""
-    return f" This excludes {excluded} of {windows} windows, where a plan does worse than a unigram model."
+    are = "is" if excluded == 1 else "are"
+    return f" Of {windows} windows, {excluded} {are} excluded, because a plan does worse than a unigram model there."
 
 
 def _answer_excluded(data: ReportData, claim: str, question: Question) -> Finding | None:
     excluded, windows = _count_windows(data, claim)
-    answer = f"In {excluded} of {windows} windows a plan does worse than a unigram model, so too few can be compared."
+    answer = (
+        f"In {excluded} of {windows} windows a plan does worse than a unigram model, so too few are left to compare."
+    )
     return question.answer(Verdict.INCONCLUSIVE, answer) if excluded else None
 
 

@@ -84,8 +84,8 @@ class Strategies:
     ) -> Strategies:
         """Return the curves of `records` on `grid`, without single layers and plans without losses.
 
-        `unigram` is the loss of a unigram model in nats/token. Without a `baseline` the costs are the values of the
-        grid.
+        `unigram` is the loss of a unigram model in nats/token; windows at which a plan does worse are not compared.
+        Costs are differences from the plan `baseline`; without one, they are the values of `grid`.
         """
         row_of = {plan: row for row, plan in enumerate(grid.plans)}
         rows_by_curve: dict[Curve, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -102,7 +102,10 @@ class Strategies:
         return cls(parts, shares, rows, seed, resamples, ceiling)
 
     def windows(self, *curves: Curve, best: bool = False) -> tuple[int, ...]:
-        """Return the sizes of window at which all `curves` (or the `best`) cost at most `ceiling`, ascending."""
+        """Return the window sizes at which all `curves` cost at most `ceiling`, in ascending order.
+
+        With `best`, it is enough that one of them does.
+        """
         return tuple(size for size, is_compared in self.list_compared(*curves, best=best).items() if is_compared)
 
     def list_compared(self, *curves: Curve, best: bool = False) -> dict[int, bool]:

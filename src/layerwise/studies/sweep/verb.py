@@ -90,22 +90,22 @@ def sweep(
 ) -> Result:
     """Evaluate many layer plans on one model and report each loss change with a confidence interval.
 
-    Effects are paired differences from the original model in nats/token, per document. To resume an interrupted run,
-    run the same command again.
+    An effect is the change in loss (nats/token) from the original model, compared document by document. To resume an
+    interrupted run, run the same command again.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
         families: Plan families: painters, leave_one_out, leave_branch_out, swap_adjacent, every_window, random_subsets,
-            repeat_blocks, damped_repeats, bits, bits_noise, looped, gain_sweep.
+            repeat_blocks, damped_repeats, bits, bits_noise, looped, gain_sweep; pass "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
-        tokens: Number of tokens to score, or all.
+        tokens: Number of tokens to score, or all (default: what fits the time budget).
         tasks: Benchmarks from lm-eval.
-        window: Range of layers for the painters strategies, such as 4-8.
-        loops: Loop counts, such as 1-28 or 1,2,4.
-        times: Numbers of times that repeat_blocks runs a block, such as 2,3.
-        prompt: Text to continue under the plans; repeat for more.
+        window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
+        loops: Loop counts for looped and for a window, such as 1-28 or 1,2,4.
+        times: How often repeat_blocks runs a block, such as 2,3.
+        prompt: Prompt to continue with each plan; repeat for more.
         new_tokens: Number of tokens to generate.
         task_folder: Folder of lm-eval task files.
         task_limit: Maximum number of questions per benchmark.
@@ -120,12 +120,12 @@ def sweep(
         device_map: Distribute the model over devices with accelerate.
         resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
         workers: Number of single-threaded workers on Ray.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -134,7 +134,7 @@ def sweep(
         The effects of all plans, and the findings, tables and page of the run.
 
     Raises:
-        OptionError: If options exclude each other.
+        OptionError: If options cannot be combined.
         PlanError: If a family is unknown, or a plan runs layers that the model does not have.
         DataError: If there is too little text.
         MeasureError: If losses are not finite, after the rest is stored.

@@ -49,10 +49,10 @@ def time(
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -68,7 +68,7 @@ def time(
         >>> layerwise.time("demo", plans=("0-5 7-11",)).table()  # doctest: +SKIP
     """
     if not plans:
-        raise OptionError(f'{spell("plans")} must name a plan. Pass, for example, "0-3 6-11".')
+        raise OptionError(f'Pass at least one plan as {spell("plans")}, for example "0-3 6-11".')
     timed = [parse_plan(str(plan)) for plan in plans]
     from layerwise.runner.opening import open_stack
     from layerwise.runner.study import RunDescription, start_run

@@ -39,10 +39,10 @@ POWER = (1.960 + 0.842) / 1.960
 """Factor on the half-width of a 95 % band for 80 % power."""
 
 LEARNED = (
-    "Inconclusive if the accuracy on minimal pairs is not shown to exceed chance, and a training whose validation loss"
-    " was still falling contradicts nothing. Intervals are over seeds (Student's, 95 %)."
+    "If the accuracy on minimal pairs is not shown to exceed chance, the finding is inconclusive. If validation loss"
+    " was still falling, the finding cannot be contradicted. Intervals are over seeds (Student's t, 95 %)."
 )
-MORE_SEEDS = "One training says nothing of others: train two seeds or more."
+MORE_SEEDS = "A single training has no interval over seeds: train two seeds or more."
 
 
 def judge_weights_worth_their_time(data: ReportData) -> Finding | None:
@@ -55,10 +55,10 @@ def judge_weights_worth_their_time(data: ReportData) -> Finding | None:
             unit="nats per masked token less than the backbone",
             margin=MIN_NATS,
             rule="The gain on ltg, trained with the same seeds for the same seconds, and the gain on elc-frozen, whose"
-            f" weights keep their initial values, must both lie above zero. {LEARNED}",
+            f" weights keep their initial values, must both be above zero. {LEARNED}",
             published=Published(
                 PAPER,
-                "With learned weights on the layers below, the same backbone in the same training is better.",
+                "With learned weights on the earlier layers, the same backbone is better after the same training.",
                 "74.3 and 65.9 points overall after 100 and 10 million words; no loss is given",
                 "abstract",
             ),
@@ -78,10 +78,10 @@ def judge_more_grammar_learned(data: ReportData) -> Finding | None:
             unit="points of accuracy above the backbone",
             margin=MIN_ACCURACY,
             rule="The gain on ltg, trained with the same seeds for the same steps, and the gain on elc-frozen, whose"
-            f" weights keep their initial values, must both lie above zero. {LEARNED}",
+            f" weights keep their initial values, must both be above zero. {LEARNED}",
             published=Published(
                 PAPER,
-                "At the same steps more minimal pairs of BLiMP are right.",
+                "After the same number of steps, more minimal pairs of BLiMP are right.",
                 "0.5 points after 100 million words, −0.1 after 10 million",
                 TABLE_1,
             ),
@@ -112,17 +112,17 @@ def _judge_gain(
     unsettled = _describe_untrained(data, vocab.BACKBONE, position == "below", vocab.LAYER_WEIGHTS)
     needed = describe_data_needed(gain, finding.margin, "the seeds")
     unlearned = "No more than the null: weights that keep their initial values gain as much."
-    unknown = "It gains, but whether by learning its weights needs elc-frozen with an interval."
+    unknown = "It gains, but only elc-frozen with an interval could show whether learning its weights is the reason."
     verdict, answer = _first_of(
         (not gain.has_interval, Verdict.INCONCLUSIVE, MORE_SEEDS),
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
         (position == "within", Verdict.NO_BETTER_THAN_NULL, "No: the backbone does as well."),
         (position == "below", Verdict.CONTRADICTED, "No: the backbone does better."),
-        (position == "open", Verdict.INCONCLUSIVE, f"The interval allows both answers.{needed}"),
+        (position == "open", Verdict.INCONCLUSIVE, f"The interval is compatible with both yes and no.{needed}"),
         (
             from_learning == "above",
             Verdict.SUPPORTED,
-            "Yes: and the gain is lost if the weights keep their initial values.",
+            "Yes, and the gain is lost if the weights keep their initial values.",
         ),
         (from_learning in ("within", "below"), Verdict.NO_BETTER_THAN_NULL, unlearned),
         (True, Verdict.INCONCLUSIVE, unknown),
@@ -130,13 +130,13 @@ def _judge_gain(
     scale = 100.0 if points else 1.0
     if learned is not None:
         frozen = learned.clip(-1.0, 1.0) if points else learned
-        answer += f" On frozen weights the gain is {format_estimate(frozen.scale(scale), signed=True)}."
+        answer += f" Compared with frozen weights, the gain is {format_estimate(frozen.scale(scale), signed=True)}."
     estimate = (gain.clip(-1.0, 1.0) if points else gain).scale(scale)
     return replace(finding, answer=answer, verdict=verdict, estimate=estimate, margin=scale * finding.margin)
 
 
 def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
-    """Compare the weight on the embedding and on the previous layer with equal shares and with the initial weights."""
+    """Judge whether the weight on the embedding and the previous layer exceeds equal shares and its initial value."""
     arm = _find_arm(data.rows.where(measure=vocab.CONTRAST, claim="pattern", metric="learned").axis("task"))
     rows = read_contrasts(data, "pattern", arm)
     if "learned" not in rows or "above_equal" not in rows:
@@ -149,21 +149,21 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
         (not (equal.has_interval and learned.has_interval), Verdict.INCONCLUSIVE, MORE_SEEDS),
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
         (above == "within", Verdict.NO_BETTER_THAN_NULL, "No more than the null: equal shares give them as much."),
-        (above == "below", Verdict.CONTRADICTED, "No: they carry less than equal shares would give them."),
-        ("open" in (above, moved), Verdict.INCONCLUSIVE, f"The intervals allow both answers.{needed}"),
+        (above == "below", Verdict.CONTRADICTED, "No: they have less weight than equal shares would give them."),
+        ("open" in (above, moved), Verdict.INCONCLUSIVE, f"The intervals are compatible with both yes and no.{needed}"),
         (moved == "above", Verdict.SUPPORTED, "Yes: training moved the weight there."),
-        (True, Verdict.NO_BETTER_THAN_NULL, "No more than the null: the weights began so."),
+        (True, Verdict.NO_BETTER_THAN_NULL, "No more than the null: the initial weights were already so."),
     )
     percent = format_estimate(equal.scale(100.0), signed=True)
     return Finding(
         "Do layers read mostly the embedding and the layer before them?",
-        f"{answer} In {arm} these carry {percent} points more than equal shares.",
+        f"{answer} In {arm}, the two have {percent} points more weight than with equal shares.",
         verdict,
         learned.scale(100.0),
         "points more than at the start",
         100.0 * MIN_MASS,
-        "What a reader of three sources or more gives to the embedding and to the layer before it must lie above equal"
-        f" shares and above its initial value. {LEARNED}",
+        "In layers with at least three sources, the weight on the embedding and on the previous layer must be above"
+        f" equal shares and above its initial value. {LEARNED}",
         Published(
             PAPER,
             "Layers put most of their weight on the embedding and on the layer before them.",
@@ -184,24 +184,25 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
     is_nothing = position in ("within", "below")
     unsettled = _describe_untrained(data, arm, is_nothing and as_they_are != "above", arm)
     needed = describe_data_needed(beyond, MIN_CORRELATION, "the pairs of seeds")
-    only_start = "No more than the null: only the start that they share is alike."
+    only_start = "No more than the null: only their common start is alike."
     verdict, answer = _first_of(
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
-        (position == "above", Verdict.SUPPORTED, "Yes: they are alike beyond the start that they share."),
+        (position == "above", Verdict.SUPPORTED, "Yes: they are alike beyond their common start."),
         (is_nothing and as_they_are == "above", Verdict.NO_BETTER_THAN_NULL, only_start),
-        (is_nothing, Verdict.CONTRADICTED, "No: each training learns other weights."),
-        (True, Verdict.INCONCLUSIVE, f"The band of the permutations allows both answers.{needed}"),
+        (is_nothing, Verdict.CONTRADICTED, "No: each training learns different weights."),
+        (True, Verdict.INCONCLUSIVE, f"The band of the permutations is compatible with both yes and no.{needed}"),
     )
     count = format_count(len(list_seeds(data, arm)), "seed")
     return Finding(
         "Does every training learn the same layer weights?",
-        f"{answer} With their start, {count} of {arm} have {format_estimate(raw, signed=True)} above chance.",
+        f"{answer} Including the common start, the correlation of {count} of {arm} is"
+        f" {format_estimate(raw, signed=True)} above chance.",
         verdict,
         beyond,
         "of rank correlation above chance, beyond the start",
         MIN_CORRELATION,
-        "The mean rank correlation of two trainings, less that of permuted sources, must lie above zero after the"
-        f" common start was taken off. The interval is 1.25 times as wide as that of the permutations. {LEARNED}",
+        "The mean rank correlation of two trainings, minus that of permuted sources, must be above zero after the"
+        f" common start is removed. The interval is 1.25 times as wide as that of the permutations. {LEARNED}",
         Published(
             PAPER,
             "The weights that the layers learn are shown as a pattern of the model.",
@@ -222,11 +223,11 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
     moved = learned.locate(MIN_DISTANCE)
     unsettled = _describe_untrained(data, arm, distance.is_below(MIN_DISTANCE), arm)
     is_open = not distance.is_above(MIN_DISTANCE) or moved == "open"
-    began_so = "No more than the null: the weights began as far from equal."
+    began_so = "No more than the null: the initial weights were as far from equal."
     verdict, answer = _first_of(
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
         (distance.is_below(MIN_DISTANCE), Verdict.CONTRADICTED, "No: the weights are equal shares, within the margin."),
-        (is_open, Verdict.INCONCLUSIVE, "The intervals allow both answers."),
+        (is_open, Verdict.INCONCLUSIVE, "The intervals are compatible with both yes and no."),
         (moved == "above", Verdict.SUPPORTED, "Yes: training moved the weights away from equal shares."),
         (True, Verdict.NO_BETTER_THAN_NULL, began_so),
     )
@@ -235,10 +236,10 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
         f"{answer} Training changed the distance of {arm} by {format_estimate(learned, signed=True)}.",
         verdict,
         distance,
-        "of the weight lies elsewhere than in equal shares",
+        "of the weight would have to move to make the shares equal",
         MIN_DISTANCE,
-        "The distance from equal shares, the weight that would have to move to make them equal, must lie above 0.05 and"
-        f" above its value at the start. {LEARNED}",
+        "The distance from equal shares is the weight that would have to move to make them equal. It must be above 0.05"
+        f" and above its initial value. {LEARNED}",
         Published(PAPER, "Not all layers are equally important.", "heat maps, no number", "title and heat maps"),
     )
 
@@ -253,11 +254,11 @@ def _find_arm(arms: tuple[str, ...]) -> str:
 
 
 def _describe_untrained(data: ReportData, arm: str, is_contradicted: bool, contradicted_arm: str) -> str:
-    """Say why a training decides nothing: it has not learned, or it would contradict and was not over."""
+    """Explain why a training cannot test a finding: it has not learned, or its loss was still falling; else empty."""
     pairs = average_by_variant(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL))
     skill = Estimate.read_bounded(pairs.one(arm=arm))
     if skill is None or not skill.is_above(CHANCE):
-        return f"{arm} is not shown to exceed chance on minimal pairs: what has not learned decides nothing."
+        return f"{arm} is not shown to exceed chance on minimal pairs, so it cannot test this."
     unfinished = find_unfinished(data, contradicted_arm) if is_contradicted else []
     if unfinished:
         return f"The validation loss of {join_words(unfinished)} was still falling when the training ended."

@@ -96,7 +96,7 @@ def elc(
         push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -105,19 +105,19 @@ def elc(
         The result with losses, minimal pairs, layer weights and costs by variant and seed, and their differences.
 
     Raises:
-        OptionError: If options exclude each other.
+        OptionError: If options cannot be combined.
         TrainError: If a variant or a training argument is unknown.
         DataError: If the text is smaller than a batch.
     """
     arguments = trainer_arguments(set, device=device)
     if not variants:
-        raise OptionError(f"{spell('variants')} must name a variant. Pass, for example, ltg,elc.")
+        raise OptionError(f"Pass at least one variant as {spell('variants')}, for example ltg,elc.")
     lengths = {"steps": steps, "epochs": epochs, "seconds": seconds}
     given = [spell(name) for name, value in lengths.items() if value is not None]
     if len(given) > 1:
-        raise OptionError(f"{' and '.join(given)} exclude each other. Pass one of them.")
+        raise OptionError(f"{' and '.join(given)} cannot be combined. Pass one of them.")
     if vocabulary is not None and tokenizer is not None:
-        raise OptionError(f"{spell('vocabulary')} and {spell('tokenizer')} exclude each other. Pass one of them.")
+        raise OptionError(f"{spell('vocabulary')} and {spell('tokenizer')} cannot be combined. Pass one of them.")
     check_push(push, private=private)
     from layerwise.data.suites.generated import generate_pairs
     from layerwise.runner.minimal_pairs import format_pairs

@@ -56,9 +56,11 @@ EFFECTS: Mapping[Effect, str] = {
     "bare": "the {arm} schedule changes the loss of uniform training by {number}, without an interval",
 }
 BASELINES: Mapping[Verdict, str] = {
-    Verdict.SUPPORTED: "Yes.",
-    Verdict.INCONCLUSIVE: "Not beyond the variation of its seeds, so a gain on it may come from letting layers rest.",
-    Verdict.CONTRADICTED: "No, so any schedule that lets layers rest may win.",
+    Verdict.SUPPORTED: "Yes: uniform training ends at {} nats/token, below the bigram baseline at {}.",
+    Verdict.INCONCLUSIVE: "Uniform training ends at {} nats/token, and its seeds vary around the bigram baseline at {}."
+    " A gain on it may come from letting layers rest.",
+    Verdict.CONTRADICTED: "No: uniform training ends at {} nats/token, above the bigram baseline at {}. A schedule may"
+    " win only because it lets layers rest.",
 }
 
 
@@ -71,7 +73,7 @@ def judge_loss(data: ReportData) -> Finding | None:
     estimate, published = Estimate.read_bounded(ratio), LOSS.margin or 0.0
     verdict, answer = Verdict.INCONCLUSIVE, "The interval contains 4.7 and much less: more seeds would decide."
     if estimate is None:
-        answer = "One seed has no interval: train several."
+        answer = "A single seed has no interval: train several."
     elif judge_baseline(data) != Verdict.SUPPORTED:
         answer = "Uniform training is not shown to beat the bigram baseline."
     elif estimate.is_below(published) and find_unfinished(data, arm):
@@ -87,7 +89,7 @@ GROWTH_FINDINGS = (judge_loss,)
 
 
 def list_growth_findings(data: ReportData) -> Iterator[Finding]:
-    for finding in (make_verdict, _has_learned, _judge_tuning):
+    for finding in (make_verdict, _has_learned):
         if (each := finding(data)) is not None:
             yield each
 
@@ -183,14 +185,19 @@ def _has_learned(data: ReportData) -> Finding | None:
     if state is None:
         return None
     uniform, pairs = NUMBER.text(growth.held_out(data, growth.UNIFORM)), NUMBER.text(growth.token_pairs(data))
-    answer = f"{BASELINES[state]} It ends at {uniform} nats/token, the baseline at {pairs}."
-    return Finding("Does uniform training beat the bigram baseline?", answer, state)
+    return Finding("Does uniform training beat the bigram baseline?", BASELINES[state].format(uniform, pairs), state)
 
 
-def _judge_tuning(data: ReportData) -> Finding | None:
+def describe_tuning(data: ReportData) -> str:
+    """Describe whether learning rates and warm-ups were tuned.
+
+    A tuning is incomplete if the best value is the smallest or the largest one tried.
+    """
     tunings = {"learning rate": growth.tunings(data), "warm-up": growth.tunings(data, WARMUP)}
     if not any(tunings.values()):
-        return Finding("Was the learning rate tuned?", "No: another rate may change the result.")
+        return "The learning rate was not tuned, so the result may differ at another one."
     at_end = [f"the {name} of {each.arm}" for name, own in tunings.items() for each in own if each.at_end]
-    answer = f"Yes, but {join_words(at_end)} is at the end of the values tried." if at_end else "Yes."
-    return Finding("Was the learning rate tuned?", answer)
+    if not at_end:
+        return "The learning rate was tuned."
+    what = "whose best value is" if len(at_end) == 1 else "whose best values are"
+    return f"The learning rate was tuned. Try more values of {join_words(at_end)}, {what} at an end of the range tried."

@@ -37,7 +37,7 @@ from layerwise.plan.schedule.serialization import write_layers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
-from layerwise.studies.train_growth.findings import list_growth_findings, make_verdict
+from layerwise.studies.train_growth.findings import describe_tuning, list_growth_findings, make_verdict
 
 LOSS = NATS.replace(axis="nats/token", decimals=3)
 FULL = 0.999
@@ -46,14 +46,14 @@ COSTS: Mapping[str, tuple[str, float]] = {
     "steps": ("steps", 1.0),
     vocab.TOKENS: ("tokens", 1.0),
     vocab.FLOPS: ("FLOPs", 1.0),
-    "seconds": ("seconds, all", 1.0),
+    "seconds": ("wall-clock seconds", 1.0),
     "step_seconds": ("step (ms)", 1000.0),
     "peak_bytes": ("peak memory (MiB)", 2.0**-20),
     "parameters": ("parameters", 1.0),
 }
 
 
-AXES: dict[str, str] = {vocab.FLOPS: "FLOPs", vocab.SECONDS: "seconds of training steps"}
+AXES: dict[str, str] = {vocab.FLOPS: "FLOPs", vocab.SECONDS: "training seconds"}
 """Costs that the loss is plotted against, the deciding one first."""
 
 
@@ -136,7 +136,7 @@ def make_phase_table(data: ReportData) -> Table:
             steps = f"{first:,}–{end - 1:,}"
             body.append((arm, str(phase[0].phase), steps, draw_learning(spent), *shown, off))
             first = end
-    head = ("variant", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
+    head = ("variant", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "time relative to FLOPs")
     return Table(head, tuple(body), numeric_from=4)
 
 
@@ -150,7 +150,7 @@ def draw_learning(spent: Mapping[int | str | None, float]) -> str:
     """
     layers = {part: share for part, share in spent.items() if isinstance(part, int)}
     learns = tuple(layer for layer, share in sorted(layers.items()) if share >= FULL)
-    parts = [f"layers {write_layers(learns)}"] if learns else []
+    parts = [f"{'layer' if len(learns) == 1 else 'layers'} {write_layers(learns)}"] if learns else []
     if any(abs(3 * share - round(3 * share)) > 1.0 - FULL for share in layers.values()):
         parts = [f"layers at random, {format_fixed(fmean(layers.values()), 2)} of their full cost"]
     ends = (part for part in (vocab.EMBEDDING_PART, vocab.HEAD_PART) if spent.get(part, 0.0) >= FULL)
@@ -161,9 +161,23 @@ def _format_verdict(data: ReportData) -> Iterator[Finding | str]:
     yield make_verdict(data) or load_texts("growth")["growth/missing"]
 
 
+def _describe_columns(data: ReportData) -> str:
+    texts = load_texts("growth")
+    notes = [texts["growth/variants"]]
+    if _has_several_lengths(data):
+        notes.append(texts["growth/several-lengths"])
+    if data.rows.where(measure=vocab.GROWTH, metric=vocab.LOSS_RATIO):
+        notes.append(texts["growth/loss-ratio"])
+    return " ".join(notes)
+
+
+def _has_several_lengths(data: ReportData) -> bool:
+    return any(training.arm == vocab.UNIFORM_TRAINING for training in growth.lengths(data))
+
+
 def _list_readings(data: ReportData) -> Iterator[str]:
-    if all(training.arm != vocab.UNIFORM_TRAINING for training in growth.lengths(data)):
-        yield "Uniform was not trained for several lengths, so there is no frontier to compare with."
+    if not _has_several_lengths(data):
+        yield load_texts("growth")["growth/one-length"]
 
 
 def list_next_steps(data: ReportData) -> Iterator[str]:
@@ -194,14 +208,22 @@ def _list_main_parts(data: ReportData) -> Iterable[Part]:
         x="cost",
         height=460,
         legend="Variants",
-        choices={"Against": "unit"},
+        choices={"Cost": "unit"},
         by_choice={terms: {"across": axis, "at": f"{{:.3g}} {axis}"} for terms, axis in AXES.items()},
         words=lookup_format(AXES),
         show=Format(axis="held-out loss (nats/token)"),
     )
     yield Text(_format_verdict, terminal=False)
-    yield Pivot(name="variants", rows={"variant": "arm"}, derive=_list_variants, columns=VARIANTS, terminal=5)
+    yield Pivot(
+        name="variants",
+        rows={"variant": "arm"},
+        derive=_list_variants,
+        columns=VARIANTS,
+        terminal=5,
+        note=_describe_columns(data),
+    )
     yield Text(lambda run: (each for each in list_growth_findings(run) if each != make_verdict(run)))
+    yield Text(lambda run: [describe_tuning(run)])
     yield Text(_list_readings, terminal=False)
 
 
@@ -220,10 +242,10 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
         derive=_list_differences,
         folded=True,
         terminal=False,
-        rows={"variant": "arm", "against": "against", "terms": "unit"},
-        words=lookup_format(growth.COMPARED_COSTS),
+        rows={"variant": "arm", "compared with": "against", "matched on": "unit"},
+        words=lookup_format(AXES),
         columns=(
-            Column("at", vocab.AT, lambda row: format_large(row.value)),
+            Column("cost", vocab.AT, lambda row: format_large(row.value)),
             Column("difference (nats)", vocab.DIFFERENCE, SIGNED),
             Column("p", vocab.DIFFERENCE, format_p),
             Column("adjusted p", vocab.DIFFERENCE, format_adjusted_p),

@@ -114,9 +114,9 @@ def growth(
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers.
+        layers: Module path of the list of layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
-        run: Output directory (default: named by the options).
+        run: Run directory (default: named by the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).

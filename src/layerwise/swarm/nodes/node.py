@@ -76,7 +76,7 @@ def _batch_key(message: Message) -> BatchKey | None:
 
 
 class BlockCalls:
-    """Block arguments of several passes that differ only in tensors and caches, combined into those of one batch."""
+    """Combine the block arguments of several passes, which differ only in tensors and caches, into one batch."""
 
     def __init__(self, passes: Sequence[Pass], device: torch.device | str) -> None:
         self._passes, self._device = passes, device
@@ -86,7 +86,10 @@ class BlockCalls:
     def build(
         self, visit: int, layer: int, caches: Sequence[Callable[[str], Any]]
     ) -> tuple[list[Any], dict[str, Any], int | str]:
-        """Build the arguments of a visit, and the position or keyword of its state; `caches` create one of a class."""
+        """Build the arguments of a visit, and the position or keyword of its state.
+
+        `caches` has a function for each pass that returns its cache, given the name of a cache class.
+        """
         call = self._passes[0].calls[visit]
         form = read_call(call)
         if call not in self._made:

@@ -234,7 +234,7 @@ class RequestGuard:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if "content-length" in headers and "transfer-encoding" in headers:
-            raise RequestError(400, "invalid_request", "Content-Length and Transfer-Encoding exclude each other.")
+            raise RequestError(400, "invalid_request", "Content-Length and Transfer-Encoding cannot be combined.")
         if not self._settings.tokens and not is_loopback_header(headers.get("host", "")):
             raise RequestError(403, "unknown_host", "A server without tokens accepts only requests to localhost.")
         if not scope["state"]["is_authorized"] and scope["path"] not in PUBLIC_PATHS:

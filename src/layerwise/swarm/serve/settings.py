@@ -114,13 +114,13 @@ def read_tokens(path: Path | None, environment: Mapping[str, str]) -> tuple[str,
 def check_exposure(host: str, tokens: Sequence[str]) -> None:
     if not tokens and not is_loopback(host):
         raise SwarmError(
-            f"--host {host} can be reached from other machines and requires an access token. Pass --token-file FILE, "
-            f"set {TOKENS_VARIABLE}, or listen on 127.0.0.1."
+            f"--host {host} can be reached from other machines, so it requires an access token. Pass --token-file "
+            f"FILE, set {TOKENS_VARIABLE}, or listen on 127.0.0.1."
         )
 
 
 def is_allowed(authorization: str, tokens: Sequence[str]) -> bool:
-    """Return True if a header `Authorization: Bearer TOKEN` has one of the tokens, in constant time.
+    """Check in constant time whether a header `Authorization: Bearer TOKEN` has one of the tokens.
 
     >>> is_allowed("Bearer 0123456789abcdef", ["0123456789abcdef"]), is_allowed("Bearer 0", ["0123456789abcdef"])
     (True, False)

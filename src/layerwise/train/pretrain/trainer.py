@@ -63,9 +63,9 @@ def pretrain(
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
 
     Raises:
-        DataError: If the tokenizer lacks required tokens. TrainError: If the text is smaller than a batch, the folder
-        has a different training, or a loss or gradient is not
-            finite.
+        DataError: If the tokenizer lacks required tokens.
+        TrainError: If the text is smaller than a batch, the folder has a different training, or a loss or gradient is
+            not finite.
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
     make = partial(trainer_of, tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)

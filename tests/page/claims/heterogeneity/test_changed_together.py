@@ -41,7 +41,7 @@ test_planted_costs_are_found_in_most_runs = truths.make_simulated_test(
 
 def test_an_inconclusive_answer_states_the_text_that_would_decide() -> None:
     noisy = scaled(0.05, 0.15, 3.0, noise=2.0, documents=8)
-    assert any("would decide" in truths.judge_rows("scaling", noisy(run), 12).answer for run in range(5))
+    assert any("settle it" in truths.judge_rows("scaling", noisy(run), 12).answer for run in range(5))
 
 
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:
