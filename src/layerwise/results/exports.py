@@ -51,7 +51,7 @@ def export(run: Run, folder: Path | str | None = None, format: Format = "parquet
     """
     writers = {"parquet": _write_parquet, "csv": _write_csv}
     if format not in writers:
-        raise RunError(f"Cannot export as {format!r}: {near_matches(format, writers)}.")
+        raise RunError(f"Cannot export as {format!r}; {near_matches(format, writers)}.")
     folder = run.exports if folder is None else Path(folder)
     manifest = run.manifest.to_json()
     tables: tuple[tuple[str, type[Row], Iterable[Row]], ...] = (

@@ -1,4 +1,4 @@
-"""BlockCalls of nodes: group_calls, deadlines, health checks, and validation of the replies.
+"""Calls of nodes: batches of calls, deadlines, health checks, and validation of the replies.
 
 A node has one call at a time; messages that arrive meanwhile are sent together. A node that has not answered by its
 deadline is late: the request may then move to a replica, and the node is checked on a sample. Its call is abandoned

@@ -185,7 +185,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.growth is not None and (self.sampler, self.validation) != (Fixed(), Fixed()):
-            raise TrainError(f"a growth schedule excludes a sampler, got {self.sampler}. Pass one of them.")
+            raise TrainError(
+                f"A growth schedule cannot be combined with a sampler, got {self.sampler}. Pass one of them."
+            )
 
     @property
     def growth(self) -> GrowthVariant | None:

@@ -142,5 +142,5 @@ def test_zones_are_listed_side_by_side() -> None:
 
 def test_models_without_zones_are_named() -> None:
     page = render(of_rows(list(rows_of((3, 8, 1))), [], depth=DEPTH))
-    assert "for want of 10 layers or of states: m1" in page
-    assert "The depth was not divided into zones in any of the runs" in render(of_rows([], []))
+    assert "because there are fewer than 10 layers or too few states: m1" in page
+    assert "None of the runs divided the depth into zones" in render(of_rows([], []))

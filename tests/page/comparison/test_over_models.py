@@ -69,11 +69,11 @@ def test_conclusions_over_models(
 
 def test_the_sentence_names_the_models_it_holds_for() -> None:
     alone = describe_claim(about([CLEAR, CLEAR], models="aa"))
-    assert alone == "Measured in one model: too few models to compare."
+    assert alone == "Measured in one model, which is too few to compare."
     assert describe_claim(about([AGAINST, CLEAR, WEAK, []])) == (
         "Measured in 3 of 4 models; in every one of these: does not hold; in any of these: holds. After correction "
-        "over models it holds in m1. After correction over models it does not hold in m0. Decided in m2 alone, but "
-        "not after correction."
+        "over models it holds in m1. After correction over models it does not hold in m0. It is decided in m2 alone, "
+        "but not after correction."
     )
 
 

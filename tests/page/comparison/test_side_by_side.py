@@ -52,9 +52,9 @@ def test_runs_that_cannot_be_compared_are_rejected(folders: tuple[tuple[str, Rep
     ("folders", "words"),
     [
         ((("x", RUN), ("y", named(RUN, "other"))), []),
-        ((("x", RUN), ("y", named(RUN, "other", corpus_hash="another"))), ["not measured on the same text"]),
-        ((("x", RUN), ("y", named(RUN, "other", tokens=5))), ["The numbers of tokens differ"]),
-        ((("x", RUN), ("y", named(RUN, "org/small", seed=1))), ["small (x) and small (y) are runs of one model"]),
+        ((("x", RUN), ("y", named(RUN, "other", corpus_hash="another"))), ["not evaluated on the same text"]),
+        ((("x", RUN), ("y", named(RUN, "other", tokens=5))), ["on different numbers of tokens"]),
+        ((("x", RUN), ("y", named(RUN, "org/small", seed=1))), ["small (x) and small (y) are runs of the same model"]),
     ],
 )
 def test_differences_between_runs_are_reported(folders: list[tuple[str, ReportData]], words: list[str]) -> None:

@@ -97,7 +97,7 @@ VERDICTS: list[tuple[ReportData, str, str | None]] = [
     # differences need an interval; the corrected p decides
     (
         of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
-        "by −0.500 nats/token, without an interval over 1 seed. With its layer roles permuted it is not",
+        "by −0.500 nats/token, without an interval over 1 seed. It is not distinguishably worse with its layer",
         None,
     ),
     (of(CORRECTED), "−0.0700, −0.0300] nats/token (adjusted p 0.20)", "inconclusive"),
@@ -141,7 +141,7 @@ def test_variants_with_equal_steps_only_are_compared_by_the_ratio_of_losses(
 ) -> None:
     ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", unit="tokens")
     finding = make_verdict(of(ratio, held_out("mine"), held_out("uniform")))
-    assert finding.answer.startswith("After as many steps, the loss of uniform training is 1")
+    assert finding.answer.startswith("After the same number of steps, the loss of uniform training is 1")
     assert finding.verdict == state
 
 

@@ -42,7 +42,7 @@ def test_an_inconclusive_contrast_has_its_minimum_detectable_effect() -> None:
     [
         (3, 148, "Intervals of trained models are over 3 seeds and 148 documents."),
         (2, 7, "Intervals of trained models are over 2 seeds and the windows of 7 documents."),
-        (1, 148, "With one seed, intervals are over 148 documents only; another seed may differ"),
+        (1, 148, "With one seed, intervals are over 148 documents only. Another seed may differ"),
     ],
 )
 def test_the_units_of_intervals_are_reported(seeds: int, documents: int, said: str) -> None:
@@ -57,7 +57,7 @@ HELPS, HURTS, OPEN = (-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1)
     ("intervals", "said", "is_pattern"),
     [
         ((HURTS, HURTS), "skipping 1 and 2 hurts.", False),
-        ((HELPS, HURTS, HURTS), "skipping 1 helps and skipping 2 and 3 hurts: few help, many hurt.", True),
+        ((HELPS, HURTS, HURTS), "skipping 1 helps and skipping 2 and 3 hurts, so few help and many hurt.", True),
         ((HURTS, HELPS), "skipping 2 helps and skipping 1 hurts.", False),
         ((HELPS, OPEN, HURTS), "skipping 1 helps, skipping 3 hurts and skipping 2 is inconclusive.", False),
         ((OPEN,), "skipping 1 is inconclusive.", False),
@@ -68,7 +68,7 @@ def test_the_window_pattern_follows_the_intervals(
 ) -> None:
     text = " ".join(write_findings(data(window_rows(0.0, 0.0, 0.0, *intervals))))
     assert f"Compared with the control, {said}" in text
-    assert ("few help, many hurt" in text) == is_pattern
+    assert ("few help and many hurt" in text) == is_pattern
 
 
 def answers(*gains: tuple[float, float]) -> Iterator[Score]:
@@ -90,7 +90,7 @@ def answers(*gains: tuple[float, float]) -> Iterator[Score]:
 @pytest.mark.parametrize(
     ("gains", "said"),
     [
-        ((HURTS, HELPS), "skipping 1 helps and skipping 2 hurts: few help, many hurt."),
+        ((HURTS, HELPS), "skipping 1 helps and skipping 2 hurts, so few help and many hurt."),
         ((HELPS, HURTS), "skipping 2 helps and skipping 1 hurts."),
         ((OPEN, HELPS), "skipping 2 hurts and skipping 1 is inconclusive."),
     ],

@@ -81,7 +81,7 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--suite", "blmp"], "unknown suite or file 'blmp'; did you mean blimp?"),
-        (["--suite", "blimp"], "Pass the folder that holds its files, --data"),
+        (["--suite", "blimp"], "Pass the directory of its files with --data"),
         (["--suite", ","], "--suite must name some of"),
         (["--tasks", "cola"], "--tasks requires one of glue, msgs, msgs-ours"),
         (["--suite", "msgs-ours", "--families", "painter"], "Unknown family 'painter'; did you mean painters"),

@@ -162,19 +162,19 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
         (("--schedules", "published,permuted"), "permuted requires the schedule importance"),
         (("--importance", "run"), "--importance requires the schedule importance"),
         (("--frontier", "--no-baseline"), "--frontier requires uniform training"),
-        (("--size", "published"), "--size excludes --model"),
+        (("--size", "published"), "--size and --model cannot be combined"),
         (
             ("--epochs", "1.74", "--frontier", "--max-epochs", "1.99"),
             "uniform@1.15 must read the text at most 1.99 times",
         ),
-        (("--steps", "5", "--epochs", "1"), "--steps and --epochs both set the length"),
+        (("--steps", "5", "--epochs", "1"), "--steps and --epochs cannot be combined"),
         (("--schedules", "importance", "--importance", "nowhere"), "nowhere is not a run"),
         (("--batch-size", "2000"), "--batch-size must be at most 954"),
         (("--epochs", "2.5"), "must read the text at most 2 times, got 2.5 "),
         (("--epochs", "2", "--schedules", "stacking"), "stacking, for the cost of uniform, must read the text"),
         (("--steps", "3"), "its share of"),
         (("--max-length", "100"), "--max-length must be at most the 64 positions of the model"),
-        (("--max-length", "64", "--steps", "9", "--from-scratch"), "Leave --from-scratch out"),
+        (("--max-length", "64", "--steps", "9", "--from-scratch"), "Omit --from-scratch"),
     ],
 )
 def test_invalid_options_are_rejected_before_a_folder_is_made(

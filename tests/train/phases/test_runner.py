@@ -474,7 +474,7 @@ def test_tied_weights_are_trained_together(tmp_path: Path) -> None:
 
 def test_a_sampler_with_a_schedule_is_rejected() -> None:
     growth = GrowthVariant(EVERYTHING, 12, COST)
-    with pytest.raises(TrainError, match=r"a growth schedule excludes a sampler"):
+    with pytest.raises(TrainError, match=r"A growth schedule cannot be combined with a sampler"):
         Recipe("any", SETTINGS, Drop(0.5), variant=growth)
 
 

@@ -115,13 +115,13 @@ def describe_claim(rows: Rows) -> str:
         else (f"{every.value:.0f} of {every.models} models")
     )
     if every.metric == TOO_FEW:
-        return f"Measured in {of}: too few models to compare."
+        return f"Measured in {of}, which is too few to compare."
     parts = [f"Measured in {of}; in every one of these: {every.metric}; in any of these: {some.metric}."]
     decided = Rows(row for row in runs if row.metric not in (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED))
     for left, words in (
         (1.0, "After correction over models it holds in {}."),
         (-1.0, "After correction over models it does not hold in {}."),
-        (0.0, "Decided in {} alone, but not after correction."),
+        (0.0, "It is decided in {} alone, but not after correction."),
     ):
         if kept := decided.where(value=left):
             parts.append(words.format(join_words(kept.axis("arm"))))
@@ -276,7 +276,16 @@ def _compute_partition(data: ReportData) -> Table:
         ranges = (f"{first - 1}–{last - 1}" if last > first else f"{last - 1}" for first, last in own.ranges)
         counts = (f"{count} ({100 * count / own.states:.0f} %)" for count in (own.beginning, own.middle, own.ending))
         body.append((name, f"{len(own.ranges)}", " | ".join(ranges), *counts, own.borders_in_words, own.shown_p))
-    head = ("model", "zones", "layers of each", "beginning", "middle", "ending", "contrast of the borders", "p of more")
+    head = (
+        "model",
+        "zones",
+        "layers of each",
+        "beginning",
+        "middle",
+        "ending",
+        "contrast of the borders",
+        "p (more zones)",
+    )
     return Table(head, tuple(body), numeric_from=3)
 
 
@@ -344,7 +353,9 @@ COMPARISON = Kind(
             needs=lambda data: bool(list_partitions(data)),
             parts=(
                 CustomTable(name="divided", table=_compute_partition),
-                _describe_absence(list_partitions, "Not divided, for want of 10 layers or of states: {}."),
+                _describe_absence(
+                    list_partitions, "Not divided, because there are fewer than 10 layers or too few states: {}."
+                ),
             ),
         ),
         Section(

@@ -340,7 +340,9 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
             if rows
             else ""
         )
-        answer = f"Attribution on linguistic minus surface words, beyond their share of the tokens: {shares}{others}."
+        answer = (
+            f"Attribution to linguistic minus surface words, each minus its share of the tokens, is {shares}{others}."
+        )
         yield Finding(
             f"Which words determine the decision ({task})?", answer, to_verdict(bool(differ) if rows else None)
         )

@@ -234,7 +234,7 @@ def _check_suites(suite: Sequence[str], data: str | Path | None) -> None:
         if name not in SUITES and kind_of(name) == "nothing":
             raise DataError(f"unknown suite or file {named(name)!r}; {near_matches(name, SUITES)}")
         if name in SUITES and name not in GENERATED and data is None:
-            raise DataError(f"{name} is not part of layerwise. Pass the folder that holds its files, {spell('data')}.")
+            raise DataError(f"{name} is not part of layerwise. Pass the directory of its files with {spell('data')}.")
 
 
 def _check_layer_weights(layer_weights: Sequence[str], is_trained: bool) -> None:

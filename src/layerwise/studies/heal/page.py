@@ -107,10 +107,10 @@ def write_findings(data: ReportData) -> Iterator[str]:
             yield f"{variant} gains {SIGNED.text(gain)} nats/token over the original model."
             continue
         if share is None:
-            yield f"{variant}: the loss increase is inconclusive, so there is no share to recover."
+            yield f"The loss increase of the plan is inconclusive, so {variant} has no share to recover."
             continue
         text = f"{variant} recovers {SHARE.text(share)} % of the loss increase"
-        yield text + ("." if net is None else f"; net of the control's own gain, {SHARE.text(net)} %.")
+        yield text + ("." if net is None else f", or {SHARE.text(net)} % net of the gain of the control.")
     yield from _describe_intervals(data)
     yield from map(_describe_contrast, data.rows.where(measure=vocab.HEALING_CONTRAST))
     yield from _describe_windows(data.rows.where(measure=vocab.HEALING_WINDOW, condition=vocab.HEALED))
@@ -119,7 +119,8 @@ def write_findings(data: ReportData) -> Iterator[str]:
     rates = data.rows.where(measure=vocab.HEALING_RATE)
     for row in rates.where(metric="chosen_at_end"):
         if len(rates.where(arm=row.arm, metric="validation_nll")) > 1:
-            yield f"The best learning rate of {row.arm}, {row.learning_rate:g}, is at the edge of the grid: not tuned."
+            rate = f"{row.learning_rate:g}"
+            yield f"The learning rate of {row.arm} is not tuned: the best one, {rate}, is at the edge of the grid."
 
 
 def _describe_intervals(data: ReportData) -> Iterator[str]:
@@ -132,7 +133,7 @@ def _describe_intervals(data: ReportData) -> Iterator[str]:
     yield (
         f"Intervals of trained models are over {seeds} seeds and {units}."
         if seeds > 1
-        else f"With one seed, intervals are over {units} only; another seed may differ by more."
+        else f"With one seed, intervals are over {units} only. Another seed may differ by more."
     )
 
 
@@ -156,10 +157,13 @@ def _describe_windows(run: Rows) -> Iterator[str]:
     crossing = run.one(metric="layers", against=against)
     if crossing is None:
         most = max(row.affected or 0 for row in healed)
-        yield f"With some seed a healed model is no worse than {reference} for any of up to {most:g} layers skipped."
+        yield (
+            f"With at least one seed, a healed model is no worse than {reference} for any number of skipped layers up"
+            f" to {most:g}."
+        )
     else:
-        yield f"A healed model is no worse than {reference} up to {NUMBER.text(crossing)} middle layers skipped."
-    caveat = "" if against else " The gain from training on this text is included."
+        yield f"A healed model is no worse than {reference} with up to {NUMBER.text(crossing)} skipped middle layers."
+    caveat = "" if against else " This includes the gain from training on this text."
     yield f"Compared with {reference}, {_describe_pattern(healed)}.{caveat}"
 
 
@@ -168,7 +172,7 @@ def _describe_benchmarks(differences: Rows, variants: Sequence[str]) -> Iterator
         of_task = differences.where(task=task)
         for row in of_task.where(arm=tuple(variants), against=tuple(REFERENCES)):
             text = f"{POINTS.text(row)} points of accuracy compared with {REFERENCES[str(row.against)]}"
-            yield f"On {task} {row.arm} has {text}{', inconclusive' if judge_effect(row, 0.05) == 'open' else ''}."
+            yield f"On {task} {row.arm} has {text}{' (inconclusive)' if judge_effect(row, 0.05) == 'open' else ''}."
         healed = of_task.where(condition=vocab.HEALED)
         against = vocab.WHOLE if vocab.WHOLE in healed.axis("against") else vocab.UNTOUCHED
         if healed:
@@ -183,7 +187,7 @@ def _describe_pattern(healed: Sequence[Score], *, more_is_better: bool = False) 
     sides = (("helps", helped), ("hurts", hurt), ("is inconclusive", unclear))
     clauses = [f"skipping {join_words([f'{row.affected:g}' for row in rows])} {what}" for what, rows in sides if rows]
     ordered = helped and hurt and not unclear and _affected(helped[-1]) < _affected(hurt[0])
-    return f"{join_words(clauses)}{': few help, many hurt' if ordered else ''}"
+    return f"{join_words(clauses)}{', so few help and many hurt' if ordered else ''}"
 
 
 def _affected(row: Score) -> int:

@@ -97,7 +97,9 @@ def merge(
     variants = read_variants(models, arm, reporter)
     several = {name: members for name, members in variants.items() if len(members) > 1}
     if not several:
-        raise ModelError(f"merging requires at least two models of one variant, got 1 of {', 1 of '.join(variants)}.")
+        raise ModelError(
+            f"Merging requires at least two models of the same variant, got 1 of {', 1 of '.join(variants)}."
+        )
     first_path = Path(models[0]).expanduser()
     trained_run = first_path if len(models) == 1 and (first_path / MANIFEST).is_file() else None
     recorded = None if trained_run is None else read_training_manifest(trained_run)

@@ -138,7 +138,7 @@ def evaluate_members(
     order: str,
     seed: int,
 ) -> MemberOutcomes:
-    """Evaluate every model and their ensemble on every example, each model under its own orders."""
+    """Evaluate every model, under its own orders, and the ensemble of all models."""
     members: dict[str, list[Predictions]] = {name: [] for name in stacks}
     together = []
     size = BATCH if order == ORDERS[0] else _batch_size(examples)
@@ -334,7 +334,7 @@ def read_shared_splits(
     seed: int,
     corpus: Corpus | None,
 ) -> Splits:
-    """Read the splits that every model was trained on."""
+    """Read the splits that all models were trained on."""
     recorded = first.record.data_name if first.record is not None else None
     if data.images is None and data.text is None and corpus is None and recorded == DIGITS:
         data = replace(data, images=DIGITS)
@@ -351,7 +351,7 @@ def read_shared_splits(
 def describe_merging(
     stack: Stack, several: Variants, splits: Splits, open_one: Callable[[SourceModel], Stack], seed: int
 ) -> Manifest:
-    """Return the manifest of merging models that are not from one run."""
+    """Return the manifest for merging models of different runs."""
     weights = ""
     for models in several.values():
         stacks = {name: open_one(source) for name, source in models.items()}

@@ -41,7 +41,7 @@ RATIO = Format(axis="ratio; left is faster", reference=1.0)
 
 
 def format_task(task: str) -> str:
-    """Format the name of a compared choose_format.
+    """Format the name of a compared task.
 
     >>> format_task("masked_lm"), format_task("control tasks")
     ('held-out loss', 'control tasks')

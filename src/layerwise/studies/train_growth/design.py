@@ -81,7 +81,7 @@ class GrowthDesign:
     def arms(
         self, schedules: Mapping[str, GrowthSchedule], settings_of: SettingsOf, longest: int = 0
     ) -> tuple[GrowthArm, ...]:
-        """Return everything to train of these schedules; `longest` is the number of steps of one yet to be measured.
+        """Return the trainings of these schedules; `longest` is the number of steps of a schedule yet to be measured.
 
         Raises:
             PlanError: If a phase has no step.
@@ -132,7 +132,7 @@ class GrowthDesign:
         return self.task.unit(trainings)
 
     def known_arms(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[GrowthArm, ...]:
-        """Return what is trained of the schedules known in advance, with the default settings."""
+        """Return the trainings of the schedules that are known in advance, with the default settings."""
         return self.arms(schedules, lambda _: self.task.settings, self._longest_unknown())
 
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:

@@ -37,16 +37,17 @@ from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS, WARMUP
 
 LOSS = Question(
     "Is the loss of growth training 4.7 times lower?",
-    "Supported if the interval over seeds reaches 4.7 times and lies above its square root, contradicted if all of it"
-    " lies below 4.7 times. Inconclusive if uniform training does not beat the bigram baseline, or if a validation loss"
-    " that would contradict was still falling.",
+    "Supported if the interval over seeds reaches 4.7 times and is above its square root. Contradicted if all of it is"
+    " below 4.7 times. Inconclusive if uniform training does not beat the bigram baseline, or if the loss is not low"
+    " enough but was still falling.",
     Published(
         Paper("Anatomical Heterogeneity in Transformer Language Models", "arXiv 2603.19348, 2026"),
-        "Growth training costs 54 % less and ends, after as many steps, at a validation loss of 0.127, not 0.599.",
+        "Growth training costs 54 % less. After the same number of steps, its validation loss is 0.127 instead of"
+        " 0.599.",
         "4.7 times",
         "results",
     ),
-    "times lower after as many tokens",
+    "times lower after the same number of tokens",
     4.7,
 )
 EFFECTS: Mapping[Effect, str] = {
@@ -65,13 +66,13 @@ BASELINES: Mapping[Verdict, str] = {
 
 
 def judge_loss(data: ReportData) -> Finding | None:
-    """Judge how many times lower the loss is after as many tokens."""
+    """Judge how many times lower the loss is after the same number of tokens."""
     arm = growth.headline_arm(data)
     ratio = None if arm is None else growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
     if arm is None or ratio is None:
         return None
     estimate, published = Estimate.read_bounded(ratio), LOSS.margin or 0.0
-    verdict, answer = Verdict.INCONCLUSIVE, "The interval contains 4.7 and much less: more seeds would decide."
+    verdict, answer = Verdict.INCONCLUSIVE, "The interval contains 4.7 and much smaller values: use more seeds."
     if estimate is None:
         answer = "A single seed has no interval: train several."
     elif judge_baseline(data) != Verdict.SUPPORTED:
@@ -79,9 +80,9 @@ def judge_loss(data: ReportData) -> Finding | None:
     elif estimate.is_below(published) and find_unfinished(data, arm):
         answer = f"The validation loss of {arm} was still falling: train for more steps."
     elif estimate.is_below(published):
-        verdict, answer = Verdict.CONTRADICTED, "No: the whole interval lies below 4.7."
+        verdict, answer = Verdict.CONTRADICTED, "No: the whole interval is below 4.7."
     elif estimate.is_above(math.sqrt(published)):
-        verdict, answer = Verdict.SUPPORTED, "Yes: the interval reaches 4.7 and lies above its square root."
+        verdict, answer = Verdict.SUPPORTED, "Yes: the interval reaches 4.7 and is above its square root."
     return LOSS.answer(verdict, answer, estimate)
 
 
@@ -134,7 +135,7 @@ def _compare_at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect, Sc
     elif ratio.high < 1.0:
         effect = "worse"
     times = NUMBER.text(ratio)
-    return f"after as many steps, the loss of uniform training is {times} times that of {arm}", effect, ratio
+    return f"after the same number of steps, the loss of uniform training is {times} times that of {arm}", effect, ratio
 
 
 def _describe_limit(score: Score, level: float) -> str:
@@ -154,15 +155,15 @@ def _describe_roles(data: ReportData, arm: str, effect: Effect) -> str:
     if not fates:
         return "No permuted or reversed control was trained, so layer roles are untested."
     if "worse" in fates.values():
-        return f"With {_name_controls(fates, 'worse')} it is better, so its roles are not the right ones."
+        return f"It is better with {_name_controls(fates, 'worse')}, so its roles are not the right ones."
     if set(fates.values()) == {"better"}:
         least = "" if "permuted" in fates else ", although no permuted control was trained"
         uniform = "" if effect == "better" else ", although it does not beat uniform training"
         others = _name_controls(fates, "better")
-        return f"With {others} it is worse, so it matters which layers train when{least}{uniform}."
+        return f"It is worse with {others}, so it matters which layers train when{least}{uniform}."
     conclusion = "the gain is not shown to depend on" if effect == "better" else "nothing shows that it matters"
     others = _name_controls(fates, "open", "bare")
-    return f"With {others} it is not distinguishably worse, so {conclusion} which layers train when."
+    return f"It is not distinguishably worse with {others}, so {conclusion} which layers train when."
 
 
 def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:

@@ -118,7 +118,7 @@ def list_finished_variants(folder: Path) -> dict[str, FinishedArm]:
 def compute_scores(
     study: Study, task: GrowthTask, finished: Mapping[str, FinishedArm]
 ) -> tuple[list[Score], dict[str, Points]]:
-    """Return the rows of every variant alone, and its held-out points by seed."""
+    """Return the rows of each variant, without comparisons, and its held-out points by seed."""
     models: dict[Model, Path] = {
         (of.arm, seed, of.share): study.folder / of.name / f"seed-{seed}" / MODEL
         for of in finished.values()
@@ -234,7 +234,7 @@ def compare_variants(
 def _compute_savings(
     own: FinishedArm, finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost
 ) -> list[Score]:
-    """Read savings off the ends of trainings of several lengths, or off the loss curve of the only one."""
+    """Compute savings from the ends of trainings of several lengths, or from the loss curve of a single training."""
     trained = [name for name, of in finished.items() if of.arm == own.arm]
     seeds = set.intersection(*(set(ends[name]) for name in trained))
     if len(trained) > 1 and seeds:

@@ -175,7 +175,7 @@ def open_task(
     name = str(model) if isinstance(model, str | Path) else None
     pretrained = model is not None and (name is None or has_weights(name, loading["revision"]))
     if from_scratch and not pretrained:
-        raise DataError(f"{name or SIZES[size].name} starts from random weights in any case. Leave --from-scratch out.")
+        raise DataError(f"{name or SIZES[size].name} always starts from random weights. Omit --from-scratch.")
     opened = open_base(model, **loading) if model is not None and pretrained else None
     corpus = None if text is None else open_corpus(text, "")
     division = split_documents(data, seed, corpus)

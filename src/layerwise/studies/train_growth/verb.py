@@ -132,9 +132,9 @@ def growth(
     arguments = trainer_arguments(set, device=device)
     variants = read_variants(schedules, has_importance_run=importance is not None)
     if steps is not None and epochs is not None:
-        raise OptionError(f"{spell('steps')} and {spell('epochs')} both set the length. Pass one of them.")
+        raise OptionError(f"{spell('steps')} and {spell('epochs')} cannot be combined. Pass one of them.")
     if model is not None and size != "tiny":
-        raise OptionError(f"{spell('size')} excludes {spell('model')}. Pass one of them.")
+        raise OptionError(f"{spell('size')} and {spell('model')} cannot be combined. Pass one of them.")
     check_push(push, private=private)
     if not baseline and (frontier or shorter is not None):
         raise OptionError(f"{spell('frontier' if frontier else 'shorter')} requires uniform training as a baseline.")
