@@ -144,7 +144,7 @@ def test_language_models_are_compared_by_loss() -> None:
 
 
 def test_one_model_cannot_be_merged() -> None:
-    with pytest.raises(ModelError, match="requires at least two models, got 1 of arm"):
+    with pytest.raises(ModelError, match="requires at least two models; arm has 1"):
         compare_models("arm", {"a": STACKS["a"]}, SPLITS, draws=1)
 
 

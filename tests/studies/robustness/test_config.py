@@ -87,8 +87,12 @@ def test_options_change_the_recipe_and_the_baseline_comes_first() -> None:
         ("baseline", {"evals": 3}, "^evals requires a method other than baseline"),
         ("layerdrop", {"drop_rate": 2.0}, r"the share of layers dropped must be a probability in \[0, 1\)"),
         ("baseline", {"gradient_accumulation": 3}, "must be divisible by gradient_accumulation_steps"),
-        ("baseline", {"learning_rate": 1e-3, "learning_rates": [1e-3]}, "^learning_rate and learning_rates exclude"),
-        ("baseline", {"batch_size": 8, "batch_sizes": [8, 16]}, "^batch_size and batch_sizes exclude"),
+        (
+            "baseline",
+            {"learning_rate": 1e-3, "learning_rates": [1e-3]},
+            "^learning_rate and learning_rates cannot be combined",
+        ),
+        ("baseline", {"batch_size": 8, "batch_sizes": [8, 16]}, "^batch_size and batch_sizes cannot be combined"),
     ],
 )
 def test_invalid_trainings_are_rejected_before_a_model_is_loaded(
