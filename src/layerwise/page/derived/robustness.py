@@ -55,7 +55,7 @@ ALIKE = {True: 0.05, False: 0.02}
 Fate = Literal["survives", "in part", "lost", "inconclusive"]
 VERBS: dict[Fate, str] = {
     "survives": "It survives {}.",
-    "in part": "It survives {} in part.",
+    "in part": "It partly survives {}.",
     "lost": "It does not survive {}.",
     "inconclusive": "Inconclusive whether it survives {}.",
 }

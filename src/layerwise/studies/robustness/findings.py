@@ -51,7 +51,7 @@ TRAINED_ORDER = Question(
 )
 COLLAPSE = Question(
     "Does an ordinary model collapse in random order?",
-    f"In random order the baseline must be less than 5 points above chance, the most common label.{CAUTION}",
+    f"In random order the baseline must be less than 5 points above chance (always the most common label).{CAUTION}",
     Published(
         PAPER,
         "In random order a model trained in order falls from 82.61 % to 0.13 %, which is chance.",
