@@ -46,7 +46,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RungSettings:
-    """Settings of a round: the share and minimum number of max_survivors of a rung, and the error rate.
+    """Settings of a round: the share and minimum number of survivors of a rung, and the error rate.
 
     At most `last` candidates read the last rung, three quarters of the text.
     """

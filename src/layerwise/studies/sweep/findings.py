@@ -95,8 +95,8 @@ def _judge_layers(data: ReportData) -> Finding | None:
     return _answer("Which layer matters most, and which least?", answer, is_decided)
 
 
-def _describe_cost(row: Score) -> str:
-    return f"costs {NUMBER.text(row)}" if row.value >= 0.0 else f"changes the loss by {SIGNED.text(row)}"
+def _describe_cost(row: Score | None) -> str:
+    return f"costs {NUMBER.text(row)}" if row is None or row.value >= 0.0 else f"changes the loss by {SIGNED.text(row)}"
 
 
 def _name_layers(rows: Iterable[Score]) -> str:
