@@ -94,24 +94,26 @@ def _describe_parameter(argument: Argument, everything: bool) -> Parameter:
     listing = f" [choices: {', '.join(choices)}]" if choices and not lists_choices else ""
     is_switch = bool in argument.kinds
     states_default = lists_choices or "default" in argument.help
+    default = "" if states_default else _format_default(argument.default)
+    text = f"{argument.help.removesuffix('.')} (default: {default})." if default else argument.help
 
     def convert(_: Any, tokens: Any) -> Any:
         return argument.parse([token.value for token in tokens], argument.flag)
 
     return Parameter(
         name=argument.flag,
-        help=argument.help + listing,
+        help=text + listing,
         metavar=None if is_switch else argument.placeholder,
         **heading,
         negative=f"--no-{argument.name.replace('_', '-')}" if is_switch and argument.default is not False else (),
         converter=None if is_switch else convert,
         n_tokens=1 if argument.element and not argument.is_positional else None,
-        show_default=not states_default and _shown_default(argument.default),
+        show_default=False,
         show=everything or not is_rare,
     )
 
 
-def _shown_default(default: Any) -> bool | Callable[[Any], str]:
-    if default is inspect.Parameter.empty or default is None or isinstance(default, bool) or default == ():
-        return False
-    return (lambda value: ", ".join(map(str, value))) if isinstance(default, tuple) else True
+def _format_default(default: Any) -> str:
+    if default is inspect.Parameter.empty or default is None or isinstance(default, bool):
+        return ""
+    return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)

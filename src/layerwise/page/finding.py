@@ -88,9 +88,14 @@ class Finding:
         'Is B better? No, it is worse (contradicted). All seeds agree.'
         """
         first, stop, rest = self.answer.partition(". ")
-        if self.verdict is None or self.verdict in first.lower():
+        first, lowered = first.removesuffix("."), first.lower()
+        states_verdict = self.verdict is not None and (
+            lowered.startswith(self.verdict) or lowered.endswith(f" {self.verdict}") or f"{self.verdict}: " in lowered
+        )
+        if self.verdict is None or states_verdict:
             return f"{self.question} {self.answer}"
-        return f"{self.question} {first.removesuffix('.')} ({self.verdict}){stop or '.'}{rest}"
+        verdict = f"; verdict: {self.verdict}" if first.endswith(")") else f" ({self.verdict})"
+        return f"{self.question} {first}{verdict}{stop or '.'}{rest}"
 
     @property
     def full_statement(self) -> str:

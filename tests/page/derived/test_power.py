@@ -54,15 +54,15 @@ def test_a_finer_resolution_is_given_in_tokens_and_minutes() -> None:
         return line
 
     assert resolution() == (
-        "Median minimum detectable effect: 0.0200 nats; 0.0100 nats take about 4,000 tokens, at this pace --minutes 20."
+        "Median minimum detectable effect: 0.0200 nats. To resolve 0.0100 nats, use about 4,000 tokens (--minutes 20)."
     )
     assert resolution(Score("verdict", "margin", 0.1)) == "Median minimum detectable effect: 0.0200 nats."
     assert resolution(Score("verdict", "margin", 1e-4)) == (
-        "Median minimum detectable effect: 0.0200 nats; half of it requires four times the text."
+        "Median minimum detectable effect: 0.0200 nats. To halve it, use four times as much text."
     )
     # For a diagnosis it is the effect of skipping each whole layer.
     skips = [Score("ablation", "skip", 0.1, mde=mde, tokens=1_000, layer=layer) for layer, mde in enumerate((3, 4, 5))]
     of_skips = resolution(*skips, replace(skips[0], part="mlp", mde=0.01))
-    assert of_skips.startswith("Median minimum detectable effect: 4 nats;")
+    assert of_skips.startswith("Median minimum detectable effect: 4 nats.")
     assert len(list(describe_text(data({}, *EFFECTS)))) == 1
     assert len(list(describe_text(data({**chosen, "tokens": "all"}, *EFFECTS)))) == 2, "all there is was read"

@@ -234,17 +234,17 @@ def compare_conditions(
 
 
 def describe_test(units: int, comparisons: int) -> str | None:
-    """Explain why Student's interval replaces sign flips for this many units and plans; `None` if it does not.
+    """Explain why a t test replaces sign-flip tests for this many units and plans; None if it does not.
 
     >>> describe_test(8, 6)
     >>> describe_test(8, 90)
-    "8 documents or windows are too few for sign flips over 90 plans: Student's interval, corrected for 90, decides"
+    "8 documents or windows are too few for sign-flip tests of 90 plans: a t test, corrected for 90, is used"
     """
     if statistics.flips_can_decide(units, comparisons):
         return None
     return (
-        f"{units} documents or windows are too few for sign flips over {comparisons:,} plans: Student's interval, "
-        f"corrected for {comparisons:,}, decides"
+        f"{units} documents or windows are too few for sign-flip tests of {comparisons:,} plans: a t test, "
+        f"corrected for {comparisons:,}, is used"
     )
 
 

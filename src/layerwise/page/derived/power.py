@@ -81,10 +81,10 @@ def describe_text(data: ReportData) -> Iterator[str]:
         yield f"{resolved}."
         return
     if needed > MOST * int(rows[0].tokens or 0):
-        yield f"{resolved}; half of it requires four times the text."
+        yield f"{resolved}. To halve it, use four times as much text."
         return
     needed_minutes = math.ceil(minutes * needed / int(rows[0].tokens or 1))
     yield (
-        f"{resolved}; {format_number(margin)} nats take about {needed:,} tokens, at this "
-        f"pace --minutes {needed_minutes}."
+        f"{resolved}. To resolve {format_number(margin)} nats, use about {needed:,} tokens "
+        f"(--minutes {needed_minutes})."
     )

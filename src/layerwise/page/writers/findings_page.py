@@ -26,7 +26,7 @@ def published_chapter(data: ReportData) -> Chapter:
     chapter = Chapter("published", "Do published findings hold here?", "Published findings")
     findings = judge_published(data)
     if not findings:
-        return replace(chapter, absence="This run measures nothing that the founding papers state.")
+        return replace(chapter, absence="This run does not measure anything that the reproduced papers state.")
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
     tested = f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."
@@ -86,8 +86,8 @@ def _power(finding: Finding) -> str:
 
 
 INTRODUCTION = (
-    "Each verdict follows from the rule printed with it, from 95 % intervals on the models below. Of {count}, {wrong}"
-    " are expected to be wrong by chance. A verdict is about the models that were measured, not about all models."
+    "Each verdict follows from the rule printed with it and from 95 % intervals on the models below. Of {count},"
+    " {wrong} are expected to be wrong by chance. A verdict is about the models that were measured, not about all models."
 )
 ERROR_RATE = 0.05
 HEADINGS = ("run", "model", "layers", "text", "tokens", "command")

@@ -44,7 +44,7 @@ def remove_verdicts(line: str) -> str:
     'Is B better? No, it is worse. All seeds agree.'
     """
     for verdict in Verdict:
-        line = line.replace(f" ({verdict}).", ".")
+        line = line.replace(f" ({verdict}).", ".").replace(f"; verdict: {verdict}.", ".")
     return line
 
 

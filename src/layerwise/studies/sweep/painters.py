@@ -261,7 +261,7 @@ def judge_order_by_task(data: ReportData) -> Finding | None:
     rows = {row.metric: row for row in contrasts.where(claim=claim)}
     less, ratio = (Estimate.read_bounded(rows.get(metric)) for metric in ("order_less", LOG_RATIO))
     if less is None:
-        answer = "Skipping leaves a quarter of every scale at fewer than two windows."
+        answer = "Too few windows can be compared: skipping leaves a quarter of every scale at fewer than two of them."
         return ORDER_BY_TASK.answer(Verdict.INCONCLUSIVE, answer) if "windows" in rows else None
     at, factor = less.locate(MIN_ORDER_COST[claim]), math.log(MIN_FACTOR)
     at_ratio = None if ratio is None else ratio.locate(factor)
@@ -270,11 +270,15 @@ def judge_order_by_task(data: ReportData) -> Finding | None:
     elif at == "open":
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(less, MIN_ORDER_COST[claim])
     elif ratio is None:
-        verdict, answer = Verdict.INCONCLUSIVE, "No plan skips the layers, so reasoning may just be fragile."
+        verdict, answer = (
+            Verdict.INCONCLUSIVE,
+            "No plan skips the layers, so reasoning tasks may simply suffer more from any change.",
+        )
     elif at_ratio == "above":
         verdict, answer = Verdict.SUPPORTED, "Yes, order matters more for reasoning, and more so than skipping does."
     elif at_ratio in ("within", "below"):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Reasoning is fragile: skipping costs it as many times more."
+        verdict = Verdict.NO_BETTER_THAN_NULL
+        answer = "Reasoning tasks suffer more from any change: skipping costs them as many times more."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(ratio, factor)
     compared = f" Compared: {rows['order_less'].task} with {rows['order_less'].against}."
