@@ -88,7 +88,8 @@ class Finding:
         'Is B better? No, it is worse (contradicted). All seeds agree.'
         """
         first, stop, rest = self.answer.partition(". ")
-        first, lowered = first.removesuffix("."), first.lower()
+        first = first.removesuffix(".")
+        lowered = first.lower()
         states_verdict = self.verdict is not None and (
             lowered.startswith(self.verdict) or lowered.endswith(f" {self.verdict}") or f"{self.verdict}: " in lowered
         )

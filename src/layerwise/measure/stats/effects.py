@@ -238,7 +238,7 @@ def describe_test(units: int, comparisons: int) -> str | None:
 
     >>> describe_test(8, 6)
     >>> describe_test(8, 90)
-    "8 documents or windows are too few for sign-flip tests of 90 plans: a t test, corrected for 90, is used"
+    '8 documents or windows are too few for sign-flip tests of 90 plans: a t test, corrected for 90, is used'
     """
     if statistics.flips_can_decide(units, comparisons):
         return None

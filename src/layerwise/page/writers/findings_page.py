@@ -87,7 +87,8 @@ def _power(finding: Finding) -> str:
 
 INTRODUCTION = (
     "Each verdict follows from the rule printed with it and from 95 % intervals on the models below. Of {count},"
-    " {wrong} are expected to be wrong by chance. A verdict is about the models that were measured, not about all models."
+    " {wrong} are expected to be wrong by chance. A verdict is about the models that were measured, not about all"
+    " models."
 )
 ERROR_RATE = 0.05
 HEADINGS = ("run", "model", "layers", "text", "tokens", "command")
