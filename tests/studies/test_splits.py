@@ -155,7 +155,7 @@ def test_an_opened_model_is_copied_and_stays_as_it_is() -> None:
 
 def test_an_opened_model_takes_no_new_head() -> None:
     base = open_base(load("demo-vit", device="cpu"))
-    with pytest.raises(TrainError, match="Pass its name or folder"):
+    with pytest.raises(TrainError, match="Pass its name or directory"):
         base.base(("one", "two"))
 
 

@@ -103,8 +103,8 @@ def sweep(
         tokens: Number of tokens to score, or all (default: what fits the time budget).
         tasks: Benchmarks from lm-eval.
         window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
-        loops: Loop counts for looped and for a window, such as 1-28 or 1,2,4.
-        times: How often repeat_blocks runs a block, such as 2,3.
+        loops: Loop counts for looped, such as 1-28.
+        times: Runs of a block in repeat_blocks.
         prompt: Prompt to continue with each plan; repeat for more.
         new_tokens: Number of tokens to generate.
         task_folder: Folder of lm-eval task files.
@@ -120,7 +120,7 @@ def sweep(
         device_map: Distribute the model over devices with accelerate.
         resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the list of layers, such as model.layers.
+        layers: Module path of the layers, as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
