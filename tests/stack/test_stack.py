@@ -53,7 +53,7 @@ def test_a_half_in_place_shares_its_weights_and_silences_the_other_branch_of_tha
 
 def test_halves_in_place_need_a_batch_that_can_be_made_up_or_was_captured() -> None:
     stack = load(Mixer(), layers="encoder.blocks")
-    with pytest.raises(ModelError, match=r"call stack\.branches\(stack\.capture"), stack.under(Plan.parse("0.attn")):
+    with pytest.raises(ModelError, match=r"Call stack\.branches\(stack\.capture"), stack.under(Plan.parse("0.attn")):
         pass
     captured = stack.capture(x=torch.randn(2, 3))
     for _ in range(2):  # found out once, and then known

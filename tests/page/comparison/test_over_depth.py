@@ -143,4 +143,4 @@ def test_zones_are_listed_side_by_side() -> None:
 def test_models_without_zones_are_named() -> None:
     page = render(of_rows(list(rows_of((3, 8, 1))), [], depth=DEPTH))
     assert "because there are fewer than 10 layers or too few states: m1" in page
-    assert "None of the runs divided the depth into zones" in render(of_rows([], []))
+    assert "No run divided the depth into zones" in render(of_rows([], []))
