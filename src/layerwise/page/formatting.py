@@ -362,7 +362,6 @@ def lookup_format(names: Mapping[Any, str]) -> Callable[[Any], str]:
 
 NUMBER = Format()
 SIGNED = Format(signed=True)
-BARE = Format(bounds=False)
 COUNT = Format(whole=True, bounds=False)
 NATS = Format(axis="nats/token")
 DIFFERENCE = Format(axis="Δ NLL (nats/token)", signed=True, reference=0.0)

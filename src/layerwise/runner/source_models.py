@@ -36,7 +36,7 @@ class SourceModel:
 
 
 def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
-    """Return the models at `locations`; a run stands for all its finished models."""
+    """Return the models at `locations`; a run yields all its finished models."""
     models = tuple(source for location in locations for source in _at(location))
     for number, source in enumerate(models):
         if source.location in {earlier.location for earlier in models[:number]}:

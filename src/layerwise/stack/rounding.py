@@ -82,9 +82,9 @@ def compare(actual: Tensor, expected: Tensor, width: int, visits: int) -> Agreem
     return Agreement(gap(actual, expected), 0.0 if half else rounding(width, visits))
 
 
-def apart(difference: Tensor, beside: Tensor) -> float:
-    """Return the largest norm of `difference` relative to that of `beside`, for vectors along the last axis."""
-    scale = _norms(beside.nan_to_num(0.0, 0.0, 0.0))
+def apart(difference: Tensor, reference: Tensor) -> float:
+    """Return the largest norm of `difference` relative to that of `reference`, for vectors along the last axis."""
+    scale = _norms(reference.nan_to_num(0.0, 0.0, 0.0))
     differing = _norms(difference)
     share = torch.where(differing == 0, 0.0, differing / torch.maximum(scale, scale.median()))
     return float(share.nan_to_num(math.inf, math.inf).max())

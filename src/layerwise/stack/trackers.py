@@ -1,4 +1,4 @@
-"""Track what layers read besides their input: the states of all earlier layers, or keys and values of one of them.
+"""Track the further inputs of layers: the states of all earlier layers, or keys and values of one of them.
 
 Both are found by the identity of a state's tensor and live as long as it does. Gemma 3n and Gemma 4 share keys and
 values across layers (Brandon et al., 2024, arXiv 2405.12981): a plan must run the writer before its readers.

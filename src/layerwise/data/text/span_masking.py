@@ -62,7 +62,7 @@ class SpanMasking:
     _is_ordinary: NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # The last entry stands for all larger ids.
+        # The last entry is for all larger ids.
         table = np.zeros(int(self.ordinary.max(initial=-1)) + 2, dtype=np.bool_)
         table[self.ordinary] = True
         object.__setattr__(self, "_is_ordinary", table)

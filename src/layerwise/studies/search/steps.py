@@ -186,7 +186,7 @@ def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any
 
 
 def describe_run(prepared: PreparedSearch, size: int | None) -> Manifest:
-    """Return the manifest of the run; its families identify the search besides text and seed."""
+    """Return the manifest of the run; its families identify the search together with text and seed."""
     stack, settings, second = prepared.stack, prepared.settings, prepared.second
     timed = (str(prepared.setting),) if settings.is_timed else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))

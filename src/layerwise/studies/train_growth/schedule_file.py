@@ -15,7 +15,7 @@ def read_schedule(path: Path) -> GrowthSchedule:
     """Read the schedule in a file.
 
     Raises:
-        PlanError: If the file is no schedule; the message starts with the file and names the phase and the key.
+        PlanError: If the file is not a schedule; the message starts with the file and names the phase and the key.
     """
     path = Path(path)
     if kind_of(path) == "nothing":

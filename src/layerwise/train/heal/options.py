@@ -17,7 +17,7 @@ HiddenLoss = Literal["none", "cosine", "mse"]
 
 RANK = 16
 TAIL_LAYERS = 3
-"""Number of trained layers besides the head: the last ones of the plan ("Reassessing Layer Pruning", 2411.15558)."""
+"""Number of trained last layers; the head is trained as well ("Reassessing Layer Pruning", 2411.15558)."""
 
 
 @dataclass(frozen=True, slots=True)
