@@ -19,6 +19,7 @@ from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import check_finite, split_windows, token_mask
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import CHUNK
+from layerwise.measure.layer_scores import LAYER_SCORES
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.float64 import to_float64, widest_dtype
 from layerwise.measure.stats.grid import MIN_UNITS
@@ -39,10 +40,6 @@ MAX_SAVED_NUMBERS = 1 << 27
 
 SAVED_PER_STATE = 24
 """Approximate number of values that a layer saves for the backward pass, relative to its input."""
-
-METRICS_WITH_RANDOM_NULL = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
-"""Metrics whose null is a randomly initialized model."""
-
 
 Gate = tuple[int, Sublayer | None]
 """A layer and its sublayer, or `None` for the full layer."""
@@ -236,8 +233,5 @@ def _null_rows(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     except UnsupportedModelError:
         return []
     scores = compute_proxies(untrained, data, None, seed=seed)
-    return [
-        replace(score, against=RANDOM_TWIN)
-        for score in scores
-        if score.metric in METRICS_WITH_RANDOM_NULL and score.against is None
-    ]
+    metrics = {proxy.where["metric"] for proxy in LAYER_SCORES if proxy.is_proxy and proxy.null == RANDOM_TWIN}
+    return [replace(score, against=RANDOM_TWIN) for score in scores if score.metric in metrics]

@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from layerwise.measure.stats.correlation import rank_correlation
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
 
 ACCUMULATION, REDUNDANT = "error_accumulation", "redundant_sets"
 RANDOM_SETS = 20
@@ -190,37 +189,6 @@ def _compute_median_excess(effects: Numbers) -> Numbers:
 SHUFFLES = 10_000
 
 Metrics = Mapping[str, Mapping[int, float]]
-
-
-def read_layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
-    """Read the importance of each layer, by metric, from the rows of a diagnosis.
-
-    >>> read_layer_metrics([Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])])
-    {'skip': {0: 0.3, 1: 0.1}}
-    """
-    rows = Rows(scores).where(task=vocab.ALL, layer=PRESENT, part=None, against=None, seed=None)
-    proxies, noise = rows.where(measure=vocab.PROXIES), rows.where(measure=vocab.MANIPULATION, condition="noise")
-    sources = {
-        "predictability": rows.where(measure=vocab.PREDICTABILITY, metric="heldout_rows_r2"),
-        vocab.SKIPPING: rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING),
-        "recovery": _make_recovery_rows(rows),
-        "noise": noise.where(metric=vocab.DELTA_NLL, strength=0.5),
-        "block_influence": proxies.where(metric="block_influence"),
-        "angular": proxies.where(metric="angular_distance", distance=1),
-        "gate_sensitivity": proxies.where(metric="gate_sensitivity"),
-        "gate_gradient": proxies.where(metric="gate_gradient"),
-    }
-    metrics = {name: {row.layer: row.value for row in own if row.layer is not None} for name, own in sources.items()}
-    metrics["predictability"] = {layer: 1 - value for layer, value in metrics["predictability"].items()}
-    return {name: dict(sorted(values.items())) for name, values in metrics.items() if values}
-
-
-def _make_recovery_rows(rows: Rows) -> Rows:
-    areas = rows.where(measure=vocab.RECOVERY, metric="area")
-    for condition, arm in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model")):
-        if own := areas.where(condition=condition, arm=arm):
-            return own
-    return Rows([])
 
 
 def correlate_with_skipping(metrics: Metrics, *, seed: int = 0) -> Iterator[Score]:

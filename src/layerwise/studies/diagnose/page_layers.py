@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from layerwise.measure.layer_scores import LAYER_SCORES, SKIP_EFFECT, LayerScore
 from layerwise.page.data import ReportData, read_layer_verdicts, read_skip_effects
 from layerwise.page.finding import describe_text_needed
 from layerwise.page.formatting import (
@@ -16,13 +17,11 @@ from layerwise.page.formatting import (
     DIFFERENCE,
     NUMBER,
     SIGNED,
-    Format,
     format_adjusted_p,
     format_count,
     format_number,
     format_perplexity,
     join_words,
-    label,
     to_sentence,
 )
 from layerwise.page.kind import Column, Pivot, Section, Text
@@ -32,7 +31,6 @@ from layerwise.plan.edits import skip
 from layerwise.results import vocabulary as vocab
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
 
 VERDICT_NAMES = {
     "matters": "matters",
@@ -44,53 +42,9 @@ VERDICT_SLOTS = {"matters": 2, "harmful": 1, "unresolved": 4, "no_effect": 8, vo
 """Color slots of verdicts, equal to those of the badges."""
 
 NULL_LINE = "null"
-SKIP = "Δ NLL when skipped"
-PROXY_NAMES = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
-METRIC_NAMES = {
-    "predictability": "1 − R² held out",
-    "noise": "noise of half the norm",
-    "block_influence": "Block Influence",
-    "angular": "angular distance",
-}
-"""Names of metrics in the table of rank correlations, as in the columns of the layers."""
-
-
-@dataclass(frozen=True, slots=True)
-class LayerMetric:
-    head: str
-    where: Mapping[str, Any]
-    null: str
-    show: Format = field(default=NUMBER)
-
-    def rows(self, data: ReportData, against: str | None = None) -> Rows:
-        fixed = {"task": vocab.ALL, "layer": PRESENT, "part": None, "against": against, **self.where}
-        return data.rows.where(**fixed)
-
-
-def _find_proxy(head: str, metric: str, null: str, **columns: Any) -> LayerMetric:
-    return LayerMetric(head, {"measure": vocab.PROXIES, "metric": metric, **columns}, null)
-
-
-_SKIPPED = {"measure": vocab.ABLATION, "metric": vocab.SKIPPING}
-_NOISE = {"measure": vocab.MANIPULATION, "metric": vocab.DELTA_NLL, "condition": "noise", "strength": 0.5}
-_RECOVERY = {"measure": vocab.RECOVERY, "metric": "area", "condition": "equal_damage", "arm": "layer", "seed": None}
-METRICS = (
-    LayerMetric("attention", {**_SKIPPED, "part": "attn"}, vocab.NO_EFFECT, show=SIGNED),
-    LayerMetric("MLP", {**_SKIPPED, "part": "mlp"}, vocab.NO_EFFECT, show=SIGNED),
-    _find_proxy("Block Influence", "block_influence", vocab.RANDOM_TWIN),
-    _find_proxy("angular distance", "angular_distance", vocab.RANDOM_TWIN, distance=1),
-    _find_proxy("gate gradient", "gate_gradient", vocab.NO_EFFECT),
-    _find_proxy("gate sensitivity", "gate_sensitivity", vocab.RANDOM_TWIN),
-    LayerMetric("noise of half the norm", _NOISE, vocab.NO_EFFECT, SIGNED),
-    LayerMetric("recovery (nat-steps)", _RECOVERY, vocab.TWIN),
-    LayerMetric(
-        "R² held out",
-        {"measure": vocab.PREDICTABILITY, "metric": "heldout_rows_r2"},
-        vocab.SHUFFLED_LAYERS,
-    ),
-    LayerMetric("norm", {"measure": vocab.DELTAS, "metric": "norm"}, vocab.RANDOM_TWIN),
-    LayerMetric("effective rank", {"measure": vocab.DELTAS, "metric": "effective_rank"}, vocab.RANDOM_TWIN),
-)
+SKIP = SKIP_EFFECT.title
+TITLES = {score.name: score.importance_title for score in LAYER_SCORES}
+"""Titles in the table of rank correlations."""
 
 
 def list_layer_effects(data: ReportData) -> dict[int, Score]:
@@ -119,21 +73,20 @@ def make_layer_table(data: ReportData) -> Iterator[Score]:
     margin = _read_margin(data)
     for layer, row in list_layer_effects(data).items():
         yield replace(row, metric=SKIP, condition=str(layer), arm=describe_verdict(row, margin))
-    whole = LayerMetric(SKIP, _SKIPPED, vocab.NO_EFFECT)
-    yield from _format_null(whole, data)
-    for metric in METRICS:
-        for row in metric.rows(data):
-            yield replace(row, metric=metric.head, condition=str(row.layer))
-        yield from _format_null(metric, data)
+    yield from _make_null(SKIP_EFFECT, data)
+    for score in LAYER_SCORES:
+        for row in score.select(data.rows):
+            yield replace(row, metric=score.title, condition=str(row.layer))
+        yield from _make_null(score, data)
 
 
-def _format_null(metric: LayerMetric, data: ReportData) -> Iterator[Score]:
-    rows = list(metric.rows(data, metric.null)) if metric.rows(data) else []
-    if rows:
+def _make_null(score: LayerScore, data: ReportData) -> Iterator[Score]:
+    rows = score.select(data.rows, against=score.null)
+    if rows and score.select(data.rows):
         low = min(row.value if row.low is None else row.low for row in rows)
         high = max(row.value if row.high is None else row.high for row in rows)
         middle = median(row.value for row in rows)
-        yield Score(vocab.VERDICT, metric.head, middle, low, high, condition=NULL_LINE)
+        yield Score(vocab.VERDICT, score.title, middle, low, high, condition=NULL_LINE)
 
 
 def _sort_lines(line: tuple[str]) -> float:
@@ -210,13 +163,14 @@ def recommend_proxy(data: ReportData) -> Iterator[str]:
     The interval of the rank correlation must exclude zero and beat random rankings (Holm's p over the proxies).
     """
     rows = data.rows.where(measure=vocab.AGREEMENT, against=None)
-    compared = {name: row for name in PROXY_NAMES if (row := rows.one(condition=name)) is not None}
+    names = [score.name for score in LAYER_SCORES if score.is_proxy]
+    compared = {name: row for name in names if (row := rows.one(condition=name)) is not None}
     if not compared:
         return
     ordered = sorted(compared, key=lambda name: -compared[name].value)
     beyond = _exceeds_chance(compared, data.level)
     agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
-    shown = {name: f"{METRIC_NAMES.get(name, label(name))} {NUMBER.text(row)}" for name, row in compared.items()}
+    shown = {name: f"{TITLES.get(name, name)} {NUMBER.text(row)}" for name, row in compared.items()}
     others = join_words([shown[name] for name in ordered if name not in agreeing])
     if not agreeing:
         yield "No proxy is recommended: none ranks the layers as skipping does beyond chance."
@@ -261,7 +215,7 @@ LAYERS_SECTION = Section(
             columns=(
                 Column(SKIP, SKIP, SIGNED),
                 Column("verdict", SKIP, lambda row: row.arm or ""),
-                *(Column(metric.head, metric.head, metric.show) for metric in METRICS),
+                *(Column(score.title, score.title, SIGNED if score.is_signed else NUMBER) for score in LAYER_SCORES),
                 Column("perplexity", SKIP, _describe_layers(lambda row: format_perplexity(row.value))),
                 Column("adjusted p", SKIP, _describe_layers(format_adjusted_p)),
             ),
@@ -271,7 +225,7 @@ LAYERS_SECTION = Section(
             name="agreement",
             where={"measure": vocab.AGREEMENT},
             rows={"metric": "condition"},
-            words=lambda name: METRIC_NAMES.get(name, label(name)),
+            words=lambda name: TITLES.get(name, name),
             terminal=False,
             folded=True,
             columns=(

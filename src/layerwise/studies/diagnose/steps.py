@@ -18,6 +18,7 @@ from layerwise.measure.interventions.perturbations import ALPHAS, SIZES, STRATEG
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbor_sets
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import BATCH_TOKENS, EvalData, refuse_too_little, tokenize, wrap_batches
+from layerwise.measure.layer_scores import read_importance
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS
 from layerwise.plan.checks import SUBLAYERS as BRANCHES
@@ -211,5 +212,5 @@ class PartTask(Task[None]):
 
 def _compare_metrics(context: PartContext) -> None:
     scores = context.scores(PREDICTABILITY, ABLATION, RECOVERY, MANIPULATION, PROXIES)
-    metrics = contrasts.read_layer_metrics(scores)
+    metrics = read_importance(scores)
     context.store(AGREEMENT, contrasts.correlate_with_skipping(metrics, seed=context.seed))

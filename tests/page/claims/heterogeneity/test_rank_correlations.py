@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from layerwise.measure.layer_scores import read_importance
 from layerwise.measure.recovery.recovery import LayerRecovery, associations
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.contrasts import correlate_with_skipping, read_layer_metrics
+from layerwise.studies.diagnose.contrasts import correlate_with_skipping
 from page.claims.truths import (
     CONTRADICTED,
     NULL,
@@ -80,7 +81,7 @@ def importance(measure: str, metric: str, values: Iterable[float] = range(6), **
 
 
 def test_metrics_are_read_from_the_rows_of_whole_layers() -> None:
-    metrics = read_layer_metrics(
+    metrics = read_importance(
         [
             *importance("predictability", "heldout_rows_r2", range(0, -6, -1)),
             *importance("ablation", "skip"),
@@ -93,14 +94,14 @@ def test_metrics_are_read_from_the_rows_of_whole_layers() -> None:
             *importance("proxies", "angular_distance", range(6, 0, -1), distance=2),
         ]
     )
-    assert tuple(metrics) == ("predictability", "skip", "recovery", "noise", "block_influence")
+    assert tuple(metrics) == ("skip", "predictability", "recovery", "noise", "block_influence")
     assert metrics["predictability"][5] == 6.0, "layers that are hard to predict rank high"
     assert all(list(values) == list(range(6)) == sorted(values, key=values.get) for values in metrics.values())
 
 
 def test_a_metric_is_compared_with_skipping_over_the_layers_that_both_have() -> None:
     values = np.random.default_rng(0).normal(size=12).tolist()
-    metrics = read_layer_metrics(
+    metrics = read_importance(
         [
             *importance("ablation", "skip", values),
             *importance("proxies", "block_influence", [2 * value + 1 for value in values])[7:],

@@ -1,0 +1,115 @@
+"""Scores of layers in a diagnosis: where their rows are, their nulls, and which are compared with skipping."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class LayerScore:
+    """A score with a value for each layer.
+
+    Attributes:
+        name: Name in the rank correlations with skipping.
+        title: Head of its column in the table of layers.
+        where: Values of the columns of its rows.
+        null: Null of its rows, in the column `against`.
+        low_is_important: Whether important layers have low values; layers are then ranked by 1 - value.
+        is_compared: Whether its ranking of layers is compared with that of skipping.
+        is_signed: Whether positive values are shown with their sign.
+        alternatives: Columns to change in `where` for the comparison, tried in order if no row matches.
+    """
+
+    name: str
+    title: str
+    where: Mapping[str, Any]
+    null: str
+    low_is_important: bool = False
+    is_compared: bool = True
+    is_signed: bool = False
+    alternatives: tuple[Mapping[str, Any], ...] = ({},)
+
+    @property
+    def importance_title(self) -> str:
+        return f"1 − {self.title}" if self.low_is_important else self.title
+
+    @property
+    def is_proxy(self) -> bool:
+        return self.where["measure"] == vocab.PROXIES
+
+    def select(self, rows: Rows, **columns: Any) -> Rows:
+        """Return the rows of full layers, without a null unless `columns` has one in `against`."""
+        default = {"task": vocab.ALL, "layer": PRESENT, "part": None, "seed": None, "against": None}
+        return rows.where(**{**default, **self.where, **columns})
+
+
+def _proxy(name: str, title: str, null: str, **columns: Any) -> LayerScore:
+    return LayerScore(name, title, {"measure": vocab.PROXIES, "metric": name} | columns, null)
+
+
+_SKIP = {"measure": vocab.ABLATION, "metric": vocab.SKIPPING}
+SKIP_EFFECT = LayerScore(vocab.SKIPPING, "Δ NLL when skipped", _SKIP, vocab.NO_EFFECT, is_signed=True)
+LAYER_SCORES = (
+    LayerScore("attention", "attention", {**_SKIP, "part": "attn"}, vocab.NO_EFFECT, is_compared=False, is_signed=True),
+    LayerScore("mlp", "MLP", {**_SKIP, "part": "mlp"}, vocab.NO_EFFECT, is_compared=False, is_signed=True),
+    LayerScore(
+        "predictability",
+        "R² held out",
+        {"measure": vocab.PREDICTABILITY, "metric": "heldout_rows_r2"},
+        vocab.SHUFFLED_LAYERS,
+        low_is_important=True,
+    ),
+    LayerScore(
+        "recovery",
+        "recovery (nat-steps)",
+        {"measure": vocab.RECOVERY, "metric": "area", "condition": "equal_damage", "arm": "layer"},
+        vocab.TWIN,
+        alternatives=tuple(
+            {"condition": damage, "arm": trained}
+            for damage, trained in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model"))
+        ),
+    ),
+    LayerScore(
+        "noise",
+        "noise of half the norm",
+        {"measure": vocab.MANIPULATION, "metric": vocab.DELTA_NLL, "condition": "noise", "strength": 0.5},
+        vocab.NO_EFFECT,
+        is_signed=True,
+    ),
+    _proxy("block_influence", "Block Influence", vocab.RANDOM_TWIN),
+    _proxy("angular", "angular distance", vocab.RANDOM_TWIN, metric="angular_distance", distance=1),
+    _proxy("gate_sensitivity", "gate sensitivity", vocab.RANDOM_TWIN),
+    _proxy("gate_gradient", "gate gradient", vocab.NO_EFFECT),
+    LayerScore("norm", "norm", {"measure": vocab.DELTAS, "metric": "norm"}, vocab.RANDOM_TWIN, is_compared=False),
+    LayerScore(
+        "effective_rank",
+        "effective rank",
+        {"measure": vocab.DELTAS, "metric": "effective_rank"},
+        vocab.RANDOM_TWIN,
+        is_compared=False,
+    ),
+)
+"""All scores but the effect of skipping, in the order of the table and of the rank correlations."""
+
+
+def read_importance(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
+    """Read the importance of each layer from the rows of a diagnosis, by the name of the score.
+
+    >>> read_importance([Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])])
+    {'skip': {0: 0.3, 1: 0.1}}
+    """
+    rows, importance = Rows(scores), {}
+    for score in (SKIP_EFFECT, *(score for score in LAYER_SCORES if score.is_compared)):
+        own = next((found for columns in score.alternatives if (found := score.select(rows, **columns))), Rows())
+        values = {row.layer: row.value for row in own if row.layer is not None}
+        if values:
+            low = score.low_is_important
+            importance[score.name] = {layer: 1 - values[layer] if low else values[layer] for layer in sorted(values)}
+    return importance
