@@ -64,13 +64,13 @@ Derive = Callable[[ReportData], Iterable[Score]]
 class Text:
     """Findings or sentences that a function computes from the rows.
 
-    `terminal` also prints them, `folded` hides them behind their title on the page, `note` is small print, and
-    `small` makes sentences small print.
+    `terminal` also prints them (default: unless `folded` hides them behind their title on the page), `note` is small
+    print, and `small` makes sentences small print.
     """
 
     facts: Facts
     title: str = ""
-    terminal: bool = True
+    terminal: bool | None = None
     folded: bool = False
     small: bool = False
     note: str = ""
@@ -110,8 +110,8 @@ class Pivot:
 
     Cells are `columns`, and with `across` one for each value of that column. `where` and `derive` choose rows as in a
     mark. `split` makes a table for each value of a column, `folded` hides it behind its title, `terminal` prints it (or
-    that many of its columns), `words` formats the values of `rows` and `across`, and `order` sorts the lines. `badges`
-    are words shown as badges. Empty columns are omitted.
+    that many of its columns; default: unless folded), `words` formats the values of `rows` and `across`, and `order`
+    sorts the lines. `badges` are words shown as badges. Empty columns are omitted.
     """
 
     name: str = ""
@@ -124,7 +124,7 @@ class Pivot:
     derive: Derive | None = None
     split: str | None = None
     folded: bool = False
-    terminal: bool | int = True
+    terminal: bool | int | None = None
     words: Callable[[Any], str] = str
     order: Callable[[tuple[Any, ...]], Any] | None = None
     badges: Mapping[str, str] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class CustomTable:
     title: str = ""
     table: Callable[[ReportData], Table]
     folded: bool = False
-    terminal: bool = True
+    terminal: bool | None = None
     note: str = ""
 
     def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:

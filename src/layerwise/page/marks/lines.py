@@ -11,7 +11,7 @@ from layerwise.page.data import ReportData
 from layerwise.page.figures import frame
 from layerwise.page.figures.frame import Figure, Trace
 from layerwise.page.figures.palette import fade, light_color
-from layerwise.page.formatting import format_number, format_p_value, format_perplexity, is_resolved
+from layerwise.page.formatting import DIFFERENCE, format_number, format_p_value, format_perplexity, is_resolved
 from layerwise.page.marks.mark import Mark
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -40,7 +40,7 @@ class Lines(Mark):
     `across` is the axis title, `at` the hover name of a position (with `{}`). Rows `against` something are gray bands
     with `nulls`, otherwise omitted. `hollow` selects open points, `sizes` is a logarithmic axis, `percent` one from
     nothing to all, `reach` fixes its ends. `named` labels lines above the figure. Rows with the column `faint` are
-    single draws.
+    single draws. Loss differences are also shown as changes of perplexity.
     """
 
     x: str = "layer"
@@ -53,7 +53,6 @@ class Lines(Mark):
     reach: tuple[float, float] | None = None
     named: bool = False
     faint: str = ""
-    nats: bool = False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         measured = rows if self.nulls is None else rows.where(against=None)
@@ -70,7 +69,7 @@ class Lines(Mark):
             if format_null is None
             else [(format_null(name), self._points(of)) for name, of in rows.by("against").items()]
         )
-        describe = hover_text(self.at, self.show.axis, data.level, nats=self.nats)
+        describe = hover_text(self.at, self.show.axis, data.level, nats=self.show == DIFFERENCE)
         traces = [trace for at, (name, points) in enumerate(bands) for trace in _null(name, points, at)]
         for name, points in lines.items():
             traces += self._line(name, groups[name], points, slots.get(str(name), 0), describe)

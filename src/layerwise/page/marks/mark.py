@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import Markup
 
@@ -20,6 +20,9 @@ from layerwise.page.formatting import NUMBER, Format, label
 from layerwise.page.markup import html_part
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
+
+SqrtScale = Literal["", "optional", "default"]
+"""Whether a figure has a square-root axis, and starts with it."""
 
 PILLS = 7  # more options than this become a menu
 
@@ -36,16 +39,15 @@ class Choice:
 class Picture:
     """A named figure: `variants` maps one option index per choice to the figure; a single figure has the key `()`.
 
-    `sqrt_scale` offers a square-root vertical axis, `sqrt_by_default` starts with it. With a `leader` it follows that
-    figure's controls.
+    `sqrt_scale` offers a square-root vertical axis, or starts with it. With a `leader` it follows that figure's
+    controls.
     """
 
     name: str
     alternative: str
     variants: Mapping[tuple[int, ...], Figure]
     choices: tuple[Choice, ...] = ()
-    sqrt_scale: bool = False
-    sqrt_by_default: bool = False
+    sqrt_scale: SqrtScale = ""
     leader: str | None = None
 
     @property
@@ -54,7 +56,9 @@ class Picture:
 
     @property
     def has_controls(self) -> bool:
-        return self.leader is None and (self.sqrt_scale or any(len(choice.options) > 1 for choice in self.choices))
+        return self.leader is None and (
+            bool(self.sqrt_scale) or any(len(choice.options) > 1 for choice in self.choices)
+        )
 
     def html(self) -> Markup:
         return html_part("figure", picture=self, most_pills=PILLS)
@@ -106,8 +110,7 @@ class Mark(ABC):
     each: str | None = None
     words: Callable[[Any], str] = lambda value: label(str(value))
     height: int | None = None
-    sqrt_scale: bool = False
-    sqrt_by_default: bool = False
+    sqrt_scale: SqrtScale = ""
     note: str = ""
 
     @abstractmethod
@@ -164,9 +167,7 @@ class Mark(ABC):
                 variants[key] = figure
         if variants:
             choices = tuple(Choice(question, tuple(map(self.words, values))) for question, values in axes.items())
-            yield Picture(
-                name, title, variants, choices, sqrt_scale=self.sqrt_scale, sqrt_by_default=self.sqrt_by_default
-            )
+            yield Picture(name, title, variants, choices, self.sqrt_scale)
 
     def series_of(self, row: Score) -> str:
         value = getattr(row, self.series) if self.series else None

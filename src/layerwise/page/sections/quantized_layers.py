@@ -41,7 +41,7 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
         choices={"Quantity": "part", "Type": "condition"},
         height=240,
         show=DIFFERENCE,
-        sqrt_scale=True,
+        sqrt_scale="optional",
     )
     yield Pivot(
         name="bits-table",
@@ -51,7 +51,6 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
         split="part",
         show=SIGNED,
         folded=True,
-        terminal=False,
     )
 
 

@@ -142,7 +142,6 @@ PARTS: tuple[Part, ...] = (
         where={"measure": TUNING, "metric": "validation_nll"},
         words=format_value,
         folded=True,
-        terminal=False,
         rows={"variant": "arm", "batch size": "batch_size", "learning rate": "learning_rate"},
         columns=(Column("validation loss", "validation_nll"),),
     ),
@@ -151,7 +150,6 @@ PARTS: tuple[Part, ...] = (
         derive=_facts,
         rows={"training": "arm"},
         folded=True,
-        terminal=False,
         columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
     ),
 )

@@ -96,7 +96,6 @@ WIRING = Kind(
                         Column("detectable", "margin", format_mde, where={"against": None}),
                     ),
                     folded=True,
-                    terminal=False,
                 ),
             ),
         ),

@@ -49,12 +49,17 @@ def remove_verdicts(line: str) -> str:
 
 
 def _lines(part: Part, data: ReportData) -> Iterator[str]:
-    if isinstance(part, Text) and part.terminal:
+    if not isinstance(part, Text | Pivot | CustomTable):
+        return
+    columns = not part.folded if part.terminal is None else part.terminal
+    if not columns:
+        return
+    if isinstance(part, Text):
         yield from (f"- {each.statement if isinstance(each, Finding) else each}" for each in part.facts(data))
-    elif isinstance(part, Pivot | CustomTable) and part.terminal:
+    else:
         for title, table in part.tables(data):
             yield from ([f"{title}:"] if title else [])
-            yield from (table if part.terminal is True else table.first(part.terminal)).lines()
+            yield from (table if columns is True else table.first(columns)).lines()
 
 
 def _listed(part: Text, data: ReportData) -> str:

@@ -195,10 +195,9 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
         legend="Models",
         height=250,
         percent=True,
-        sqrt_scale=True,
-        sqrt_by_default=True,
+        sqrt_scale="default",
         at="{:.0f} % of the depth",
-        by_choice={name: {"show": each, "nats": each is DIFFERENCE} for name, each in shows.items()},
+        by_choice={name: {"show": each} for name, each in shows.items()},
     )
     yield Pivot(
         name="half",
@@ -321,9 +320,7 @@ COMPARISON = Kind(
                     across="relative depth of the layer",
                     at="at {:.0f} % of the depth",
                     show=DIFFERENCE,
-                    nats=True,
-                    sqrt_scale=True,
-                    sqrt_by_default=True,
+                    sqrt_scale="default",
                 ),
                 _describe_absence(
                     lambda data: Rows(list_layers(data)).axis("arm"), "No single layer was changed in {}."
@@ -343,8 +340,8 @@ COMPARISON = Kind(
                     show=_format_verdict,
                     badges=VERDICTS,
                 ),
-                CustomTable(name="numbers", table=_make_number_table, folded=True, terminal=False),
-                Text(list_rules, name="rules", folded=True, terminal=False),
+                CustomTable(name="numbers", table=_make_number_table, folded=True),
+                Text(list_rules, name="rules", folded=True),
             ),
         ),
         Section(anchor="similarity", needs=lambda data: any(list_similarities(data)), parts=_draw_similarity),

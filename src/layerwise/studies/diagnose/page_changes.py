@@ -114,7 +114,6 @@ RECOVERY_SECTION = Section(
             where={"layer": None},
             rows={"damage": "condition"},
             columns=(_describe_correlation("spearman"), _describe_correlation("spearman_given_damage")),
-            terminal=False,
             folded=True,
         ),
     ),
@@ -168,11 +167,9 @@ def list_manipulations(data: ReportData) -> Iterator[Part]:
         show=DIFFERENCE,
         sizes=True,
         named=True,
-        nats=True,
         across="size of the change, ‖ΔW‖ / ‖W‖",
         at="size {}, median of the layers",
-        sqrt_scale=True,
-        sqrt_by_default=True,
+        sqrt_scale="default",
     )
     yield Lines(
         name="gate",
@@ -183,11 +180,9 @@ def list_manipulations(data: ReportData) -> Iterator[Part]:
         nulls=format_null,
         show=DIFFERENCE,
         named=True,
-        nats=True,
         across="α",
         at="α = {}, median of the layers",
-        sqrt_scale=True,
-        sqrt_by_default=True,
+        sqrt_scale="default",
     )
     yield Text(_list_members, terminal=False)
     yield replace(

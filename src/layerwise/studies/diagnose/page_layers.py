@@ -203,8 +203,7 @@ LAYERS_SECTION = Section(
             stacked=True,
             slots=VERDICT_SLOTS,
             words=lambda name: VERDICT_NAMES.get(name, "skipped"),
-            sqrt_scale=True,
-            sqrt_by_default=True,
+            sqrt_scale="default",
         ),
         Pivot(
             derive=make_layer_table,
@@ -226,7 +225,6 @@ LAYERS_SECTION = Section(
             where={"measure": vocab.AGREEMENT},
             rows={"metric": "condition"},
             words=lambda name: TITLES.get(name, name),
-            terminal=False,
             folded=True,
             columns=(
                 Column("rank correlation with skipping", "spearman", NUMBER, {"against": None}),
@@ -239,7 +237,6 @@ LAYERS_SECTION = Section(
             where={"measure": vocab.CONTRAST, "claim": "redundant_sets"},
             rows={"layers": "claim"},
             words=lambda _: "selected on half of the text, evaluated on the other",
-            terminal=False,
             folded=True,
             columns=(
                 Column("number", "layers", COUNT),

@@ -162,10 +162,9 @@ PREDICTION_SECTION = Section(
                 Lines(
                     name="predictability-use",
                     show=DIFFERENCE,
-                    sqrt_scale=True,
+                    sqrt_scale="optional",
                     where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
                     nulls=format_null,
-                    nats=True,
                 ),
                 Lines(
                     name="predictability-sets",
@@ -175,8 +174,7 @@ PREDICTION_SECTION = Section(
                     nulls=format_null,
                     across="layers predicted jointly",
                     at="{} layers predicted",
-                    sqrt_scale=True,
-                    nats=True,
+                    sqrt_scale="optional",
                 ),
             )
         ),

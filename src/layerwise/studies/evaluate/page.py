@@ -304,9 +304,7 @@ def _plan_parts(data: ReportData) -> Iterator[Part]:
     yield Text(plan_findings)
     for each in every:
         table = partial(plan_table, suite=each.suite, arm=each.arm)
-        yield CustomTable(
-            title=f"{TASKS[each.suite]} under plans, {each.arm}", table=table, folded=True, terminal=False
-        )
+        yield CustomTable(title=f"{TASKS[each.suite]} under plans, {each.arm}", table=table, folded=True)
 
 
 def _answer(data: ReportData) -> str:
@@ -393,7 +391,6 @@ TASK_TABLE = Pivot(
     split="measure",
     words=format_suite,
     folded=True,
-    terminal=False,
 )
 
 EVALUATION = Kind(
@@ -421,7 +418,7 @@ EVALUATION = Kind(
                     show=RIGHT,
                 ),
                 Text(suite_findings, terminal=not data.rows.where(measure="masked_lm")),
-                CustomTable(name="suites", table=suite_table, folded=True, terminal=False),
+                CustomTable(name="suites", table=suite_table, folded=True),
                 Pivot(
                     name="paradigms",
                     derive=_accuracies,
@@ -432,7 +429,6 @@ EVALUATION = Kind(
                     split="measure",
                     words=format_suite,
                     folded=True,
-                    terminal=False,
                 ),
                 Text(list_notes(*(suite for suite in list_suites(data) if suite != "pairs")), terminal=False),
             ),

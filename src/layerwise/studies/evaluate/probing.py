@@ -107,7 +107,6 @@ PROBING_KIND = Kind(
                     show=PERCENT.replace(unit="", bounds=False, decimals=0),
                     where={"against": None},
                     words=lookup_format(FEATURES),
-                    terminal=False,
                     folded=True,
                 ),
             ),

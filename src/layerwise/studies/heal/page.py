@@ -276,6 +276,7 @@ HEALING_KIND = Kind(
                     show=SHARE,
                     words=format_value,
                     folded=True,
+                    terminal=True,
                 ),
                 Lines(
                     name="healing-benchmarks",
@@ -295,7 +296,6 @@ HEALING_KIND = Kind(
                     name="learning-rates",
                     where={"measure": vocab.HEALING_RATE},
                     folded=True,
-                    terminal=False,
                     rows={"variant": "arm", "learning rate": "learning_rate"},
                     words=lookup_format(LABELS),
                     columns=(
@@ -307,7 +307,6 @@ HEALING_KIND = Kind(
                     name="cost",
                     derive=derive_costs,
                     folded=True,
-                    terminal=False,
                     rows={"variant": "arm"},
                     words=lookup_format(LABELS),
                     columns=tuple(Column(head, metric, COUNT) for metric, head in COSTS.items()),

@@ -77,7 +77,6 @@ def _survival(data: ReportData) -> Iterator[Part]:
         derive=_measured,
         rows={"variant": "arm", "condition": "condition"},
         folded=True,
-        terminal=False,
         columns=(
             *([] if lead.metric == "accuracy" else [Column(lead.name, lead.metric, lead.show, {"against": None})]),
             Column("accuracy", "accuracy", ACCURACY, {"against": None}),
@@ -205,7 +204,6 @@ def _kept(data: ReportData) -> Iterator[Part]:
         split="strategy",
         show=outcome.quantity(data).show.replace(bounds=False),
         folded=True,
-        terminal=False,
         words=lookup_format(outcome.CONDITIONS),
     )
 
@@ -242,7 +240,6 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         name="every-number",
         derive=outcome.worst_nodes,
         folded=True,
-        terminal=False,
         across="layout",
         show=added,
         words=lookup_format(outcome.CONDITIONS),

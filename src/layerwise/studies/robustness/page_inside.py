@@ -286,7 +286,7 @@ def _contribution(data: ReportData) -> Iterator[Part]:
         words=lookup_format(outcome.CONDITIONS),
         show=lead.added.replace(axis=f"{lead.added.axis} without the layer"),
         at="without layer {}",
-        sqrt_scale=True,
+        sqrt_scale="optional",
     )
 
 

@@ -99,8 +99,7 @@ def _make_headline(data: ReportData) -> Iterator[Part]:
                 height=220,
                 show=DIFFERENCE,
                 text=lambda row: str(row.plan),
-                sqrt_scale=True,
-                sqrt_by_default=True,
+                sqrt_scale="default",
             )
         )
     if half is not None:
@@ -135,7 +134,7 @@ def _list_families(data: ReportData) -> tuple[list[str], list[str]]:
 def _list_curves(data: ReportData) -> Iterator[Part]:
     drawn, rich = _list_families(data)
     words = {metric: name for metric, (name, _) in CURVED.items()}
-    quantities = {metric: {"show": show, "nats": metric == vocab.DELTA} for metric, (_, show) in CURVED.items()}
+    quantities = {metric: {"show": show} for metric, (_, show) in CURVED.items()}
     yield Lines(
         name="curves",
         derive=swept.list_degradation,
@@ -146,7 +145,7 @@ def _list_curves(data: ReportData) -> Iterator[Part]:
         legend="Strategies",
         slots=_list_slots(data),
         words=lambda name: words.get(name, label(str(name))),
-        sqrt_scale=True,
+        sqrt_scale="optional",
         **SIZED,
     )
     yield Heat(
@@ -176,7 +175,7 @@ def _list_layers(data: ReportData) -> Iterator[Part]:
         at="layer {} and the next swapped",
         show=DIFFERENCE,
         text=lambda row: str(row.plan),
-        sqrt_scale=True,
+        sqrt_scale="optional",
     )
     yield Heat(
         name="windows",
@@ -417,7 +416,7 @@ SWEEP = Kind(
                     slots=_list_slots(data, **{swept.LEAST: 5}),
                     legend="Strategies",
                     words=lambda name: label(str(name)),
-                    sqrt_scale=True,
+                    sqrt_scale="optional",
                     height=400,
                     styles={name: Style(bounds=False, size=7) for name in data.strategies}
                     | {swept.LEAST: Style(line=True, bounds=False, size=4)},
@@ -460,8 +459,7 @@ SWEEP = Kind(
                     at="state {}",
                     show=Format(axis="variance"),
                     named=True,
-                    sqrt_scale=True,
-                    sqrt_by_default=True,
+                    sqrt_scale="default",
                 ),
                 CustomTable(name="table", table=make_zone_table, terminal=False),
             ),

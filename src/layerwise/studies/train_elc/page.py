@@ -257,6 +257,7 @@ PRETRAINING = Kind(
                     rows={"variant": "arm"},
                     columns=_outcome_columns(data),
                     folded=True,
+                    terminal=True,
                 ),
             ),
         ),
@@ -300,7 +301,6 @@ PRETRAINING = Kind(
                     derive=_every_reader,
                     rows={"variant": "arm", "reader": "task"},
                     folded=True,
-                    terminal=False,
                     columns=(
                         Column("distance", "distance"),
                         Column("at the start", "start", THREE),
@@ -315,7 +315,6 @@ PRETRAINING = Kind(
                     where={"measure": vocab.STABILITY, "seed": None},
                     rows={"variant": "arm"},
                     folded=True,
-                    terminal=False,
                     columns=(
                         Column("trainings with a spike", "spiked"),
                         Column("spread over seeds (nats)", "spread"),

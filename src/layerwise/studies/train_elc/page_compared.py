@@ -209,7 +209,7 @@ def _cost_table(name: str, measure: str) -> Pivot:
         )
     )
     rows = {"task": "task", "variant": "arm"} if measure == vocab.TUNING_CONVERGENCE else {"variant": "arm"}
-    return Pivot(name=name, derive=costs, rows=rows, columns=tuple(columns), folded=True, terminal=False)
+    return Pivot(name=name, derive=costs, rows=rows, columns=tuple(columns), folded=True)
 
 
 COMPARED = Section(
@@ -221,7 +221,6 @@ COMPARED = Section(
             name="differences",
             derive=derive_differences,
             folded=True,
-            terminal=False,
             rows={"variants": "arm", "quantity": "task", "terms": "unit"},
             words=lambda name: TERMS.get(name) or format_task(name),
             columns=(

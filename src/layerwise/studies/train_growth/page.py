@@ -241,7 +241,6 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
         name="every-difference",
         derive=_list_differences,
         folded=True,
-        terminal=False,
         rows={"variant": "arm", "compared with": "against", "matched on": "unit"},
         words=lookup_format(AXES),
         columns=(
@@ -252,12 +251,11 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
             Column("detectable above (nats)", vocab.DIFFERENCE, format_mde),
         ),
     )
-    yield CustomTable(name="phases", table=make_phase_table, folded=True, terminal=False)
+    yield CustomTable(name="phases", table=make_phase_table, folded=True)
     yield Pivot(
         name="importance",
         where={"measure": vocab.IMPORTANCE, "metric": "skip"},
         rows={"layer": "layer"},
-        terminal=False,
         folded=True,
         columns=(Column("loss increase when skipped (nats)", "skip", SIGNED),),
     )
@@ -265,7 +263,6 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
     yield Pivot(
         name="rates",
         where={"measure": vocab.RATES, "learning_rate": PRESENT},
-        terminal=False,
         folded=True,
         rows={"variant": "arm", "learning rate": "learning_rate"},
         words=format_value,
@@ -275,7 +272,7 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
         ),
     )
     columns = make_cost_columns(COSTS, lambda share: f"{format_fixed(100.0 * share, 1)} %")
-    yield Pivot(name="costs", derive=_list_costs, rows={"variant": "arm"}, columns=columns, folded=True, terminal=False)
+    yield Pivot(name="costs", derive=_list_costs, rows={"variant": "arm"}, columns=columns, folded=True)
 
 
 def _list_tiles(data: ReportData) -> Iterable[tuple[str, str]]:
