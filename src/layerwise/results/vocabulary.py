@@ -198,7 +198,7 @@ FLOPS, BUDGET = "flops", "budget"
 
 DIFFERENCE, AT = "difference", "at"
 SAVING, SAVING_AT_MOST, SAVING_AT_LEAST = "saving", "saving_at_most", "saving_at_least"
-LOSS_RATIO, TIME_SAVED, READ_OFF = "loss_ratio", "time_saved", "read_off"
+LOSS_RATIO, TIME_SAVED = "loss_ratio", "time_saved"
 NEVER, SOONER = "never", "sooner"
 
 # Runs side by side, of each of which `arm` is the model

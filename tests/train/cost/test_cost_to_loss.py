@@ -67,7 +67,7 @@ def test_cost_is_interpolated_in_logarithms_without_extrapolation() -> None:
 
 def saved(arm: Mapping[int, Sequence[CostPoint]], uniform: Mapping[int, CostPoint]) -> dict[str, Score]:
     for_both = [{seed: _with_seconds(each) for seed, each in of.items()} for of in (arm, uniform)]
-    return {row.metric: row for row in saving_rows("a", *for_both, 1) if row.unit == "flops"}
+    return {row.metric: row for row in saving_rows("a", *for_both) if row.unit == "flops"}
 
 
 def _with_seconds(given: Any) -> Any:

@@ -239,9 +239,9 @@ def _compute_savings(
     seeds = set.intersection(*(set(ends[name]) for name in trained))
     if len(trained) > 1 and seeds:
         points = {seed: [ends[name][seed] for name in trained] for seed in seeds}
-        return saving_rows(own.arm, points, ends[UNIFORM], len(trained))
+        return saving_rows(own.arm, points, ends[UNIFORM])
     uniform = {seed: curve[-1] for seed, curve in _read_curves(finished[UNIFORM], cost).items()}
-    return saving_rows(own.arm, _read_curves(own, cost), uniform, 1)
+    return saving_rows(own.arm, _read_curves(own, cost), uniform)
 
 
 def _read_curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:

@@ -11,7 +11,7 @@ extrapolated at most by `SLACK`. A loss that is never reached is censored and gi
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any, Literal
@@ -28,7 +28,6 @@ from layerwise.results.vocabulary import (
     FLOPS,
     GROWTH,
     NEVER,
-    READ_OFF,
     SAVING,
     SAVING_AT_LEAST,
     SAVING_AT_MOST,
@@ -183,47 +182,38 @@ def descending(losses: Sequence[float]) -> list[float]:
     return monotone
 
 
-def saving_rows(arm: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points, read_off: int) -> list[Score]:
-    """Return the share of every cost of `uniform` that a variant saves to reach its loss; `read_off` is its lengths.
+def saving_rows(arm: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points) -> list[Score]:
+    """Return the share of every cost of `uniform` that a variant saves to reach its loss.
 
     The metric is `SAVING` with its interval over seeds, or a bound: `SAVING_AT_MOST` if `NEVER` seeds missed the loss,
     `SAVING_AT_LEAST` if `SOONER` seeds reached it by the first cost. Empty without common seeds, or if seeds are
     censored on both sides.
     """
     shared = sorted(set(trainings) & set(uniform))
-    return [row for cost in COSTS if shared for row in _saving_rows(arm, trainings, uniform, shared, cost, read_off)]
-
-
-def _saving_rows(
-    arm: str,
-    trainings: Mapping[int, Sequence[CostPoint]],
-    uniform: Points,
-    shared: Sequence[int],
-    cost: str,
-    read_off: int,
-) -> Iterator[Score]:
-    reached = {}
-    for seed in shared:
-        costs, losses = ([point.costs[cost] for point in trainings[seed]], [point.loss for point in trainings[seed]])
-        reached[seed] = cost_to_loss(costs, losses, uniform[seed].loss)
-    never, sooner = (sum(each.censored == kind for each in reached.values()) for kind in ("never", "sooner"))
-    if never and sooner:
-        return
-    ratio = log_ratio(
-        {seed: each.cost for seed, each in reached.items()}, {seed: uniform[seed].costs[cost] for seed in shared}
-    )
-    value = 1 - exp(ratio.value)
-    low, high = (None if bound is None else 1 - exp(bound) for bound in (ratio.high, ratio.low))
-    columns: dict[str, Any] = {"arm": arm, "against": UNIFORM_TRAINING, "unit": cost}
-    if never:
-        yield Score(GROWTH, SAVING_AT_MOST, value if high is None else high, **columns)
-        yield Score(GROWTH, NEVER, float(never), **columns)
-    elif sooner:
-        yield Score(GROWTH, SAVING_AT_LEAST, value if low is None else low, **columns)
-        yield Score(GROWTH, SOONER, float(sooner), **columns)
-    else:
-        yield Score(GROWTH, SAVING, value, low, high, **columns)
-    yield Score(GROWTH, READ_OFF, float(read_off), **columns)
+    rows = []
+    for cost in COSTS if shared else ():
+        reached = {}
+        for seed in shared:
+            curve = trainings[seed]
+            costs, losses = [point.costs[cost] for point in curve], [point.loss for point in curve]
+            reached[seed] = cost_to_loss(costs, losses, uniform[seed].loss)
+        never, sooner = (sum(each.censored == kind for each in reached.values()) for kind in ("never", "sooner"))
+        if never and sooner:
+            continue
+        spent = {seed: uniform[seed].costs[cost] for seed in shared}
+        ratio = log_ratio({seed: each.cost for seed, each in reached.items()}, spent)
+        value = 1 - exp(ratio.value)
+        low, high = (None if bound is None else 1 - exp(bound) for bound in (ratio.high, ratio.low))
+        columns: dict[str, Any] = {"arm": arm, "against": UNIFORM_TRAINING, "unit": cost}
+        if never:
+            rows.append(Score(GROWTH, SAVING_AT_MOST, value if high is None else high, **columns))
+            rows.append(Score(GROWTH, NEVER, float(never), **columns))
+        elif sooner:
+            rows.append(Score(GROWTH, SAVING_AT_LEAST, value if low is None else low, **columns))
+            rows.append(Score(GROWTH, SOONER, float(sooner), **columns))
+        else:
+            rows.append(Score(GROWTH, SAVING, value, low, high, **columns))
+    return rows
 
 
 def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:
