@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from transformers import AutoModelForCausalLM
 
 import layerwise
@@ -20,7 +21,7 @@ from layerwise.cli import command as cli
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError
 from layerwise.plan import Plan
-from layerwise.runner.files import ExperimentFile, write_yaml
+from layerwise.runner.files import ExperimentFile
 from layerwise.runner.reporter import Silent
 from layerwise.runner.verb import VerbCall, load_verb, write_command
 
@@ -216,7 +217,8 @@ def test_a_command_and_a_file_are_one_call(
     call = read(*verb.split(), *shlex.split(example))
     assert call.verb is load_verb(verb)
     assert read(*shlex.split(write_command(call.verb, call.options))[1:]) == call
-    file, written = tmp_path / "experiment.yaml", write_yaml(call)
+    file, options = tmp_path / "experiment.yaml", call.verb.given(call.options)
+    written = yaml.safe_dump({"experiment": call.verb.name, **options}, sort_keys=False, allow_unicode=True)
     for text in (written, re.sub(r"^\w+:", lambda name: name[0].replace("_", "-"), written, flags=re.MULTILINE)):
         file.write_text(text)
         (stage,) = ExperimentFile.read(file).list_calls()

@@ -240,26 +240,6 @@ def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **op
     return {stage.name: stage.call.call(reporter) for stage in file.list_calls(given)}
 
 
-def read_call(path: str | Path) -> VerbCall:
-    """Read the single call of a YAML file, or of a run directory to resume.
-
-    Raises:
-        OptionError: If the file cannot be read or has stages.
-    """
-    file = ExperimentFile.read(path)
-    stages = file.list_calls()
-    if len(stages) > 1:
-        raise OptionError(f"{file.name} has several stages. Run `layerwise run {file.name}`.")
-    return stages[0].call
-
-
-def write_yaml(call: VerbCall) -> str:
-    import yaml
-
-    content: dict[str, Any] = {VERB: call.verb.name, **call.verb.given(call.options)}
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-
-
 def _list_flags(verb: Verb) -> Iterator[str]:
     for name, each in verb.listed.items():
         yield f"--{name.replace('_', '-')}" if each.is_positional else each.flag

@@ -87,9 +87,6 @@ class HistoryTracker:
             )
 
 
-Written = Mapping[Hashable, Any]
-"""Keys and values of layers by entry name."""
-
 _WRITTEN: Any = WeakTensorKeyDictionary()
 
 

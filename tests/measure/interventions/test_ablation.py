@@ -136,7 +136,7 @@ def test_random_weights_have_the_norm_of_the_layer(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(intervention, "apply_with", watched)
     module.intervention_losses(
-        stack, [kind.intervention for kind in module._list_kinds(stack, 0) if kind.metric == "random"], reading
+        stack, [each for each, condition in module._list_conditions(stack, 0) if condition.metric == "random"], reading
     )
     own = layer_weights(stack, 4)
     assert set(drawn[4]) == {name for name, value in own.items() if value.ndim == 2}

@@ -188,22 +188,22 @@ def by_plan(rows: Sequence[Loss]) -> dict[str, dict[tuple[str, int], float]]:
 
 @pytest.mark.parametrize("part", [None, *SUBLAYERS])
 def test_open_gate_matches_the_original_exactly(part: Sublayer | None) -> None:
-    point = _gated_point(2, part, 1.0)
-    losses = losses_of([point.intervention])
-    assert losses[point.intervention.key] == losses[str(Plan.identity(6))]
+    intervention, _ = _gated_point(2, part, 1.0)
+    losses = losses_of([intervention])
+    assert losses[intervention.key] == losses[str(Plan.identity(6))]
 
 
 @pytest.mark.parametrize(("part", "plan"), [(None, "0-1 3-5"), ("attn", "0-1 2.mlp 3-5"), ("mlp", "0-1 2.attn 3-5")])
 def test_closed_gate_matches_skipping_the_layer(part: Sublayer | None, plan: str) -> None:
-    point = _gated_point(2, part, 0.0)
-    losses = losses_of([point.intervention])[point.intervention.key]
+    intervention, _ = _gated_point(2, part, 0.0)
+    losses = losses_of([intervention])[intervention.key]
     swept = by_plan(sweep(LLAMA, [Plan.parse(plan)], READING))[str(Plan.parse(plan))]
     assert losses == pytest.approx(swept, rel=1e-6)
 
 
 def test_half_open_gate_applies_half_the_update() -> None:
-    point = _gated_point(2, None, 0.5)
-    halfway = losses_of([point.intervention])[point.intervention.key]
+    intervention, _ = _gated_point(2, None, 0.5)
+    halfway = losses_of([intervention])[intervention.key]
     doubled = load(planted(identity=[3]))
     block = doubled.model.get_submodule("model.layers.2")
 

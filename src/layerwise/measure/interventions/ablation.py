@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -32,19 +32,6 @@ from layerwise.stack.branches import Edit
 from layerwise.stack.weights import layer_weights
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    metric: str
-    intervention: Intervention
-    part: Sublayer | None = None
-
-    @property
-    def condition_losses(self) -> ConditionLosses:
-        return ConditionLosses(
-            self.intervention.key, self.metric, {"layer": self.intervention.layer, "part": self.part}
-        )
-
-
 def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None) -> list[Score]:
     """Ablate every layer of `stack`, by task and over all tasks.
 
@@ -68,14 +55,14 @@ def ablation_losses(
 
 
 def list_interventions(stack: Stack, seed: int = 0) -> list[Intervention]:
-    return [kind.intervention for kind in _list_kinds(stack, seed)]
+    return [intervention for intervention, _ in _list_conditions(stack, seed)]
 
 
 def ablation_rows(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:
     baseline = str(Plan.identity(stack.depth))
     scores = original_loss_rows(ABLATION, losses, baseline, seed)
     for part in (None, *SUBLAYERS):
-        conditions = [kind.condition_losses for kind in _list_kinds(stack, seed) if kind.part == part]
+        conditions = [each for _, each in _list_conditions(stack, seed) if each.columns["part"] == part]
         scores += compare_conditions(ABLATION, losses, baseline, conditions, seed=seed)
     return scores
 
@@ -107,25 +94,24 @@ def refuse_shallow(stack: Stack) -> None:
         )
 
 
-def _list_kinds(stack: Stack, seed: int) -> list[_Kind]:
-    kinds = []
+def _list_conditions(stack: Stack, seed: int) -> list[tuple[Intervention, ConditionLosses]]:
+    conditions = []
     for layer in range(stack.depth):
-        of_layer: dict[str, Callable[[InterventionContext], Apply]] = {
-            "skip": _skip,
-            "mean_ablate": _mean,
-            "neighbour_copy": _copy,
-            "random": partial(_random, seed),
+        changes: dict[tuple[str, Sublayer | None], Callable[[InterventionContext], Apply]] = {
+            ("skip", None): _skip,
+            ("mean_ablate", None): _mean,
+            ("neighbour_copy", None): _copy,
+            ("random", None): partial(_random, seed),
         }
         if 0 < layer < stack.depth - 1:
-            of_layer["neighbour_average"] = _average
-        for metric, prepare in of_layer.items():
-            kinds.append(_Kind(metric, Intervention(layer, metric, prepare)))
-        for part in SUBLAYERS:
-            kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_skip_branch, part)), part))
-            kinds.append(
-                _Kind("mean_ablate", Intervention(layer, f"mean_ablate.{part}", partial(_mean_branch, part)), part)
-            )
-    return kinds
+            changes["neighbour_average", None] = _average
+        for sublayer in SUBLAYERS:
+            changes["skip", sublayer] = partial(_skip_branch, sublayer)
+            changes["mean_ablate", sublayer] = partial(_mean_branch, sublayer)
+        for (metric, part), prepare in changes.items():
+            intervention = Intervention(layer, f"{metric}.{part}" if part else metric, prepare)
+            conditions.append((intervention, ConditionLosses(intervention.key, metric, {"layer": layer, "part": part})))
+    return conditions
 
 
 def _skip(context: InterventionContext) -> Apply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Literal, get_args
 
@@ -193,22 +193,7 @@ ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
 MAX_BATCH_TOKENS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    intervention: Intervention
-    condition: str
-    strength: float
-    part: Sublayer | None = None
-
-    @property
-    def condition_losses(self) -> ConditionLosses:
-        about = {
-            "layer": self.intervention.layer,
-            "part": self.part,
-            "condition": self.condition,
-            "strength": self.strength,
-        }
-        return ConditionLosses(self.intervention.key, DELTA_NLL, about, family=(self.condition, self.strength))
+Point = tuple[Intervention, ConditionLosses]
 
 
 def perturbation_curves(
@@ -251,10 +236,10 @@ def perturbation_curves(
     parts: tuple[Sublayer | None, ...] = (None, *SUBLAYERS)
     groups = [points, *([_gated_point(layer, part, alpha) for layer in layers for alpha in alphas] for part in parts)]
     short = replace(data, batches=minibatches(data, MAX_BATCH_TOKENS))
-    losses = intervention_losses(stack, [point.intervention for group in groups for point in group], short, cache)
+    losses = intervention_losses(stack, [intervention for group in groups for intervention, _ in group], short, cache)
     scores: list[Score] = []
     for group in groups:
-        conditions = [point.condition_losses for point in group]
+        conditions = [condition for _, condition in group]
         scores += compare_conditions(
             MANIPULATION, losses, str(Plan.identity(stack.depth)), conditions, seed=seed, by_task=False
         )
@@ -274,20 +259,25 @@ def joint_losses(
     for strategy in STRATEGIES:
         sizes = [size for size in SIZES if all(perturbations.exists(layer, strategy, size) for layer in layers)]
         for size in sorted({SMALL, max(sizes)} & set(sizes)) if sizes else ():
-            parts = tuple(_perturbed_point(perturbations, layer, strategy, size).intervention for layer in layers)
+            parts = tuple(_perturbed_point(perturbations, layer, strategy, size)[0] for layer in layers)
             interventions.append(JointIntervention(f"joint={strategy}:{size:g}", parts))
     losses = intervention_losses(stack, interventions, data, cache)
     return [row for row in losses if row.plan != str(Plan.identity(stack.depth))]
 
 
-def _perturbed_point(perturbations: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:
+def _perturbed_point(perturbations: Perturbations, layer: int, strategy: Strategy, size: float) -> Point:
     prepare = partial(_with_weights, perturbations, strategy, size)
-    return _Point(Intervention(layer, f"{strategy}:{size:g}", prepare), strategy, size)
+    return _make_point(Intervention(layer, f"{strategy}:{size:g}", prepare), strategy, size)
 
 
-def _gated_point(layer: int, part: Sublayer | None, alpha: float) -> _Point:
+def _gated_point(layer: int, part: Sublayer | None, alpha: float) -> Point:
     name = f"{GATE}.{part}:{alpha:g}" if part else f"{GATE}:{alpha:g}"
-    return _Point(Intervention(layer, name, partial(_gate, part, alpha)), GATE, alpha, part)
+    return _make_point(Intervention(layer, name, partial(_gate, part, alpha)), GATE, alpha, part)
+
+
+def _make_point(intervention: Intervention, condition: str, strength: float, part: Sublayer | None = None) -> Point:
+    about = {"layer": intervention.layer, "part": part, "condition": condition, "strength": strength}
+    return intervention, ConditionLosses(intervention.key, DELTA_NLL, about, family=(condition, strength))
 
 
 def _with_weights(perturbations: Perturbations, strategy: Strategy, size: float, context: InterventionContext) -> Apply:

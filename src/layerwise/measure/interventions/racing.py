@@ -149,19 +149,6 @@ class LayerOutcome:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class RaceResult:
-    """The outcome of every layer, the number of looks, and the cost.
-
-    `spent` and `full` count layer evaluations times tokens: of the race, and of skipping every layer on all text.
-    """
-
-    finishes: Mapping[int, LayerOutcome]
-    looks: int
-    spent: int
-    full: int
-
-
 def race(
     measure: MeasureLosses,
     keys: Mapping[int, str],
@@ -170,7 +157,7 @@ def race(
     full_lengths: Mapping[Piece, int] | None = None,
     seed: int = 0,
     margin: float = MIN_EFFECT,
-) -> RaceResult:
+) -> Race:
     """Race layers over pieces of text; each look measures only added text, and only layers still in the race.
 
     `keys` name the losses of skipping each layer, and `lengths` are the scored tokens of each piece. If the pieces are
@@ -179,17 +166,16 @@ def race(
     full_lengths = full_lengths or lengths
     strata = Strata.from_lengths(full_lengths).at_most(FIRST_LOOK // MIN_STRATUM_DOCUMENTS)
     sample = StratifiedSample.from_order(shuffle_pieces(lengths, seed), lengths, strata)
-    running = _Race(measure, keys, lengths, full_lengths, strata, margin, sample)
+    running = Race(measure, keys, lengths, full_lengths, strata, margin, sample)
     added = sample.take_first(FIRST_LOOK)
     while added:
         running.look(added)
         added = sample.take_more(math.ceil(GROWTH * sample.tokens), running.variances) if running.remaining else []
     running.stop()
-    full = sum(full_lengths.values()) * _evaluations(keys, len(keys))
-    return RaceResult(running.finishes, running.looks, running.spent, full)
+    return running
 
 
-def race_rows(result: RaceResult) -> list[Score]:
+def race_rows(result: Race) -> list[Score]:
     scores = [
         Score(
             RACING,
@@ -221,9 +207,10 @@ def rare_documents(layers: int) -> int:
 
 
 @dataclass
-class _Race:
-    """A running race.
+class Race:
+    """A race: the outcome of every layer in `finishes`, and its cost.
 
+    `spent` and `full` count layer evaluations times tokens: of the race, and of skipping every layer on all text.
     `losses` has one list per look; `candidates` for harm are confirmed on the lists after their look. `unspent` and
     `rate` are shares of the error rate (remaining, and of this look).
     """
@@ -250,6 +237,10 @@ class _Race:
     @property
     def looks(self) -> int:
         return len(self.losses)
+
+    @property
+    def full(self) -> int:
+        return sum(self.full_lengths.values()) * _evaluations(self.keys, self.depth)
 
     @property
     def remaining(self) -> list[int]:

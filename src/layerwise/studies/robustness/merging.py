@@ -16,9 +16,9 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ from layerwise.measure.interventions.accuracy import (
     evaluate,
     mean_logits,
     score_logits,
+    split_labels,
 )
 from layerwise.measure.interventions.robustness import estimate_metrics, paired_difference
 from layerwise.plan import Plan, Visit
@@ -71,8 +72,7 @@ MIN_BATCHES = 16
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberOutcomes:
+class MemberOutcomes(NamedTuple):
     members: Mapping[str, Predictions]
     ensemble: Predictions
 
@@ -104,7 +104,8 @@ def compare_models(
 
     for order in ORDERS:
         validated = evaluate_members(stacks, splits.validation, splits.collate, order, seed).members
-        best = min(validated, key=lambda name: _rank(validated[name], text=not splits.classes))
+        ranks = {name: -each.accuracy if splits.classes else each.mean_nll for name, each in validated.items()}
+        best = min(ranks, key=ranks.__getitem__)
         step()
         tested = evaluate_members(stacks, splits.test, splits.collate, order, seed)
         batch = 1 if order == vocab.SEQUENTIAL else _batch_size(splits.test)
@@ -142,30 +143,22 @@ def evaluate_members(
     members: dict[str, list[Predictions]] = {name: [] for name in stacks}
     together = []
     size = BATCH if order == ORDERS[0] else _batch_size(examples)
+
+    def run_members(number: int, batch: Mapping[str, Tensor]) -> Iterator[Tensor]:
+        for name, stack in stacks.items():
+            inputs, labels = split_labels(batch, stack.device)
+            with stack.under(_draw_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
+                logits = main_tensor(stack.model(**accepted(stack.model, inputs)))
+            members[name].append(score_logits(logits, labels))
+            yield logits
+
     with ExitStack() as modes, torch.inference_mode():
         for stack in stacks.values():
             modes.enter_context(evaluating(stack.model))
         for number, batch in enumerate(DataLoader(examples, batch_size=size, collate_fn=collate)):
-            logits_of_members = _run_members(stacks, batch, order, seed, number, members)
-            logits = mean_logits(logits_of_members)
+            logits = mean_logits(run_members(number, batch))
             together.append(score_logits(logits, batch["labels"].to(logits.device)))
     return MemberOutcomes({name: concatenate(parts) for name, parts in members.items()}, concatenate(together))
-
-
-def _run_members(
-    stacks: Mapping[str, Stack],
-    batch: Mapping[str, Tensor],
-    order: str,
-    seed: int,
-    number: int,
-    members: Mapping[str, list[Predictions]],
-) -> Iterator[Tensor]:
-    for name, stack in stacks.items():
-        inputs = {key: tensor.to(stack.device) for key, tensor in batch.items() if key != "labels"}
-        with stack.under(_draw_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
-            logits = main_tensor(stack.model(**accepted(stack.model, inputs)))
-        members[name].append(score_logits(logits, batch["labels"].to(stack.device)))
-        yield logits
 
 
 def _batch_size(examples: Any) -> int:
@@ -180,19 +173,16 @@ def _draw_order(depth: int, order: str, seed: str) -> Plan:
     return Plan.of(layers)
 
 
-def _rank(outcome: Predictions, *, text: bool) -> float:
-    return outcome.mean_nll if text else -outcome.accuracy
-
-
 def _best_member_rows(variant: str, order: str, outcomes: MemberOutcomes, chosen: str, batch: int) -> Iterator[Score]:
-    yield from member_rows(variant, vocab.MEMBERS, order, list(outcomes.members.values()), batch)
-    best = outcomes.members[chosen]
+    members, ensemble = outcomes
+    yield from member_rows(variant, vocab.MEMBERS, order, list(members.values()), batch)
+    best = members[chosen]
     columns: dict[str, Any] = {"arm": variant, "order": order, "documents": len(best.hits)}
-    for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, outcomes.ensemble)):
+    for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, ensemble)):
         for metric, bounded in estimate_metrics([outcome], batch):
             yield Score(vocab.MERGING, metric, *bounded, **columns, strategy=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-        gap = paired_difference([(outcomes.ensemble, best)], values, batch=batch)
+        gap = paired_difference([(ensemble, best)], values, batch=batch)
         yield Score(
             vocab.MERGING, f"{metric}_above", *gap, **columns, strategy=vocab.ENSEMBLE, against=vocab.BEST_MEMBER
         )
