@@ -21,7 +21,7 @@ def planted(strength: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def accuracy(states: np.ndarray, labels: np.ndarray, groups: np.ndarray, folds: np.ndarray) -> float:
-    return float(_probe(states, labels, folds=folds, groups=groups).right.mean())
+    return float(_probe(states, labels, folds).mean())
 
 
 def test_planted_direction_is_predicted_optimally() -> None:

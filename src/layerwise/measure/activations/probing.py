@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -33,22 +31,19 @@ PENALTY = 0.1
 
 Labels = NDArray[np.bool_]
 Groups = NDArray[np.intp]
+States = Sequence[Sequence[Tensor]]
+"""The hidden states of each sentence, (tokens, hidden) each."""
 
 SIDES = {"linguistic": 1.0, "surface": -1.0}
 
 
-@dataclass(frozen=True, slots=True)
-class _Hits:
-    right: Numbers
-    groups: Groups
-
-    def row(self, metric: str, values: Numbers, **columns: Any) -> Score:
-        above, below = (np.bincount(self.groups, weights=each) for each in (values, np.ones_like(values)))
-        estimate = student_interval(above, below)
-        value, low, high = estimate.row()
-        if metric == "accuracy":
-            _, low, high = _share_interval(value, float(np.squeeze(estimate.error)), len(below))
-        return Score(PROBING, metric, value, low, high, documents=len(below), tokens=len(values), **columns)
+def _hit_row(metric: str, values: Numbers, groups: Groups, **columns: Any) -> Score:
+    above, below = (np.bincount(groups, weights=each) for each in (values, np.ones_like(values)))
+    estimate = student_interval(above, below)
+    value, low, high = estimate.row()
+    if metric == "accuracy":
+        _, low, high = _share_interval(value, float(np.squeeze(estimate.error)), len(below))
+    return Score(PROBING, metric, value, low, high, documents=len(below), tokens=len(values), **columns)
 
 
 def _share_interval(share: float, error: float, groups: int) -> tuple[float, float, float]:
@@ -76,7 +71,11 @@ def probing(
     models: dict[str | None, Stack] = {None: stack}
     with suppress(UnsupportedModelError):
         models[RANDOM_TWIN] = random_twin(stack, seed)
-    states = {name: _States.from_stack(each, stack, text) for name, each in models.items()}
+    encoded = _encode(stack, text)
+    ends = [
+        _last_tokens(words, offsets) for words, offsets in zip(text.sentences, encoded["offset_mapping"], strict=True)
+    ]
+    states = {name: _run_sentences(each, encoded["input_ids"]) for name, each in models.items()}
     rows: list[Score] = []
     total = len(text.features) * (stack.depth + 1)
     for number, feature in enumerate(text.features):
@@ -87,61 +86,49 @@ def probing(
         shuffled = _shuffled(labels, groups, Random(f"{seed}/shuffled/{feature.name}"))
         for layer in range(stack.depth + 1):
             columns: dict[str, Any] = {"state": layer, "task": feature.name, "kind": feature.side}
-            hits = partial(_probe, folds=folds, groups=groups)
-            features = states[None].read(layer, feature)
-            trained = hits(features, labels)
-            rows.append(trained.row("accuracy", trained.right, **columns))
-            control = hits(features, shuffled)
-            rows.append(control.row("accuracy", control.right, **columns, against=SHUFFLED))
+            features = _read_units(states[None], ends, layer, feature)
+            trained = _probe(features, labels, folds)
+            rows.append(_hit_row("accuracy", trained, groups, **columns))
+            control = _probe(features, shuffled, folds)
+            rows.append(_hit_row("accuracy", control, groups, **columns, against=SHUFFLED))
             if RANDOM_TWIN in states:
-                untrained = hits(states[RANDOM_TWIN].read(layer, feature), labels)
-                rows.append(untrained.row("accuracy", untrained.right, **columns, against=RANDOM_TWIN))
-                gained = trained.right - untrained.right
-                rows.append(trained.row("accuracy_above", gained, **columns, against=RANDOM_TWIN))
+                untrained = _probe(_read_units(states[RANDOM_TWIN], ends, layer, feature), labels, folds)
+                rows.append(_hit_row("accuracy", untrained, groups, **columns, against=RANDOM_TWIN))
+                rows.append(_hit_row("accuracy_above", trained - untrained, groups, **columns, against=RANDOM_TWIN))
             if progress is not None:
                 progress((number * (stack.depth + 1) + layer + 1) / total)
     return [*rows, *_differences(rows)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _States:
-    states: Sequence[Sequence[Tensor]]
-    ends: Sequence[Sequence[int]]
-
-    @classmethod
-    def from_stack(cls, stack: Stack, original: Stack, text: ProbedText) -> _States:
-        tokenizer = original.tokenizer
-        if tokenizer is None or not tokenizer.is_fast:
-            raise MeasureError(
-                f"Probing needs the offsets of tokens, which the tokenizer of {original.source.name} does not return. "
-                "Pass a fast tokenizer with --tokenizer."
-            )
-        sentences = [f"{' '.join(words)}." for words in text.sentences]
-        encoded = tokenizer(sentences, return_offsets_mapping=True, verbose=False)
-        ends = [
-            _last_tokens(words, offsets)
-            for words, offsets in zip(text.sentences, encoded["offset_mapping"], strict=True)
-        ]
-        states: list[list[Tensor]] = []
-        with evaluating(stack.model), torch.inference_mode():
-            for start in range(0, len(sentences), BATCH):
-                states += _run_batch(stack, encoded["input_ids"][start : start + BATCH])
-        return cls(states, ends)
-
-    def read(self, layer: int, feature: ProbedFeature) -> Numbers:
-        rows = []
-        for unit in feature.units:
-            state = self.states[unit.sentence][layer]
-            rows.append(state.mean(dim=0) if unit.word is None else state[self.ends[unit.sentence][unit.word]])
-        read: Numbers = torch.stack(rows).numpy()
-        return read
+def _encode(stack: Stack, text: ProbedText) -> Any:
+    tokenizer = stack.tokenizer
+    if tokenizer is None or not tokenizer.is_fast:
+        raise MeasureError(
+            f"Probing needs the offsets of tokens, which the tokenizer of {stack.source.name} does not return. "
+            "Pass a fast tokenizer with --tokenizer."
+        )
+    sentences = [f"{' '.join(words)}." for words in text.sentences]
+    return tokenizer(sentences, return_offsets_mapping=True, verbose=False)
 
 
-def _run_batch(stack: Stack, ids: Sequence[Sequence[int]]) -> Iterator[list[Tensor]]:
-    inputs = pad_ids(ids, stack.device)
-    states = [to_float64_cpu(each) for each in stack.states(Plan.identity(stack.depth), stack.capture(**inputs))]
-    for row, each in enumerate(ids):
-        yield [state[row, : len(each)] for state in states]
+def _run_sentences(stack: Stack, sentences: Sequence[Sequence[int]]) -> States:
+    states: list[list[Tensor]] = []
+    with evaluating(stack.model), torch.inference_mode():
+        for start in range(0, len(sentences), BATCH):
+            ids = sentences[start : start + BATCH]
+            captured = stack.capture(**pad_ids(ids, stack.device))
+            batch = [to_float64_cpu(each) for each in stack.states(Plan.identity(stack.depth), captured)]
+            states += [[state[row, : len(each)] for state in batch] for row, each in enumerate(ids)]
+    return states
+
+
+def _read_units(states: States, ends: Sequence[Sequence[int]], layer: int, feature: ProbedFeature) -> Numbers:
+    rows = []
+    for unit in feature.units:
+        state = states[unit.sentence][layer]
+        rows.append(state.mean(dim=0) if unit.word is None else state[ends[unit.sentence][unit.word]])
+    read: Numbers = torch.stack(rows).numpy()
+    return read
 
 
 def _last_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[int]:
@@ -158,7 +145,7 @@ def _last_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> li
     return last
 
 
-def _probe(states: Numbers, labels: Labels, *, folds: Groups, groups: Groups) -> _Hits:
+def _probe(states: Numbers, labels: Labels, folds: Groups) -> Numbers:
     from sklearn.linear_model import RidgeClassifier
     from sklearn.preprocessing import StandardScaler
 
@@ -169,7 +156,7 @@ def _probe(states: Numbers, labels: Labels, *, folds: Groups, groups: Groups) ->
         probe = RidgeClassifier(alpha=PENALTY * int(fitted.sum()))
         probe.fit(scaler.transform(states[fitted]), labels[fitted])
         right[held_out] = probe.predict(scaler.transform(states[held_out])) == labels[held_out]
-    return _Hits(right, groups)
+    return right
 
 
 def _shuffled(labels: Labels, groups: Groups, chance: Random) -> Labels:

@@ -144,7 +144,8 @@ def headline_arm(data: ReportData) -> str | None:
 
 def saving_text(rows: Rows) -> str:
     """Format the saving; with censored seeds, as a bound and their number."""
-    exact, most, least = _savings(rows)
+    metrics = (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
+    exact, most, least = (rows.one(metric=metric) for metric in metrics)
     if exact is not None:
         return f"{percents(exact)} %"
     if most is not None:
@@ -154,10 +155,6 @@ def saving_text(rows: Rows) -> str:
         seeds = _censored(rows, vocab.SOONER)
         return f"at least {hundredths(least.value)} % ({seeds} reached uniform's loss before the first evaluation)"
     return ABSENT
-
-
-def _savings(rows: Rows) -> tuple[Score | None, ...]:
-    return tuple(rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST))
 
 
 def _censored(rows: Rows, metric: str) -> str:

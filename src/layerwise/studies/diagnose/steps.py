@@ -211,6 +211,5 @@ class PartTask(Task[None]):
 
 
 def _compare_metrics(context: PartContext) -> None:
-    scores = context.scores(PREDICTABILITY, ABLATION, RECOVERY, MANIPULATION, PROXIES)
-    metrics = read_importance(scores)
-    context.store(AGREEMENT, contrasts.correlate_with_skipping(metrics, seed=context.seed))
+    importance = read_importance(context.scores(PREDICTABILITY, ABLATION, RECOVERY, MANIPULATION, PROXIES))
+    context.store(AGREEMENT, contrasts.correlate_with_skipping(importance, seed=context.seed))

@@ -19,7 +19,7 @@ from layerwise.errors import DataError, RunError
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.page.sections.training import describe_tuning
-from layerwise.results import Score
+from layerwise.results import Manifest, Score
 from layerwise.results.training_record import FILE, MODEL, RETRAINED
 from layerwise.results.vocabulary import TUNING
 from layerwise.runner.opening import BaseModel, describe_numerics, open_base, open_stack
@@ -210,7 +210,7 @@ def survey_run(
     check_test_size(splits)
     how = describe_numerics(resolve_device(device), dtype)
     surveys = SurveysUnit(finished_models, stack, splits, grid, open_one, how, inside)
-    return _survey(surveys, RunDescription(manifest=manifest, lines=list(surveys.describe()), folder=folder))
+    return _survey(surveys, manifest, folder)
 
 
 def survey_model(
@@ -243,8 +243,7 @@ def survey_model(
         describe_numerics(stack.device, dtype),
         inside,
     )
-    manifest = make_training_manifest(stack, weight_hash(stack.model), splits)
-    return _survey(surveys, RunDescription(manifest=manifest, lines=list(surveys.describe())))
+    return _survey(surveys, make_training_manifest(stack, weight_hash(stack.model), splits))
 
 
 def open_surveyed(model: str | Path, reporter: Reporter, *, device: str, dtype: str, **loading: Any) -> Trained:
@@ -255,9 +254,11 @@ def open_surveyed(model: str | Path, reporter: Reporter, *, device: str, dtype: 
     return Trained(stack, None)
 
 
-def _survey(surveys: SurveysUnit, description: RunDescription) -> Path:
-    description = replace(
-        description,
+def _survey(surveys: SurveysUnit, manifest: Manifest, folder: Path | None = None) -> Path:
+    description = RunDescription(
+        manifest=manifest,
+        lines=list(surveys.describe()),
+        folder=folder,
         tasks=(surveys,),
         is_estimated=True,
         stays_complete=False,

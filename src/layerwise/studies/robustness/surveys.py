@@ -165,12 +165,8 @@ class SurveysUnit(Task[None]):
         path = self._survey_path(model)
         if path.is_file():
             return Survey.read(path)
-        trained, splits, grid, count = (
-            self.open_model(model.folder),
-            self.splits,
-            self.grid,
-            parse_refined_depth(model.arm),
-        )
+        trained, splits, grid = self.open_model(model.folder), self.splits, self.grid
+        count = parse_refined_depth(model.arm)
         only = None
         if count is not None:
             only = [Condition(count, "even", True)] + ([Condition(count, "even", False)] if count > 1 else [])
