@@ -106,17 +106,12 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
     scores = [Score(ZONES, "zones", float(zones.count), **columns)]
     if zones.p is not None:
         scores.append(Score(ZONES, "p", zones.p, **columns))
-    for border, each in zip(zones.borders, _contrast_rows(states, zones, seed), strict=True):
+    for border, weights in zip(zones.borders, contrast_weights(zones.states, zones.borders), strict=True):
+        drawn = Resampled.from_parts([states.part(weights)], seed=seed, resamples=RESAMPLES)
+        each = drawn.row(ZONES, "contrast", take_first)
         scores.append(Score(ZONES, "border", float(border + 1), state=border + 1, **columns))
         scores.append(Score(ZONES, "contrast", each.value, each.low, each.high, state=border + 1, **columns))
     return scores
-
-
-def _contrast_rows(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
-    return [
-        Resampled.from_parts([states.part(weights)], seed=seed, resamples=RESAMPLES).row(ZONES, "contrast", take_first)
-        for weights in contrast_weights(zones.states, zones.borders)
-    ]
 
 
 def _row_sums(states: Sequence[Tensor]) -> Tensor:

@@ -14,6 +14,7 @@ import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,18 +177,10 @@ def race(
 
 
 def race_rows(result: Race) -> list[Score]:
-    scores = [
-        Score(
-            RACING,
-            finish.decision,
-            *finish.effect.row(),
-            layer=layer,
-            mde=finish.limit,
-            documents=finish.documents,
-            tokens=finish.tokens,
-        )
-        for layer, finish in sorted(result.finishes.items())
-    ]
+    scores = []
+    for layer, finish in sorted(result.finishes.items()):
+        columns: dict[str, Any] = {"layer": layer, "documents": finish.documents, "tokens": finish.tokens}
+        scores.append(Score(RACING, finish.decision, *finish.effect.row(), mde=finish.limit, **columns))
     figures = {
         "evaluations": result.spent,
         "evaluations_full": result.full,

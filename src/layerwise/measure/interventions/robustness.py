@@ -57,9 +57,10 @@ def robustness_rows(arms: Arms, *, chance: float, classes: int, leads: str, batc
             outcomes = {seed: survey.outcomes[name] for seed, survey in surveys.items() if name in survey.outcomes}
             outcomes = {seed: outcome for seed, outcome in outcomes.items() if outcome.scored.sum() > 0}
             rows += _condition_rows(of, outcomes, size, spread=name in (SEQUENTIAL, RANDOM_ORDER))
-            base = {seed: survey.outcomes.get(name) for seed, survey in arms.get(BASELINE, {}).items()}
             if arm != BASELINE:
-                rows += _difference_rows(of, outcomes, {s: o for s, o in base.items() if o is not None}, size)
+                surveyed = arms.get(BASELINE, {}).items()
+                base = {seed: survey.outcomes[name] for seed, survey in surveyed if name in survey.outcomes}
+                rows += _difference_rows(of, outcomes, base, size)
     return rows
 
 
@@ -80,19 +81,12 @@ def contribution_rows(arms: Arms, batch: int) -> list[Score]:
                     for survey in surveys.values()
                     if without in survey.outcomes and survey.outcomes[order].scored.sum() > 0
                 ]
+                if not pairs:
+                    continue
+                count = int((pairs[0][0].scored > 0).sum())
+                of: dict[str, Any] = {"arm": arm, "layer": layer, "order": order, "documents": count}
                 for metric, field, sign in (("accuracy_lost", "hits", 1.0), ("nll_added", "nll", -1.0)):
-                    if pairs:
-                        of: dict[str, Any] = {"arm": arm, "layer": layer, "order": order}
-                        count = int((pairs[0][0].scored > 0).sum())
-                        rows.append(
-                            Score(
-                                CONTRIBUTION,
-                                metric,
-                                *paired_difference(pairs, field, sign, size),
-                                **of,
-                                documents=count,
-                            )
-                        )
+                    rows.append(Score(CONTRIBUTION, metric, *paired_difference(pairs, field, sign, size), **of))
     return rows
 
 
@@ -191,9 +185,8 @@ def _difference_rows(
     if not pairs:
         return
     for metric, field in (("accuracy", "hits"), ("nll", "nll")):
-        yield _score(
-            f"{metric}_above", paired_difference(pairs, field, batch=batch), pairs[0][0], **of, against=BASELINE
-        )
+        gap = paired_difference(pairs, field, batch=batch)
+        yield _score(f"{metric}_above", gap, pairs[0][0], **of, against=BASELINE)
 
 
 def paired_difference(

@@ -125,9 +125,10 @@ def fine_tune_model(
     task = task.limited(settings.training_limit, settings.test_limit)
     path = None
     if keep is not None:
-        path = answer_path(
-            keep, model, task, settings, seed, describe_numerics(resolve_device(device), "float32"), plan
-        )
+        how, under_plan = describe_numerics(resolve_device(device), "float32"), None if plan is None else str(plan)
+        parts = [_identity(model.location), task.digest, task.metric, asdict(settings), seed, how, under_plan]
+        key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+        path = keep / task.measure / _plain(task.name) / f"{_plain(model.label)}.{seed}-{key}.json"
     if path is not None and path.is_file():
         return task, to_dataclass(FineTuningResult, read_json_file(path), str(path))
     under = "" if plan is None else f"{plan} of "
@@ -195,21 +196,6 @@ def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable]
 def store_note(run: Run, measure: str, task: str, note: str) -> None:
     text = [each.text for each in run.store.notes(measure) if not each.text.startswith(f"{task}: ")]
     run.store.replace_notes(measure, [*text, note])
-
-
-def answer_path(
-    keep: Path,
-    model: FineTunedModel,
-    task: ClassificationTask,
-    settings: FineTuningConfig,
-    seed: int,
-    how: str,
-    plan: Plan | None = None,
-) -> Path:
-    under = None if plan is None else str(plan)
-    parts = [_identity(model.location), task.digest, task.metric, asdict(settings), seed, how, under]
-    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
-    return keep / task.measure / _plain(task.name) / f"{_plain(model.label)}.{seed}-{key}.json"
 
 
 def _identity(location: Path | str) -> str:

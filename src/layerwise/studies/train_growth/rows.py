@@ -302,10 +302,6 @@ def _compute_time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score
             own[seed] = of.seconds(steps, steps, of.phase_seconds(seed), usual)
             others[seed] = plain * steps
     if own:
-        yield make_time_saved_row(of.arm, own, others)
-
-
-def make_time_saved_row(arm: str, seconds: Mapping[int, float], uniform: Mapping[int, float]) -> Score:
-    taken = log_ratio(seconds, uniform)
-    low, high = (None if bound is None else 1 - exp(bound) for bound in (taken.high, taken.low))
-    return Score(GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, arm=arm, against=UNIFORM, unit=TOKENS)
+        taken = log_ratio(own, others)
+        low, high = (None if bound is None else 1 - exp(bound) for bound in (taken.high, taken.low))
+        yield Score(GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, arm=of.arm, against=UNIFORM, unit=TOKENS)
