@@ -203,10 +203,8 @@ def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Memb
 def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
     records = []
     for member in members:
-        about, cost = (
-            (str(member.plan), member.family, member.strategy, member.affected, member.draw),
-            member.plan.cost(),
-        )
+        about = str(member.plan), member.family, member.strategy, member.affected, member.draw
+        cost = member.plan.cost()
         records.append(PlanRecord(*about, cost.evaluations, cost.stages, cost.weights, cost.slots))
     return records
 
