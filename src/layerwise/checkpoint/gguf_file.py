@@ -67,7 +67,7 @@ def save_gguf(
     Raises:
         PlanError: If the plan is not a sequence of layers.
         UnsupportedModelError: If the metadata cannot express the plan.
-        CheckpointError: If files are malformed or in the way.
+        CheckpointError: If a file is malformed, or the target exists.
     """
     source, target, plan = Path(location_of(str(source))), Path(target).expanduser(), Plan.parse(plan)
     refuse_inexpressible(plan, compact="", types=True)

@@ -178,9 +178,9 @@ class Expectation:
     ) -> Expectation:
         """Build the expectation for the model of `settings` and the visits `order`.
 
-        Unless the checkpoint `predicts` further tokens, its configuration counts no layers that do. Raises
-        `UnsupportedModelError` if no configuration gives the layers their kinds, and `UnresolvedNamesError` if the
-        model cannot be built on `meta`.
+        Unless the checkpoint `predicts` several tokens, its configuration counts no layers for multi-token prediction.
+        Raises `UnsupportedModelError` if no configuration gives the layers their kinds, and `UnresolvedNamesError` if
+        the model cannot be built on `meta`.
         """
         plain = {name: value for name, value in settings.items() if name != "quantization_config"}
         try:

@@ -27,7 +27,7 @@ class UnresolvedNamesError(CheckpointError):
 class LayerNames:
     """The tensors of a stack: for each layer a mapping from the name after the number to the full name, and all others.
 
-    `behind` are those of further layers, which predict further tokens.
+    `behind` are those of additional layers for multi-token prediction.
 
     >>> names = LayerNames.of(["h.0.w", "h.1.w", "h.2.w", "wte"], "h.", 2)
     >>> names.layers, names.behind, names.others

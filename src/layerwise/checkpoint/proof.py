@@ -53,7 +53,7 @@ def _explain_missing_inputs(model: nn.Module) -> str:
 
 
 def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:
-    """Compare the logits of the folder, and of its code, with those of the plan; return the gap, or refuse it.
+    """Compare the logits of the folder, and of its code, with those of the plan; return the gap, or raise an error.
 
     The parameter counts must match, too. Half precision is compared in float32.
     """

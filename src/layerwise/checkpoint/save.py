@@ -50,8 +50,8 @@ def save(
         folder: The output folder or GGUF file.
         inputs: Batch to compare logits on (default: a small seeded one).
         overwrite: Replace an existing model.
-        prove: Compare the logits with those of the plan. By default on below 2 GB; above, names and shapes are compared
-            with what transformers expects. A Stack is always proved.
+        prove: Compare the logits with those of the plan. By default only below 2 GB; for larger models, names and
+            shapes are compared with what transformers expects. A Stack is always proved.
         compact: Store each layer once with the plan, which `layerwise.load(folder)` runs.
         remote_code: Add code that runs the plan, or layerwise's own models, in transformers alone.
         max_shard_size: Maximum size of a shard in bytes.
@@ -60,7 +60,7 @@ def save(
     Raises:
         PlanError: If the plan has groups or sublayers.
         UnsupportedModelError: If no configuration can express the plan.
-        CheckpointError: If the folder is in the way.
+        CheckpointError: If the folder exists and may not be replaced.
     """
     plan = Plan.parse(plan)
     if isinstance(model, str | Path | Mapping):

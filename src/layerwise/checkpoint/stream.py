@@ -40,7 +40,7 @@ def save_stored(
     """Save the plan over the layers of `models`; the first provides everything else.
 
     Raises `UnresolvedNamesError` if the model must be built in memory, `PlanError` and `UnsupportedModelError` if no
-    checkpoint can express the plan, and `CheckpointError` for files in the way.
+    checkpoint can express the plan, and `CheckpointError` if the folder exists.
     """
     stored = written_layers(plan, writing.compact)
     refuse_inexpressible(stored)

@@ -49,8 +49,8 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
     """Save `stack` under `plan` as a Hugging Face model, and prove that it loads to the same logits.
 
     `note` and the tensors of `names` that the model's class ignores go into the record. Raises `PlanError` for groups
-    or sublayers, `UnsupportedModelError` if transformers cannot express the plan, and `CheckpointError` for a folder in
-    the way.
+    or sublayers, `UnsupportedModelError` if transformers cannot express the plan, and `CheckpointError` if the folder
+    exists.
     """
     stack.check(plan)
     compact, remote_code = writing.compact, writing.remote_code

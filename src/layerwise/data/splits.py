@@ -99,7 +99,7 @@ def split_stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: 
 
 
 def limit_stratified(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, ...]:
-    """Draw at most `limit` positions, balanced over the labels; ascending. Raises `DataError` for less than one each.
+    """Draw at most `limit` positions, balanced over labels, ascending; raise `DataError` for fewer than the labels.
 
     >>> limit_stratified([0, 0, 0, 0, 1], 3, seed=0)
     (1, 2, 4)

@@ -119,7 +119,7 @@ class PlannedFile:
 
 
 def depth_of(file: GGUFFile) -> int:
-    """Return the number of layers without those that predict further tokens.
+    """Return the number of layers without those for multi-token prediction.
 
     Raises `UnsupportedModelError` unless the file has exactly one stack of layers.
     """
@@ -164,7 +164,7 @@ def layer_bytes(file: GGUFFile) -> list[int]:
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
     """Reorder the file for the visits `order`, all below `depth_of`.
 
-    Layers that predict further tokens follow the last visit. Raises `UnsupportedModelError` if the metadata cannot
+    Layers for multi-token prediction follow the last visit. Raises `UnsupportedModelError` if the metadata cannot
     express the plan.
     """
     depth = depth_of(file)

@@ -123,7 +123,7 @@ class ReportData:
         return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
 
     def verdict(self, plan: str) -> str:
-        """Return the verdict on a plan on the whole text; that of the original model is its name."""
+        """Return the verdict on a plan on the whole text, or the label of the original model."""
         score = self.effect(plan, self.tasks[0]) if self.tasks else None
         if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
             return "original model"

@@ -265,7 +265,7 @@ def describe_text_needed(estimate: Estimate, margin: float) -> str:
 
 
 def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
-    """Describe how many times the data should settle a question, as a sentence; empty if it already does.
+    """Describe how many times as much data should settle a question, as a sentence; empty if there is enough.
 
     >>> describe_data_needed(Estimate(0.0, mde=0.2), 0.1, "the questions")
     ' About 5 times the questions should settle it.'

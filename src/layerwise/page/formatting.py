@@ -167,6 +167,9 @@ def describe_verdict(score: Score | None, level: float) -> str:
 NAMES = {
     "random": "random order",
     "identity": "original model",
+    "layer_tokens": "layer tokens (tokens times layers run)",
+    "head_tokens": "head tokens (tokens that the output head reads)",
+    "naive_layer_tokens": "layer tokens if plans shared no work",
     "uniform_nll": "loss of a uniform guess (nats/token)",
     "evaluations_naive": "layer evaluations without sharing",
     "evaluations_bound": "layer evaluations, planned",

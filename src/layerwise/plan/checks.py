@@ -42,7 +42,7 @@ _TYPE = re.compile(rf"({'|'.join(TYPES)})(?:-noise(0|[1-9]\d{{0,5}}))?", re.ASCI
 
 
 class WeightType(NamedTuple):
-    """The GGUF type of a layer's weights; with a `seed`, noise of the norm of its error instead of the error."""
+    """The GGUF type of a layer's weights; with a `seed`, noise of the same norm replaces the quantization error."""
 
     type: str
     seed: int | None = None

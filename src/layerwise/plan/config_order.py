@@ -81,7 +81,7 @@ def _slots(layer: int, order: Sequence[int]) -> list[int]:
 
 
 def output_in_order(order: Sequence[int], count: int) -> int | None:
-    """Return how many visits produce the hidden state after `count` layers, or None if its last layer is skipped.
+    """Return the number of visits up to the last one of layer `count - 1`, or None if that layer is skipped.
 
     >>> [output_in_order((0, 2, 1, 2), count) for count in (0, 1, 2, 3, 4)]
     [0, 1, 3, 4, None]

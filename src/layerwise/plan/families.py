@@ -141,7 +141,7 @@ def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Mem
 
 
 def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, ...]:
-    """Run every run of adjacent layers as often as each of `times`: the "RYS" scan (Ng, dnkhng.github.io/posts/rys).
+    """Repeat every range of adjacent layers for each count in `times`: the "RYS" scan (Ng, dnkhng.github.io/posts/rys).
 
     `affected` is the length of the run; counts other than two are part of the strategy, as in `repeat_3`. At depth 80
     the blocks that run twice are the 3,240 pairs (i, j) of that scan.
@@ -167,10 +167,10 @@ def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, 
 
 
 def damped_repeats(depth: int) -> tuple[Member, ...]:
-    """Run every run of adjacent layers twice, each pass adding half of its update.
+    """Run every range of adjacent layers twice, adding half of the update in each pass.
 
-    The sum of the updates stays about the same: two half steps of Euler's method, if layers are steps of an equation
-    (Chen et al., 2018, arXiv 1806.07366). `affected` is the length of the run.
+    The total update stays about the same. If layers are Euler steps of a differential equation (Chen et al., 2018,
+    arXiv 1806.07366), each pass is half a step. `affected` is the length of the run.
 
     >>> [str(member.plan) for member in damped_repeats(2)]
     ['(0):gain=0.5*2 1', '0 (1):gain=0.5*2', '(0 1):gain=0.5*2']

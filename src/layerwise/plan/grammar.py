@@ -3,7 +3,7 @@
     N, N-M           layer 14; layers 0-13, or backwards 17-14      N.attn, N.mlp   a sublayer: 12.mlp, 8-11.attn
     stage*k          k times in a row: 15*4, [45-51]*2              name:..         of another model: a:14, a:0-13
     [p]              a block: a plan as one stage                   type:..         quantized to a GGUF type: Q4_0:14
-    (p|q|..):rule*k  branches that read one state, merged by `:mean` (default), `:sum` or `:gain=2`, fed back k times
+    (p|q|..):rule*k  branches that read one state, merged by `:mean` (default), `:sum` or `:gain=2`, run k times
 
 `parse(write(plan)) == plan`, and equal plans have equal texts: `write` turns every maximal run of three or more
 consecutive layers of the same sublayer and model into a range.
@@ -62,7 +62,7 @@ _STRAY = {
 
 
 def parse(text: str) -> Plan:
-    """Parse a plan; raise `PlanError` at the first character that cannot be right.
+    """Parse a plan; raise `PlanError` at the first invalid character.
 
     >>> parse("0-2 (3|4 5):sum 6").order()
     (0, 1, 2, 3, 4, 5, 6)

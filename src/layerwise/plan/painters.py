@@ -1,8 +1,8 @@
 """The plans of "Transformer Layers as Painters" (Sun et al., 2024, arXiv 2407.09298, section 3).
 
 At depth T the published code keeps layers 0..N and T-N..T-1 and applies a strategy to the M = T - 2N - 1 layers between
-them, for every N that leaves at least one. The paper's text gives three different bounds for the window; these are
-those of its code, with which its figures agree. Its seeds are not published.
+them, for every N that leaves at least one. The paper's text gives three different bounds for the window. These are the
+bounds of its code, which agree with its figures. Its seeds are not published.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def published_windows(depth: int) -> tuple[tuple[int, int], ...]:
 
 
 def middle_window(depth: int, size: int) -> tuple[int, int]:
-    """Return the middle window of `size` layers as (start, stop), with the extra layer in front if it is not centered.
+    """Return the middle window of `size` layers as (start, stop); if it is not centered, one more layer precedes it.
 
     >>> middle_window(32, 3), middle_window(32, 4)
     ((15, 18), (14, 18))
@@ -189,7 +189,7 @@ def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
 
 
 def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
-    """Return the window nearest to half the depth among the sizes that most strategies were run at.
+    """Return the window nearest to half the depth among those that the most strategies were run on.
 
     The Painters' family is preferred, then the first explicit window.
     """

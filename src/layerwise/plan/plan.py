@@ -123,7 +123,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Branches that read the same hidden state and are merged; the merged state is fed back `times` times.
+    """Branches that read the same hidden state and are merged, `times` times in a row.
 
     `Group((Plan.of([14]), Plan.of([15])), times=3)` is written `(14|15)*3`. A group of one branch with a gain scales an
     update, as in `(15):gain=0.5`.

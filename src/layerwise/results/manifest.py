@@ -182,7 +182,7 @@ def model_name(location: str) -> str:
 
 
 def model_title(location: str, structure: str) -> str:
-    """Return the title of a model: its name, or its structure if the name says nothing.
+    """Return the title of a model: its name, or its structure if the name is not informative.
 
     >>> model_title("org/SmolLM2-135M", "Llama, 30 layers, 135 M"), model_title("/tmp/model", "Llama, 30 layers, 135 M")
     ('SmolLM2-135M', 'Llama, 30 layers, 135 M')

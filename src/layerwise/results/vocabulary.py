@@ -37,7 +37,7 @@ NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT =
 )
 SAME_NORM_RANDOM, P_OVER_N, TWIN = "same_norm_random", "p_over_n", "twin"
 
-# Contrasts: of the `claim` that they decide; of two kinds of tasks one is the `task`, the other what it is `against`
+# Contrasts of a `claim`; if two kinds of tasks are compared, one is the `task` and the other in `against`
 
 CONTRAST = "contrast"
 STRATEGIES, BENCHMARK_STRATEGIES = "strategies", "benchmark_strategies"
@@ -201,7 +201,7 @@ SAVING, SAVING_AT_MOST, SAVING_AT_LEAST = "saving", "saving_at_most", "saving_at
 LOSS_RATIO, TIME_SAVED = "loss_ratio", "time_saved"
 NEVER, SOONER = "never", "sooner"
 
-# Runs side by side, of each of which `arm` is the model
+# Comparisons of runs: `arm` is the model of each
 
 MODEL, CURVE, SCORE_CURVE, LAYER = "model", "curve", "score_curve", "layer"
 COINCIDENCE = "coincidence"

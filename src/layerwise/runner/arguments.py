@@ -42,7 +42,7 @@ class Metavar:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Flag of an argument, if its name does not give it."""
+    """Flag of an argument that is not its name with hyphens."""
 
     text: str
 
@@ -256,7 +256,7 @@ def check_location(spelled: str, location: str | Path) -> None:
     """Check that a path is usable.
 
     Raises:
-        OptionError: If it cannot be.
+        OptionError: If it is not.
     """
     if "\0" in str(location):
         raise OptionError(f"{spelled} must not contain a null byte, got {named(str(location))}.")

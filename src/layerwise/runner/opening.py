@@ -240,7 +240,7 @@ def make_uniform_row(stack: Stack) -> Score:
 
 
 def make_manifest(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
-    """Make the manifest of results from `stack`; `settings` change the last bits, `more` are other fields."""
+    """Make the manifest of results from `stack`; `settings` can change the last bits, `more` are other fields."""
     return Manifest(
         model=stack.source.name,
         revision=stack.source.revision,
@@ -323,7 +323,7 @@ def hash_tasks(folder: Path) -> str:
 
 
 def default_folder(manifest: Manifest, recipe: object = None) -> Path:
-    """Return the default directory of a run, named by what it measures and the `recipe` of trainings.
+    """Return the default directory of a run, named after what it measures and the `recipe` of trainings.
 
     The name does not depend on the numerics, so that a run with other numerics is found and refused.
     """

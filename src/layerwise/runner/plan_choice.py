@@ -130,7 +130,7 @@ def parse_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
 
 
 def parse_range(flag: str, text: str, least: int = 0, *, several: bool = False) -> tuple[int, int]:
-    """Parse a range, or a single number as a range; `several` makes messages speak of a list of them.
+    """Parse a range, or a single number as a range; `several` means that messages ask for a list of them.
 
     >>> parse_range("--window", "4-8"), parse_range("--window", "5")
     ((4, 8), (5, 5))

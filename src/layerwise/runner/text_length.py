@@ -71,7 +71,7 @@ class TimedText:
     def least_units(self) -> int:
         """Return the minimum number of documents or windows for a sign-flip test to be significant.
 
-        With n units, p >= 2^(1 - n): 8 units show nothing among 30 comparisons, 11 can.
+        With n units, p >= 2^(1 - n): among 30 comparisons, 8 units are never significant, and 11 can be.
         """
         least = 1 + math.log2(max(1, self.compared) / ALPHA)
         return max(self.fewest, math.ceil(least / self.share))

@@ -208,7 +208,7 @@ def draw_random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
 
 
 def assign_by_rank(space: Space, order: Sequence[int]) -> Plan | None:
-    """Assign the type above the uniform one to as many first layers of `order` as fit, the one below to the others.
+    """Assign a larger type than the uniform one to as many first layers of `order` as fit, a smaller one to the others.
 
     Without an order every layer has the uniform type. Returns None if no type is within the limit.
     """

@@ -118,7 +118,7 @@ def compute_front(losses: Mapping[Plan, float], cost: Callable[[Plan], float]) -
 
 
 def thin_out(points: list[FrontPoint], count: int) -> list[FrontPoint]:
-    """Return at count `count` of the points, evenly spaced and including both ends.
+    """Return at most `count` of the points, evenly spaced and including both ends.
 
     >>> points = [FrontPoint(Plan.of([0]), float(n), 0.0) for n in range(9)]
     >>> [point.cost for point in thin_out(points, 3)]

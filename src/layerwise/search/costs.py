@@ -33,7 +33,7 @@ Piece = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """Costs of layers, sublayers and everything else (embedding, norm, head); `at_types` has quantized layers."""
+    """Costs of layers, sublayers and the `rest` (embedding, norm, head); `at_types` are those of quantized layers."""
 
     pieces: Mapping[Piece, float]
     rest: float

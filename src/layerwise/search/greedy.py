@@ -73,7 +73,7 @@ def greedy(
             candidates += [each for each in smaller if space.cost(each) < space.cost(plan)]
         if not candidates:
             raise MeasureError(
-                f"the edits {', '.join(space.moves)} cannot skip anything more of {beam[0]}, which costs "
+                f"the edits {', '.join(space.moves)} cannot make {beam[0]} cheaper, which costs "
                 f"{space.cost(beam[0]):g}, above the limit of {space.limit:g}. Pass a larger budget or more moves."
             )
         saved = {each: 1 / (base - space.cost(each)) for each in candidates}

@@ -19,10 +19,10 @@ BlockList: TypeAlias = nn.ModuleList | nn.Sequential
 def find_blocks(model: nn.Module, path: str | None = None) -> str:
     """Return the dotted path of the blocks of `model`, or check `path`.
 
-    It is the outermost list whose items are all `GradientCheckpointingLayer` (of several, the decoder's of a generative
-    model, otherwise the one with the configured depth), or else the list of similar modules with the most weights. An
-    `nn.Sequential` counts as a list if it has several composed modules of one class. Raises `UnsupportedModelError` if
-    there is none, or if the choice is ambiguous.
+    It is the outermost list whose items are all `GradientCheckpointingLayer`; if there are several, the decoder's in a
+    generative model, otherwise the one with the configured depth. Without such a list, it is the list of similar
+    modules with the most weights. An `nn.Sequential` counts as a list if it has several composed modules of one class.
+    Raises `UnsupportedModelError` if there is none, or if the choice is ambiguous.
     """
     if path is not None:
         return _check_path(model, path)

@@ -2,8 +2,9 @@
 
 A pair is accepted if, in float32, (1) with both outputs at zero the block is the identity, (2) with one at zero, half
 the output of the other gives half the update, and (3) a change of one token reaches other tokens with `mlp` at zero but
-not with `attn` at zero. Blocks that normalize after the addition (BERT) or have one branch (Mamba) are refused. Of
-several pairs the last to complete is used: behind a norm (Gemma 2) only that is linear.
+not with `attn` at zero. Blocks that normalize after the addition (BERT) or have one branch (Mamba) are refused. If
+several pairs pass, the one computed last is used: if a norm follows a sublayer (Gemma 2), only the norm's output passes
+condition (2).
 """
 
 from __future__ import annotations

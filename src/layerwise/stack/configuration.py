@@ -14,7 +14,7 @@ OWN_TYPES = "layerwise-"
 
 
 def is_of_transformers(config: Any) -> bool:
-    """Return whether `config` is a transformers configuration; checks its class, since others answer to any name."""
+    """Return whether `config` is a transformers configuration, by its class, since others may have any attribute."""
     return hasattr(type(config), "get_text_config")
 
 

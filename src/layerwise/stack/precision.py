@@ -1,4 +1,4 @@
-"""Compute in float32 what half precision cannot distinguish from rounding, one block at a time."""
+"""Compute in float32, one block at a time, where half precision hides differences in rounding errors."""
 
 from __future__ import annotations
 

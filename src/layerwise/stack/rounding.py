@@ -1,7 +1,7 @@
 """Compare two computations up to rounding.
 
-The *gap* is the largest norm of a token's difference, relative to the norm of the token's vector (or the median, for
-shorter vectors). The bound is `rounding(width, visits)`: an inner product of n terms errs by about sqrt(n) eps/2
+The *gap* is the largest norm of a token's difference, relative to the norm of the token's vector, or to the median norm
+if that is larger. The bound is `rounding(width, visits)`: an inner product of n terms errs by about sqrt(n) eps/2
 (Higham and Mary 2019, doi.org/10.1137/18M1226312), and a visit is about eight such steps over up to 4 * width terms, so
 two computations are sqrt(2 * 8 * 4 * width * visits) eps/2 apart. eps is that of float32, since most models compute
 norms, softmax and rotary angles in float32. In half precision only equal bits are equal (see
@@ -38,7 +38,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def rounding(width: int, visits: int) -> float:
-    """Return the gap that rounding may leave between two computations of `visits` layers of `width`.
+    """Return the largest gap that rounding explains between two computations of `visits` layers of `width`.
 
     >>> f"{rounding(32, 5):.1g} {rounding(4096, 32):.1g}"
     '6e-06 0.0002'
@@ -63,7 +63,7 @@ def gap(actual: Tensor, expected: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The `gap` of two computations, and what rounding may leave of it."""
+    """The `gap` of two computations, and the largest one that `rounding` explains."""
 
     gap: float
     rounding: float

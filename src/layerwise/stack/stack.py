@@ -97,8 +97,8 @@ class Stack:
     def with_sources(cls, sources: Mapping[str, Stack]) -> Stack:
         """Create a Stack that runs plans over several models, such as `a:0-3 b:4-7`, without copying weights.
 
-        The first model provides everything that is not a layer, and layers without a name. Raises `ModelError` with the
-        first difference if the models do not match.
+        The first model provides everything that is not a layer, and the layers that a plan writes without a name.
+        Raises `ModelError` with the first difference if the models do not match.
 
         >>> from layerwise.stack import load
         >>> demo = load("demo")
@@ -432,7 +432,7 @@ class Stack:
 
         Parameters are shared, cached decoding has one slot per visit, and the model is restored even if an exception is
         raised. `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters act on the model; iterating its
-        blocks and reading `model.config` follow the plan. A cache of earlier tokens serves only the plan that wrote it.
+        blocks and reading `model.config` follow the plan. A cache can only be used under the plan that wrote it.
         Hooks and recorded hidden states see the input and output of each visit, before a group merges them. Copying and
         pickling the model raises `ModelError`.
 

@@ -1,4 +1,4 @@
-"""Track the further inputs of layers: the states of all earlier layers, or keys and values of one of them.
+"""Track the additional inputs of layers: the states of all earlier layers, or keys and values of one of them.
 
 Both are found by the identity of a state's tensor and live as long as it does. Gemma 3n and Gemma 4 share keys and
 values across layers (Brandon et al., 2024, arXiv 2405.12981): a plan must run the writer before its readers.
@@ -68,8 +68,8 @@ class HistoryTracker:
         if way is None:
             raise UnsupportedModelError(
                 f"the layers of {self._model} read the states of all earlier layers, but the history of this hidden "
-                "state is unknown: it was not returned by stack.capture or stack.apply. Record the layer that it "
-                "replaces: stack.note(layer, state_before_it, state)"
+                "state is unknown: it was not returned by stack.capture or stack.apply. Record which layer "
+                "computed it: stack.note(layer, state_before_layer, state)"
             )
         return way
 

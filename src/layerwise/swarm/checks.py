@@ -36,7 +36,7 @@ class RestartNeededError(Exception):
 
 
 class SpotChecks:
-    """Comparison of a `share` of all answers with those of a second node; the router's own layers decide.
+    """Comparison of a `share` of all answers with those of a second node; the router's own layers settle differences.
 
     Nodes found to be wrong are quarantined. With a `share` of 0 nothing is compared.
     """
@@ -112,7 +112,7 @@ def _is_same(call: RunLayers, one: Array, other: Array) -> bool:
 
 
 class HealthChecks:
-    """Periodic checks of idle nodes; layers of nodes that stay away are sent to others."""
+    """Periodic checks of idle nodes; layers of nodes that do not return are sent to other nodes."""
 
     def __init__(self, client: NodeClient, supply: Supply) -> None:
         self._client = client

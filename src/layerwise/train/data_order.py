@@ -59,7 +59,7 @@ class ReproducibleDataset(Examples):
 
 
 class LengthGroupedSampler(Sampler[int]):
-    """Shuffled indices of `examples`, in batches of `alike` texts of similar length if given.
+    """Shuffled indices of `examples`; with `alike`, in batches of that many texts of similar length.
 
     The first indices repeat at the end to fill the last `batch`, which would otherwise depend on the number of
     processes.

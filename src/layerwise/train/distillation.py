@@ -75,7 +75,9 @@ def state_distance(student: Sequence[Tensor], teacher: Sequence[Tensor], scored:
     1.0
     """
     if not student or len(student) != len(teacher):
-        raise TrainError(f"student and teacher must have as many states, got {len(student)} and {len(teacher)}.")
+        raise TrainError(
+            f"student and teacher must have the same number of states, got {len(student)} and {len(teacher)}."
+        )
     distances = []
     for reached, target in zip(student, teacher, strict=True):
         if kind == "cosine":

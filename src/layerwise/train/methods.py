@@ -56,7 +56,7 @@ class Options:
 class Method:
     """Training method: the function from options and depth to its recipe, and the options that it `reads`.
 
-    LayerShuffle is compared with methods with `is_compared`.
+    `is_compared` marks the methods that LayerShuffle is compared with.
     """
 
     recipe: Callable[[Options, int], Recipe]

@@ -127,8 +127,8 @@ def test_the_interval_of_a_difference_is_over_seeds_and_batches() -> None:
         for layout in ("round-robin", "blocks")
     )
     each = torn - blocks
-    pulls = (each - each.mean(axis=1, keepdims=True)).reshape(2, -1, BATCH).sum(axis=2) / each.shape[1]
-    expected = average_trainings(each.mean(axis=1), pulls, 64)
+    influences = (each - each.mean(axis=1, keepdims=True)).reshape(2, -1, BATCH).sum(axis=2) / each.shape[1]
+    expected = average_trainings(each.mean(axis=1), influences, 64)
     assert (row.value, row.low, row.high, row.documents) == pytest.approx(
         (expected.value, expected.value - expected.half, expected.value + expected.half, 64)
     )

@@ -29,10 +29,10 @@ def test_seeds_alone_give_students_interval() -> None:
 
 
 def test_variances_of_seeds_and_units_add_up() -> None:
-    effects, pulls = np.array([0.1, 0.2, 0.6]), np.random.default_rng(1).normal(size=(3, 16)) / 16
-    pulls -= pulls.mean(axis=1, keepdims=True)
-    found = average_trainings(effects, pulls, 16)
-    spreads = np.array([stats.sem(effects), np.sqrt(16 / 15 * np.square(pulls.mean(axis=0)).sum())])
+    effects, influences = np.array([0.1, 0.2, 0.6]), np.random.default_rng(1).normal(size=(3, 16)) / 16
+    influences -= influences.mean(axis=1, keepdims=True)
+    found = average_trainings(effects, influences, 16)
+    spreads = np.array([stats.sem(effects), np.sqrt(16 / 15 * np.square(influences.mean(axis=0)).sum())])
     far, near = (np.array([stats.t.ppf(share, of) for of in (2, 15)]) for share in (0.975, 0.8))
     assert found.half == pytest.approx(np.hypot(*(far * spreads)))
     assert found.mde == pytest.approx(np.hypot(*((far + near) / [0.88623, 0.98348] * spreads)), rel=1e-4)

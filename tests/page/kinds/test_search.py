@@ -23,7 +23,7 @@ def test_the_verdict_of_a_control_follows_its_difference_and_p(sign: int, word: 
     )
     assert SEARCH_KIND.answer(turned).endswith(
         f"It has a {chosen} loss than Block Influence and random sets. "
-        "The text is too short to separate it from least skip effect."
+        "The text is too short to separate it from the control “least skip effect”."
     )
 
 

@@ -173,7 +173,7 @@ def test_intervals_cover_seeds_and_documents_of_every_task() -> None:
     assert reach == pytest.approx(estimate.value)
 
 
-def test_pulls_of_a_share_match_leaving_a_document_out() -> None:
+def test_influences_of_a_share_match_leaving_a_document_out() -> None:
     found = outcomes(MODELS)
     start, whole, healed = (found.loss(name, "a") for name in ("pruned", "untouched", "lora/0"))
     share = (start - healed) / (start - whole)
@@ -181,8 +181,8 @@ def test_pulls_of_a_share_match_leaving_a_document_out() -> None:
     kept = [index for index in own if Text(40).windows[index].document != "d0"]
     of = {name: MODELS[name][kept].mean() for name in ("pruned", "untouched", "lora/0")}
     left = (of["pruned"] - of["lora/0"]) / (of["pruned"] - of["untouched"])
-    assert share.value - left == pytest.approx(share.pulls[0], rel=0.15)
-    assert share.pulls.sum() == pytest.approx(0.0, abs=1e-12)
+    assert share.value - left == pytest.approx(share.influences[0], rel=0.15)
+    assert share.influences.sum() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_few_documents_use_windows_as_units_and_fewer_have_no_interval() -> None:
@@ -190,7 +190,7 @@ def test_few_documents_use_windows_as_units_and_fewer_have_no_interval() -> None
         models = {name: nll[: 2 * documents] for name, nll in MODELS.items()}
         found = outcomes(models, documents)
         gap = found.loss("lora/0", "all") - found.loss("untouched", "all")
-        assert gap.pulls.size == units
+        assert gap.influences.size == units
         assert bool(average_linear([gap], found.strata("all")).terms) == (units >= 8)
 
 

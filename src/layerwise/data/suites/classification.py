@@ -1,7 +1,7 @@
 """Classification tasks: texts or text pairs with a label or score, in three disjoint sets.
 
 A model is fine-tuned on `train`, its epoch is selected on `selection`, and only `test` is reported. If a benchmark has
-only a training and a validation file (GLUE), the latter is reported and a tenth of the former selects (`cut`).
+only a training and a validation file (GLUE), the latter is reported and a tenth of the former is used for selection.
 """
 
 from __future__ import annotations

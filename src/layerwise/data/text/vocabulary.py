@@ -80,7 +80,7 @@ def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizer
     core.decoder = decoders.ByteLevel()
     texts = tuple(texts)
     if not any(texts):
-        raise DataError("The texts must not all be empty to learn a vocabulary from.")
+        raise DataError("At least one text must not be empty, because the vocabulary is learned from the texts.")
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         min_frequency=_MIN_PAIR_COUNT,

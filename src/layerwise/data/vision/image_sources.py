@@ -64,7 +64,7 @@ class ImageSource:
 class ImageSet:
     """Listed images: `parts` has "train", and "validation" and "test" if the set has these splits.
 
-    `fingerprint` changes whenever the files do; None if that cannot be told.
+    `fingerprint` changes whenever the files do; None if changes cannot be detected.
     """
 
     name: str

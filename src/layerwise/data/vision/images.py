@@ -119,7 +119,7 @@ def divide(
     """Divide images into splits of at most `limit` images, and describe the origin of the splits.
 
     Held-out images are in an order drawn from `seed` with classes spread evenly. The validation split is empty if the
-    reported images select. Raises `DataError` for a class that is too small.
+    reported images select checkpoints. Raises `DataError` for a class that is too small.
     """
     given = listed.parts
     reported = next((name for name in ("test", "validation") if name in given), None)

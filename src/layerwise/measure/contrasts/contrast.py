@@ -83,7 +83,7 @@ class Part:
 def pair_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
     """Return the effects of `keys` relative to `baseline` in nats/token, by document.
 
-    Only windows that all of them were measured on count; None without any.
+    Only windows on which all of them were measured count; None without any.
 
     >>> rows = [Loss(plan, "a", "d", 0, nll, 10, 0) for plan, nll in (("0 1", 20.0), ("1=skip", 25.0))]
     >>> pair_effects(rows, "0 1", ["1=skip"]).numerators.tolist()
@@ -108,7 +108,8 @@ class Resampled:
         units: Number of units of the smallest stratum; below 8 nothing is resampled and there are no intervals.
         strata: Units, plans and resampled changes `(resamples, plans)` of each stratum, which expand the interval
             (Satterthwaite).
-        redrawn: Whether draws of plans have Student's error, whose tails do not count for the standard error.
+        redrawn: Whether resamples also draw plans; the heavy tails of Student's t are then left out of the standard
+        error.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
     >>> drawn = Resampled.from_parts([part], seed=0)
@@ -234,7 +235,7 @@ def take_first(effects: Numbers) -> Numbers:
 
 
 def average_redrawn(effects: Numbers, chance: np.random.Generator, count: int) -> Numbers:
-    """Average `count` draws that each resample redraws: `(resamples, ..., draws)` -> `(resamples, ...)`."""
+    """Average `count` draws, drawn anew in every resample: `(resamples, ..., draws)` -> `(resamples, ...)`."""
     redrawn = chance.integers(0, effects.shape[-1], size=(len(effects), *(1 for _ in effects.shape[2:]), count))
     return np.asarray(np.take_along_axis(effects, redrawn, axis=-1).mean(axis=-1))
 

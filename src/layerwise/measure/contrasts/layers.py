@@ -132,7 +132,7 @@ def contrast_core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0
 
 
 def compute_excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
-    """Subtract what it must exceed from the median effect inside: `(..., layers)` -> `(...)`.
+    """Return the median effect inside minus the threshold that it must exceed: `(..., layers)` -> `(...)`.
 
     >>> compute_excess(np.array([9.0, 0.1, 2.0, 2.0, 0.1]), [False, False, True, True, False], 0.01).item()
     1.8

@@ -72,13 +72,13 @@ def contrast_orders(arms: Arms, *, chance: float, batch: int) -> list[Score]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracies:
-    """Accuracies of variants: `values` `(seeds, pairs)`, and `pulls` of the units on them `(seeds, pairs, units)`.
+    """Accuracies of variants: `values` `(seeds, pairs)`, and `influences` of the units on them `(seeds, pairs, units)`.
 
     Only the `documents` examples that every condition scored count.
     """
 
     values: Numbers
-    pulls: Numbers
+    influences: Numbers
     documents: int
 
     @classmethod
@@ -99,7 +99,7 @@ class Accuracies:
 
     def sum(self, *factors: float, less: float = 0.0) -> TrainingEstimate:
         return average_trainings(
-            self.values @ factors - less, np.einsum("sau,a->su", self.pulls, factors), self.documents
+            self.values @ factors - less, np.einsum("sau,a->su", self.influences, factors), self.documents
         )
 
 
@@ -137,13 +137,13 @@ def _contrast_pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
 
 
 def _compute_decline(accuracies: Accuracies, tasks: slice, depth: int, chance: float) -> tuple[Numbers, Numbers]:
-    values, pulls = accuracies.values[:, tasks], accuracies.pulls[:, tasks]
+    values, influences = accuracies.values[:, tasks], accuracies.influences[:, tasks]
     skipped = np.arange(1.0, values.shape[1])
     weights = depth / 2 * skipped / np.square(skipped).sum()
     skill = values[:, :1] - chance
     lost = (values[:, :1] - values[:, 1:]) / skill @ weights
     slopes = np.concatenate([weights.sum() - lost[:, None], np.broadcast_to(-weights, values[:, 1:].shape)], axis=1)
-    return lost, np.einsum("sau,sa->su", pulls, slopes / skill)
+    return lost, np.einsum("sau,sa->su", influences, slopes / skill)
 
 
 def contrast_positions(arms: Arms) -> Iterator[Score]:
@@ -175,7 +175,7 @@ def compute_shortfall(seeds: list[Answers]) -> TrainingEstimate:
 def contrast_merging(
     arm: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
 ) -> list[Score]:
-    """Return the rows of one variant and one kind of merging; none if it decides nothing.
+    """Return the rows of one variant and one kind of merging; none if no contrast needs them.
 
     Args:
         arm: Name of the variant.

@@ -1,6 +1,6 @@
 """Average a number over trainings on one test set, with an interval over both seeds and test examples.
 
-With e_s the effect of seed s of S, and d_su the pull of unit u of U on it (sum_u d_su = 0; a unit is a batch):
+With e_s the effect of seed s of S, and d_su the influence of unit u of U on it (sum_u d_su = 0; a unit is a batch):
     variances   v = var_s(e_s) / S        w = U / (U - 1) * sum_u (mean_s d_su)^2
     interval    mean_s e_s -+ sqrt(t[S - 1]^2 v + t[U - 1]^2 w), conservative (Banerjee 1960; Owen 2007)
 `contrast_pattern`: with alpha[n, i] the weight of source i for reader n and mass = alpha[n, 0] + alpha[n, n], n >= 2:
@@ -87,19 +87,19 @@ class TrainingEstimate:
         return replace(row, low=low, high=high, mde=self.mde)
 
 
-def average_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> TrainingEstimate:
-    """Average effects `(seeds,)` with pulls `(seeds, units)`; no interval for one seed or fewer than 8 units.
+def average_trainings(effects: Sequence[float] | Numbers, influences: Numbers, documents: int) -> TrainingEstimate:
+    """Average effects `(seeds,)` with influences `(seeds, units)`; no interval for one seed or fewer than 8 units.
 
     >>> round(average_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).half, 3)
     1.271
     """
     effects = np.asarray(effects, dtype=np.float64)
-    seeds, units = pulls.shape
+    seeds, units = influences.shape
     value = float(effects.mean())
     if seeds < 2 or units < MIN_UNITS:
         return TrainingEstimate(value, (), documents)
     return TrainingEstimate(
-        value, (compute_seed_term(effects), Term(compute_unit_variance(pulls.mean(axis=0)), units - 1)), documents
+        value, (compute_seed_term(effects), Term(compute_unit_variance(influences.mean(axis=0)), units - 1)), documents
     )
 
 
@@ -112,12 +112,12 @@ def average_scored(values: Numbers, counts: Numbers, batch: int, metric: str = "
     means = values.sum(axis=1) / counts.sum(axis=1)
     above, below = sum_batches(values, batch), sum_batches(counts, batch)
     kept = (below > 0).all(axis=0)
-    pulls = (above - means[:, None] * below)[:, kept] / below[:, kept].sum(axis=1, keepdims=True)
-    value, (seeds, units) = float(means.mean()), pulls.shape
+    influences = (above - means[:, None] * below)[:, kept] / below[:, kept].sum(axis=1, keepdims=True)
+    value, (seeds, units) = float(means.mean()), influences.shape
     if units < MIN_UNITS:
         return value, None, None
     terms = (
-        Term(compute_unit_variance(pulls.mean(axis=0)), units - 1),
+        Term(compute_unit_variance(influences.mean(axis=0)), units - 1),
         *([compute_seed_term(means)] if seeds > 1 else []),
     )
     half = TrainingEstimate(value, terms, 0).half
@@ -134,13 +134,13 @@ def compute_seed_term(values: Sequence[float] | Numbers) -> Term:
     return Term(float(sample.var(ddof=1)) / sample.size, sample.size - 1)
 
 
-def compute_strata_term(pulls: Numbers, strata: StratumLabels) -> Term:
-    """Return the variation due to units drawn within `strata`, in each of which their pulls sum to zero.
+def compute_strata_term(influences: Numbers, strata: StratumLabels) -> Term:
+    """Return the variation due to units drawn within `strata`, in each of which their influences sum to zero.
 
     >>> compute_strata_term(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
     Term(variance=20.0, degrees=1.4705882352941178)
     """
-    own = [pulls[strata == label] for label in np.unique(strata)]
+    own = [influences[strata == label] for label in np.unique(strata)]
     variances = np.array([compute_unit_variance(each) for each in own])
     degrees = np.array([each.size - 1.0 for each in own])
     squares = (np.square(variances) / degrees).sum()
@@ -150,17 +150,17 @@ def compute_strata_term(pulls: Numbers, strata: StratumLabels) -> Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearEstimate:
-    """A number of one training with the pull of each unit on it, `(units,)`, to first order."""
+    """A number of one training with the influence of each unit on it, `(units,)`, to first order."""
 
     value: float
-    pulls: Numbers
+    influences: Numbers
 
     def __sub__(self, other: LinearEstimate) -> LinearEstimate:
-        return LinearEstimate(self.value - other.value, self.pulls - other.pulls)
+        return LinearEstimate(self.value - other.value, self.influences - other.influences)
 
     def __truediv__(self, other: LinearEstimate) -> LinearEstimate:
         ratio = self.value / other.value
-        return LinearEstimate(ratio, (self.pulls - ratio * other.pulls) / other.value)
+        return LinearEstimate(ratio, (self.influences - ratio * other.influences) / other.value)
 
 
 def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> TrainingEstimate:
@@ -170,16 +170,16 @@ def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> Tr
     >>> round(average_linear(estimates, np.zeros(8, dtype=int)).half, 6)
     1.27062
     """
-    values, pulls = [each.value for each in seeds], np.mean([each.pulls for each in seeds], axis=0)
-    if pulls.size < MIN_UNITS:
-        return TrainingEstimate(float(np.mean(values)), (), pulls.size)
-    terms = (compute_strata_term(pulls, strata), *([compute_seed_term(values)] if len(seeds) > 1 else []))
-    return TrainingEstimate(float(np.mean(values)), terms, pulls.size)
+    values, influences = [each.value for each in seeds], np.mean([each.influences for each in seeds], axis=0)
+    if influences.size < MIN_UNITS:
+        return TrainingEstimate(float(np.mean(values)), (), influences.size)
+    terms = (compute_strata_term(influences, strata), *([compute_seed_term(values)] if len(seeds) > 1 else []))
+    return TrainingEstimate(float(np.mean(values)), terms, influences.size)
 
 
-def compute_unit_variance(pulls: Numbers) -> float:
-    """Return the variance of a number from the pulls of its units, `(units,)` of zero sum."""
-    return float(np.square(pulls).sum()) * pulls.size / (pulls.size - 1)
+def compute_unit_variance(influences: Numbers) -> float:
+    """Return the variance of a number from the influences of its units, `(units,)` of zero sum."""
+    return float(np.square(influences).sum()) * influences.size / (influences.size - 1)
 
 
 def contrast_pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:

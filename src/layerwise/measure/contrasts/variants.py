@@ -1,12 +1,12 @@
-"""Compare pretrained variants with the backbone, as rows made of those of single models.
+"""Compare pretrained variants with the backbone, from the rows of single models.
 
     study         `difference` of two variants in held-out loss or a score, paired by seed
     initial_bias  `slope`: the change for each unit of the initial scalar of the previous layer
     data_share    on shares of the text: `difference` from the backbone on the same share, and `by_halving`, what
                   each halving of the text adds to it
 
-The task of a row is its question. A slope is that of a line of least squares through each seed, with Student's interval
-and p over the slopes of the seeds. The p of a metric are corrected over its variants, questions or shares (Holm).
+The task of a row is its question. A slope is fitted for each seed by least squares; its Student interval and
+p are over the slopes of the seeds. The p of a metric are corrected over its variants, questions or shares (Holm).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def find_bias(arm: str) -> float | None:
 
 
 def contrast_variants(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]:
-    """Return the differences between variants in held-out loss (nats) and scores, at equal `terms`."""
+    """Return the differences between variants in held-out loss (nats) and scores, at an equal amount of `terms`."""
     results: list[Score] = []
     for task, values in collect_answers(rows).items():
         results += _compare_with(BACKBONE, task, terms, values, [arm for arm in values if arm != BACKBONE])

@@ -49,7 +49,7 @@ def run_in_turns(
 ) -> Iterator[dict[Name, Value]]:
     """Call each of `works` once per round with the number of the round, in random order.
 
-    In a fixed order each would always follow the same other one, with its caches and heat.
+    In a fixed order each would always run after the same other one, and be affected by its caches and heat.
 
     >>> list(run_in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
     [{'a': 1, 'b': -1}, {'a': 2, 'b': -2}]

@@ -26,7 +26,7 @@ DRAWS = 20
 class EdgeModel(Protocol):
     """A model with learned layer weights.
 
-    `renormalizes` is true if rows are means, so that a row without an edge must be rescaled.
+    `renormalizes` is true if the weights of a row sum to 1, so that a row must be rescaled when an edge is removed.
     """
 
     @property

@@ -3,9 +3,9 @@
 A look is one interim test: text is added, and every layer still in the race is tested on all text read so far. The
 probability of any wrong decision at any look is below 5 %. It is divided over decisions (`ERROR_SHARES`, one-sided),
 looks (`SPENDING` of the remaining rate each, the rest at the last; Maron and Moore 1994) and layers (Holm 1979).
-`no_effect` and `harmful` wait until a kind of document with a share of `RARE` would have been read. Harm is confirmed
-on later documents and needs 16. A layer with predictive power below `FUTILE` (Spiegelhalter et al. 1986) ends as
-`unresolved`.
+`no_effect` and `harmful` are decided only once even a kind of document with a share of `RARE` has probably been read.
+Harm is confirmed on later documents and needs 16. A layer with predictive power below `FUTILE` (Spiegelhalter et al.
+1986) ends as `unresolved`.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def race_rows(result: Race) -> list[Score]:
 
 
 def rare_documents(layers: int) -> int:
-    """Return the number of documents that miss a kind of document of 4 % with probability 0.05 / (2 layers).
+    """Return the number of documents that all miss a kind with a share of 4 % with probability 0.05 / (2 layers).
 
     >>> rare_documents(12), rare_documents(30)
     (152, 174)

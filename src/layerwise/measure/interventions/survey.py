@@ -47,7 +47,7 @@ class EvaluationGrid:
         rules: Rules that select layers.
         layers: Skip each layer.
         seed: Seed of all draws.
-        nodes: Numbers of nodes, each of which is missing once.
+        nodes: Numbers of nodes to distribute the layers over; each node is missing once.
     """
 
     orders: int = 100
@@ -94,7 +94,7 @@ class NodeLoss:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition: `count` layers selected by `rule`, or all, or all `without` one or without `nodes`."""
+    """The layers that run: `count` selected by `rule`, or all, or all but the layer `without` or those of `nodes`."""
 
     count: int
     rule: str | None
@@ -284,7 +284,7 @@ def survey(
     only: Sequence[Condition] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Evaluate the model on `examples` under every condition of `grid` and every fixed order, or under `only` some."""
+    """Evaluate the model on `examples` under every condition and fixed order of `grid`, or only under some."""
     selected = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
     orders = _fixed_orders(stack.depth, grid) if only is None else ()
     total = len(selected) + len(orders)

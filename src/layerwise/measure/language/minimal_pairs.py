@@ -74,8 +74,8 @@ def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgements: Preferen
     scored = judgements[~np.isnan(judgements)]
     if not scored.size:
         raise MeasureError(
-            f"Pairs must fit into the model's positions, got none of {pairs[0].paradigm!r} that does. Remove the suite "
-            "or use a model with more positions."
+            f"Pairs must fit into the model's positions, but none of {pairs[0].paradigm!r} does. Remove the suite or "
+            "use a model with more positions."
         )
     columns: dict[str, Any] = {"task": pairs[0].paradigm, "kind": PARADIGM, **model}
     accuracy = Score(suite, "accuracy", float(scored.mean()), documents=scored.size, **columns)

@@ -81,7 +81,7 @@ def recovery(
 
     Rows by layer, damage and scope, with Student's intervals over seeds:
 
-        initial_damage   nats/token above the control before fine-tuning (the only row at or below the tolerance)
+        initial_damage   nats/token above the control before fine-tuning (the only row of damage within the tolerance)
         steps, area      restricted mean of the steps to recover, and nat-steps above the control, up to the cap;
                          against `twin`, those of the control relative to the original model
         censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
@@ -300,7 +300,7 @@ METRICS = ("spearman", "spearman_given_damage", "spearman_published")
 
 @dataclass(frozen=True, slots=True)
 class LayerRecovery:
-    """The recovery of one layer: initial damage and area above the control; not `damaged` within the tolerance."""
+    """The recovery of one layer: initial damage and area above the control; `damaged` if that exceeds the tolerance."""
 
     layer: int
     damage: float | None = 0.0

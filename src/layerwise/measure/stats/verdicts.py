@@ -72,10 +72,10 @@ def compute_verdicts(
     seed: int = 0,
     margin: float = MIN_EFFECT,
 ) -> list[Score]:
-    """Return one row of measure `verdict` for every layer of `keys` (layer to the key of its losses), the task `all`.
+    """Return a row of measure `verdict` for every layer of `keys` (layer to the key of its losses) and the task `all`.
 
     The metric is the decision; `low` and `high` are simultaneous bounds of the effect, `p_adjusted` is Bonferroni's.
-    The mde of `no_effect` is the further bound, otherwise the harm that is found and confirmed with 80 % power.
+    The mde of `no_effect` is the bound further from 0, otherwise the harm that is found and confirmed with 80 % power.
 
     Raises:
         MeasureError: For fewer than 8 windows.
@@ -177,7 +177,7 @@ class HarmTest:
 
 
 def confirm_harm(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]:
-    """Return the candidates whose effect on held-out text is below 0 as well (one-sided, Holm)."""
+    """Return the candidates that skipping improves on the second half as well: effect below 0 (one-sided, Holm)."""
     adjusted = holm_by_key({layer: float(effect.p_below()) for layer, effect in candidates.items()})
     return frozenset(layer for layer, p in adjusted.items() if p < ALPHA)
 

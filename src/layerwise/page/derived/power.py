@@ -23,7 +23,7 @@ MOST = 100
 
 
 def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | None:
-    """Return the tokens that resolve `wanted` nats (default: the observed effect); None if unknown or enough.
+    """Return the tokens that resolve `wanted` nats (default: the observed effect); None if unknown or reached.
 
     >>> estimate_tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
     4000

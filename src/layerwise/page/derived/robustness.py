@@ -57,7 +57,7 @@ VERBS: dict[Fate, str] = {
     "survives": "It survives {}.",
     "in part": "It partly survives {}.",
     "lost": "It does not survive {}.",
-    "inconclusive": "Inconclusive whether it survives {}.",
+    "inconclusive": "It is inconclusive whether it survives {}.",
 }
 BY_WHOM: dict[Fate, str] = {
     "survives": "survived by",
@@ -210,7 +210,7 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
         SurvivalCondition(f"{fewer}, random order", f"{lost} in random order", {**few, "order": vocab.RANDOM_ORDER}),
         SurvivalCondition("several models, merged", "merging", {**several, "strategy": vocab.MERGED}),
         SurvivalCondition(
-            "several models, ensemble", "an ensemble in random order", {**several, "strategy": vocab.ENSEMBLE}
+            "several models, ensemble", "ensembling in random order", {**several, "strategy": vocab.ENSEMBLE}
         ),
     )
     return tuple(each for each in possible if of_arms(data, metric=metric, **each.where))
@@ -255,7 +255,7 @@ def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
 
 
 def summary(data: ReportData) -> str:
-    """Say which variants survive random order; if models were only merged, their scores."""
+    """Describe which variants survive random order; if models were only merged, their scores."""
     groups: dict[Fate, list[str]] = {fate: [] for fate in BY_WHOM}
     at_chance: dict[str, list[bool]] = {ORIGINAL_ORDER: [], SHUFFLED_ORDER: []}
     for arm, cells in survival(data).cells.items():

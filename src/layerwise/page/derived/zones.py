@@ -72,7 +72,7 @@ class PlanZones:
 
     @property
     def longest(self) -> tuple[int, int]:
-        """Return the longest zone, the middle of the depth; the first of equals."""
+        """Return the longest zone, taken as the middle of the depth; the first one if several are equally long."""
         return max(self.ranges, key=lambda zone: (zone[1] - zone[0], -zone[0]))
 
     @property

@@ -113,7 +113,7 @@ def _write_marks(
 
 
 def _write_cards(pictures: Sequence[Picture], *, is_wide: bool) -> Iterator[Piece]:
-    """Write cards side by side; with shared choices or scale the first one leads, above if only it has choices."""
+    """Write cards side by side; the first has shared controls, and is placed above if only it has any."""
     first, *others = pictures
     if others and first.choices and not any(picture.choices for picture in others):
         yield from _write_cards([first], is_wide=is_wide)

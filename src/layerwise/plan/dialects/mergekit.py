@@ -1,9 +1,9 @@
 """Read and write mergekit's YAML for the merge method `passthrough` (checked against mergekit 0.1.5).
 
 Slices `{model: &a org/one, layer_range: [0, 8]}` and `{model: &b org/two, layer_range: [6, 12]}` are the plan `a:0-7
-b:6-11`. The embedding comes from the first slice's model, the final norm and head from the last one's, so an empty
-range such as `[0, 0]` selects a donor. Models without anchors are named a, b, c, ... A `scale` of `o_proj` and
-`down_proj` is a gain of the sublayers, `(6.attn):gain=0.5`. Anything a plan cannot express is refused.
+b:6-11`. The embedding comes from the first slice's model, the final norm and head from the last one's; a slice with an
+empty range such as `[0, 0]` provides only these. Models without anchors are named a, b, c, ... A `scale` of `o_proj`
+and `down_proj` is a gain of the sublayers, `(6.attn):gain=0.5`. Anything a plan cannot express is refused.
 """
 
 from __future__ import annotations

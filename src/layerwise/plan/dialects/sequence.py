@@ -49,7 +49,7 @@ def _gain(step: Step) -> float | None:
 
 
 def sequential(plan: Plan | str) -> Plan:
-    """Expand repeats and blocks into one visit of a whole layer after another.
+    """Expand repeats and blocks into a sequence of single visits of whole layers.
 
     Raises `PlanError` at the first stage with groups, gains, sublayers or quantized layers, which mergekit cannot
     express.

@@ -1,9 +1,10 @@
 """Derive a growth schedule from layer importance.
 
 With s_l the loss increase when layer l is skipped (0 where it is negative) and s_max the largest detected one, layer l
-learns in the last b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to `phases` parts: if the remaining loss falls
-as s / b, its sum is least for b ~ sqrt(s). A layer whose effect is excluded (its interval is below 0, or inside the
-margin) never learns; an inconclusive one does. The embedding, the head and the most important layer learn throughout.
+learns in the last b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to `phases` parts: if the remaining loss of a
+layer falls as s / b, the total is smallest for b proportional to sqrt(s). A layer whose effect is excluded (its
+interval is below 0, or inside the margin) never learns; an inconclusive one does. The embedding, the head and the most
+important layer learn throughout.
 """
 
 from __future__ import annotations
@@ -100,8 +101,6 @@ def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFE
     >>> found = allocation([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
     >>> [(phase.share, phase.trains) for phase in found.schedule().phases]
     [(0.5, (0,)), (0.5, (0, 2))]
-
-    Raises `PlanError` where no effect is detected.
     """
     if not importance:
         raise PlanError("importance must not be empty; pass one value per layer, in order")

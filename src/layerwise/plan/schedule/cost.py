@@ -1,8 +1,8 @@
 """Floating-point operations of training phases, from which layers learn and which only run.
 
-A layer that learns costs 3 of 3: its forward pass and the gradients of its input and weights. A frozen one costs 2 of 3
-above a layer that learns and 1 of 3 below all of them; an absent one nothing. The embedding counts as a layer below all
-others. Random choices (`sample`, `drop`) count in expectation; the optimizer does not count.
+A layer that learns costs three forward passes: its own and the gradients of its input and weights. A frozen one costs
+two above a layer that learns and one below all of them; an absent one costs nothing. The embedding counts as a layer
+below all others. Random choices (`sample`, `drop`) count in expectation; the optimizer does not count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ModelCost:
 
 
 def layer_shares(phase: Phase, depth: int) -> tuple[float, ...]:
-    """Return the share of its full cost, three forward passes, that every layer has in a phase.
+    """Return the cost of every layer in a phase as a share of its full cost, three forward passes.
 
     >>> phase = Phase("middle", share=1, trains=(1,), embedding=False, present=(0, 1, 2))
     >>> [round(share, 3) for share in layer_shares(phase, depth=4)]
@@ -98,7 +98,7 @@ def phase_shares(schedule: GrowthSchedule, cost: ModelCost) -> tuple[float, ...]
 
 
 def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform: int) -> int:
-    """Return the number of steps whose total cost is nearest to a budget in uniform training steps.
+    """Return the number of steps that together cost about as much as the budgeted steps of uniform training.
 
     Raises `PlanError` if a phase would have no step, or if a step costs less than `MIN_SHARE` of a uniform one.
 
@@ -150,7 +150,7 @@ def _share_when_frozen(embedding: bool, below: int, others: int, drawn: int) -> 
 
 
 def layer_epochs(schedule: GrowthSchedule, epochs: float) -> tuple[float, ...]:
-    """Return how often every layer reads the text while it learns, in a training that reads it `epochs` times.
+    """Return the number of epochs in which each layer learns, out of `epochs`.
 
     >>> layer_epochs(GrowthSchedule("half", 2, (Phase("a", 0.5, (0,)), Phase("b", 0.5, (0, 1), sample=1))), epochs=4.0)
     (3.0, 1.0)

@@ -48,7 +48,7 @@ class GrowthSchedule:
             raise PlanError(f"the name of a schedule must be text such as published, got {describe_value(self.name)}")
         if set(self.name) & set("/\\") or self.name.startswith(".") or not self.name.isprintable():
             raise PlanError(
-                "the name of a schedule must be a valid folder name without / or \\ or a leading full stop, got "
+                "the name of a schedule must be a valid folder name without / or \\ or a leading period, got "
                 f"{describe_value(self.name)}"
             )
         check_depth(self.depth)

@@ -110,7 +110,8 @@ def _read_copies(content: object, what: str, depth: int) -> tuple[tuple[int, int
         layers, sources = read_layers(text, what, depth), read_layers(source, what, depth)
         if len(layers) != len(sources):
             raise PlanError(
-                f"{what} must map equally many layers, got {len(layers)} for {text} and {len(sources)} for {source}"
+                f"{what} must have as many layers as sources, got {len(layers)} for {text} and {len(sources)} for "
+                f"{source}"
             )
         pairs += zip(layers, sources, strict=True)
     return tuple(sorted(pairs))

@@ -1,1 +1,1 @@
-"""Checks: what a model or a checkpoint must show before its layers may be re-planned."""
+"""Checks that a model or a checkpoint must pass before its layers can run under a plan."""

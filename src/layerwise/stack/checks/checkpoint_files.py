@@ -43,7 +43,8 @@ SLACK = 2**22
 def check_folder(folder: Path) -> Tensors:
     """Return the tensors that transformers would load from `folder`, from their headers.
 
-    Raises `CheckpointError` for missing, truncated, malformed, pickled or outside files, and for too many layers.
+    Raises `CheckpointError` for missing, truncated, malformed or pickled files, files outside the folder, and too many
+    layers.
     """
     settings = read_config(folder)
     read_settings(folder / "generation_config.json")

@@ -94,7 +94,7 @@ def _configuration(model: nn.Module) -> dict[str, Any]:
 def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
     """Raise `PlanError` if the model mixes kinds of layers and `plan` keeps none of one kind.
 
-    Hybrids ask the first attention layer and the last linear layer for the length of the cache.
+    Hybrid models read the length of the cache from their first attention layer and their last linear one.
     """
     owner = model.get_submodule(path.rpartition(".")[0])
     types = setting(getattr(owner, "config", None), "layer_types")

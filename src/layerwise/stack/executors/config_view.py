@@ -66,7 +66,7 @@ class _View:
 def visit_order(
     model: nn.Module, path: str, order: Sequence[int], depth: int, settings: Mapping[str, Any] | None = None
 ) -> Iterator[None]:
-    """Let every configuration that describes the blocks at `path` read in visit order.
+    """Make every configuration that describes the blocks at `path` return its values in visit order.
 
     `order` is the layer of each visit, and `settings` override those of the blocks' owner. Changes to values in visit
     order are lost on exit.

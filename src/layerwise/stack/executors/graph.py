@@ -41,7 +41,7 @@ AS_IS = LayerVariant()
 class Changed:
     """A plan with interventions.
 
-    `changes` maps the number of a step to the key of its intervention. `key` identifies the losses of the whole.
+    `changes` maps the number of a step to the key of its intervention. `key` identifies the losses of the changed plan.
     """
 
     key: str
@@ -192,7 +192,7 @@ def _path_to(graph: Graph, end: int | None) -> frozenset[int]:
 
 
 def common_steps(graph: Graph) -> list[tuple[int, ...]]:
-    """Return the nodes after the root, depth first, in runs that batches compute together.
+    """Return the nodes after the root, depth first, grouped into runs of nodes to compute one after another.
 
     A run ends where a plan ends, or before a changed node.
     """

@@ -1,7 +1,7 @@
 """Locks on a model's layers across Stacks and threads: one plan in place, one inspection, or any number of captures.
 
-A plan in place makes others fail; captures and inspections are waited for. Locks belong to the changed objects: the
-list of blocks, and the modules around it.
+While a plan runs in place, every other use fails; captures and inspections make others wait. Locks belong to the
+changed objects: the list of blocks, and the modules around it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class SafetensorsWeight:
-    """A parameter in a safetensors file, or its entry if the file was converted."""
+    """A parameter in a safetensors file; `converted` is accelerate's record of it if its weights were converted."""
 
     file: Path
     name: str

@@ -188,12 +188,12 @@ class Outcomes:
     def _mean(self, task: str, above: Numbers, below: Numbers) -> LinearEstimate:
         grid, strata = self._grids[task], self.strata(task)
         numerators, denominators = grid.by_unit(above), grid.by_unit(below)
-        pulls = np.empty(denominators.size)
+        influences = np.empty(denominators.size)
         for label in np.unique(strata):
             units = strata == label
             mean = numerators[units].sum() / denominators[units].sum()
-            pulls[units] = numerators[units] - denominators[units] * mean
-        return LinearEstimate(float(above.sum() / below.sum()), pulls / denominators.sum())
+            influences[units] = numerators[units] - denominators[units] * mean
+        return LinearEstimate(float(above.sum() / below.sum()), influences / denominators.sum())
 
     def strata(self, task: str) -> StratumLabels:
         return Strata.label_grid(self._grids[task])

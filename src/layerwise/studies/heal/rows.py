@@ -150,8 +150,10 @@ def _crossing(curve: Mapping[int, LinearEstimate]) -> LinearEstimate | None:
     value = crossing({count: each.value for count, each in curve.items()})
     if value is None:
         return None
-    units = next(iter(curve.values())).pulls.size
-    moved = [crossing({count: each.value + each.pulls[unit] for count, each in curve.items()}) for unit in range(units)]
+    units = next(iter(curve.values())).influences.size
+    moved = [
+        crossing({count: each.value + each.influences[unit] for count, each in curve.items()}) for unit in range(units)
+    ]
     return LinearEstimate(value, np.array([0.0 if each is None else each - value for each in moved]))
 
 

@@ -120,7 +120,7 @@ def heal(
         tokenizer: Tokenizer, if the model does not include one.
         layers: Module path of the layers, as model.layers.
         revision: Branch, tag or commit of a hub model.
-        run: Run directory (default: named by the options).
+        run: Run directory (default: derived from the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).

@@ -29,11 +29,11 @@ PUBLISHED_RIGHT, MAX_SHORT, MAX_LOSS = 0.9999, 0.02, 0.05
 SUPPORTED, CONTRADICTED, INCONCLUSIVE = Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.INCONCLUSIVE
 NO_BETTER = Verdict.NO_BETTER_THAN_NULL
 
-NOT_LEARNED = "{} is not shown to exceed chance by 5 points, so it cannot test this."
+NOT_LEARNED = "{} is not shown to exceed chance by 5 points, so this question cannot be answered with it."
 ONE_TRAINING = "There is no interval, because that requires at least two seeds and 8 batches of examples."
 CAUTION = (
-    " Intervals are over seeds and batches. A model that is not shown to exceed chance by 5 points cannot test this. If"
-    " validation loss was still falling, the finding cannot be contradicted."
+    " Intervals are over seeds and batches. A model that is not shown to exceed chance by 5 points cannot answer the"
+    " question. If validation loss was still falling, the finding cannot be contradicted."
 )
 
 TRAINED_ORDER = Question(
@@ -51,7 +51,8 @@ TRAINED_ORDER = Question(
 )
 COLLAPSE = Question(
     "Does an ordinary model collapse in random order?",
-    f"In random order the baseline must be less than 5 points above chance (always the most common label).{CAUTION}",
+    "In random order, the accuracy of the baseline must be less than 5 points above chance, the share of the most"
+    f" common label.{CAUTION}",
     Published(
         PAPER,
         "In random order a model trained in order falls from 82.61 % to 0.13 %, which is chance.",
@@ -71,7 +72,7 @@ PRUNING = Question(
         "70 to 80 % with 9 of 12 layers in order, about 18 % with 3",
         "figure 1",
     ),
-    "% lost less than the baseline",
+    "% (decline of the baseline minus that of layershuffle)",
     100 * MIN_SPARED,
 )
 POSITIONS = Question(
@@ -93,7 +94,8 @@ MERGING = Question(
     f" models trained in order, merged in order.{CAUTION}",
     Published(
         PAPER,
-        "One layer each of 12 models reaches 59.68 %, where each model reaches 62.77 %; ordinary models reach 1.87 %.",
+        "A model with one layer from each of 12 models reaches 59.68 %, and the 12 models reach 62.77 %; merged from"
+        " ordinary models, it reaches 1.87 %.",
         "3.09 points",
         "section 4.4, Table 2",
     ),
@@ -173,7 +175,7 @@ def judge_layers_know_positions(data: ReportData) -> Finding | None:
     if not short.has_interval:
         return POSITIONS.answer(INCONCLUSIVE, ONE_TRAINING, shown)
     beats_chance = data.depth > 0 and short.is_below(PUBLISHED_RIGHT - 1 / data.depth)
-    unlearned = "The prediction is not shown to beat chance, so it cannot test this."
+    unlearned = "The prediction is not shown to beat chance, so this question cannot be answered with it."
     if short.mde is not None and short.mde >= PUBLISHED_RIGHT:
         unlearned = f"{unlearned} The run is too small to detect any shortfall."
         shown = Estimate(shown.value)

@@ -175,7 +175,7 @@ def _unchanged(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.IDENTITY)
     draws, same = (sum(row.value for row in rows.where(metric=metric)) for metric in ("draws", "identical"))
     if same:
-        yield f"{same:,.0f} of {draws:,.0f} random orders happened to be in order; they are not counted."
+        yield f"{same:,.0f} of {draws:,.0f} random orders happened to be in order; they are excluded."
 
 
 def _kept(data: ReportData) -> Iterator[Part]:

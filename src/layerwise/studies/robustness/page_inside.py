@@ -167,7 +167,7 @@ POSITION_SECTION = Section(
             derive=_placed,
             where={"position": None},
             terminal=False,
-            rows={"model": "arm", "against": "against"},
+            rows={"model": "arm", "null": "against"},
             columns=(Column("accuracy", "accuracy", EXACT),),
         ),
     ),
@@ -232,7 +232,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
     )
     yield Pivot(
         name="what-the-nearest-outputs",
-        rows={"variant": "arm", "against": "against"},
+        rows={"variant": "arm", "null": "against"},
         terminal=False,
         where={"measure": vocab.OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")},
         columns=(

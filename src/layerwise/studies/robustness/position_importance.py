@@ -42,7 +42,7 @@ def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> It
             yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=variant, layer=layer, position=position)
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
-        reach = [student_quantile(0.975, len(one.pulls) - 1.0) * one.error for one in each]
+        reach = [student_quantile(0.975, len(one.influences) - 1.0) * one.error for one in each]
         bounds = [(value - half, value + half) for value, half in zip(values, reach, strict=True)]
         low, high = seed_interval(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
@@ -52,15 +52,15 @@ def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> It
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jackknifed:
-    """Jackknife estimate with the pull of each batch, `(batches,)` with zero sum."""
+    """Jackknife estimate with the influence of each batch, `(batches,)` with zero sum."""
 
     value: float
-    pulls: Numbers
+    influences: Numbers
 
     @property
     def error(self) -> float:
-        units = self.pulls.size
-        return float(np.sqrt(np.square(self.pulls).sum() * units / (units - 1)))
+        units = self.influences.size
+        return float(np.sqrt(np.square(self.influences).sum() * units / (units - 1)))
 
 
 def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:

@@ -90,7 +90,7 @@ def robustness(
         layers: Module path of the layers, as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Run directory (default: named by the options).
+        run: Run directory (default: derived from the options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
@@ -109,7 +109,7 @@ def robustness(
     is_trained_run = location is not None and is_run(location)
     is_demo = location == DEMO
     if is_trained_run and run is not None:
-        raise RunError(f"{spell('run')} must not be given for a run: the results go into {location}.")
+        raise RunError(f"{spell('run')} must not be given for a run: the results are added to {location}.")
     loading = {"tokenizer": tokenizer, "layers": layers, "revision": revision}
     given = [name for name, value in loading.items() if value is not None]
     given += ["trust_remote_code"] if trust_remote_code else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
 
@@ -194,12 +194,20 @@ def _is_original(data: ReportData) -> bool:
 def _compare_control(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
     row = run.one(metric=vocab.ABOVE_CHOSEN, arm=name, task=text)
     if is_same:
-        yield from [f"The control {ARMS[name]} is the same plan."] if text == vocab.REPORT else []
+        yield from [f"The control “{ARMS[name]}” is the same plan."] if text == vocab.REPORT else []
     elif row is not None:
         better = run.value(metric=vocab.BETTER, arm=name, task=text)
         sets = "" if better is None else f" {100 * better:.0f} % of the sets have a lower loss."
-        above = f"the loss of {ARMS[name]} is {DIFFERENCE.text(row)} nats/token above the selected plan"
-        yield f"On {TEXT_NAMES[text]} {above}, {_explain_verdict(row, level)}{sets}"
+        above = f"{_name_loss(name)} is {DIFFERENCE.text(row)} nats/token above that of the selected plan"
+        yield f"On {TEXT_NAMES[text]}, {above}, {_explain_verdict(row, level)}{sets}"
+
+
+def _name_loss(control: str) -> str:
+    return f"the {'mean ' * (control == vocab.RANDOM)}loss of {_name_controls([ARMS[control]])}"
+
+
+def _name_controls(names: Sequence[str]) -> str:
+    return f"the control{'s' * (len(names) != 1)} {join_words([f'“{name}”' for name in names])}"
 
 
 def _answer(data: ReportData) -> str:
@@ -209,7 +217,7 @@ def _answer(data: ReportData) -> str:
     verdicts: dict[str, list[str]] = {words: [] for words in COMPARISONS.values()}
     for name in (name for name in ARMS if name in rows):
         verdicts[COMPARISONS[judge_effect(rows[name], data.level)]].append(ARMS[name])
-    compared = [f" {words.format(join_words(names))}" for words, names in verdicts.items() if names]
+    compared = [f" {words.format(_name_controls(names))}" for words, names in verdicts.items() if names]
     return join_statements(write_findings, 2)(data) + "".join([] if _is_original(data) else compared)
 
 

@@ -1,4 +1,4 @@
-"""Findings of a growth run: whether a schedule beats uniform training, whether layer roles are why, and fairness.
+"""Findings of a growth run: whether a schedule beats uniform training, whether layer roles matter, and fairness.
 
 Phases also restart the learning rate and spend differently, so only a schedule that beats each of its controls, the
 same schedule with the layer roles exchanged, shows that it matters which layers train when.
@@ -37,9 +37,9 @@ from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS, WARMUP
 
 LOSS = Question(
     "Is the loss of growth training 4.7 times lower?",
-    "Supported if the interval over seeds reaches 4.7 times and is above its square root. Contradicted if all of it is"
-    " below 4.7 times. Inconclusive if uniform training does not beat the bigram baseline, or if the loss is not low"
-    " enough but was still falling.",
+    "Supported if the interval over seeds reaches 4.7 and lies entirely above 2.17, the square root of 4.7."
+    " Contradicted if it lies entirely below 4.7. Inconclusive if uniform training does not beat the bigram baseline,"
+    " or if the loss is not low enough but was still falling.",
     Published(
         Paper("Anatomical Heterogeneity in Transformer Language Models", "arXiv 2603.19348, 2026"),
         "Growth training costs 54 % less. After the same number of steps, its validation loss is 0.127 instead of"
@@ -59,9 +59,9 @@ EFFECTS: Mapping[Effect, str] = {
 BASELINES: Mapping[Verdict, str] = {
     Verdict.SUPPORTED: "Yes: uniform training ends at {} nats/token, below the bigram baseline at {}.",
     Verdict.INCONCLUSIVE: "Uniform training ends at {} nats/token, and its seeds vary around the bigram baseline at {}."
-    " A gain on it may come from letting layers rest.",
+    " A gain over it may come only from freezing layers.",
     Verdict.CONTRADICTED: "No: uniform training ends at {} nats/token, above the bigram baseline at {}. A schedule may"
-    " win only because it lets layers rest.",
+    " win only because it freezes layers.",
 }
 
 
@@ -82,7 +82,10 @@ def judge_loss(data: ReportData) -> Finding | None:
     elif estimate.is_below(published):
         verdict, answer = Verdict.CONTRADICTED, "No: the whole interval is below 4.7."
     elif estimate.is_above(math.sqrt(published)):
-        verdict, answer = Verdict.SUPPORTED, "Yes: the interval reaches 4.7 and is above its square root."
+        verdict, answer = (
+            Verdict.SUPPORTED,
+            "Yes: the interval reaches 4.7 and lies entirely above the square root of 4.7.",
+        )
     return LOSS.answer(verdict, answer, estimate)
 
 
@@ -96,7 +99,7 @@ def list_growth_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def make_verdict(data: ReportData) -> Finding | None:
-    """Judge whether the planned schedule beats uniform training, and whether the roles of layers are why."""
+    """Judge whether the planned schedule beats uniform training, and whether it matters which layers train when."""
     arm = growth.planned(data)
     compared = None if arm is None else _compare_at_equal_cost(data, arm) or _compare_at_equal_steps(data, arm)
     if arm is None or compared is None:
@@ -104,7 +107,7 @@ def make_verdict(data: ReportData) -> Finding | None:
     answer, effect, score = compared
     count = format_count(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
     return Finding(
-        "Does training where layers need it help?",
+        "Does training in phases beat uniform training?",
         f"{to_sentence(f'{answer} over {count}')} {_describe_roles(data, arm, effect)}",
         effect_to_verdict(effect),
         Estimate.read(score),
@@ -153,9 +156,10 @@ def _describe_roles(data: ReportData, arm: str, effect: Effect) -> str:
     rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
     fates = {control: judge_effect(score, data.level) for control, score in rows.items() if score is not None}
     if not fates:
-        return "No permuted or reversed control was trained, so layer roles are untested."
+        return "No control was trained, so it is untested whether it matters which layers train when."
     if "worse" in fates.values():
-        return f"It is better with {_name_controls(fates, 'worse')}, so its roles are not the right ones."
+        better = _name_controls(fates, "worse")
+        return f"It is better with {better}, so its assignment of layers to phases is not the best."
     if set(fates.values()) == {"better"}:
         least = "" if "permuted" in fates else ", although no permuted control was trained"
         uniform = "" if effect == "better" else ", although it does not beat uniform training"

@@ -192,7 +192,7 @@ def list_next_steps(data: ReportData) -> Iterator[str]:
         yield f"Next: try further rates for {who}: layerwise train growth --learning-rates {rates}"
     score = growth.against(data, growth.Training(arm))
     if score is not None and judge_effect(score, data.level) == "better" and arm == growth.PUBLISHED:
-        yield "Next: test whether layer roles are why: layerwise train growth --schedules importance,permuted"
+        yield "Next: test if it matters which layers train when: layerwise train growth --schedules importance,permuted"
 
 
 def _list_all_variants(data: ReportData) -> tuple[str, ...]:

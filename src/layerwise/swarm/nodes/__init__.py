@@ -1,1 +1,1 @@
-"""Nodes: what holds layers and runs them, and their double in one process."""
+"""Nodes, which hold and run layers, and a simulated cluster of nodes in one process."""

@@ -59,7 +59,7 @@ Points = Mapping[int, CostPoint]
 
 
 def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | None:
-    """Return the interpolated loss of trainings of several lengths at a cost, or None beyond their ends.
+    """Interpolate the loss at a cost from trainings of several lengths; None outside their range.
 
     A single length has a loss only at its own cost, within `EQUAL`.
 
@@ -183,7 +183,7 @@ def descending(losses: Sequence[float]) -> list[float]:
 
 
 def saving_rows(arm: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points) -> list[Score]:
-    """Return the share of every cost of `uniform` that a variant saves to reach its loss.
+    """Return the share of each cost of `uniform` that a variant saves to reach its loss.
 
     The metric is `SAVING` with its interval over seeds, or a bound: `SAVING_AT_MOST` if `NEVER` seeds missed the loss,
     `SAVING_AT_LEAST` if `SOONER` seeds reached it by the first cost. Empty without common seeds, or if seeds are

@@ -2,7 +2,7 @@
 
 Weights are drawn when the model is opened, with torch's generator, which a training seeds first: all variants of a seed
 start from the same weights. The tiny size is a Granite of twelve layers, so that every role of the published schedule
-has a layer; a Llama of this width ends above the loss of the bigram baseline. The published size follows the founding
+has a layer; a Llama of this width ends above the loss of the bigram baseline. The published size follows the original
 paper as far as known: twelve layers and 9.57 million weights, in the shape of SmolLM2.
 """
 
