@@ -81,7 +81,7 @@ def test_only_survivors_are_evaluated_on_the_next_rung() -> None:
 
 def test_a_limit_below_every_plan_is_an_error() -> None:
     objective = PlantedObjective(4, coupling=0.3, seed=0, documents=16)
-    with pytest.raises(MeasureError, match="cannot skip anything more"):
+    with pytest.raises(MeasureError, match=r"cannot make the plan .* cheaper"):
         list(greedy(objective, Space(4, ("drop",), layers, 0.5), settings=RungSettings()))
 
 

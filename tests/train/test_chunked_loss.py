@@ -150,5 +150,5 @@ def test_distances_use_scored_positions_only() -> None:
 
 
 def test_unpaired_states_are_rejected() -> None:
-    with pytest.raises(TrainError, match="must have as many states"):
+    with pytest.raises(TrainError, match="must have the same number of states"):
         state_distance([drawn(1, 2, 3)], [], None, "mse")

@@ -73,8 +73,8 @@ def greedy(
             candidates += [each for each in smaller if space.cost(each) < space.cost(plan)]
         if not candidates:
             raise MeasureError(
-                f"the edits {', '.join(space.moves)} cannot make {beam[0]} cheaper, which costs "
-                f"{space.cost(beam[0]):g}, above the limit of {space.limit:g}. Pass a larger budget or more moves."
+                f"the edits {', '.join(space.moves)} cannot make the plan {beam[0]} cheaper, and its cost of "
+                f"{space.cost(beam[0]):g} is above the limit of {space.limit:g}. Pass a larger budget or more moves."
             )
         saved = {each: 1 / (base - space.cost(each)) for each in candidates}
         result = run_round(evaluator, candidates, beam[0], base=space.original, scale=saved, settings=settings)

@@ -17,12 +17,11 @@ def test_the_verdict_of_a_control_follows_its_difference_and_p(sign: int, word: 
     rows = (replace(row, value=sign * row.value) if row.metric == "above_chosen" else row for row in RUN.scores)
     turned = replace(RUN, scores=tuple(rows))
     text = "\n".join(write_findings(turned))
-    assert f"above the selected plan, {word} (adjusted p 0.010)" in text
-    assert (
-        "above the selected plan, inconclusive: this text can only detect differences above 0.0700 nats/token" in text
-    )
+    assert f"above that of the selected plan, {word} (adjusted p 0.010)" in text
+    limit = "inconclusive: this text can only detect differences above 0.0700 nats/token"
+    assert f"above that of the selected plan, {limit}" in text
     assert SEARCH_KIND.answer(turned).endswith(
-        f"It has a {chosen} loss than Block Influence and random sets. "
+        f"It has a {chosen} loss than the controls “Block Influence” and “random sets”. "
         "The text is too short to separate it from the control “least skip effect”."
     )
 
@@ -56,7 +55,9 @@ def test_a_control_is_equal_only_if_its_interval_is_within_the_margin(half: floa
         else row
         for row in RUN.scores
     )
-    arms = [each for each in write_findings(replace(RUN, scores=tuple(rows))) if "above the selected plan" in each]
+    arms = [
+        each for each in write_findings(replace(RUN, scores=tuple(rows))) if "above that of the selected plan" in each
+    ]
     assert arms
     assert all(words in each for each in arms)
 

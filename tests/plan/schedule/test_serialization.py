@@ -64,7 +64,7 @@ WRONG: list[tuple[Any, str]] = [
     (written(phase(scale=0.9)), r"phase a: scale must map layers to a factor, as in \{3 5: 0\.9\}"),
     (written(phase(scale={"0-1": 0.9, "1": 0.8})), "phase a: scale must be ascending without duplicates"),
     (written(phase(copies="2-3")), r"phase a: copies must map layers to their sources, as in \{4-7: 0-3\}"),
-    (written(phase(copies={"2-3": "0"})), "phase a: copies must map equally many layers"),
+    (written(phase(copies={"2-3": "0"})), "phase a: copies must have as many layers as sources"),
     (written(phase(drop=0.5)), r"phase a: drop must be two probabilities in \[0, 1\), for the first and"),
 ]
 
