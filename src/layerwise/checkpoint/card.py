@@ -124,7 +124,6 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape markup in a name."""
     return "".join(sign if sign.isalnum() or sign in " ._-/" else f"&#{ord(sign)};" for sign in text)
 
 

@@ -34,8 +34,6 @@ R = TypeVar("R", bound="Recipe | PretrainingRecipe")
 
 @dataclass(frozen=True, slots=True)
 class FolderTraining(Generic[R]):
-    """A training of a recipe with a seed, and its folder in the run."""
-
     recipe: R
     seed: int
     folder: str

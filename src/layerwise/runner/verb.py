@@ -132,8 +132,6 @@ VERBS: dict[str, Verb] = {}
 
 @dataclass(frozen=True)
 class VerbCall:
-    """A verb with the options of one call."""
-
     verb: Verb
     options: Mapping[str, Any]
 
@@ -319,7 +317,6 @@ def spell(name: str) -> str:
 
 
 def check_push(push: str | None, *, private: bool) -> None:
-    """Check the options `push` and `private`."""
     if private and push is None:
         raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
     if push is not None:

@@ -33,7 +33,6 @@ def text_config_of(model: nn.Module) -> Any | None:
 
 
 def settings_of(config: Any) -> dict[str, Any]:
-    """Return the settings of a configuration by name."""
     if is_of_transformers(config):
         return dict(config.to_dict())
     if isinstance(config, Mapping):

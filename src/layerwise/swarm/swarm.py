@@ -143,7 +143,6 @@ class Swarm:
 
     @property
     def members(self) -> NodeRecords:
-        """Records of the nodes."""
         return self._members
 
     def estimate_cost(self, missing: frozenset[int]) -> ExpectedCost:

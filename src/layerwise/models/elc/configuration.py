@@ -193,12 +193,10 @@ class ElcConfig(PreTrainedConfig):
 
     @property
     def reading(self) -> ElcVariant:
-        """The variant."""
         return find_variant(self.variant)
 
     @property
     def missing(self) -> Missing:
-        """The treatment of skipped layers."""
         default = "inherit" if self.reading.mixture == "free" else "renormalise"
         return cast(Missing, self.missing_sources or default)
 

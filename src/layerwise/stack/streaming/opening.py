@@ -110,8 +110,6 @@ def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]
 
 @dataclass(frozen=True)
 class OffloadedBlocks:
-    """The location of the weights of the blocks at `path`."""
-
     path: str
     stored: Mapping[str, SafetensorsWeight | GGUFWeight]
     converted: ConvertedWeights | None

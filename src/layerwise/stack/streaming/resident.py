@@ -135,7 +135,6 @@ class ResidentLayers:
                 self._begin(layer)
 
     def release(self, layer: int) -> None:
-        """Release the weights of a layer."""
         with self._changed:
             if layer in self._resident and not self._running[layer]:
                 del self._resident[layer]

@@ -160,8 +160,6 @@ class ServerMetrics:
 
 
 class SwarmCollector(Collector):
-    """Metrics of a swarm, collected from its overview."""
-
     def __init__(self, overview: Callable[[], Overview]) -> None:
         self._overview = overview
 
