@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TO_GGUF = (
-    "pass the file that the folder was made from first, as a, and use the layers of the folder: b:0-27; or convert the "
-    "folder with llama.cpp's convert_hf_to_gguf.py"
+    "pass two models, a, the file that the folder was made from, and b, the folder, with the plan b:0-27; or convert "
+    "the folder with llama.cpp's convert_hf_to_gguf.py"
 )
 
 _MATRIX = re.compile(r"blk\.(\d+)\..*weight")

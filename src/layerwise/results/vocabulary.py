@@ -148,7 +148,7 @@ CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
     "babylm",
 )
 STEPS, SECONDS, TOKENS = "steps", "seconds", "tokens"
-"""Units: costs that were counted, or that two variants had alike."""
+"""Units: costs that were counted, or that two compared variants have in common."""
 
 PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
 """Suites of minimal pairs and fine-tuned tasks, each a measure."""

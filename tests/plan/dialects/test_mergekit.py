@@ -147,7 +147,7 @@ def test_what_has_no_effect_is_noted() -> None:
     recipe = read_mergekit(added("tag: &factor 0.5\nparameters: {t: *factor}"))
     assert recipe.plan == read_mergekit(ONE).plan
     assert recipe.notes == (
-        "line 10: mergekit reads no key tag, and it has no effect here either",
+        "line 10: mergekit does not read the key tag, and it has no effect here either",
         "line 10: the parameter t has no effect on a passthrough",
     )
 

@@ -17,7 +17,7 @@ from layerwise.data.splits import digest, split_stratified
 from layerwise.errors import DataError
 
 SELECTION = 0.1
-"""Share of the training file that selects if there is no separate file."""
+"""Share of the training file used for selection if there is no separate file."""
 
 
 class LabeledText(NamedTuple):

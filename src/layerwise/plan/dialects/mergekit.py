@@ -300,7 +300,7 @@ def _dtype(top: Mapping[str, YamlValue]) -> str | None:
 def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
     for key, value in top.items():
         if key not in (*_READ, *_REFUSED):
-            yield f"line {value.line}: mergekit reads no key {key}, and it has no effect here either"
+            yield f"line {value.line}: mergekit does not read the key {key}, and it has no effect here either"
     parameters = top.get("parameters")
     if parameters is not None and not parameters.is_null:
         for key, value in parameters.mapping("parameters").items():

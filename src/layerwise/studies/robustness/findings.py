@@ -29,10 +29,10 @@ PUBLISHED_RIGHT, MAX_SHORT, MAX_LOSS = 0.9999, 0.02, 0.05
 SUPPORTED, CONTRADICTED, INCONCLUSIVE = Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.INCONCLUSIVE
 NO_BETTER = Verdict.NO_BETTER_THAN_NULL
 
-NOT_LEARNED = "{} is not shown to exceed chance by 5 points, so this question cannot be answered with it."
+NOT_LEARNED = "{} is not shown to exceed chance by 5 points, so it cannot answer this question."
 ONE_TRAINING = "There is no interval, because that requires at least two seeds and 8 batches of examples."
 CAUTION = (
-    " Intervals are over seeds and batches. A model that is not shown to exceed chance by 5 points cannot answer the"
+    " Intervals are over seeds and batches. A model that is not shown to exceed chance by 5 points cannot answer this"
     " question. If validation loss was still falling, the finding cannot be contradicted."
 )
 
@@ -175,7 +175,7 @@ def judge_layers_know_positions(data: ReportData) -> Finding | None:
     if not short.has_interval:
         return POSITIONS.answer(INCONCLUSIVE, ONE_TRAINING, shown)
     beats_chance = data.depth > 0 and short.is_below(PUBLISHED_RIGHT - 1 / data.depth)
-    unlearned = "The prediction is not shown to beat chance, so this question cannot be answered with it."
+    unlearned = "The prediction is not shown to beat chance, so it cannot answer this question."
     if short.mde is not None and short.mde >= PUBLISHED_RIGHT:
         unlearned = f"{unlearned} The run is too small to detect any shortfall."
         shown = Estimate(shown.value)

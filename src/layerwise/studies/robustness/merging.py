@@ -290,7 +290,7 @@ def compare_variants(
         added = next((source.added for source in models.values() if source.added), None)
         if added:
             notes.append(
-                f"{variant}: each layer was trained with {added} of its model, so they were evaluated but not merged"
+                f"{variant}: the layers need {added} of their model, so the models were evaluated but not merged"
             )
 
         def progress(done: int, parts: int, variant: str = variant) -> None:

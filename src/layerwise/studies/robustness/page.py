@@ -266,7 +266,7 @@ def _following(data: ReportData) -> Iterator[str]:
     if fewest is not None:
         variant, plan = fewest
         yield (
-            f"{variant} survives with {len(plan.order())} of {data.depth} layers. To keep it: layerwise save MODEL "
+            f"{variant} survives with {len(plan.order())} of {data.depth} layers. To write it: layerwise save MODEL "
             f'--plan "{plan}" --output FOLDER'
         )
     if outcome.present(data) & {vocab.ROBUSTNESS, vocab.ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):

@@ -107,7 +107,7 @@ def train_then_survey(
         lines=[
             *surveys.describe(),
             *describe_trainings(planned, seeds, len(splits.train)),
-            *(f"at least {len(task.trainings)} trials select learning rates and batch sizes" for task in trials),
+            *(f"at least {len(task.trainings)} trials to select learning rates and batch sizes" for task in trials),
         ],
         recipe=shared_recipe(options.to_json() | tuned_by, arguments),
         tasks=(*trials, trainings, surveys),

@@ -47,11 +47,11 @@ ARMS: Mapping[str, str] = {
     "uniform": "uniform type",
     "first_and_last": "first and last layers",
     "imatrix": "importance matrix",
-    "sweep_effect": "least skip effect",
+    "sweep_effect": "smallest skip effect",
     "block_influence": "Block Influence",
     "angular_distance": "angular distance",
     "deepest_keep_last": "deepest layers but the last",
-    vocab.RANDOM: "random sets",
+    vocab.RANDOM: "random plans",
 }
 """Labels of the controls in reading order."""
 
@@ -82,7 +82,7 @@ def find_selected(data: ReportData) -> Score | None:
 
 
 def list_controls(data: ReportData) -> dict[str, str]:
-    """Return the plan of each control except the random sets, in reading order."""
+    """Return the plan of each control except the random plans, in reading order."""
     plans = data.rows.where(measure=vocab.SEARCH, metric=vocab.ARM, seed=None).along("arm")
     return {name: str(plans[name].plan) for name in ARMS if name in plans}
 
@@ -197,7 +197,7 @@ def _compare_control(run: Rows, name: str, text: str, is_same: bool, level: floa
         yield from [f"The control “{ARMS[name]}” is the same plan."] if text == vocab.REPORT else []
     elif row is not None:
         better = run.value(metric=vocab.BETTER, arm=name, task=text)
-        sets = "" if better is None else f" {100 * better:.0f} % of the sets have a lower loss."
+        sets = "" if better is None else f" {100 * better:.0f} % of the random plans have a lower loss."
         above = f"{_name_loss(name)} is {DIFFERENCE.text(row)} nats/token above that of the selected plan"
         yield f"On {TEXT_NAMES[text]}, {above}, {_explain_verdict(row, level)}{sets}"
 
