@@ -42,7 +42,7 @@ class Metavar:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Flag of an argument that is not its name with hyphens."""
+    """Flag of an argument, if it differs from the name with hyphens."""
 
     text: str
 

@@ -5,8 +5,8 @@
     data_share    on shares of the text: `difference` from the backbone on the same share, and `by_halving`, what
                   each halving of the text adds to it
 
-The task of a row is its question. A slope is fitted for each seed by least squares; its Student interval and
-p are over the slopes of the seeds. The p of a metric are corrected over its variants, questions or shares (Holm).
+The task of a row is its question. A slope is fitted for each seed by least squares; its Student interval and p are over
+the slopes of the seeds. The p of a metric are corrected over its variants, questions or shares (Holm).
 """
 
 from __future__ import annotations
