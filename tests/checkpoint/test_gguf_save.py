@@ -20,10 +20,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import layerwise
 from checkpoint.gguf_bytes import ARRAY, STRING, U32, Entry, Header, Spec, array, text
-from checkpoint.gguf_models import VOCABULARY, write_causal, write_llama
+from checkpoint.gguf_models import write_causal, write_llama
 from layerwise.checkpoint import gguf_file, save
 from layerwise.checkpoint.gguf_file import save_gguf
-from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModelError
+from layerwise.errors import CheckpointError, LayerwiseError, PlanError, UnsupportedModelError
 from layerwise.gguf import GGUFFile, depth_of, layer_bytes, planned_file
 from layerwise.gguf.layers import BY_DEPTH, FIRST_OF_EACH, ONE_WINDOW, ONLY_WITH_WINDOW, PERIODS
 from layerwise.plan import Plan
@@ -440,11 +440,6 @@ def test_a_file_that_becomes_shorter_meanwhile_leaves_nothing(tmp_path: Path, mo
     assert [each.name for each in tmp_path.iterdir()] == ["in.gguf"]
 
 
-def test_only_a_gguf_file_becomes_one(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="saving a GGUF file requires a GGUF file as the source"):
-        save("demo", "0-3", tmp_path / "out.gguf")
-
-
 @pytest.mark.parametrize("stored", ["F32", "F16", "Q8_0"])
 def test_the_matrices_of_a_layer_at_a_type_are_those_of_the_package_gguf(stored: str, tmp_path: Path) -> None:
     source = write_llama(tmp_path / "in.gguf", 3, kind=stored)
@@ -465,18 +460,6 @@ def test_the_matrices_of_a_layer_at_a_type_are_those_of_the_package_gguf(stored:
         numbers = gguf.quants.dequantize(rows, types(own[0])).astype(np.float32)
         assert (types(number).name, shape) == (at.source, own[1])
         assert content == gguf.quants.quantize(numbers, types[at.source]).tobytes(), name
-
-
-def test_a_file_at_types_is_the_plan_that_was_measured(tmp_path: Path) -> None:
-    source = write_llama(tmp_path / "in.gguf", 4, kind="F32")
-    plan = "0 Q4_0:1 Q5_1:3 2"
-    save(source, plan, tmp_path / "out.gguf")
-    ids = torch.arange(24)[None] % VOCABULARY
-    with torch.inference_mode():
-        stack = layerwise.load(source)
-        with stack.under(plan):
-            wanted = stack.model(ids).logits
-        assert torch.equal(layerwise.load(tmp_path / "out.gguf").model(ids).logits, wanted)
 
 
 def test_a_file_becomes_a_folder_and_new_files_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

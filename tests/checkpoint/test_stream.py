@@ -58,25 +58,6 @@ def test_logits_are_compared_and_the_tokenizer_goes_along(home: Path, tmp_path: 
     assert loaded.num_parameters() == origin.parameters
 
 
-def test_several_models_of_one_form_are_streamed(models: dict[str, Path], tmp_path: Path) -> None:
-    origin = save(models, "a:0-2 b:3 5", tmp_path / "m", prove=False)
-    assert origin.models == {"shell": str(models["a"]), "a": str(models["a"]), "b": str(models["b"])}
-    written, b = (load_file(folder / "model.safetensors") for folder in (tmp_path / "m", models["b"]))
-    key = "model.layers.{}.mlp.up_proj.weight"
-    assert torch.equal(written[key.format(3)], b[key.format(3)])
-    assert not torch.equal(written[key.format(4)], b[key.format(5)])
-
-
-def test_shards_are_read_and_written(home: Path, tmp_path: Path) -> None:
-    AutoModelForCausalLM.from_pretrained(home).save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
-    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
-    save(tmp_path / "sharded", "0 5 3", tmp_path / "one", prove=False)
-    save(home, "0 5 3", tmp_path / "many", prove=False, max_shard_size=20_000)
-    assert len(list((tmp_path / "many").glob("*.safetensors"))) > 2
-    one, many = (AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict() for name in ("one", "many"))
-    assert all(torch.equal(one[name], many[name]) for name in one | many)
-
-
 @pytest.mark.parametrize("opened", [str, load])
 def test_tied_weights_are_written_once(tmp_path: Path, opened: Callable[[str], Any]) -> None:
     model = tiny_llama()

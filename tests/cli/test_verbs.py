@@ -1,11 +1,9 @@
 """Every verb on a real model and text files: output, files written and exit code."""
 
-import csv
 import sqlite3
 from pathlib import Path
 
 import pytest
-from pyarrow import parquet
 from transformers import AutoModelForCausalLM
 
 from cli.command import layerwise
@@ -46,26 +44,6 @@ def test_a_sweep_stores_rows_and_writes_its_report(swept: Path, model: Path) -> 
     assert swept.joinpath("report.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_sweep_prints_messages_and_findings(model: Path, texts: Path, tmp_path: Path) -> None:
-    ended = layerwise("sweep", model, "--text", texts, "--run", tmp_path / "run", "--families", "swap_adjacent")
-    assert ended.code == 0
-    assert "4 layers, float32" in ended.err
-    assert "10 documents" in ended.err
-    assert "layer evaluations (" in ended.err
-    assert "1.00x the minimum of layer evaluations" in ended.err
-    assert ended.out.splitlines()[-1] == f"report: {tmp_path / 'run' / 'report.html'}"
-    assert ended.out.startswith("- Do the similarity zones survive without the sink token? ")
-    assert f"{model.name}: 4 layers" in ended.err
-    with Run.open(tmp_path / "run") as run:
-        assert {score.metric for score in run.store.scores("similarity")} >= {"cosine", "cka"}
-
-
-def test_quiet_prints_only_the_result(swept: Path, model: Path, texts: Path) -> None:
-    ended = layerwise("sweep", model, "--text", texts, "--run", swept, "--plan", "0 (1|2) 3", *FEW, "--quiet")
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.endswith(f"report: {swept / 'report.html'}\n")
-
-
 def test_tokens_and_max_length_limit_the_text(model: Path, texts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     limits = ("--tokens", "300", "--max-length", "40", "--batch-tokens", "100", "--seed", "3")
@@ -87,16 +65,6 @@ def test_shallow_models_have_fewer_families(texts: Path, tmp_path: Path, depth: 
         ended = layerwise("sweep", folder, "--text", texts, "--run", tmp_path / "run", "--families", "")
     assert ended.code == 0, ended.err
     assert (tmp_path / "run" / "report.html").is_file()
-
-
-def test_plan_explains_costs_and_wiring() -> None:
-    ended = layerwise("plan", "0-13 (14|15|16|17)*3 20-31", "--depth", "32")
-    assert (ended.code, ended.err) == (0, "")
-    lines = ended.out.splitlines()
-    assert lines[0] == "0-13 (14|15|16|17)*3 20-31"
-    assert "layers 14 to 17 in parallel, mean of the outputs, 3 times" in lines
-    assert "never: layers 18, 19" in lines
-    assert any(line.split() == ["layer", "evaluations", "38", "(original", "model:", "32)"] for line in lines)
 
 
 def test_plans_can_be_given_without_quotes() -> None:
@@ -173,22 +141,6 @@ def test_interrupted_runs_are_reported_on_shared_windows(swept: Path, tmp_path: 
     ended = layerwise("report", half, "--format", "markdown")
     assert ended.code == 0, ended.err
     assert "| 1-3 " in ended.out
-
-
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_exports_contain_the_stored_rows(swept: Path, tmp_path: Path, kind: str) -> None:
-    ended = layerwise("report", swept, "--output", tmp_path / "tables", "--format", kind)
-    assert (ended.code, ended.err) == (0, "")
-    written = [Path(line) for line in ended.out.splitlines()]
-    assert all(path.is_file() for path in written)
-    with Run.open(swept) as run:
-        expected = [row.nll for row in run.store.losses()]
-    losses = next(path for path in written if path.stem == "losses")
-    if kind == "parquet":
-        assert parquet.read_table(losses)["nll"].to_pylist() == expected
-    else:
-        with losses.open(newline="") as file:
-            assert [float(row["nll"]) for row in csv.DictReader(file)] == expected
 
 
 def test_unexpected_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,14 +164,6 @@ def test_the_digest_covers_split_label_and_content() -> None:
     assert digest(rows) == digest(iter(rows)) != digest(reversed(rows))
 
 
-def test_images_are_stacked() -> None:
-    splits = Splits("images", "", Examples(), Examples(), Examples())
-    images = [{"pixel_values": torch.full((3, 8, 8), float(n)), "labels": torch.tensor(n)} for n in (4, 2)]
-    batch = splits.collate(images)
-    assert batch["pixel_values"].shape == (2, 3, 8, 8)
-    assert batch["pixel_values"][:, 0, 0, 0].tolist() == batch["labels"].tolist() == [4, 2]
-
-
 def test_texts_are_padded_on_the_right() -> None:
     splits = Splits("text", "", Examples(), Examples(), Examples(), pad_id=9)
     short = {"input_ids": torch.tensor([5, 6]), "labels": torch.tensor([-100, 6])}

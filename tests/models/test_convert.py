@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
-import layerwise.models
 from cli.command import layerwise as command
 from cli.command import refused
 from layerwise.errors import CheckpointError, ModelError
@@ -97,17 +96,6 @@ def test_the_table_may_be_left_out_and_the_padding_is_the_tokenizers() -> None:
     del tensors["classifier.nonlinearity.5.weight"]
     config = convert_elc(tensors, variant="elc", heads=2, tokenizer=tokenizer(2), pad_token_id=4).config
     assert (config.vocab_size, config.pad_token_id) == (61, 0)
-
-
-def test_the_command_runs_what_the_library_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusing(*_: object, **__: object) -> None:
-        raise CheckpointError("asked the exported one")
-
-    monkeypatch.setattr(layerwise.models, "convert_elc", refusing)
-    save_file(checkpoint("elc"), tmp_path / "model.safetensors")
-    word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
-    options = ("--variant", "elc", "--tokenizer", tmp_path / "words", "--output", tmp_path / "out")
-    assert "asked the exported one" in refused("save", "convert", tmp_path / "model.safetensors", *options)
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "bin", "training.pt"])

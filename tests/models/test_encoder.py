@@ -13,7 +13,7 @@ from transformers import Trainer, TrainingArguments
 import layerwise.models as models
 from contracts.tiers import NIGHTLY
 from layerwise.errors import ModelError
-from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcModel
+from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM
 from layerwise.stack.history import DepthHistory
 from models.published import as_published, logits, padded_batch, random_model, randomise, small_config
 from rounding import realigned
@@ -60,20 +60,6 @@ def test_hidden_states_and_attentions_are_returned_when_asked_for(variant: str) 
     assert torch.allclose(found.attentions[0].sum(dim=-1), torch.ones((), dtype=torch.float64))
     assert plain.hidden_states is None
     assert isinstance(model(ids, return_dict=False), tuple)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_layer_weights_are_those_that_are_read(variant: str) -> None:
-    model = random_model(variant)
-    weights = model.layer_weights()
-    if variant == "ltg":
-        assert weights is None
-        return
-    assert weights.shape == (3 + VARIANTS[variant].mixes_output, 4)
-    assert torch.equal(weights, weights.tril())
-    if VARIANTS[variant].mixture == "softmax":
-        assert torch.allclose(weights.sum(dim=1), torch.ones(len(weights), dtype=weights.dtype))
-    assert torch.equal(weights, model.encoder.layer_weights())
 
 
 @pytest.mark.parametrize("variant", ["ltg", "elc", "weighted-output", "denseformer"])
@@ -139,15 +125,6 @@ def test_states_that_nobody_reads_any_more_are_let_go(monkeypatch: pytest.Monkey
         found = model.eval()(ids, attention_mask=real).logits
     assert kept_sources(model, monkeypatch) == [(0, 1), (0, 2), (2, 3)]
     assert torch.allclose(found, expected, atol=1e-12)
-
-
-def test_a_reloaded_encoder_has_its_buckets_and_its_weights(tmp_path: Path) -> None:
-    model = ElcModel(small_config("denseformer")).eval()
-    model.save_pretrained(tmp_path)
-    again = ElcModel.from_pretrained(tmp_path)
-    assert torch.equal(again.embedding.bucket_of, model.embedding.bucket_of)
-    assert torch.equal(again.layer_weights(), model.layer_weights())
-    assert not [name for name in again.state_dict() if "bucket" in name]
 
 
 @pytest.mark.parametrize("variant", ["elc", "ltg"])

@@ -40,22 +40,6 @@ def test_a_plan_is_a_model_made_by_hand(variant: str, missing: str) -> None:
         assert float((step_by_step - expected).abs().max()) < 1e-6 * scale, str(plan)
 
 
-@pytest.mark.parametrize("variant", first_fast(VARIANTS, 2))
-def test_a_saved_folder_is_loaded_as_a_stack(variant: str, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model = ElcForMaskedLM(ElcConfig.of_size("tiny", variant=variant, vocab_size=40)).eval()
-    model.save_pretrained(tmp_path)
-    stack = layerwise.load(tmp_path)
-    assert (type(stack.model), stack.depth, stack.path) == (ElcForMaskedLM, 6, "encoder.layers")
-    realigned(stack.model)
-    ids, real = padded_batch(12, vocabulary=40)
-    with torch.no_grad():
-        expected = model(ids, attention_mask=real).logits
-        with stack.under(Plan.identity(6)):
-            assert torch.equal(stack.model(ids, attention_mask=real).logits, expected)
-    assert [layer.number for layer in stack.model.encoder.layers] == list(range(6))
-
-
 def test_the_class_of_a_folder_is_the_one_it_was_saved_as(tmp_path: Path) -> None:
     ElcForSequenceClassification(ElcConfig.of_size("tiny", vocab_size=40)).save_pretrained(tmp_path)
     assert type(layerwise.load(tmp_path).model) is ElcForSequenceClassification

@@ -111,14 +111,6 @@ def test_a_window_runs_every_strategy_of_the_painters_as_the_edits_do() -> None:
     }
 
 
-def test_a_centred_window_is_the_published_one() -> None:
-    published = [member for member in families.painters(8) if member.affected == 5]
-    given = families.window(8, 2, 6)
-    assert [(member.strategy, member.plan, member.draw) for member in given] == [
-        (member.strategy, member.plan, member.draw) for member in published
-    ]
-
-
 @given(st.data(), st.integers(2, 12))
 def test_every_strategy_leaves_the_layers_outside_a_window_as_they_are(data: st.DataObject, depth: int) -> None:
     first = data.draw(st.integers(0, depth - 1))

@@ -121,30 +121,6 @@ def test_cuts_that_cannot_be_are_refused() -> None:
     assert signed.without(Edge(2, 2), renormalize=False).rows[2] == ((0, -0.5), (1, 0.5))
 
 
-THIRD = 1 / 3
-
-
-def rows(text: str) -> list[list[float]]:
-    return [list(row[: number + 1]) for number, row in enumerate(Plan.parse(text).matrix())]
-
-
-def test_members_of_a_group_read_the_same_and_are_read_by_their_share() -> None:
-    assert rows("0 (1|2|3) 4") == [
-        [1],
-        [1, 1],
-        [1, 1, 0],
-        [1, 1, 0, 0],
-        [1, 1, THIRD, THIRD, THIRD],
-        [1, 1, THIRD, THIRD, THIRD, 1],
-    ]
-
-
-def test_sum_and_gain_weigh_the_whole_branch() -> None:
-    assert rows("(0 1|2):sum")[-1] == [1, 1, 1, 1]
-    assert rows("(0 1|2):gain=-3")[-1] == [1, -1.5, -1.5, -1.5]
-    assert rows("((0|1)|2)")[-1] == [1, 0.25, 0.25, 0.5]
-
-
 def test_a_plan_too_long_to_write_out_is_refused() -> None:
     with pytest.raises(PlanError, match="at most 2,000 steps"):
         Plan.parse("0*2001").matrix()
@@ -176,8 +152,3 @@ def test_a_down_sampled_cell_is_the_mean_of_its_part() -> None:
 def test_a_size_is_a_number_of_cells(size: int) -> None:
     with pytest.raises(PlanError, match="size must be an integer of at least 1"):
         picture(Plan.identity(4), size=size)
-
-
-def test_a_notebook_shows_a_plan_as_its_picture() -> None:
-    plan = Plan.parse("0 (1|2) 3")
-    assert plan._repr_html_() == f'<code>0 (1|2) 3</code><pre style="line-height:1">{picture(plan)}</pre>'

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.plan import Block, Group, Plan, Reduction, Step, Visit
+from layerwise.plan import Block, Group, Plan, Reduction, Visit
 from layerwise.plan.explain import explain
 
 ONE = Plan.of([0])
@@ -22,19 +22,6 @@ def test_a_plan_is_a_value() -> None:
     assert copy.deepcopy(plan) == plan
     with pytest.raises(AttributeError):
         plan.stages = ()  # type: ignore[misc]
-
-
-def test_steps_say_where_groups_open_and_branches_close() -> None:
-    mean, gain = Reduction("mean"), Reduction("gain", 2)
-    assert Plan.parse("0 ((1|2 3):gain=2|4)*2").steps() == (
-        Step(0),
-        *2 * (Step(1, opens=2, closes=(None,)), Step(2), Step(3, closes=(gain, None)), Step(4, closes=(mean,))),
-    )
-    assert Plan.parse("3.attn (3.mlp)").steps() == (
-        Step(3, sublayer="attn"),
-        Step(3, opens=1, closes=(mean,), sublayer="mlp"),
-    )
-    assert Plan.parse("(7):sum").steps() == (Step(7, opens=1, closes=(Reduction("sum"),)),)
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
@@ -123,12 +110,6 @@ def test_a_source_that_is_not_there_is_named(text: str, known: tuple[str, ...], 
     with pytest.raises(PlanError, match=reason) as caught:
         plan.check(10, known)
     assert caught.value.position == position
-
-
-def test_a_model_of_one_layer() -> None:
-    Plan.parse("0*3").check(1)
-    with pytest.raises(PlanError, match="step 1 of the plan visits layer 1, but the model has 1 layer"):
-        Plan.parse("1").check(1)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from transformers import (
     Gemma3ForConditionalGeneration,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
-    LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
 )
@@ -45,10 +44,6 @@ class Tower(nn.Module):
         self.heads = nn.ModuleList([nn.Linear(4, 2), nn.Linear(4, 2)])
         self.encoder = nn.Module()
         self.encoder.blocks = nn.ModuleList([Residual() for _ in range(4)])
-
-
-def test_the_stack_of_a_transformers_model(llama: nn.Module) -> None:
-    assert find_blocks(llama) == "model.layers"
 
 
 def test_an_unmarked_module_is_found_by_its_largest_list_and_the_user_may_name_another() -> None:
@@ -99,10 +94,6 @@ SMALL = {
 def branches_of(stack: Stack, ids: torch.Tensor) -> tuple[dict[str, str], ...]:
     with torch.inference_mode():
         return tuple(dict(pair) for pair in find_branches(stack, stack.capture(input_ids=ids)).paths)
-
-
-def test_a_llama_has_attention_and_an_mlp(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
-    assert branches_of(load(llama), ids) == ({"attn": "self_attn", "mlp": "mlp"},) * 6
 
 
 def test_behind_a_norm_of_its_own_the_branch_ends_at_that_norm(ids: torch.Tensor) -> None:

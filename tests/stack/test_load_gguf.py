@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from checkpoint.gguf_bytes import U32, Entry, Header, Spec
-from checkpoint.gguf_models import CAUSAL, TEMPLATE, write_causal, write_llama
-from cli.command import layerwise
+from checkpoint.gguf_models import CAUSAL, TEMPLATE, write_causal
 from layerwise.errors import CheckpointError, LayerwiseError, ModelError, UnsupportedModelError
 from layerwise.plan import Plan
 from layerwise.stack import load
@@ -59,17 +58,6 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
         assert tokenizer.decode(tokenizer("the hat")["input_ids"]) == "the hat"
         assert tokenizer.chat_template == TEMPLATE
         assert stack.source.name == str(path)
-
-
-def test_a_head_that_is_not_the_embedding_is_read(tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    path, tokens = write_llama(tmp_path / "m.gguf", 2, tied=False), torch.arange(8)[None]
-    other = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
-    model: Any = load(path).model
-    assert not model.config.tie_word_embeddings
-    with torch.inference_mode():
-        assert torch.equal(model(tokens).logits, other(tokens).logits)
 
 
 def _bytes(module: torch.nn.Module) -> int:
@@ -173,15 +161,6 @@ def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path:
 def test_a_device_map_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModelError, match="which transformers cannot spread over devices and disk"):
         load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
-
-
-@pytest.mark.slow
-def test_a_verb_takes_a_file(tmp_path: Path) -> None:
-    path = write_causal(tmp_path / "m.gguf", "llama", "Q8_0")
-    ended = layerwise("verify", str(path), "--plan", "0 2")
-    assert ended.code == 0, ended.err
-    assert "FAILS" not in ended.out
-    assert "m.gguf under 0 2" in ended.out
 
 
 gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")

@@ -71,27 +71,6 @@ def test_branches_are_found_also_when_the_first_batch_has_one_token() -> None:
     assert stack.branches().paths[2] == {"attn": "self_attn", "mlp": "mlp"}
 
 
-def test_a_pass_cut_short_inside_a_group_leaves_nothing_behind() -> None:
-    model = tiny_llama()
-    stack = load(model)
-    plan = Plan.parse("0 (1|2) 3")
-    with torch.inference_mode(), stack.under(plan):
-        expected = model(IDS).logits
-        broken = model.model.layers[2].register_forward_hook(lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            model(IDS)
-        broken.remove()
-        assert torch.equal(model(IDS).logits, expected)
-
-
-def test_plans_do_not_nest_and_captures_wait() -> None:
-    with STACK.under(Plan.parse("0-4")):
-        with pytest.raises(ModelError, match="running 0-4 in place"), STACK.under(Plan.parse("0")):
-            pass
-        with pytest.raises(ModelError, match="running 0-4 in place"):
-            STACK.capture(input_ids=IDS)
-
-
 class Mixer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -106,19 +85,6 @@ class Mixer(nn.Module):
         for block in self.encoder.blocks:
             x = block(x)
         return self.leave(x)
-
-
-def test_any_module_with_a_list_of_blocks() -> None:
-    model = Mixer()
-    stack = load(model, layers="encoder.blocks")
-    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(4))
-    blocks = model.encoder.blocks
-    with torch.no_grad():
-        hidden = model.enter(x)
-        expected = model.leave(blocks[0](blocks[3](blocks[1](hidden))))
-        assert torch.equal(stack.logits(Plan.parse("1 3 0"), x=x), expected)
-        with stack.under(Plan.parse("1 3 0")):
-            assert torch.equal(model(x), expected)
 
 
 class Looped(Mixer):

@@ -155,13 +155,6 @@ def walked(visits: list[int]) -> tuple[DepthHistory, dict[int, Tensor]]:
 visits = st.lists(st.integers(0, DEPTH - 1), max_size=12)
 
 
-@given(visits)
-def test_a_record_holds_the_latest_visit_of_every_layer_in_the_order_of_their_numbers(order: list[int]) -> None:
-    record, left = walked(order)
-    assert list(record.sources) == sorted(left)
-    assert all(torch.equal(kept, left[source]) for source, kept in zip(record.sources, record.states, strict=True))
-
-
 @given(visits, st.integers(0, DEPTH), st.sampled_from(["renormalise", "keep"]))
 @settings(deadline=None)
 def test_a_reader_reads_what_is_present_among_its_sources(order: list[int], reader: int, missing: str) -> None:

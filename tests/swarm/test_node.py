@@ -18,7 +18,6 @@ from layerwise.stack.executors.capture import Call, Capture
 from layerwise.swarm.messages import (
     Array,
     Done,
-    LoadLayers,
     Pass,
     Refused,
     Release,
@@ -30,7 +29,7 @@ from layerwise.swarm.messages import (
     pack,
     unpack,
 )
-from layerwise.swarm.nodes.blocks import byte_count, load_message
+from layerwise.swarm.nodes.blocks import load_message
 from layerwise.swarm.nodes.node import LEASE_SECONDS, BlockCalls, Node
 from layerwise.swarm.wire import encode, to_array, to_tensor
 from swarm.driver import encode_passes, llama, prompts
@@ -147,19 +146,6 @@ def test_a_message_cannot_name_foreign_code(stack: Stack) -> None:
     answer = Node("node").handle(without)
     assert isinstance(answer, Refused)
     assert "The message lacks" in answer.reason
-
-
-def test_blocks_round_trip(stack: Stack) -> None:
-    message = load_message(stack, [2])
-    assert isinstance(message, LoadLayers)
-    node = Node("node")
-    assert node.handle(message) == Done("node")
-    held = node._blocks[RemoteLayer(2)].block
-    for (name, own), (other, sent) in zip(stack.block(2).state_dict().items(), held.state_dict().items(), strict=True):
-        assert name == other
-        assert torch.equal(own, sent)
-    assert byte_count(held) == sum(tensor.numel() * 4 for tensor in held.state_dict().values())
-    assert to_tensor(message.weights[0][0][1]).dtype == torch.float32
 
 
 NAMES = "float32 float64 float16 bfloat16 int64 int32 uint8 bool complex64"

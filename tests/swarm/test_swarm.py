@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from conftest import tiny_llama
-from layerwise.errors import BelowQuorumError, SwarmError, UnsupportedModelError
+from layerwise.errors import SwarmError, UnsupportedModelError
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
@@ -126,26 +126,6 @@ def test_a_lost_layer_is_missing_and_returns(demo: Stack, monkeypatch: pytest.Mo
     assert (logging.WARNING, "node=%s %s: %s", "node-1", "lost", "node-1 failed: simulated failure") in logged
 
 
-def test_requests_below_the_quorum_are_refused(demo: Stack) -> None:
-    failures = tuple(Fault(f"node-{number}", "fail", 0.0) for number in range(3))
-    with gather(demo, 4, 1, schedule=Schedule(failures), settings=SwarmSettings(quorum=Quorum(layers=4))) as swarm:
-        with pytest.raises(BelowQuorumError, match="3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"):
-            swarm.generate(IDS, max_new_tokens=4)
-        assert swarm.overview().refused == 1
-        assert swarm.run(swarm.ready()) == (False, "3 of 12 layers are live and the quorum is 4 layers; missing: 0-8")
-
-
-def test_layers_of_absent_nodes_are_reassigned(demo: Stack) -> None:
-    schedule = Schedule((Fault("node-0", "fail", 0.05),))
-    settings = SwarmSettings(health_seconds=1.0, balance_after=5.0)
-    with gather(demo, 4, 1, schedule=schedule, settings=settings) as swarm:
-        assert swarm.generate(IDS, max_new_tokens=12, do_sample=False).missing == (0, 1, 2)
-        swarm.run(asyncio.sleep(20.0))
-        answer = swarm.generate(IDS, max_new_tokens=12, do_sample=False)
-        assert list(answer.tokens) == _generated(demo, "0-11")
-        assert not set(range(3)) - {layer.number for layer in swarm.members.live_layers()}
-
-
 def test_a_lost_layer_is_replaced_by_another_model(demo: Stack) -> None:
     both = Stack.with_sources({"model": demo, "r0": demo})
     schedule = Schedule((Fault("node-1", "fail", 0.05),))
@@ -190,17 +170,6 @@ def test_streamed_layers_are_sent_one_by_one(tmp_path: Path, monkeypatch: pytest
         answers = [swarm.generate(IDS, max_new_tokens=12, do_sample=False) for _ in range(2)]
         assert cost.readings == 0
     assert [list(answer.tokens) for answer in answers] == [_generated(whole, "0-5")] * 2
-
-
-def test_missing_layers_are_sent_again(demo: Stack) -> None:
-    with build_from_bytes(demo, nodes=2) as swarm:
-        assert swarm.generate(IDS, max_new_tokens=1).is_complete
-        node = swarm._transport.members["node-0"]  # type: ignore[attr-defined]
-        lost = node.layers[-1]
-        del node._blocks[lost]
-        swarm.run(asyncio.sleep(60))
-        assert lost in node.layers
-        assert swarm.generate(IDS, max_new_tokens=1).is_complete
 
 
 def test_invalid_swarms_are_rejected(demo: Stack) -> None:

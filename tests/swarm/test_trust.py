@@ -51,16 +51,6 @@ def test_a_wrong_node_is_quarantined(corruption: str, replicas: int, seed: int) 
         assert swarm.members["node-1"].reason.startswith("node-1: its output of layers")
 
 
-def test_the_text_is_correct_after_a_quarantine() -> None:
-    """A request that used a wrong node restarts."""
-    stack = llama()
-    ids, _ = prompts(1)
-    with gather(stack, 4, 2, schedule=Schedule((Fault("node-1", "wrong", 0.0),))) as swarm:
-        answer = swarm.generate(ids, max_new_tokens=6, min_new_tokens=6, do_sample=False)
-        assert _quarantined(swarm) == ["node-1"]
-    assert list(answer.tokens) == generate_tokens(stack.model, ids)[0].tolist()
-
-
 def test_tokens_of_a_later_quarantined_node_are_reported() -> None:
     """The node is detected in the first pass of its eighth request, while another one is running."""
     stack, (ids, _) = llama(), prompts(1)
@@ -131,16 +121,6 @@ def test_full_comparison_returns_no_wrong_output(corruption: str, replicas: int,
         assert _quarantined(swarm) == ["node-0"]
     assert (answer.missing == ()) == (replicas > 1), "without a replica the layers of the node are missing"
     torch.testing.assert_close(logits, stack.logits(answer.plan, input_ids=ids), rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_node_without_a_replica_is_checked_by_the_router() -> None:
-    schedule = Schedule((Fault("node-1", "wrong", 0.25, corruption="zeros"),))
-    texts, _ = prompts(40)
-    with gather(llama(), 2, 1, schedule=schedule, settings=SwarmSettings(quorum=Quorum(layers=1))) as swarm:
-        for ids in texts:
-            swarm.generate(ids, max_new_tokens=4, do_sample=False)
-        assert _quarantined(swarm) == ["node-1"]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

@@ -80,32 +80,6 @@ def test_fine_tuning_under_a_plan_matches_the_pruned_checkpoint(
     )
 
 
-def test_the_plan_is_active_in_training_and_testing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    own = fine_tuning._with_head
-
-    def watched(*given: Any) -> Any:
-        model, *rest = own(*given)
-        for layer, block in enumerate(model.bert.encoder.layer):
-            block.intermediate.register_forward_hook(lambda *_, layer=layer: calls.append(layer))
-        return model, *rest
-
-    monkeypatch.setattr(fine_tuning, "_with_head", watched)
-    inspected = fine_tuning._under
-
-    def entered(model: Any, plan: Plan | None) -> Any:
-        context = inspected(model, plan)
-        calls.clear()  # what the inspection of the model called
-        return context
-
-    monkeypatch.setattr(fine_tuning, "_under", entered)
-    fine_tune(bert, planted(), replace(SETTINGS, epochs=1), 0, plan=Plan.parse("0 2*2 3"), device="cpu")
-    assert calls[:8] == [0, 2, 2, 3] * 2
-    assert calls == [0, 2, 2, 3] * (len(calls) // 4)
-    steps, selection, test = 120 / 16, 60 / 64, 60 / 64
-    assert len(calls) // 4 == sum(-(-part // 1) for part in (steps, selection, test))
-
-
 @pytest.mark.parametrize("text", first_fast(["0 (1|2)*3 3", "0 1*3 3"]))
 def test_groups_and_loops_are_fine_tuned(text: str, bert: Path, learned: list[dict[str, Tensor]]) -> None:
     fine_tune(bert, planted(), replace(SETTINGS, epochs=1), 0, plan=Plan.parse(text), device="cpu")

@@ -42,16 +42,6 @@ def test_skill_answers_are_correct(task: str, split: str, seed: int) -> None:
         assert skills.assign_split(example.prompt) == split
 
 
-@pytest.mark.parametrize("task", skills.TASKS)
-def test_question_lists_are_disjoint_and_seeded(task: str) -> None:
-    train = {each.prompt for seed in range(3) for each in draw_examples(task, "train", 300, seed)}
-    first = draw_examples(task, "heldout", 200, seed=3)
-    assert not train & {each.prompt for each in first}
-    assert len({each.prompt for each in first}) == 200
-    assert draw_examples(task, "heldout", 50, seed=3) == first[:50]
-    assert draw_examples(task, "heldout", 200, seed=4) != first
-
-
 def test_demo_texts_are_frozen() -> None:
     assert [draw_examples(task, "heldout", 1)[0].text for task in skills.TASKS] == [
         "calc 72+4+5+3-3 = 76 81 84 81\n",

@@ -13,7 +13,6 @@ from layerwise.data.records import FileRecord, read_records, walk_files
 from layerwise.data.suites.minimal_pairs import (
     PAIRS,
     PARADIGMS,
-    PHENOMENA,
     SUPPLEMENT,
     MinimalPair,
     PairSet,
@@ -38,12 +37,6 @@ def written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
 
 
 WORLD = {"Context1": "It fell.", "Context2": "It rose.", "Target1": "It is low.", "Target2": "It is high."}
-
-
-def test_blimp_has_67_paradigms_in_13_terms() -> None:
-    assert len(PARADIGMS) == 67
-    assert sum(map(len, PHENOMENA.values())) == 67
-    assert len(PHENOMENA) == 13
 
 
 @pytest.mark.slow
@@ -204,27 +197,6 @@ def test_errors_name_their_location(tmp_path: Path, name: str, text: str, messag
     with pytest.raises(DataError) as refused:
         read_records(path)
     assert message in str(refused.value)
-
-
-def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be read"):
-        read_records(tmp_path / "none.jsonl")
-    broken = tmp_path / "cut.jsonl.gz"
-    broken.write_bytes(gzip.compress(b'{"a": "x"}\n' * 1000)[:30])
-    with pytest.raises(DataError, match="is not a complete gzip file"):
-        read_records(broken)
-    latin = tmp_path / "latin.csv"
-    latin.write_bytes(b"a,b\n\xe9,2\n")
-    with pytest.raises(DataError, match="not UTF-8"):
-        read_records(latin)
-
-
-def test_a_missing_column_suggests_similar_names() -> None:
-    row = FileRecord({"sentence_goood": "x", "count": 3}, "f.jsonl", 7)
-    with pytest.raises(DataError, match=r"f.jsonl, line 7: unknown column 'sentence_good'; did you mean"):
-        row.text("sentence_good")
-    with pytest.raises(DataError, match="column 'count' must be text, got 3"):
-        row.text("count")
 
 
 def test_links_are_followed_without_cycles(tmp_path: Path) -> None:

@@ -164,21 +164,6 @@ def test_labels_are_the_scored_ids() -> None:
     assert TOKENIZER.decode(ids[5:]) == "9\n"
 
 
-def test_transformers_compute_the_loss_of_scored_tokens() -> None:
-    found = splits(documents(12))
-    examples = [found.train[index] for index in range(4)]
-    model = tiny_llama(vocabulary=len(TOKENIZER))
-    with torch.no_grad():
-        together = model(**found.collate(examples))
-        scored, total = 0, 0.0
-        for example in examples:
-            logits = model(input_ids=example["input_ids"][None]).logits[0]
-            wanted = example["labels"][1:]
-            losses = torch.nn.functional.cross_entropy(logits[:-1], wanted, ignore_index=-100, reduction="none")
-            scored, total = scored + int((wanted != -100).sum()), total + float(losses.sum())
-    assert float(together.loss) == pytest.approx(total / scored, rel=1e-5)
-
-
 def test_masked_models_are_rejected() -> None:
     with pytest.raises(DataError, match=r"\.\.\.ForCausalLM"):
         splits(documents(3), objective="masked_token")

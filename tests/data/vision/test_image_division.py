@@ -150,20 +150,6 @@ def test_the_order_of_reported_images_is_seeded() -> None:
     assert sorted(orders[0]) == sorted(orders[2]) == sorted(each.name for each in listed.parts["validation"])
 
 
-def test_origins_are_described() -> None:
-    whole = set_of({"train": [20, 20], "validation": [3, 3], "test": [4, 4]})
-    origins = {
-        parts: divide(set_of({split: [len(whole.parts[split]) // 2] * 2 for split in parts}), 0)[1]
-        for parts in (("train", "validation", "test"), ("train", "validation"), ("train",))
-    }
-    assert list(origins.values()) == [
-        "reported on all of its test split; checkpoints are selected on its validation split",
-        "reported on all of its validation split; checkpoints are selected on a tenth that is cut from its training "
-        "images",
-        "reported on a tenth of its images; checkpoints are selected on a tenth that is cut from its training images",
-    ]
-
-
 def test_a_class_with_one_image_is_not_split() -> None:
     one = set_of({"train": [5, 1], "validation": [2, 2]})
     with pytest.raises(DataError, match="'class 1' must have at least 2 examples"):

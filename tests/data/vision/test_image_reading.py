@@ -15,7 +15,7 @@ from transformers import AutoImageProcessor, LlamaConfig, PretrainedConfig, ViTC
 
 from layerwise.data.splits import Examples, Splits
 from layerwise.data.vision import image_reading, images
-from layerwise.data.vision.image_sources import ImageSource, decode_image
+from layerwise.data.vision.image_sources import decode_image
 from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import ImageExamples, Preprocessing, augment, load_preprocessing
 from layerwise.errors import DataError, ModelError
@@ -188,11 +188,6 @@ def test_exif_orientation_is_applied() -> None:
     turned = Image.Exif()
     turned[0x0112] = 3  # upside down
     assert numpy.array_equal(numpy.array(decode_image(png(exif=turned))), NOISE[::-1, ::-1])
-
-
-def test_a_deleted_image_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"Cannot read the image a\.png: No such file"):
-        ImageSource("a.png", 0, (tmp_path / "a.png").read_bytes).image()
 
 
 def spot(side: int) -> torch.Tensor:

@@ -301,14 +301,6 @@ def test_label_columns_are_selected_by_name(monkeypatch: pytest.MonkeyPatch) -> 
         read_images("pets:sise", preprocessing=SMALL)
 
 
-def test_rows_without_an_image_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = table(20, 0).map(lambda row, index: {"picture": None} if index == 3 else row, with_indices=True)
-    served(monkeypatch, datasets.DatasetDict({"train": broken}))
-    with pytest.raises(DataError, match=r"1 of 20 .*\n  train\[3\]: the row has no image"):
-        read_images("pets", preprocessing=SMALL)
-    assert read_images("pets", preprocessing=SMALL, unreadable="skip").skipped == ("train[3]",)
-
-
 REFUSED_DATASETS: dict[str, tuple[Callable[[], Any], str]] = {
     "no labels": (
         lambda: {"train": table(20, 0).remove_columns("kind")},

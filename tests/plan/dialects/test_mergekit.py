@@ -219,33 +219,11 @@ def test_unions_and_hostile_texts_are_refused(text: str, reason: str) -> None:
         read_mergekit(text)
 
 
-def test_slices_are_counted_before_their_layers_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layerwise.plan.dialects.mergekit.Visit", None)
-    text = "merge_method: passthrough\nslices:\n" + "- sources: [{model: a/b, layer_range: [0, 9999]}]\n" * 20
-    with pytest.raises(PlanError, match="line 3: a plan must run at most 10,000 layers, but the slices have"):
-        read_mergekit(text)
-
-
 def test_runs_of_layers_that_go_up_become_slices_and_the_rest_slices_of_one() -> None:
     text = write_mergekit("0-7 6-11 3-1 5*2", "org/name", dtype="float16")
     ranges = [line.partition(": ")[2] for line in text.splitlines() if "layer_range" in line]
     assert ranges == ["[0, 8]", "[6, 12]", "[3, 4]", "[2, 3]", "[1, 2]", "[5, 6]", "[5, 6]"]
     assert text.startswith("merge_method: passthrough\ndtype: float16\nslices:\n- sources:\n  - model: org/name\n")
-
-
-def test_names_become_anchors_and_the_first_model_stays_the_one_around_the_layers() -> None:
-    text = write_mergekit("b:0-3 a:4-7", {"a": "./one", "b": "two words"})
-    assert [line.strip() for line in text.splitlines()[2:]] == [
-        "- sources:",
-        "- model: &a ./one",
-        "layer_range: [0, 0]",
-        "- sources:",
-        '- model: &b "two words"',
-        "layer_range: [0, 4]",
-        "- sources:",
-        "- model: ./one",
-        "layer_range: [4, 8]",
-    ]
 
 
 @pytest.mark.parametrize(

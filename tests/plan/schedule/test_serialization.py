@@ -81,9 +81,6 @@ def test_the_error_points_at_the_character() -> None:
     assert refused.value.position == 4
 
 
-GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
-
-
 @settings(max_examples=by_tier(fast=5, nightly=60))
 @given(schedule=schedules())
 def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
@@ -104,29 +101,6 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
     assert (top.trains, top.embedding, top.scale) == ((8, 9, 10, 11), False, ((3, 0.9), (5, 0.9), (7, 0.5)))
     assert rest.copies == ((8, 0), (9, 1), (10, 2), (11, 3))
     assert (rest.drop, rest.sample, rest.every, rest.head, top.head) == ((0, 0.5), 2, 10, False, True)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "a schedule must be a mapping of keys to values"),
-        ("a: [", "is not YAML"),
-        (GOOD.replace("0-1", "0-x"), "phase a: trains: "),
-        (GOOD.replace("name: a,", "name: a, name: c,"), "has the key name twice, the second time in line 4"),
-        (GOOD.replace("name: by hand", "name: !!python/object/apply:os.getcwd []"), "uses the tag .*os.getcwd in line"),
-    ],
-)
-def test_wrong_schedule_files_are_refused_with_the_file(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "wrong.yaml"
-    path.write_text(text)
-    with pytest.raises(PlanError, match=message) as refused:
-        read_schedule(path)
-    assert str(refused.value).startswith(str(path))
-
-
-def test_a_missing_schedule_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"does not exist\. Pass a YAML file or one of uniform, published"):
-        read_schedule(tmp_path / "none.yaml")
 
 
 def test_an_unwritable_path_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from layerwise.plan import Plan, Sublayer, families
 from layerwise.stack import load
 from layerwise.stack.executors.capture import Merger, follow
 from layerwise.stack.executors.entries import entries, own_blocks
-from layerwise.stack.executors.graph import GraphExecutor, build, inputs, most_live, schedule
+from layerwise.stack.executors.graph import GraphExecutor, build, most_live
 from stack.random_plans import plans
 from tier import by_tier, first_fast
 
@@ -51,17 +51,6 @@ def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]
     assert walk.evaluated == graph.evaluations == distinct_evaluations(wanted)
     assert graph.naive == sum(len(plan.steps()) for plan in set(wanted))
     assert (walk.live_states, walk._mergers) == ({}, {})
-
-
-@given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
-@settings(max_examples=by_tier(fast=8, nightly=100), deadline=None)
-def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: list[Plan]) -> None:
-    graph = build(wanted)
-    order = schedule(graph)
-    position_of = {index: position for position, index in enumerate(order)}
-    assert sorted(order) == list(range(len(graph.nodes)))
-    for index, node in enumerate(graph.nodes):
-        assert all(position_of[source] < position_of[index] for source in inputs(node))
 
 
 @pytest.mark.parametrize("depth", first_fast([12, 30, 60], 2))

@@ -1,28 +1,17 @@
 """The demo's training and evaluation, on models with planted argmaxes."""
 
 import json
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from torch.nn import functional
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from conftest import tiny_llama
 from layerwise.data.demo import python_stdlib, skills
-from layerwise.data.demo.python_stdlib import PythonText
-from layerwise.data.demo.skills import Example
-from layerwise.errors import DataError
 from tools.demo import callbacks as callbacks
 from tools.demo import windows as module
 from tools.demo.callbacks import Progress
-from tools.demo.grading import TextGrade, exact_matches, generated, text_grade
 from tools.demo.tasks import write_tasks
 from tools.demo.windows import Mixture, Windows, train_tokenizer
 
@@ -162,13 +151,6 @@ def test_a_resumed_run_discards_rows_after_its_checkpoint(tmp_path: Path, clock:
     assert second.share(20) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(("step", "ends"), [(99, False), (100, True)])
-def test_training_saves_at_its_last_step(tmp_path: Path, clock: Clock, step: int, ends: bool) -> None:
-    control = SimpleNamespace(should_training_stop=False, should_save=False)
-    Progress(tmp_path / "log", steps=100, warmup_steps=1).on_step_end(None, SimpleNamespace(global_step=step), control)
-    assert (control.should_training_stop, control.should_save) == (ends, ends)
-
-
 SHIPPED = Path(__file__).parents[3] / "docs" / "results" / "demo_tasks"
 
 
@@ -179,92 +161,3 @@ def test_shipped_tokenizer_files_are_reproducible(tmp_path: Path) -> None:
     for name, text in made.items():
         for row in map(json.loads, text.splitlines() if name.endswith(".jsonl") else ()):
             assert len(set(row.get("choices", ()))) == len(row.get("choices", ()))
-
-
-@pytest.fixture(scope="module")
-def bytewise_tokenizer() -> PreTrainedTokenizerFast:
-    marks = ["<|endoftext|>", "<|pad|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    bytewise = Tokenizer(models.BPE(vocab={mark: index for index, mark in enumerate(marks)}, merges=[]))
-    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bytewise.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bytewise, bos_token=marks[0], eos_token=marks[0], pad_token=marks[1]
-    )
-
-
-@dataclass
-class Oracle:
-    blind: set[tuple[int, int]] = field(default_factory=set)
-    device: str = "cpu"
-
-    def eval(self) -> None:
-        """Return the model, which has no training mode."""
-
-    def __call__(self, input_ids: torch.Tensor, use_cache: bool) -> SimpleNamespace:
-        following = functional.pad(input_ids[:, 1:], (0, 1))
-        for row, position in self.blind:
-            following[row, position] = 0
-        return SimpleNamespace(logits=functional.one_hot(following, 258).float())
-
-
-def test_exact_match_counts_only_answer_tokens(
-    bytewise_tokenizer: PreTrainedTokenizerFast,
-) -> None:
-    sample = [Example("sort", f"sort {letters} =", " a b c\n") for letters in ("c b a", "b a c", "a b c d")]
-    first, last = len(sample[0].prompt), len(sample[1].text) - 1
-    assert exact_matches(Oracle(), bytewise_tokenizer, sample) == [True, True, True]
-    assert exact_matches(Oracle({(0, first), (1, last)}), bytewise_tokenizer, sample) == [False, False, True]
-    assert exact_matches(Oracle({(0, first - 1), (2, 3)}), bytewise_tokenizer, sample) == [True, True, True]
-
-
-def test_batches_keep_the_order_of_examples(bytewise_tokenizer: PreTrainedTokenizerFast) -> None:
-    """The model errs at the same position of the sixth row in each batch, where all answers begin."""
-    sample = [Example("copy", f"copy {index:02} =", f" {index:02}\n") for index in range(80)]
-    verdicts = exact_matches(Oracle({(5, len(sample[0].prompt))}), bytewise_tokenizer, sample)
-    assert [index for index, right in enumerate(verdicts) if not right] == [5, 37, 69]
-
-
-@pytest.fixture(scope="module")
-def model(bytewise_tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    drawn = tiny_llama(2, vocabulary=258)
-    letters = bytewise_tokenizer.encode("abcdefghijklmnopqrstuvwxyz", add_special_tokens=False)
-    others = [token for token in range(258) if token not in letters]
-    drawn.lm_head.weight.data[others] = 0.0
-    return drawn
-
-
-def test_text_loss_equals_the_models_loss(bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
-    text = "".join(chr(32 + index % 90) for index in range(40))
-    grade = text_grade(model, bytewise_tokenizer, [PythonText("one", "prose", text)], window=16, most_windows=9)
-    tokens = bytewise_tokenizer.encode(text, add_special_tokens=False)
-    windows = torch.tensor([[0, *tokens[start : start + 15]] for start in (0, 15)])
-    expected = model(input_ids=windows, labels=windows).loss
-    assert grade.nats == pytest.approx(expected.item(), rel=1e-5)
-    assert (grade.tokens, grade.bytes) == (30, 30)
-
-
-def test_windows_are_counted_per_document(bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
-    documents = [PythonText(name, "prose", "x" * length) for name, length in (("a", 100), ("b", 14), ("c", 15))]
-    assert text_grade(model, bytewise_tokenizer, documents, window=16, most_windows=2).tokens == 45
-    with pytest.raises(DataError, match="fills a window of 16"):
-        text_grade(model, bytewise_tokenizer, documents[1:2], window=16, most_windows=2)
-
-
-def test_bits_per_byte_are_tokenizer_independent() -> None:
-    fine, coarse = TextGrade(math.log(2), tokens=100, bytes=100), TextGrade(math.log(16), tokens=25, bytes=100)
-    assert fine.bits_per_byte == pytest.approx(1.0)
-    assert coarse.bits_per_byte == pytest.approx(1.0)
-    assert coarse.bytes_per_token == 4
-
-
-def test_generation_equals_argmax(bytewise_tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
-    """The greedy text is an exact match; with one token changed, it is not."""
-    question = Example("free", "ab =", "?" * 6)
-    written = generated(model, bytewise_tokenizer, question)
-    tokens = bytewise_tokenizer.encode(written, add_special_tokens=False)
-    assert len(tokens) == 6
-    changed = written[:-1] + ("x" if written[-1] != "x" else "y")
-    verdicts = exact_matches(
-        model, bytewise_tokenizer, [Example("free", "ab =", written), Example("free", "ab =", changed)]
-    )
-    assert verdicts == [True, False]

@@ -121,13 +121,6 @@ def test_schedules_within_a_phase_match_transformers(kind: str) -> None:
     assert factors[30] == pytest.approx(1.0 if shape == "constant" else 0.0)
 
 
-def test_a_schedule_over_the_run_matches_transformers() -> None:
-    curve = curve_of("cosine", 30, 4)
-    found = table(Phase("first", 1 / 3, EVERY), Phase("second", 2 / 3, EVERY, rate=0.1))
-    factors = [found.factor(step, curve) for step in range(31)]
-    assert factors == [curve(step) * (1.0 if step < 10 else 0.1) for step in range(31)]
-
-
 def test_warmup_ends_at_the_full_rate() -> None:
     found = table(last(shape="linear", warmup=0.99))
     assert found.factor(29, curve=lambda step: 0.0) == 1.0
