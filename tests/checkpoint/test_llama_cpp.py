@@ -113,10 +113,3 @@ def test_llama_cpp_computes_layers_at_types(pair: Pair, tmp_path: Path) -> None:
 
 def _at(types: list[str]) -> Plan:
     return Plan.parse(" ".join(f"{kind}{layer}" for layer, kind in enumerate(types)))
-
-
-def test_llama_cpp_opens_as_many_layers_as_the_plan_has(pair: Pair, tmp_path: Path) -> None:
-    for plan in ("0", "5-0", "0-5 [2-5]*2"):
-        save(pair.path, plan, tmp_path / "plan.gguf", overwrite=True)
-        with LlamaCpp(tmp_path / "plan.gguf", positions=64) as model:
-            assert model.depth == len(Plan.parse(plan).order())

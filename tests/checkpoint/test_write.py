@@ -223,6 +223,14 @@ def specimens(kinds: tuple[str, ...]) -> list[Specimen]:
     return [one for one in SUPPORTED if one.model_type in kinds]
 
 
+def test_parts_behind_the_layers_of_a_llama_are_its_norm_and_head() -> None:
+    model = tiny_llama()
+    assert parts_behind(model, "model.layers") == {"model.norm.weight", "lm_head.weight"}
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    assert parts_behind(model, "model.layers") == {"model.norm.weight"}
+
+
 @every_type(fast=("llama",), slow=("bloom", "gpt2", "mamba", "vit"), of=specimens(WITH_HEADS))
 def test_parts_behind_the_layers_are_found_without_weights(one: Specimen) -> None:
     model = build(one)

@@ -16,10 +16,7 @@ from cli.picture_models import save_images, save_vit
 from layerwise.catalogue import VERBS
 from layerwise.data.auto_classes import from_config, from_pretrained
 from layerwise.data.suites.classification import ClassificationTask, LabeledText
-from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.data.vision.preprocessing import load_preprocessing
 from layerwise.errors import LayerwiseError
-from layerwise.runner.foreign_plans import read_depth
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.train.fine_tuning import _with_head
 from layerwise.train.new_head import with_new_head
@@ -112,20 +109,13 @@ def test_no_command_runs_checkpoint_code(store: Path, arguments: tuple[str, ...]
 
 
 FUNCTIONS: dict[str, Callable[[Path], object]] = {
-    "load": lambda store: layerwise.load(store / "model"),
     "load, layers on the disk": lambda store: layerwise.load(store / "model", resident_layers=1),
     "load, a head of its own": lambda store: layerwise.load(store / "head"),
-    "load_tokenizer": lambda store: load_tokenizer(store / "model"),
-    "load_tokenizer, of a known model": lambda store: load_tokenizer(store / "llama"),
-    "load_preprocessing": lambda store: load_preprocessing(None, store / "vit"),
-    "with_new_head": lambda store: with_new_head(str(store / "model"), ("a", "b")),
     "with_new_head, a known model": lambda store: with_new_head(str(store / "head"), ("a", "b")),
     "fine-tuning": lambda store: _with_head(str(store / "head"), TASK),
-    "open_config": lambda store: open_config(str(store / "config")),
     "random_model": lambda store: random_model(
         open_config(str(store / "head")), character_tokenizer(), "the model"
     ).open(),
-    "depth_of": lambda store: read_depth(str(store / "config")),
     "from_config": lambda store: from_config("AutoModel", from_pretrained("AutoConfig", store / "head")),
     "from_pretrained": lambda store: from_pretrained("AutoProcessor", store / "model"),
 }

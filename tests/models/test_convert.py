@@ -187,16 +187,6 @@ def test_layer_weights_begin_as_named(variant: str, initialisation: str | None, 
     assert weights[2].tolist() == pytest.approx([*row, 0.0], abs=1e-6)
 
 
-def test_denseformer_begins_as_the_backbone() -> None:
-    torch.manual_seed(0)
-    dense = ElcModel(small_config("denseformer")).eval()
-    backbone = ElcModel(small_config("ltg")).eval()
-    backbone.load_state_dict(dense.state_dict(), strict=False)
-    ids = torch.arange(5, 15)[None]
-    with torch.no_grad():
-        assert torch.equal(dense(ids).last_hidden_state, backbone(ids).last_hidden_state)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -208,15 +208,6 @@ def test_a_window_of_one_layer_is_written_without_a_group() -> None:
     assert {last[strategy] for strategy in ("middle_repeat", "reverse", "random", "parallel")} == {"0-31"}
 
 
-def test_other_seeds_and_loops() -> None:
-    members = painters(8, seeds=[5], loops=(1, 3, 5))
-    assert {member.draw for member in members} == {None, 5}
-    widest = {member.strategy: str(member.plan) for member in members if member.affected == 7}
-    assert widest["looped_parallel_1"] == widest["parallel"]
-    assert widest["looped_parallel"] == widest["parallel"] + "*3"
-    assert widest["looped_parallel_5"] == widest["parallel"] + "*5"
-
-
 def test_a_generator_of_seeds_serves_every_window() -> None:
     once: tuple[Member, ...] = painters(8, seeds=(seed for seed in (1, 2)))
     assert once == painters(8, seeds=[1, 2])

@@ -160,18 +160,6 @@ def test_each_stage_has_its_words(text: str, words: str) -> None:
     assert explain(Plan.parse(text)) == words
 
 
-def test_the_lines_follow_the_plan() -> None:
-    assert explain(Plan.parse("4 0-2 5 9 7*2 (1|2) 8"), depth=12).splitlines() == [
-        "layer 4",
-        "layers 0 to 2, in order",
-        "layers 5, 9, in this order",
-        "layer 7, 2 times",
-        "layers 1, 2 in parallel, mean of the outputs",
-        "layer 8",
-        "never: layers 3, 6, 10, 11",
-    ]
-
-
 def test_halves_that_never_run_are_named_beside_the_layers() -> None:
     assert explain(Plan.parse("0-1 2.mlp 3.mlp (4.mlp|4) 5.attn 6.attn 6.mlp"), depth=8).splitlines()[-3:] == [
         "never: layer 7",

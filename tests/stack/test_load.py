@@ -21,7 +21,7 @@ from conftest import tiny_llama
 from layerwise.data.stored_files import stored_tensors
 from layerwise.errors import CheckpointError, ModelError
 from layerwise.plan import Plan
-from layerwise.stack import load, placement, verify, weight_hash
+from layerwise.stack import load, placement, verify
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.load import resolve_device
 from layerwise.stack.placement import batch_size_within, free_memory, release_freed
@@ -33,21 +33,6 @@ from tier import first_fast
 def folder(tmp_path: Path) -> Path:
     tiny_llama().save_pretrained(tmp_path / "model")
     return tmp_path / "model"
-
-
-def test_a_folder_gives_the_model_that_was_saved(folder: Path) -> None:
-    stack = load(folder)
-    assert (stack.depth, stack.path, stack.tokenizer) == (6, "model.layers", None)
-    assert weight_hash(stack.model) == weight_hash(load(folder).model)
-    assert stack.source.name == str(folder)
-
-
-def test_another_weight_is_another_hash() -> None:
-    model = tiny_llama()
-    before = weight_hash(model)
-    with torch.no_grad():
-        model.model.norm.weight[0] += 1e-3
-    assert weight_hash(model) != before
 
 
 @pytest.mark.parametrize("dtype", first_fast(["auto", "bfloat16", "stored", "float32"], 2))
@@ -97,27 +82,16 @@ def _configured(folder: Path, **changes: object) -> None:
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
 
 
-def _cut(folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:200])
-
-
 def _pickled(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04")
 
 
 BROKEN: dict[str, Callable[[Path], object]] = {
-    r"has no config\.json \(it contains model\.safetensors\)": lambda folder: [
-        each.unlink() for each in folder.glob("*.json")
-    ],
-    r"config\.json is not JSON": lambda folder: (folder / "config.json").write_text("{"),
     r"only pickled weights \(pytorch_model\.bin\).*safetensors": _pickled,
     r"has no model\.safetensors or model\.safetensors\.index\.json": lambda folder: (
         folder / "model.safetensors"
     ).unlink(),
-    r"model\.safetensors is not a complete safetensors file": _cut,
-    r"lacks 18 tensors .* model\.layers\.6-7\.{.* would be random": partial(_configured, num_hidden_layers=8),
     r"could not be loaded: .*(?i:gptq)": partial(_configured, quantization_config={"quant_method": "gptq", "bits": 4}),
 }
 

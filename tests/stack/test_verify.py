@@ -23,7 +23,6 @@ from layerwise.stack import stack as stack_module
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors import in_place
 from layerwise.stack.executors.graph import GraphExecutor, build
-from measure.language.test_loss import vision_stack
 from stack.makers import DEPTH, MAKERS, NAMES, merged_stack, stack_of
 from stack.random_plans import plans
 from stack.test_blocks import Residual
@@ -45,11 +44,6 @@ def test_every_law_holds_for_a_llama_also_of_halves_that_make_their_layers() -> 
     laws = verify(load(tiny_llama()), Plan.parse("1.attn (2.mlp|3 4.attn):gain=1.5*2 0 2.attn"))
     assert [law.holds for law in laws] == [True] * 11, laws
     assert [law.name for law in laws[4:7]] == [f"{k}.attn and {k}.mlp in sequence = {k}" for k in (1, 2, 4)]
-
-
-def test_a_vision_model_has_no_decoding_to_verify() -> None:
-    laws = verify(vision_stack(), Plan.parse("0 (1|2) 3"))
-    assert [law.holds for law in laws] == [True] * 4 + [None] * 4
 
 
 @pytest.mark.parametrize(

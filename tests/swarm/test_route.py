@@ -86,15 +86,6 @@ def test_routes_are_optimal(problem: tuple) -> None:
     assert all(a.node != b.node for a, b in itertools.pairwise(segments))
 
 
-@given(problems(most=12))
-def test_an_additional_node_never_slows_the_route(problem: tuple) -> None:
-    visits, nodes = problem
-    more, fewer = (find_route(visits, each, 0.0) for each in (nodes, nodes[1:]))
-    if not isinstance(fewer, NoRoute):
-        assert not isinstance(more, NoRoute)
-        assert sum_route_seconds(more, nodes) <= sum_route_seconds(fewer, nodes) + 1e-9
-
-
 def test_queues_and_silence_slow_a_node() -> None:
     layers = [RemoteLayer(number) for number in range(3)]
     quiet, busy, free = (
@@ -312,14 +303,6 @@ def _live(text: str, *missing: int) -> LivePlan:
     live = LivePlan.create(Plan.parse(text), [RemoteLayer(number) for number in missing])
     assert live is not None
     return live
-
-
-def test_remaining_layers_keep_their_slots() -> None:
-    live = _live("0 1 (2|3) 1 4", 0, 2)
-    assert str(live.running) == "1 (3) 1 4"
-    assert [(visit.slot, visit.layer.number) for visit in live.visits] == [(1, 1), (3, 3), (4, 1), (5, 4)]
-    assert live.missing_numbers == (0, 2)
-    assert LivePlan.create(Plan.parse("0 1"), [RemoteLayer(0), RemoteLayer(1)]) is None
 
 
 def test_a_replacement_runs_in_the_same_slot() -> None:

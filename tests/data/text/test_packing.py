@@ -229,12 +229,6 @@ def test_without_start_token_first_tokens_are_not_scored(text: str, length: int)
     assert all(scored(window) == window.ids[1:] for window in cut)
 
 
-def test_windows_know_their_document_and_scored_tokens() -> None:
-    (window,) = cut_windows(Corpus("test", (Document("d", "abc", "letters"),)), WITH_START, 9)
-    assert window == Window("d", "letters", 0, (1, *ids("abc")), 1, 4)
-    assert window.scored == 3
-
-
 @pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START, CharactersWithoutOffsets()])
 def test_answers_are_scored_from_their_first_character(tokenizer: Any) -> None:
     document = Document("sum", "12+3=15", answer_start=5)

@@ -144,26 +144,6 @@ def test_one_column_a_phase_is_the_least() -> None:
         chart(preset("published", 12), 5)
 
 
-def test_every_field_is_told() -> None:
-    schedule = GrowthSchedule(
-        "all there is",
-        6,
-        (
-            Phase("low", 0.25, (0, 1), present=(0, 1, 3), head=False, rate=2, shape="linear", warmup=0.1),
-            Phase("top", 0.25, (4,), embedding=False, optimizer="drop", redraw=(5,)),
-            Phase("drawn", 0.25, (0, 1, 2), sample=1, every=20, copies=((4, 0), (5, 1)), scale=((2, 0.9), (3, 0.5))),
-            Phase("dropped", 0.25, tuple(range(6)), drop=(0.0, 0.5), shape="constant"),
-        ),
-    )
-    assert explain(schedule).splitlines() == [
-        "all there is, for 6 layers:",
-        "1. low, 25 % of the steps: trains 0 1, head false, present 0 1 3, rate 2, shape linear, warmup 0.1",
-        "2. top, 25 % of the steps: trains 4, embedding false, optimizer drop, redraw 5",
-        "3. drawn, 25 % of the steps: trains 0-2, scale {2: 0.9, 3: 0.5}, copies {4: 0, 5: 1}, sample 1, every 20",
-        "4. dropped, 25 % of the steps: trains 0-5, shape constant, drop [0.0, 0.5]",
-    ]
-
-
 def test_a_warning_is_among_the_words() -> None:
     schedule = GrowthSchedule("odd", 2, (Phase("a", 1, (0,), redraw=(1,)),))
     assert explain(schedule).splitlines()[-1].startswith("Warning: phase a gives layer 1 new random weights")

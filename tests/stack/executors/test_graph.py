@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from transformers import GPT2Config, GPT2Model
 
 from conftest import tiny_llama
 from laws.symbolic import distinct_evaluations
@@ -174,11 +173,3 @@ def run_in_place() -> type:
 
 def test_an_abstract_base_class_knows_its_instances_after_a_plan_in_place() -> None:
     assert not isinstance(nn.Identity(), run_in_place())
-
-
-def test_a_visit_is_printed_as_its_layer() -> None:
-    sizes = {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2}
-    model = GPT2Model(GPT2Config(**sizes)).eval()
-    block = repr(model.h[0])
-    with load(model).under("0*2 1"):
-        assert repr(model.h[1]) == block
