@@ -1,6 +1,5 @@
 """The examples run as they are, on a model of a user's own."""
 
-import subprocess
 import sys
 from pathlib import Path
 from runpy import run_path
@@ -8,7 +7,6 @@ from runpy import run_path
 import pytest
 
 from conftest import tiny_llama
-from threads import threaded
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
@@ -75,17 +73,3 @@ def test_an_example_runs(
     monkeypatch.setattr(sys, "argv", [str(script), *([str(model)] if "[MODEL" in text else [])])
     run_path(str(script), run_name="__main__")
     assert expected.format(12 if shorter else 240) in capsys.readouterr().out
-
-
-@pytest.mark.nightly
-def test_an_example_is_a_script_of_its_own(model: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, EXAMPLES[0], model],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=threaded(HF_HUB_OFFLINE="1"),
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert "one layer skipped     0 1 3" in ended.stdout

@@ -1,18 +1,21 @@
-"""Every architecture of the zoo passes `contracts.checks`, or is refused with a reason."""
+"""Every architecture of the zoo passes `contracts.checks`, also streamed from disk, or is refused with a reason."""
 
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from contracts import checks, specimen, support
+from contracts import checks, naive, specimen, support
 from contracts.specimen import Refusal, Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import POPULAR, REFUSED, SUPPORTED, named
 from layerwise.errors import UnsupportedModelError
 from layerwise.stack import Stack, load
 from layerwise.stack.executors import clone
+from layerwise.stack.inputs import main_tensor
 
 FAST = frozenset(("llama", "bert", "audio-spectrogram-transformer"))
 """One type of each of three kinds; `test_half_precision` loads one of the fourth."""
@@ -88,3 +91,33 @@ def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.Monke
     monkeypatch.setattr(clone, "INDEX_NAMES", ())
     with pytest.raises((AssertionError, IndexError, RuntimeError)):
         checks.check_decoding(subject)
+
+
+# Tiny, doge asks for more experts than it has tensors, which is refused however it is loaded.
+NOT_STREAMED = "doge"
+STREAMED_FAST = frozenset({"gpt2"})
+SKETCHES: tuple[naive.Sketch, ...] = (
+    (0, 1, 2, 3, 4),
+    (0, 3, 2, 1, 4),
+    (4, ("group", "mean", None, (1,), (2,), (0,)), 3, 1),
+)
+
+
+@every_type(fast=STREAMED_FAST, slow=EVERY_TAG | {"mixtral"})
+def test_layers_on_the_disk_compute_the_same_bits(one: Specimen, tmp_path: Path) -> None:
+    if one.model_type == NOT_STREAMED:
+        pytest.skip("a tiny one has more experts than tensors")
+    model: Any = specimen.build(one)
+    model.save_pretrained(tmp_path)
+    whole, streamed = load(tmp_path), load(tmp_path, resident_layers=2)
+    inputs = specimen.inputs(one, model)
+    plans = [checks.plan_of(naive.behind(sketch, one.reads)) for sketch in SKETCHES]
+    with torch.no_grad():
+        for plan in plans:
+            found = [stack.run(plan, stack.capture(**inputs)) for stack in (whole, streamed)]
+            assert torch.equal(*found)
+        for stack in (whole, streamed):
+            with stack.under(plans[1]):
+                found.append(main_tensor(stack.model(**inputs)))
+    assert torch.equal(*found[2:])
+    assert streamed.resident.cost.most_layers == 2

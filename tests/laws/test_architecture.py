@@ -147,31 +147,6 @@ def test_a_study_is_one_folder_and_one_line_of_the_catalogue(tmp_path: Path) -> 
     assert ended.stdout.split() == [str(copy / "__init__.py"), str(len(VERBS) - 1)]
 
 
-@pytest.mark.nightly
-def test_types_and_tests_hold_without_a_study(tmp_path: Path) -> None:
-    repository = PACKAGE.parents[1]
-    for name in ("src", "tests", "tools", "docs", "examples", "benchmarks"):
-        shutil.copytree(repository / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in repository.glob("*.*"):
-        if path.is_file():
-            shutil.copy(path, tmp_path)
-    without_the_study_of_times(tmp_path / "src" / "layerwise")
-    for folder in [tmp_path / "tests" / "studies" / "timing", *tmp_path.glob("tests/golden/timing*")]:
-        shutil.rmtree(folder)
-    others = ("laws", "cli", "page", "golden", "plan", "studies")
-    tests = ("-m", "not slow and not nightly", "--deselect", "tests/laws/test_architecture.py")
-    collected = ["pytest", "-q", "--collect-only", "tests"]
-    for words in (["mypy"], collected, ["pytest", "-x", *tests, *(f"tests/{name}" for name in others)]):
-        ended = subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
-            capture_output=True,
-            text=True,
-        )
-        assert ended.returncode == 0, ended.stdout[-3000:]
-
-
 def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plan").mkdir()
     wrong = tmp_path / "plan" / "wrong.py"

@@ -85,34 +85,6 @@ async def _streams(
     return await asyncio.gather(*(one(ids) for ids in texts.tolist()))
 
 
-@pytest.mark.nightly
-def test_a_stopped_process_is_late_and_returns(transport: RayTransport) -> None:
-    """SIGSTOP during four streams: a replica repeats the calls; after SIGCONT the node is live again."""
-    stack = _stack("llama")
-    texts = prompts(4)[0].clamp(min=3)
-    stopped: list[str] = []
-
-    async def until_live(name: str) -> None:
-        while swarm.members[name].state != "live":
-            await asyncio.sleep(0.1)
-
-    with _swarm(transport, stack, health_seconds=0.5, min_deadline=2.0, balance_after=1e9) as swarm:
-
-        def stop() -> None:
-            stopped.append(max(swarm.members, key=lambda record: record.calls).name)
-            os.kill(transport.processes[stopped[0]][1], signal.SIGSTOP)
-
-        try:
-            answers = swarm.run(_streams(swarm, texts, 60, stop))
-        finally:
-            for name in stopped:
-                os.kill(transport.processes[name][1], signal.SIGCONT)
-        for ids, answer in zip(texts, answers, strict=True):
-            assert list(answer.tokens) == generate_tokens(stack.model, ids[None], new_tokens=60)[0].tolist()
-        assert any(event.kind == "late" and event.node == stopped[0] for event in swarm.members.events)
-        swarm.run(asyncio.wait_for(until_live(stopped[0]), 120))
-
-
 def test_killed_processes_are_replaced_by_replicas_then_missing(transport: RayTransport) -> None:
     """Killing one replica changes no token; killing both makes layers missing, down to the quorum."""
     stack = _stack("llama")
