@@ -18,7 +18,6 @@ DEPTH = 5
 WIDTH = 32
 VOCABULARY = 80
 PAD, BOS, EOS = 0, 1, 2
-WINDOW = 8
 WEIGHT_SCALE = 0.2
 
 TEXT: Mapping[str, Any] = {

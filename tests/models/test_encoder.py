@@ -23,28 +23,36 @@ COMPILED = ("elc", "denseformer")
 """One mixture with softmax and one without; the exhaustive tier compiles every other variant."""
 
 
-def test_a_sequence_that_is_too_long_is_refused_with_both_numbers() -> None:
+def test_inputs_that_cannot_be_are_refused() -> None:
     model = random_model("elc", max_position_embeddings=20)
     with torch.no_grad():
         assert model(torch.ones(1, 20, dtype=torch.long)).logits.shape == (1, 20, 61)
     with pytest.raises(ModelError, match="a sequence must have at most max_position_embeddings"):
         model(torch.ones(1, 21, dtype=torch.long))
 
-
-def test_a_mask_of_another_shape_and_two_kinds_of_input_are_refused() -> None:
     model, (ids, real) = random_model("elc"), padded_batch(6)
     with pytest.raises(ModelError, match=r"attention_mask must have the shape \(batch, seq\) or"):
         model(ids, attention_mask=real.flatten())
     with pytest.raises(ModelError, match="either input_ids or inputs_embeds"):
         model()
 
+    with pytest.raises(ModelError, match="reentrant checkpointing does not support the mixed"):
+        random_model("elc").activation_checkpointing_enable({"use_reentrant": True})
 
-def test_token_vectors_are_as_good_as_ids() -> None:
+
+def test_vectors_and_masks_of_pairs_are_ids_and_masks_said_at_length() -> None:
     model, (ids, real) = random_model("elc"), padded_batch(9)
     with torch.no_grad():
         vectors = model.get_input_embeddings()(ids)
         by_vector = model(inputs_embeds=vectors, attention_mask=real, token_type_ids=torch.zeros_like(ids)).logits
         assert torch.equal(by_vector, model(ids, attention_mask=real).logits)
+
+    model = random_model("zero")
+    ids, real = padded_batch(20)
+    with torch.no_grad():
+        by_token = model(ids, attention_mask=real).logits
+        by_pair = model(ids, attention_mask=real[:, None, :].expand(-1, 20, -1)).logits
+    assert torch.equal(by_token, by_pair)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -75,11 +83,6 @@ def test_checkpointing_changes_no_gradient(variant: str) -> None:
     model.activation_checkpointing_enable()
     assert model.encoder.layers[0].gradient_checkpointing
     assert all(torch.allclose(one, other, atol=1e-12) for one, other in zip(plain, gradients(), strict=True))
-
-
-def test_checkpointing_that_would_lose_gradients_is_refused() -> None:
-    with pytest.raises(ModelError, match="reentrant checkpointing does not support the mixed"):
-        random_model("elc").activation_checkpointing_enable({"use_reentrant": True})
 
 
 @pytest.mark.slow
@@ -219,15 +222,6 @@ def test_a_text_of_padding_alone_has_numbers_and_gradients() -> None:
         assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
         alone = model(ids[1:], attention_mask=mask[1:]).logits
         assert torch.allclose(found[1:], alone, atol=1e-12)
-
-
-def test_a_mask_of_pairs_is_the_mask_of_tokens_said_at_length() -> None:
-    model = random_model("zero")
-    ids, real = padded_batch(20)
-    with torch.no_grad():
-        by_token = model(ids, attention_mask=real).logits
-        by_pair = model(ids, attention_mask=real[:, None, :].expand(-1, 20, -1)).logits
-    assert torch.equal(by_token, by_pair)
 
 
 HEADS = {

@@ -201,13 +201,20 @@ def test_the_windows_are_those_of_the_published_figures() -> None:
     assert [stop - start for start, stop in published_windows(30)] == list(range(29, 0, -2))
 
 
-def test_a_window_of_one_layer_is_written_without_a_group() -> None:
+def test_painters_take_any_seeds_and_write_one_layer_without_a_group() -> None:
     last = {member.strategy: str(member.plan) for member in painters(32) if member.affected == 1}
     assert last["skip"] == "0-15 17-31"
     assert last["looped_parallel"] == "0-15 16*3 17-31"
     assert {last[strategy] for strategy in ("middle_repeat", "reverse", "random", "parallel")} == {"0-31"}
 
-
-def test_a_generator_of_seeds_serves_every_window() -> None:
     once: tuple[Member, ...] = painters(8, seeds=(seed for seed in (1, 2)))
     assert once == painters(8, seeds=[1, 2])
+
+
+def test_other_seeds_and_loops() -> None:
+    members = painters(8, seeds=[5], loops=(1, 3, 5))
+    assert {member.draw for member in members} == {None, 5}
+    widest = {member.strategy: str(member.plan) for member in members if member.affected == 7}
+    assert widest["looped_parallel_1"] == widest["parallel"]
+    assert widest["looped_parallel"] == widest["parallel"] + "*3"
+    assert widest["looped_parallel_5"] == widest["parallel"] + "*5"

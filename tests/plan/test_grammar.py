@@ -148,11 +148,9 @@ def test_a_text_is_a_str(text: object) -> None:
         parse(text)  # type: ignore[arg-type]
 
 
-def test_many_groups_and_blocks_side_by_side_are_not_deep() -> None:
+def test_the_largest_plans_are_read_and_written() -> None:
     assert parse("[0] (1|2) " * 60).nesting == 1
 
-
-def test_the_largest_plans_are_read_and_written() -> None:
     longest = parse("0*2 " * 5_000)
     assert longest.evaluations == 10_000
     assert parse(write(longest)) == longest

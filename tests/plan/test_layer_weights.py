@@ -126,11 +126,17 @@ def test_a_plan_too_long_to_write_out_is_refused() -> None:
         Plan.parse("0*2001").matrix()
 
 
-def test_the_shades_are_what_each_step_reads() -> None:
+def test_a_picture_shades_what_each_step_reads() -> None:
     assert picture(Plan.parse("0 (1|2):gain=-1 (3|4|5|6|7|8)")).splitlines()[-1] == "out  ████" + "−" * 4 + "░" * 12
     assert picture(Plan.parse("10 (1|2):sum")).splitlines() == [" 10  ██", "  1  ████", "  2  ████··", "out  ████████"]
     assert picture(Plan.parse("10.attn 2.mlp")).splitlines() == ["10.attn  ██", "  2.mlp  ████", "    out  ██████"]
     assert picture(Plan.parse("(0|1)")).splitlines()[-1] == "out  ██▓▓▓▓"
+
+    members = {member.strategy: member.plan for member in family("painters", 80) if member.affected == 79}
+    assert set(picture(members["reverse"], size=20)) <= set("0123456789out \n█")
+    last = picture(members["parallel"], size=20).splitlines()[-1].split()[-1]
+    # Four columns per cell: the first has the embedding, layer 0, and two of the 79 weights of 1/79.
+    assert last == "▓" * 2 + "░" * 38
 
 
 @pytest.mark.parametrize("text", ["0-99", "0-9 (10|11|12-90|91)*2 92-99", "0*1999"])
@@ -138,14 +144,6 @@ def test_a_long_plan_is_drawn_within_the_size(text: str) -> None:
     lines = picture(Plan.parse(text), size=40).splitlines()
     assert len(lines) == 40
     assert max(map(len, lines)) == 3 + 2 + 2 * 40
-
-
-def test_a_down_sampled_cell_is_the_mean_of_its_part() -> None:
-    members = {member.strategy: member.plan for member in family("painters", 80) if member.affected == 79}
-    assert set(picture(members["reverse"], size=20)) <= set("0123456789out \n█")
-    last = picture(members["parallel"], size=20).splitlines()[-1].split()[-1]
-    # Four columns per cell: the first has the embedding, layer 0, and two of the 79 weights of 1/79.
-    assert last == "▓" * 2 + "░" * 38
 
 
 @pytest.mark.parametrize("size", [0, -3, 2.5])

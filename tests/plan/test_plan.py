@@ -160,15 +160,13 @@ def test_each_stage_has_its_words(text: str, words: str) -> None:
     assert explain(Plan.parse(text)) == words
 
 
-def test_halves_that_never_run_are_named_beside_the_layers() -> None:
+def test_what_never_runs_is_named() -> None:
     assert explain(Plan.parse("0-1 2.mlp 3.mlp (4.mlp|4) 5.attn 6.attn 6.mlp"), depth=8).splitlines()[-3:] == [
         "never: layer 7",
         "never: the attn sublayers of layers 2, 3",
         "never: the mlp sublayer of layer 5",
     ]
 
-
-def test_a_plan_that_uses_every_layer_leaves_none_out() -> None:
     assert explain(Plan.identity(4), depth=4) == "layers 0 to 3, in order"
     with pytest.raises(PlanError, match="depth must be an integer number of layers from 1 to 10000"):
         explain(Plan.identity(4), depth=0)

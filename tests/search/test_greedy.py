@@ -79,10 +79,16 @@ def test_only_survivors_are_evaluated_on_the_next_rung() -> None:
     assert by_rung[0] > 2 * by_rung[1] >= 2 * by_rung[2]
 
 
-def test_a_limit_below_every_plan_is_an_error() -> None:
+def test_limits_and_moves_that_cannot_be_are_refused() -> None:
     objective = PlantedObjective(4, coupling=0.3, seed=0, documents=16)
     with pytest.raises(MeasureError, match=r"cannot make the plan .* cheaper"):
         list(greedy(objective, Space(4, ("drop",), layers, 0.5), settings=RungSettings()))
+
+    assert check_moves(("halves", "drop")) == ("drop", "halves")
+    with pytest.raises(OptionError, match="unknown move 'dropp'; did you mean drop"):
+        check_moves(("dropp",))
+    with pytest.raises(OptionError, match="moves must not be empty"):
+        check_moves(())
 
 
 LAYERS = 6
@@ -153,14 +159,6 @@ def test_a_skipped_layer_is_restored_at_its_place() -> None:
     }
 
 
-def test_unknown_moves_are_an_error() -> None:
-    assert check_moves(("halves", "drop")) == ("drop", "halves")
-    with pytest.raises(OptionError, match="unknown move 'dropp'; did you mean drop"):
-        check_moves(("dropp",))
-    with pytest.raises(OptionError, match="moves must not be empty"):
-        check_moves(())
-
-
 DEPTH, DOCUMENTS = 12, 64
 WHOLE = Plan.identity(DEPTH)
 HELPS = Plan.parse("0-5 (6 7):gain=0.5*2 8-11")
@@ -220,14 +218,12 @@ def test_a_scan_without_a_helpful_repeat_finds_one_in_at_most_5_of_100(costs: Ca
     assert sum(bool(gains(costs, seed)) for seed in range(SEEDS)) <= 0.05 * SEEDS
 
 
-def test_a_helpful_repeat_is_found() -> None:
+def test_a_scan_finds_a_helpful_repeat_and_eliminates_others_early() -> None:
     def costs(plan: Plan) -> float:
         return -2.9 * NOISE / DOCUMENTS**0.5 if plan == HELPS else 0.1
 
     assert sum(HELPS in gains(costs, seed) for seed in range(SEEDS)) >= 0.75 * SEEDS
 
-
-def test_the_original_model_survives_and_most_repeats_are_eliminated_early() -> None:
     _, searched = scanned(lambda plan: 0.1, 0)
     assert len(searched.read[0]) == 1 + 3 * DEPTH * (DEPTH + 1) // 2
     assert WHOLE in searched.read[2]

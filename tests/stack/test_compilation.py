@@ -151,11 +151,19 @@ def test_checkpointed_blocks_are_compiled(graphs: CompileCounterWithBackend) -> 
     assert graphs.frame_count == 1
 
 
-def test_a_model_is_copied_with_its_own_blocks(graphs: CompileCounterWithBackend) -> None:
+def test_copies_compile_their_own_blocks_and_replaced_forwards_are_refused(
+    graphs: CompileCounterWithBackend,
+) -> None:
     model = tiny_vit(1)
     with compiled_blocks([model.vit.layers[0]]):
         other = copy.deepcopy(model)
         assert other.vit.layers[0].forward.__self__ is other.vit.layers[0]
+
+    model = tiny_vit(1)
+    block = model.vit.layers[0]
+    block.forward = lambda *args, **kwargs: args[0]
+    with pytest.raises(ModelError, match="was replaced"), compiled_blocks([block]):
+        pass
 
 
 def test_a_compiled_model_follows_every_plan() -> None:
@@ -182,11 +190,3 @@ def test_generation_with_a_static_cache_is_compiled_under_a_plan(plan: str) -> N
         text = model.generate(batch_for(model)["input_ids"], **asked)
         static = {"cache_implementation": "static", "compile_config": options}
         assert torch.equal(model.generate(batch_for(model)["input_ids"], **static, **asked), text)
-
-
-def test_a_forward_that_was_replaced_is_refused() -> None:
-    model = tiny_vit(1)
-    block = model.vit.layers[0]
-    block.forward = lambda *args, **kwargs: args[0]
-    with pytest.raises(ModelError, match="was replaced"), compiled_blocks([block]):
-        pass

@@ -42,10 +42,13 @@ def test_half_precision_becomes_single_on_a_cpu_unless_asked_for(tmp_path: Path,
     assert load(tmp_path, dtype=dtype, device="cpu").dtype == expected
 
 
-def test_a_hub_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_names_and_dtypes_are_refused(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(CheckpointError, match=r"nobody/no-such-model could not be loaded"):
         load("nobody/no-such-model")
+
+    with pytest.raises(ModelError, match="unknown dtype 'float23'"):
+        load(folder, dtype="float23")
 
 
 class NoNetwork:
@@ -149,11 +152,6 @@ def test_missing_devices_are_refused(monkeypatch: pytest.MonkeyPatch, device: st
     with pytest.raises(ModelError, match=message):
         resolve_device(device)
     assert resolve_device("auto").type == "cpu"
-
-
-def test_an_unknown_dtype_is_answered_with_the_near_ones(folder: Path) -> None:
-    with pytest.raises(ModelError, match="unknown dtype 'float23'"):
-        load(folder, dtype="float23")
 
 
 TOKENS = torch.randint(0, 11, (2, 5), generator=torch.Generator().manual_seed(0))

@@ -125,11 +125,14 @@ def test_a_number_that_makes_every_state_wrong_is_refused(tmp_path: Path, name: 
         load(tmp_path / "m.gguf")
 
 
-def test_tensors_for_which_the_model_has_no_place_are_refused(tmp_path: Path) -> None:
+def test_files_that_cannot_be_opened_say_why(tmp_path: Path) -> None:
     content = write_causal(tmp_path / "m.gguf", "qwen2", "F32").read_bytes()
     (tmp_path / "m.gguf").write_bytes(content.replace(b"qwen2", b"llama"))  # whose projections have no bias
     with pytest.raises(UnsupportedModelError, match=r"LlamaForCausalLM does not use: blk\.0-2\.\{attn_k\.bias,"):
         load(tmp_path / "m.gguf")
+
+    with pytest.raises(UnsupportedModelError, match="which transformers cannot spread over devices and disk"):
+        load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,11 +159,6 @@ def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path:
         file.truncate(path.stat().st_size - 3000)
     with pytest.raises(CheckpointError, match=r"is truncated in blk\.2\.ffn_down\.weight"):
         stack.model(torch.arange(8)[None])
-
-
-def test_a_device_map_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModelError, match="which transformers cannot spread over devices and disk"):
-        load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
 
 
 gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")

@@ -115,21 +115,17 @@ def test_a_buffer_that_the_model_replaces_meanwhile_stays_replaced(half: LlamaFo
     assert torch.equal(half.model.rotary_emb.inv_freq, torch.arange(4.0))
 
 
-def test_inputs_are_widened_and_answers_are_those_of_float32(half: LlamaForCausalLM) -> None:
+def test_float32_is_computed_for_what_is_half_and_for_nothing_else(half: LlamaForCausalLM) -> None:
     stack = load(half)
     embedded = half.model.embed_tokens(IDS).detach()
     seen = in_float32(stack, {"inputs_embeds": embedded, "use_cache": False}, lambda inputs: half(**inputs).logits)
     assert seen.dtype is torch.float32
 
-
-def test_a_model_that_is_not_half_is_let_alone() -> None:
     stack = load(tiny_llama())
     inputs = {"input_ids": IDS}
     hooks = in_float32(stack, inputs, lambda given: (given is inputs, [len(b._forward_hooks) for b in stack.blocks]))
     assert hooks == (True, [0] * 6)
 
-
-def test_layers_of_other_models_are_widened_too() -> None:
     models = {name: tiny_llama(seed=seed).bfloat16() for seed, name in enumerate("ab")}
     stack = Stack.with_sources({name: load(model) for name, model in models.items()})
     plan = Plan.parse("a:0-2 b:3 5")
@@ -244,13 +240,11 @@ def test_in_half_precision_only_equal_bits_are_equal(dtype: torch.dtype) -> None
     assert not compare(next_number, one.float(), 32, 5).holds
 
 
-def test_float64_is_allowed_what_norms_in_float32_leave() -> None:
+def test_bounds_of_float64_and_of_a_few_additions() -> None:
     one = torch.ones(2, 3, dtype=torch.float64)
     assert compare(one + EPS, one, 32, 5).holds
     assert not compare(one + 1e-4, one, 32, 5).holds
 
-
-def test_a_few_additions_stay_within_their_bound() -> None:
     generator = torch.Generator().manual_seed(0)
     state, update = (torch.randn(4, 64, generator=generator) for _ in range(2))
     left_over = ((state + update / 2) - state) - ((state + update) - state) / 2

@@ -164,14 +164,13 @@ def test_plans_at_types_that_cannot_run_are_refused(name: str, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_without_the_package_or_on_the_disk_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(quantization, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"requires the package gguf: pip install 'layerwise\[gguf\]'") as caught:
         stack_of("llama").check("0 Q4_0:1")
     assert not isinstance(caught.value, UnsupportedModelError), "which would leave plans of a sweep out"
+    monkeypatch.undo()
 
-
-def test_a_layer_on_the_disk_cannot_run_at_a_type(tmp_path: Path) -> None:
     path = write_causal(tmp_path / "m.gguf", "llama", "F32")
     with pytest.raises(UnsupportedModelError, match=r"cannot run layer 1 at Q4_0: .* without --resident-layers"):
         load(path, resident_layers=2).check("0 Q4_0:1")

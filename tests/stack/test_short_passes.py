@@ -226,7 +226,7 @@ def test_a_cache_that_is_too_small_is_refused(make: str) -> None:
         read(model, cache)
 
 
-def test_the_identity_plan_shares_caches_with_the_model() -> None:
+def test_caches_are_those_of_the_identity_plan_or_refused_outside() -> None:
     model: Any = llama().eval()
     with load(model).under("0-5"):
         cache = DynamicCache(config=model.config)
@@ -235,8 +235,6 @@ def test_the_identity_plan_shares_caches_with_the_model() -> None:
     with load(model).under("0-5"):
         assert torch.allclose(read(model, cache, 6, 7), read(model, None, 0, 7)[:, 6:], atol=1e-4)
 
-
-def test_a_decoders_caches_are_refused_outside() -> None:
     model: Any = bart()
     with torch.inference_mode(), Stack(model, "model.decoder.layers").under("2 0 1"):
         cache = model(IDS, use_cache=True).past_key_values

@@ -225,12 +225,15 @@ def test_what_a_hook_returns_is_what_is_merged(stack: Stack) -> None:
             torch.testing.assert_close(stack.model(IDS).logits, stepwise, rtol=1e-5, atol=1e-5)
 
 
-def test_a_forward_replaced_inside_is_refused(stack: Stack) -> None:
+def test_forwards_replaced_or_called_alone_under_a_plan_are_refused(stack: Stack) -> None:
     block = stack.block(2)
     with stack.under(Plan.parse("2 0")):
         block.forward = partial(type(block).forward, block)
         with pytest.raises(ModelError, match="was replaced while"):
             stack.model(IDS)
+
+    with stack.under(Plan.parse("(0|1) 2")), pytest.raises(ModelError, match="called outside a forward pass"):
+        next(iter(stack.model.model.layers))(torch.zeros(1, 2, 32), position_embeddings=(torch.ones(1, 2, 8),) * 2)
 
 
 def test_a_forward_that_was_replaced_before_is_run_at_the_position_of_the_visit(stack: Stack) -> None:
@@ -256,8 +259,3 @@ def test_a_single_pass_refuses_a_cache(stack: Stack) -> None:
         with pytest.raises(ModelError, match="caches are not supported with single_pass=True"):
             stack.model.generate(IDS, **ask)
         assert torch.equal(stack.model.generate(IDS, use_cache=False, **ask), expected)
-
-
-def test_a_member_of_a_group_called_alone_is_refused(stack: Stack) -> None:
-    with stack.under(Plan.parse("(0|1) 2")), pytest.raises(ModelError, match="called outside a forward pass"):
-        next(iter(stack.model.model.layers))(torch.zeros(1, 2, 32), position_embeddings=(torch.ones(1, 2, 8),) * 2)

@@ -166,13 +166,11 @@ def test_a_reader_reads_what_is_present_among_its_sources(order: list[int], read
     torch.testing.assert_close(record.read(weights, missing), expected)  # type: ignore[arg-type]
 
 
-def test_where_nothing_is_missing_weights_are_as_they_are_whatever_their_sum() -> None:
+def test_missing_sources_change_no_sum_of_weights() -> None:
     record, _ = walked([0, 1])
     weights = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
     assert torch.equal(record.read(weights, "renormalise"), record.read(weights, "keep"))
 
-
-def test_weights_of_any_sum_keep_it_where_some_are_missing() -> None:
     record = DepthHistory.of(state(1.0)).then(1, state(1.0))
     weights = torch.tensor([1.0, 1.5, 1.0], dtype=torch.float64)
     torch.testing.assert_close(record.read(weights, "renormalise"), state(3.5))

@@ -216,7 +216,7 @@ def test_branches_are_merged_where_their_group_began() -> None:
     assert merger.result(Reduction("mean")).device == torch.device("meta")
 
 
-def test_a_layer_with_the_weights_of_another_is_that_layer(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
+def test_a_layer_runs_with_given_weights_which_are_not_copied(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
     stack = load(llama)
     with torch.inference_mode():
         captured = stack.capture(input_ids=ids)
@@ -227,8 +227,6 @@ def test_a_layer_with_the_weights_of_another_is_that_layer(llama: LlamaForCausal
     assert torch.equal(found, expected)
     assert torch.equal(own, same)
 
-
-def test_layer_weights_are_not_copied(llama: LlamaForCausalLM) -> None:
     stack = load(llama)
     own = llama.model.layers[2].self_attn.q_proj.weight
     assert layer_weights(stack, 2)["self_attn.q_proj.weight"].data_ptr() == own.data_ptr()
@@ -251,12 +249,10 @@ def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM, monke
     assert shapes[0] == shapes[1]
 
 
-def test_a_bare_module_has_no_twin() -> None:
+def test_models_that_cannot_be_drawn_again_have_no_twin(llama: LlamaForCausalLM) -> None:
     with pytest.raises(UnsupportedModelError, match="Mixer is not a transformers model"):
         random_twin(load(Mixer(), layers="encoder.blocks"), 0)
 
-
-def test_a_pruned_model_has_no_twin(llama: LlamaForCausalLM) -> None:
     llama.model.layers[2].mlp.gate_proj = nn.Linear(32, 96, bias=False)
     llama.model.layers[2].mlp.up_proj = nn.Linear(32, 96, bias=False)
     llama.model.layers[2].mlp.down_proj = nn.Linear(96, 32, bias=False)

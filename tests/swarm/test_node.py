@@ -130,12 +130,10 @@ def test_caches_are_bounded_and_expire(stack: Stack, passes: list[Pass], monkeyp
     assert node.bytes == each
 
 
-def test_a_missing_layer_is_refused(node: Node, passes: list[Pass]) -> None:
+def test_foreign_and_damaged_messages_are_refused(node: Node, passes: list[Pass]) -> None:
     answer = node.handle(_call(1, passes[0], visits=(RemoteVisit(4, RemoteLayer(4)),)))
     assert answer == Refused("node", "does not hold layer 4", lacks_layers=True)
 
-
-def test_node_errors_are_replies(node: Node, passes: list[Pass]) -> None:
     short = replace(passes[0], state=Array("float32", (1, 2, 4), bytes(32)))
     assert isinstance(node.handle(_call(1, short)), Refused)
     cut = replace(passes[0], state=replace(passes[0].state, data=b""))

@@ -194,7 +194,7 @@ def store_effects(folder: Path, *, scores: bool = True) -> dict[str, float]:
     return costs
 
 
-def test_loss_estimates_are_read_from_a_sweep(tmp_path: Path) -> None:
+def test_loss_estimates_are_read_from_a_finished_sweep(tmp_path: Path) -> None:
     costs = store_effects(tmp_path / "run")
     estimate = read_loss_estimate(tmp_path / "run")
     assert estimate.depth == DEPTH
@@ -203,8 +203,6 @@ def test_loss_estimates_are_read_from_a_sweep(tmp_path: Path) -> None:
         missing = frozenset(range(DEPTH)) - Plan.parse(plan).layers()
         assert estimate.expected(missing) == ExpectedCost(cost, cost - 0.2, cost + 0.4, "measured")
 
-
-def test_a_run_without_effects_is_rejected(tmp_path: Path) -> None:
     store_effects(tmp_path / "unfinished", scores=False)
     with pytest.raises(SwarmError, match="--families leave_one_out,every_window"):
         read_loss_estimate(tmp_path / "unfinished")
@@ -305,14 +303,12 @@ def _live(text: str, *missing: int) -> LivePlan:
     return live
 
 
-def test_a_replacement_runs_in_the_same_slot() -> None:
+def test_a_live_plan_has_replacements_and_group_boundaries() -> None:
     replaced = {RemoteLayer(number): RemoteLayer(number, "b") for number in (1, 2)}
     live = LivePlan.create(Plan.parse("0-3"), [RemoteLayer(2)], replaced)
     assert str(live.running) == "0 b:1 3"
     assert live.missing_numbers == (2,)
 
-
-def test_group_boundaries() -> None:
     assert _live("0 (1 2|3) 4").find_boundaries() == (0, 1, 3, 4)
     assert _live("0-3").find_boundaries() == (0,)
 
@@ -343,25 +339,19 @@ def test_complete_spans_are_merged(count: int, data: st.DataObject) -> None:
     assert join_spans(before, at, (TokenSpan(0, count - at, "0-11"),)) == (TokenSpan(0, count, "0-11"),)
 
 
-def test_the_last_span_is_extended_to_the_boundary() -> None:
+def test_spans_are_joined_where_layers_are_lost_or_return() -> None:
     assert join_spans((TokenSpan(0, 2, "0-11"), LACKING), 9, ()) == (
         TokenSpan(0, 2, "0-11"),
         TokenSpan(2, 9, "0-3 6-11", (4, 5), LACKING.expected),
     )
 
-
-def test_missing_layers_carry_over_to_later_spans() -> None:
     *_, last = join_spans((TokenSpan(0, 2, "0-11"), LACKING), 5, (TokenSpan(0, 3, "0-11"),))
     assert last == TokenSpan(5, 8, "0-11", (), COMPLETE, earlier=(4, 5))
     assert not last.is_complete
 
-
-def test_doubted_nodes_carry_over_to_later_spans() -> None:
     doubted = TokenSpan(0, 5, "0-11", (), UNKNOWN, doubted=("node-1",))
     *_, last = join_spans((doubted,), 5, (TokenSpan(0, 3, "0-11", doubted=("node-0",)),))
     assert last.doubted == ("node-0", "node-1")
 
-
-def test_recomputed_tokens_belong_to_the_second_swarm() -> None:
     first, second = join_spans((WHOLE,), 4, (TokenSpan(0, 3, "0-3 6-11", (4, 5), LACKING.expected),))
     assert (first.start, first.stop, second.start, second.stop) == (0, 4, 4, 7)

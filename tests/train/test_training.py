@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel, ViTForImageClassification
+from transformers import PreTrainedModel
 
 from layerwise.data.splits import Splits
 from layerwise.errors import CheckpointError, TrainError
@@ -19,7 +19,6 @@ from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord, find_trained_models
 from layerwise.stack import load
 from layerwise.train import training
-from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.load_trained import open_trained
 from layerwise.train.methods import Options, recipe
 from layerwise.train.recipe import Recipe, Settings
@@ -95,29 +94,6 @@ def test_the_best_checkpoint_is_saved(
     saved = type(make()).from_pretrained(tmp_path / MODEL).state_dict()
     assert same_weights(saved, kept[6])
     assert not same_weights(saved, kept[9])
-
-
-@MODELS
-@torch.no_grad()
-def test_transformers_loads_trained_models(make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path) -> None:
-    opened: list[PreTrainedModel] = []
-
-    def opener() -> Any:
-        opened.append(make())
-        return load(opened[-1])
-
-    with torch.enable_grad():
-        train(Base(opener, "x"), splits, recipe("layershuffle", Options(SETTINGS), DEPTH), 1, tmp_path, arguments=QUIET)
-    auto = ViTForImageClassification if make is tiny_vit else AutoModelForCausalLM
-    plain, report = auto.from_pretrained(tmp_path / MODEL, output_loading_info=True)
-    assert not report["missing_keys"]
-    assert not report["unexpected_keys"]
-    assert list(plain.state_dict()) == list(make().state_dict())
-    batch = splits.collate([splits.test[index] for index in range(4)])
-    found = realigned(plain).eval()(**batch).logits
-    assert torch.equal(found, opened[-1].eval()(**batch).logits)
-    assert not torch.allclose(found, make()(**batch).logits)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
 @pytest.mark.parametrize("method", first_fast(METHODS[::-1]))

@@ -71,6 +71,13 @@ def test_slices_of_one_model_are_a_plan_without_names() -> None:
     assert (str(recipe.plan), dict(recipe.models), recipe.head) == ("0-7 6-11", {None: "org/name"}, None)
     assert (recipe.dtype, recipe.notes) == ("bfloat16", ())
 
+    recipe = read_mergekit(added("tag: &factor 0.5\nparameters: {t: *factor}"))
+    assert recipe.plan == read_mergekit(ONE).plan
+    assert recipe.notes == (
+        "line 10: mergekit does not read the key tag, and it has no effect here either",
+        "line 10: the parameter t has no effect on a passthrough",
+    )
+
 
 def test_several_models_are_called_by_their_anchors_or_by_letters() -> None:
     text = """
@@ -141,15 +148,6 @@ def test_of_scales_in_several_places_the_innermost_counts() -> None:
     whole = f"{outer}parameters: {{scale: [{{filter: down_proj, value: 2}}]}}\n".replace("[0, 8]", "[0, 1]")
     wanted = "0.attn (0.mlp):gain=2 (6.attn):gain=0.5 (6.mlp):gain=0.25"
     assert read_mergekit(whole).plan == Plan.parse(wanted)
-
-
-def test_what_has_no_effect_is_noted() -> None:
-    recipe = read_mergekit(added("tag: &factor 0.5\nparameters: {t: *factor}"))
-    assert recipe.plan == read_mergekit(ONE).plan
-    assert recipe.notes == (
-        "line 10: mergekit does not read the key tag, and it has no effect here either",
-        "line 10: the parameter t has no effect on a passthrough",
-    )
 
 
 @pytest.mark.parametrize(

@@ -62,13 +62,6 @@ def test_thirds_may_be_rounded(share: float, steps: int, bounds: tuple[tuple[int
     assert GrowthSchedule("thirds", 1, thirds).bounds(steps) == bounds
 
 
-def test_a_phase_without_a_step_is_refused_with_the_steps_that_would_do() -> None:
-    schedule = GrowthSchedule("uneven", 1, (Phase("short", 0.01, (0,)), Phase("long", 0.99, (0,))))
-    with pytest.raises(PlanError, match=r"phase short: its share of 0.01 is less than one of 20 steps; .* 100 steps"):
-        schedule.bounds(20)
-    assert schedule.bounds(100)[0] == (0, 1)
-
-
 @given(schedule=schedules(), depth=st.integers(1, 12))
 def test_a_schedule_is_for_one_depth(schedule: GrowthSchedule, depth: int) -> None:
     if depth == schedule.depth:
@@ -112,12 +105,17 @@ def test_layer_l_plays_what_the_order_says() -> None:
     assert schedule.reversed().phases[0].trains == (4, 5)
 
 
-def test_new_weights_that_nothing_trains_are_named() -> None:
+def test_warnings_and_refusals_name_the_phase() -> None:
     never = GrowthSchedule("odd", 6, (Phase("a", 0.5, (0,), redraw=(0, 3, 4)), Phase("b", 0.5, (4,), redraw=(2, 4))))
     warned = never.warnings()
     assert [f"layer {layer} " in line for line, layer in zip(warned, (3, 2), strict=True)] == [True, True]
     assert warned[0].startswith("phase a ")
     assert warned[1].startswith("phase b ")
+
+    schedule = GrowthSchedule("uneven", 1, (Phase("short", 0.01, (0,)), Phase("long", 0.99, (0,))))
+    with pytest.raises(PlanError, match=r"phase short: its share of 0.01 is less than one of 20 steps; .* 100 steps"):
+        schedule.bounds(20)
+    assert schedule.bounds(100)[0] == (0, 1)
 
 
 @given(schedule=schedules())

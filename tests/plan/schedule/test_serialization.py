@@ -39,10 +39,14 @@ def test_layers_and_their_text(layers: set[int]) -> None:
     assert read_layers(write_layers(ascending), "trains", depth=61) == ascending
 
 
-def test_the_words_for_layers() -> None:
+def test_layers_in_words_are_read_or_refused_at_the_character() -> None:
     assert read_layers("all", "trains", depth=3) == (0, 1, 2)
     assert read_layers("none", "trains", depth=3) == ()
     assert read_layers(2, "trains", depth=3) == (2,)
+
+    with pytest.raises(PlanError) as refused:
+        GrowthSchedule.from_json(written(phase(trains="0-1 x")))
+    assert refused.value.position == 4
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -73,12 +77,6 @@ WRONG: list[tuple[Any, str]] = [
 def test_wrong_schedules_are_refused(content: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         GrowthSchedule.from_json(content)
-
-
-def test_the_error_points_at_the_character() -> None:
-    with pytest.raises(PlanError) as refused:
-        GrowthSchedule.from_json(written(phase(trains="0-1 x")))
-    assert refused.value.position == 4
 
 
 @settings(max_examples=by_tier(fast=5, nightly=60))
@@ -131,13 +129,11 @@ def test_every_glyph_is_the_layers_share_of_its_full_cost(schedule: GrowthSchedu
                 assert glyphs[glyph] == pytest.approx(layer_shares(phase, schedule.depth)[layer])
 
 
-def test_the_columns_of_the_published_phases() -> None:
+def test_a_chart_has_a_column_a_phase_at_least() -> None:
     numbers = chart(preset("published", 12), 60).splitlines()[0]
     starts = [numbers.index(digit) for digit in "123456"]
     assert [after - before for before, after in pairwise(starts)] == pytest.approx([14.4, 9.6, 9.6, 9.6, 9.6], abs=1)
 
-
-def test_one_column_a_phase_is_the_least() -> None:
     phases = tuple(Phase(f"phase {number}", 0.1, (0,)) for number in range(10))
     assert chart(GrowthSchedule("ten", 1, phases), 10).splitlines()[0].strip() == "1234567890"
     with pytest.raises(PlanError, match="width must be at least 6, one column per phase"):

@@ -65,7 +65,7 @@ def test_the_stacks_over_one_model_know_of_each_others_plans() -> None:
     merged.capture(input_ids=IDS)
 
 
-def test_a_source_that_is_not_there_is_refused() -> None:
+def test_sources_are_known_by_names_that_a_plan_can_write() -> None:
     merged = merged_stack("llama")
     with pytest.raises(PlanError, match=r"from 'd', .*[Kk]nown: a, b, c"):
         merged.logits(Plan.parse("a:0 d:1"), input_ids=IDS)
@@ -75,6 +75,12 @@ def test_a_source_that_is_not_there_is_refused() -> None:
         sources("llama")["a"].check(Plan.parse("a:0"))
     with pytest.raises(PlanError, match="visits layer 7"):
         merged.check(Plan.parse("b:7"))
+
+    stack = sources("llama")["a"]
+    with pytest.raises(ModelError, match="sources must map names to stacks"):
+        Stack.with_sources({})
+    with pytest.raises(PlanError, match="a source name must be a letter followed by letters, digits, - or _,"):
+        Stack.with_sources({"run 1": stack})
 
 
 def altered(**changes: object) -> LlamaForCausalLM:
@@ -109,14 +115,6 @@ def test_parts_outside_the_layers_may_differ() -> None:
     other = load(LlamaForCausalLM(config).eval())
     merged = Stack.with_sources({"a": sources("llama")["a"], "b": other})
     assert merged.block(1, "b") is other.block(1)
-
-
-def test_names_are_those_a_plan_can_write() -> None:
-    stack = sources("llama")["a"]
-    with pytest.raises(ModelError, match="sources must map names to stacks"):
-        Stack.with_sources({})
-    with pytest.raises(PlanError, match="a source name must be a letter followed by letters, digits, - or _,"):
-        Stack.with_sources({"run 1": stack})
 
 
 BERT = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
@@ -219,6 +217,8 @@ def accepted(model: nn.Module) -> set[tuple[int, ...]]:
 def test_plans_that_keep_a_layer_of_each_kind() -> None:
     assert accepted(MODEL) == {(0, 1), (1, 3), (0, 1, 2), (0, 1, 3), (1, 2, 3), (0, 1, 2, 3)}
 
+    assert accepted(hybrid("full_attention", "sliding_attention")) == {(0,), (1,), (0, 1)}
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
@@ -230,7 +230,3 @@ def test_plans_that_keep_a_layer_of_each_kind() -> None:
 def test_plans_that_lose_a_kind_are_told_which_layers_to_keep(text: str, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         refuse_loss_of_a_kind(MODEL, "layers", Plan.parse(text))
-
-
-def test_a_stack_of_one_kind_may_lose_any_layer() -> None:
-    assert accepted(hybrid("full_attention", "sliding_attention")) == {(0,), (1,), (0, 1)}

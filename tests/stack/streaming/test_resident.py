@@ -242,22 +242,16 @@ def test_rising_plans_read_each_layer_once(name: str, most: int) -> None:
     assert found.bound == 30
 
 
-def test_a_layer_with_nothing_left_to_do_comes_before_one_with_more_to_do() -> None:
+def test_readings_are_few_and_their_bound_is_that_of_the_best_replacement() -> None:
     graphs = [build(map(Plan.parse, plans)) for plans in (["0-3"], ["1-3"], ["1-3", "1 2"], ["1-3", "1 3"])]
     assert [reading.layer for reading in reading_schedule(graphs, 2).readings] == [0, 1, 2, 3]
 
-
-def test_neighbours_that_change_places_are_in_memory_together() -> None:
     found = reading_schedule([build(member.plan for member in families.swap_adjacent(30))], 3)
     assert [reading.layer for reading in found.readings] == list(range(30))
 
-
-def test_the_bound_of_a_loop_is_that_of_the_best_replacement() -> None:
     plan = Plan.parse("[0-3]*3")
     assert reading_schedule([build([plan])], 2).bound == 9  # 0 1 2 3, then 1 2, then 0 1 3: each time one was kept
     assert reading_schedule([build([plan])], 4).bound == 4
 
-
-def test_live_states_of_leave_one_out_are_the_plans_at_the_front() -> None:
     found = reading_schedule([build([Plan.identity(8), *(each.plan for each in families.leave_one_out(8))])], 3)
     assert found.live[0] in (8, 9)  # one plan per omitted layer, and the original model
