@@ -120,21 +120,17 @@ def test_experts_are_numbered_inside_of_their_layer() -> None:
     assert names.others == ("lm_head.weight",)
 
 
-def test_the_stack_is_the_one_as_deep_as_the_configuration_says() -> None:
+def test_the_stack_is_chosen_by_its_depth_or_by_name() -> None:
     groups = {"features.": 7, "encoder.layers.": 12}
     assert stack_prefix(groups, [12], None) == ("encoder.layers.", 12)
     with pytest.raises(UnresolvedNamesError, match="layerwise cannot tell which tensors belong to the layers"):
         stack_prefix(groups, [3], None)
 
-
-def test_the_named_stack_is_chosen_of_two() -> None:
     groups = layer_groups(TWO_SIDES)
     with pytest.raises(UnresolvedNamesError):
         stack_prefix(groups, [2], None)
     assert stack_prefix(groups, [2], "model.decoder.layers") == ("decoder.layers.", 2)
 
-
-def test_layers_beyond_the_configuration_are_left_out() -> None:
     stored = [f"model.layers.{layer}.w" for layer in range(5)]
     prefix, depth = stack_prefix(layer_groups(stored), [4], None)
     assert depth == 4

@@ -66,12 +66,10 @@ def test_no_verb_shows_the_help() -> None:
     assert layerwise("help", "sweep").out == layerwise("sweep", "--help").out
 
 
-def test_the_version_is_printed() -> None:
+def test_the_version_and_the_choices_of_the_loader_are_shown() -> None:
     ended = layerwise("--version")
     assert (ended.code, ended.out, ended.err) == (0, f"layerwise {metadata.version('layerwise')}\n", "")
 
-
-def test_device_and_dtype_choices_match_the_loader() -> None:
     assert (get_args(Device), get_args(Dtype)) == (DEVICES, DTYPES)
 
 

@@ -48,29 +48,25 @@ def sweep(model: Path, texts: Path, folder: Path) -> Callable[..., str]:
     return run
 
 
-def test_models_without_a_tokenizer_are_refused(sweep: Callable[..., str], own_model: Path) -> None:
+def test_models_that_a_sweep_cannot_read_are_refused(
+    sweep: Callable[..., str], own_model: Path, tmp_path: Path
+) -> None:
     for file in own_model.glob("*token*"):
         file.unlink()
     assert "needs a tokenizer to read text" in sweep(model=own_model)
     assert "--tokenizer" in sweep(model=own_model)
 
-
-def test_tokenizers_of_other_models_are_refused(sweep: Callable[..., str], tmp_path: Path) -> None:
     word_tokenizer([f"word{number}" for number in range(500)]).save_pretrained(tmp_path / "other")
     (tmp_path / "words.txt").write_text("word1 word499 word2 word3")
     message = sweep("--tokenizer", tmp_path / "other", text=tmp_path / "words.txt")
     assert "The tokenizer belongs to another model" in message
 
-
-def test_image_models_are_refused(sweep: Callable[..., str], tmp_path: Path) -> None:
     config = ViTConfig(
         hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
     )
     ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
     assert "must be a language model, got ViTForImageClassification" in sweep(model=tmp_path / "vit")
 
-
-def test_models_without_a_head_are_refused(sweep: Callable[..., str], tmp_path: Path) -> None:
     config = BertConfig(vocab_size=99, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
     BertModel(config).save_pretrained(tmp_path / "bert")
     character_tokenizer().save_pretrained(tmp_path / "bert")
@@ -81,9 +77,13 @@ def test_missing_text_is_refused(model: Path, folder: Path) -> None:
     assert "--text is required: pass a file or a folder" in refused("sweep", model, "--run", folder)
 
 
-def test_descending_ranges_are_refused_with_what_to_write(sweep: Callable[..., str]) -> None:
+def test_wrong_ranges_and_plans_are_refused_with_what_to_write(sweep: Callable[..., str]) -> None:
     message = sweep("--window", "3-1")
     assert "--window must be ascending, got the descending range '3-1'. Write 1-3." in message
+
+    lines = sweep("--plan", "0-3 4x 5").splitlines()
+    assert lines[1] == "  0-3 4x 5"
+    assert lines[2] == "       ^"
 
 
 @pytest.mark.parametrize("verb", ["sweep", "diagnose"])
@@ -115,12 +115,6 @@ def test_invalid_plans_are_refused(sweep: Callable[..., str], model: Path, plan:
     assert message in sweep("--plan", plan)
     assert message in refused("verify", model, "--plan", plan)
     assert message in refused("plan", plan, "--depth", str(DEPTH))
-
-
-def test_syntax_errors_show_the_character(sweep: Callable[..., str]) -> None:
-    lines = sweep("--plan", "0-3 4x 5").splitlines()
-    assert lines[1] == "  0-3 4x 5"
-    assert lines[2] == "       ^"
 
 
 @pytest.mark.slow

@@ -91,13 +91,6 @@ def test_mismatched_checkpoints_are_refused_with_the_tensor(
         convert_elc(tensors, variant=asked, **{"heads": 2, **options})
 
 
-def test_the_table_may_be_left_out_and_the_padding_is_the_tokenizers() -> None:
-    tensors = checkpoint("elc")
-    del tensors["classifier.nonlinearity.5.weight"]
-    config = convert_elc(tensors, variant="elc", heads=2, tokenizer=tokenizer(2), pad_token_id=4).config
-    assert (config.vocab_size, config.pad_token_id) == (61, 0)
-
-
 @pytest.mark.parametrize("kind", ["safetensors", "bin", "training.pt"])
 def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kind: str) -> None:
     tensors = checkpoint("zero")
@@ -121,7 +114,7 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
     assert "already exists and is not empty" in refused("save", "convert", file, *options)
 
 
-def test_files_that_hold_no_tensors_are_refused(tmp_path: Path) -> None:
+def test_files_that_hold_no_tensors_are_refused_and_a_table_may_be_left_out(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="checkpoint file"):
         read_checkpoint(tmp_path / "none.bin")
     (tmp_path / "cut.safetensors").write_bytes(b"short")
@@ -133,6 +126,11 @@ def test_files_that_hold_no_tensors_are_refused(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.bin")
     with pytest.raises(CheckpointError, match="must contain a model's state_dict"):
         read_checkpoint(tmp_path / "list.bin")
+
+    tensors = checkpoint("elc")
+    del tensors["classifier.nonlinearity.5.weight"]
+    config = convert_elc(tensors, variant="elc", heads=2, tokenizer=tokenizer(2), pad_token_id=4).config
+    assert (config.vocab_size, config.pad_token_id) == (61, 0)
 
 
 # Parameters that the layer weights of twelve layers add to the backbone.

@@ -45,7 +45,7 @@ def test_the_class_of_a_folder_is_the_one_it_was_saved_as(tmp_path: Path) -> Non
     assert type(layerwise.load(tmp_path).model) is ElcForSequenceClassification
 
 
-def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
+def test_studies_leave_out_what_the_layers_cannot_run_or_refuse() -> None:
     stack = load(random_model("elc"))
     members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
     kept, left_out = filter_runnable(stack, members)
@@ -60,8 +60,6 @@ def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     with pytest.raises(UnsupportedModelError, match=r"\(1\|2\)"):
         filter_runnable(stack, PlanChoice.check((), ("0 (1|2)",), (), None, "2").list_members(stack.depth))
 
-
-def test_families_of_which_nothing_is_left_are_refused() -> None:
     stack = load(random_model("elc"))
     members = PlanChoice.check(("painters",), (), (), None, "2").list_members(stack.depth)
     parallel = [member for member in members if "|" in str(member.plan) or member.family == "identity"]

@@ -236,7 +236,7 @@ def test_stored_losses_are_not_computed_again(stack: Stack, reading: EvalData) -
     assert resumed.spent.layer_tokens == 0
 
 
-def test_rows_require_evaluation_on_every_rung(stack: Stack, reading: EvalData) -> None:
+def test_rounds_have_a_known_cost_and_rows_of_every_rung(stack: Stack, reading: EvalData) -> None:
     order, windows = piece_lengths(reading, min_documents=1), len(reading.windows)
     rungs = [select_pieces(reading, list(order)[start::2]) for start in (0, 1)]
     evaluator, (whole, other) = GraphEvaluator(stack, rungs), plans(["0-5", "1-5"])
@@ -248,8 +248,6 @@ def test_rows_require_evaluation_on_every_rung(stack: Stack, reading: EvalData) 
     evaluator.evaluate([whole], 1, whole)
     assert sum(row.tokens for row in evaluator.losses([whole])) == sum(window.scored for window in reading.windows)
 
-
-def test_the_cost_of_a_round_is_known_before_it_runs(stack: Stack, reading: EvalData) -> None:
     rungs = split_rungs(reading, 0)
     evaluator = GraphEvaluator(stack, rungs)
     counted = WorstCaseEvaluator(evaluator.tokens, evaluator.batch_tokens)

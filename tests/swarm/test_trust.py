@@ -146,11 +146,6 @@ def test_spot_checks_compare_a_share_of_requests(share: float, monkeypatch: pyte
         assert 1 <= len(set(compared) - set(whole)) <= 4
 
 
-def test_tolerance_covers_only_rounding() -> None:
-    assert tolerance(4096, 3, 2.0**-23) < 1e-3
-    assert tolerance(4096, 3, 2.0**-7) == 0.05
-
-
 def test_the_router_decides_later_disagreements() -> None:
     """The request restarts with the router as the checker."""
     stack, (ids, _) = llama(), prompts(1)
@@ -162,7 +157,7 @@ def test_the_router_decides_later_disagreements() -> None:
     assert list(answer.tokens) == generate_tokens(stack.model, ids, new_tokens=12)[0].tolist()
 
 
-def test_quarantine_ends_when_the_node_fails() -> None:
+def test_quarantine_ends_when_the_node_fails_and_tolerance_covers_only_rounding() -> None:
     records = NodeRecords(lambda: 0.0)
     records.join("a", [RemoteLayer(0)])
     assert records.change("a", "quarantined", "quarantined", "a is wrong")
@@ -173,3 +168,6 @@ def test_quarantine_ends_when_the_node_fails() -> None:
     assert not records.change("a", "quarantined", "quarantined", "a is wrong"), "it may be repaired when it returns"
     records.change("a", "live", "returned", "a computes again")
     assert records["a"].state == "live"
+
+    assert tolerance(4096, 3, 2.0**-23) < 1e-3
+    assert tolerance(4096, 3, 2.0**-7) == 0.05

@@ -140,7 +140,7 @@ def test_unused_weights_have_zero_gradients() -> None:
     assert not other.grad.any()
 
 
-def test_distances_use_scored_positions_only() -> None:
+def test_distances_use_scored_positions_of_paired_states() -> None:
     own, other = drawn(2, 3, 4), drawn(2, 3, 4, seed=1)
     mask = torch.tensor([[True, False, True], [False, False, True]])
     by_hand = torch.stack([(own[mask] - other[mask]).square().mean(), torch.tensor(0.0)]).mean()
@@ -148,7 +148,5 @@ def test_distances_use_scored_positions_only() -> None:
     cosine = 1 - torch.nn.functional.cosine_similarity(own, other, dim=-1)
     torch.testing.assert_close(state_distance([own], [other], None, "cosine"), cosine.mean())
 
-
-def test_unpaired_states_are_rejected() -> None:
     with pytest.raises(TrainError, match="must have the same number of states"):
         state_distance([drawn(1, 2, 3)], [], None, "mse")

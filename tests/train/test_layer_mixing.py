@@ -156,7 +156,7 @@ def test_layer_inputs_match_the_formula_under_any_plan(
         torch.testing.assert_close(logits_of(model, inputs), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_initial_layer_weights() -> None:
+def test_initial_layer_weights_and_their_published_number() -> None:
     biased = LayerMixing(12, SOFTMAX).layer_weights().detach()
     assert [float(biased[n, n]) for n in range(12)] == pytest.approx([e / (e + n) for n in range(12)])
     mean = LayerMixing(4, LayerMixingOptions("softmax", "zero")).layer_weights()
@@ -166,8 +166,6 @@ def test_initial_layer_weights() -> None:
     with pytest.raises(TrainError, match="free layer weights must not start at 0"):
         LayerMixingOptions("free", "zero")
 
-
-def test_the_number_of_edges_is_as_published() -> None:
     depth = 12
     softmax = LayerMixing(depth, SOFTMAX)
     assert len(softmax.edges()) == depth * (depth + 1) // 2 == 78

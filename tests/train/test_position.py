@@ -95,7 +95,7 @@ def test_dropout_applies_to_the_encoding_in_training_only() -> None:
     torch.testing.assert_close(trained[~dropped], 2 * evaluated[~dropped], rtol=1e-3, atol=1e-5)
 
 
-def test_models_without_hidden_size_are_rejected() -> None:
+def test_models_that_cannot_have_or_keep_an_encoding_are_rejected(tmp_path: Path) -> None:
     class Bare(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -104,8 +104,6 @@ def test_models_without_hidden_size_are_rejected() -> None:
     with pytest.raises(TrainError, match=r"require config\.hidden_size, which Bare lacks"):
         position.attach_encoding(Stack(Bare(), "layers"), PositionOptions())
 
-
-def test_layers_with_a_position_encoding_are_not_merged() -> None:
     stacks = {name: load(tiny_vit()) for name in "ab"}
     for stack in stacks.values():
         position.attach_encoding(stack, PositionOptions())
@@ -116,8 +114,6 @@ def test_layers_with_a_position_encoding_are_not_merged() -> None:
     ):
         merged.model(pixel_values=torch.zeros(1, 1, 8, 8))
 
-
-def test_checkpoints_without_their_encoding_are_rejected(tmp_path: Path) -> None:
     stack = load(tiny_vit())
     position.attach_encoding(stack, PositionOptions(features=FEATURES))
     stack.model.save_pretrained(tmp_path)

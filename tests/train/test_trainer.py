@@ -280,8 +280,6 @@ def test_examples_depend_on_seed_epoch_and_index_only() -> None:
     examples.set_epoch(0)
     assert _equal(_pixels(examples, *range(24)), first)
 
-
-def test_batches_do_not_use_the_global_generator() -> None:
     examples = ReproducibleDataset(tiny_digits("crop").train, seed=4)
     before = torch.get_rng_state()
     batch = examples.__getitems__([5, 2])

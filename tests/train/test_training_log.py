@@ -89,13 +89,27 @@ def test_peak_performance_is_found_by_device_name(device: str, half: float | Non
     assert found == [each and pytest.approx(each * 1e12) for each in (half, float32)]
 
 
-def test_the_pace_of_a_phase_uses_its_own_log_entries() -> None:
+def test_the_pace_of_a_phase_and_flops_count_what_ran() -> None:
     history = [{"step": step, "step_seconds": float(step)} for step in (2, 4, 6, 8)]
     history.append({"step": 6})
     assert median_step_seconds(history, 2, 6) == 5
     assert median_step_seconds(history, 0, 2) == 2
     assert median_step_seconds(history, 8, 12) is None
     assert summarize_log(history) == {"step_seconds": 5}
+
+    stack = load(tiny_vit())
+    batch = tiny_digits().collate([tiny_digits().train[0]])
+    assert positions(stack.model.config, batch) == 5, "four patches and a token"
+    assert positions(load(tiny_llama()).model.config, {"input_ids": batch["pixel_values"]}) == 64
+    assert positions(stack.model.config, {}) == 0
+    trainer = SimpleNamespace(stack=stack)
+    counts = []
+    for plan in ("0-2", "0 2", "0 1*4 2"):
+        trainer._plans = [Plan.parse(plan)]
+        counts.append(PlanTrainer.floating_point_ops(trainer, batch))  # type: ignore[arg-type]
+    layer = 6 * 5 * sum(weight.numel() for weight in stack.block(1).parameters())
+    assert counts[0] - counts[1] == layer
+    assert counts[2] - counts[0] == 3 * layer
 
 
 INTEGRATIONS = "transformers.integrations.integration_utils"
@@ -134,22 +148,6 @@ def test_trackers_receive_the_pace_and_are_closed(tmp_path: Path, monkeypatch: p
     assert 0 < told["mfu"] < 1
     assert 0 <= told["data_wait"] < 1
     assert ended == [1]
-
-
-def test_flops_count_the_layers_that_ran() -> None:
-    stack = load(tiny_vit())
-    batch = tiny_digits().collate([tiny_digits().train[0]])
-    assert positions(stack.model.config, batch) == 5, "four patches and a token"
-    assert positions(load(tiny_llama()).model.config, {"input_ids": batch["pixel_values"]}) == 64
-    assert positions(stack.model.config, {}) == 0
-    trainer = SimpleNamespace(stack=stack)
-    counts = []
-    for plan in ("0-2", "0 2", "0 1*4 2"):
-        trainer._plans = [Plan.parse(plan)]
-        counts.append(PlanTrainer.floating_point_ops(trainer, batch))  # type: ignore[arg-type]
-    layer = 6 * 5 * sum(weight.numel() for weight in stack.block(1).parameters())
-    assert counts[0] - counts[1] == layer
-    assert counts[2] - counts[0] == 3 * layer
 
 
 STEPS = 24

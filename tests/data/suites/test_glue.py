@@ -345,12 +345,7 @@ def test_texts_are_independent_of_labels() -> None:
     assert exclude_texts(rows, [LabeledText("a", "b", 1)]) == (rows[0], rows[2])
 
 
-def test_an_empty_set_is_rejected() -> None:
-    with pytest.raises(DataError, match="the selection set must have at least one example"):
-        _task(selection=())
-
-
-def test_the_digest_covers_examples_labels_and_splits() -> None:
+def test_tasks_have_a_digest_a_majority_label_and_examples() -> None:
     changed = [
         _task(),
         _task(train=_rows(0, 39)),
@@ -361,6 +356,12 @@ def test_the_digest_covers_examples_labels_and_splits() -> None:
     ]
     assert len({task.digest for task in changed}) == len(changed)
     assert _task().digest == _task().digest
+
+    with pytest.raises(DataError, match="the selection set must have at least one example"):
+        _task(selection=())
+
+    assert _task().commonest == 0
+    assert _task(train=_rows(1, 40)).commonest == 1
 
 
 def test_a_limit_is_stratified_and_spares_the_selection_set() -> None:
@@ -377,8 +378,3 @@ def test_a_limit_is_stratified_and_spares_the_selection_set() -> None:
     assert skewed.limited() == skewed == skewed.limited(train=1000, test=1000)
     with pytest.raises(DataError, match="must be at least 1, got 0"):
         skewed.limited(train=0)
-
-
-def test_the_majority_label_is_from_training() -> None:
-    assert _task().commonest == 0
-    assert _task(train=_rows(1, 40)).commonest == 1

@@ -134,22 +134,18 @@ def test_missing_files_are_reported(tmp_path: Path) -> None:
         find_pairs("blimp", tmp_path)
 
 
-def test_a_limit_takes_the_first_pairs_of_each_paradigm() -> None:
+def test_pair_sets_are_limited_hashed_and_counted() -> None:
     pairs = tuple(MinimalPair(f"{n}", "no", uid) for uid in "ab" for n in range(3))
     short = PairSet("mine", "mine", pairs).first(2)
     assert [pair.good for pair in short.pairs] == ["0", "1", "0", "1"]
     assert short.origin == "mine, the first 2 pairs of each paradigm (4 of 6)"
     assert PairSet("mine", "mine", pairs).first(3).origin == "mine"
 
-
-def test_the_digest_covers_pairs() -> None:
     base = MinimalPair("a", "b", "u", "t", "f", 0, 0)
     others = [MinimalPair("x", "b", "u", "t", "f"), MinimalPair("a", "b", "u", "t", "f", 1), MinimalPair("a", "b", "v")]
     digests = {PairSet("s", "o", (pair,)).digest for pair in (base, *others)}
     assert len(digests) == 4
 
-
-def test_equal_texts_are_counted() -> None:
     found = PairSet("s", "o", (MinimalPair("a", "a", "u"), MinimalPair("a", "b", "u")))
     assert found.equal == 1
     with pytest.raises(DataError, match="must have at least one pair"):

@@ -76,15 +76,13 @@ def test_a_directory_is_read_recursively_in_path_order(tmp_path: Path) -> None:
     assert corpus.name == "texts"
 
 
-def test_separator_lines_split_documents(tmp_path: Path) -> None:
+def test_separators_and_wikitext_titles_split_documents(tmp_path: Path) -> None:
     (tmp_path / "books.txt").write_text("one\n<|endoftext|>\ntwo <|endoftext|> still two\n<|endoftext|>\n")
     assert texts(read_corpus(tmp_path / "books.txt")) == {
         "books.txt#0": "one",
         "books.txt#1": "two <|endoftext|> still two",
     }
 
-
-def test_wikitext_titles_split_documents(tmp_path: Path) -> None:
     articles = [" = Alpha = \n\n text\n\n = = Early = = \n more\n", " = Beta = \n\n other\n"]
     (tmp_path / "wiki.txt").write_text("".join(articles))
     assert list(texts(read_corpus(tmp_path / "wiki.txt")).values()) == articles
@@ -174,7 +172,7 @@ def test_a_corpus_needs_unique_document_ids() -> None:
         Corpus("twins", (Document("a", "x y"), Document("a", "y z")))
 
 
-def test_the_digest_covers_every_field_but_the_name() -> None:
+def test_the_digest_is_the_documented_hash_of_every_field_but_the_name() -> None:
     document = Document("a", "2+2=4", "sums", 4)
     digest = Corpus("one", (document,)).digest
     assert Corpus("two", (document,)).digest == digest
@@ -188,8 +186,6 @@ def test_the_digest_covers_every_field_but_the_name() -> None:
     ]
     assert len({digest, *(Corpus("one", (each,)).digest for each in changed)}) == len(changed) + 1
 
-
-def test_the_digest_is_the_documented_hash() -> None:
     digest = Corpus("any", (Document("a", "text"),)).digest
     assert digest == "56f39cbc0a85cdbf9260aa1e1164ba9ad2e3ad832a91b71fc87a7a3717e9074b"
 

@@ -119,15 +119,13 @@ def test_splits_cover_tasks_and_keep_duplicates_together() -> None:
         divide_documents(alike)
 
 
-def test_small_documents_are_held_out_entirely() -> None:
+def test_small_documents_are_held_out_entirely_and_a_short_file_trained_on(tmp_path: Path) -> None:
     many = Corpus("many", tuple(Document(str(number), f"{number} is a line\n" * 40) for number in range(40)))
     assert LARGE > 1 / 40
     found = divide_documents(many)
     assert [len(found.parts[split]) for split in SPLITS] == [32, 4, 4]
     assert {each.part_of for each in found.parts["train"]} == {None}
 
-
-def test_a_short_file_is_used_for_training(tmp_path: Path) -> None:
     folder = babylm.write(tmp_path)["train"]
     (folder / "tiny.train").write_text("A line.\nAnother.\n")
     for seed in range(5):

@@ -119,13 +119,20 @@ def test_special_token_strings_in_text_are_text(tokenizer: PreTrainedTokenizerFa
     assert found.tokens == len(ids)
 
 
-def test_empty_texts_are_skipped_or_rejected() -> None:
+def test_empty_texts_invalid_shares_and_stops_are_rejected() -> None:
     some = encode_documents(TOKENIZER, [Document("empty", " \n "), Document("full", "He ran."), Document("none", "")])
     assert (list(some.rows["name"]), some.skipped) == (["full"], ["empty", "none"])
     with pytest.raises(DataError, match="At least one of the 1 document"):
         encode_documents(TOKENIZER, [Document("empty", "\n")])
     with pytest.raises(DataError, match="at least 3"):
         cut_segments(some, 2)
+
+    for share in (0.0, 1.0, -0.1):
+        with pytest.raises(DataError, match="between 0 and 1"):
+            SpanMasking.of(ENGLISH, share)
+    for stop in (0.0, 1.5):
+        with pytest.raises(DataError, match="above 0 and at most 1"):
+            SpanMasking.of(ENGLISH, stop=stop)
 
 
 SENTENCES = [
@@ -254,15 +261,6 @@ def test_the_masked_share_is_met(ids: np.ndarray, seed: int) -> None:
         assert count == 0
     else:
         assert max(1, int(0.15 * ordinary)) <= count <= max(1, int(0.15 * ordinary) + 1)
-
-
-def test_invalid_shares_and_stops_are_rejected() -> None:
-    for share in (0.0, 1.0, -0.1):
-        with pytest.raises(DataError, match="between 0 and 1"):
-            SpanMasking.of(ENGLISH, share)
-    for stop in (0.0, 1.5):
-        with pytest.raises(DataError, match="above 0 and at most 1"):
-            SpanMasking.of(ENGLISH, stop=stop)
 
 
 def test_random_stream_can_start_anywhere() -> None:

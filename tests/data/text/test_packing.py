@@ -327,27 +327,26 @@ def test_a_limit_reads_excerpts_from_line_starts() -> None:
             assert "".join(WITH_START.convert_ids_to_tokens(list(scored(window)))) in text
 
 
-def test_masked_windows_score_all_but_special_tokens() -> None:
+def test_passages_are_scored_but_for_their_special_tokens() -> None:
     tokenizer = word_tokenizer(["b", "c"])
     assert encode_passages(tokenizer, [Passage("a b"), Passage("c")], "masked_token") == (
         EncodedPassage((2, 5, 6, 3), (1, 2)),
         EncodedPassage((2, 7, 3), (1,)),
     )
 
-
-def test_without_special_tokens_all_tokens_are_scored() -> None:
     tokenizer = character_tokenizer()
     ids = tuple(tokenizer("abc", add_special_tokens=False)["input_ids"])
     assert encode_passages(tokenizer, [Passage("abc")], "masked_token") == (EncodedPassage(ids, (0, 1, 2)),)
 
-
-def test_causal_windows_begin_with_the_start_token() -> None:
     with_start, without = character_tokenizer(), character_tokenizer(start=False)
     ids = tuple(without("abc")["input_ids"])
     assert encode_passages(with_start, [Passage("abc")], "next_token") == (EncodedPassage((1, *ids), (1, 2, 3)),)
     assert encode_passages(without, [Passage("abc")], "next_token") == (EncodedPassage(ids, (1, 2)),)
     with pytest.raises(DataError, match=r"at least one token to score, got 'a' \(the tokenizer has no start token"):
         encode_passages(without, [Passage("a")], "next_token")
+
+    with pytest.raises(DataError, match="at least one token to score, got '   '"):
+        encode_passages(word_tokenizer([]), [Passage("   ")], "masked_token")
 
 
 @pytest.mark.parametrize("objective", ["masked_token", "next_token"])
@@ -366,8 +365,3 @@ def test_tokenizers_without_offsets_encode_parts_separately() -> None:
     ):
         assert one.scored == other.scored
         assert len(one.ids) == len(other.ids)
-
-
-def test_a_text_without_tokens_is_reported() -> None:
-    with pytest.raises(DataError, match="at least one token to score, got '   '"):
-        encode_passages(word_tokenizer([]), [Passage("   ")], "masked_token")

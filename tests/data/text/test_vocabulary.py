@@ -215,15 +215,13 @@ def test_a_malformed_binary_is_rejected_at_its_byte(tmp_path: Path, content: byt
         load_tokenizer(tmp_path)
 
 
-def test_no_tokenizer_names_the_option(tmp_path: Path) -> None:
+def test_missing_tokenizers_and_mask_tokens_are_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--tokenizer"):
         load_tokenizer(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(DataError, match="--tokenizer"):
         load_tokenizer(tmp_path)
 
-
-def test_masked_loss_needs_a_mask_token() -> None:
     assert find_mask_id(word_tokenizer([])) == 4
     with pytest.raises(DataError, match="requires a tokenizer with a mask token"):
         find_mask_id(character_tokenizer())

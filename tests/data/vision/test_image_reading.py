@@ -205,21 +205,14 @@ def shifts(name: str, side: int) -> set[tuple[int, int]]:
     return found
 
 
-def test_no_augmentation_keeps_the_image() -> None:
+def test_augmentations_shift_flip_and_pad_with_zeros() -> None:
     assert shifts("none", 8) == {(0, 0)}
 
-
-def test_random_crops_shift_by_at_most_an_eighth() -> None:
     assert shifts("crop", 8) == {(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)}
     assert {max(abs(down), abs(right)) for down, right in shifts("crop", 16)} == {0, 1, 2}
 
-
-def test_flip_augmentation_mirrors() -> None:
-    # Mirrored, column 5 of 8 becomes column 2: 3 to the left, give or take the shift.
     assert {right for _, right in shifts("crop+flip", 8)} == {-4, -3, -2, -1, 0, 1}
 
-
-def test_image_borders_are_zero() -> None:
     torch.manual_seed(0)
     bright = torch.full((1, 8, 8), 9, dtype=torch.uint8)
     sums = {int(augment(bright, "crop").sum()) for _ in range(100)}

@@ -166,16 +166,6 @@ def test_logits_are_computed_in_chunks(tmp_path: Path, monkeypatch: pytest.Monke
         torch.testing.assert_close(pieces[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_a_hidden_loss_without_teacher_and_a_missing_library_are_errors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(TrainError, match="Pass teacher='self'"):
-        HealingOptions(teacher="none", hidden="mse")
-    monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with pytest.raises(TrainError, match=r"layerwise\[heal\]"):
-        trainer_of(opened("llama"), "llama", tmp_path, options_of("lora"))
-
-
 QUIET: dict[str, Any] = {"use_cpu": True}
 SETTINGS = Settings(epochs=2, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
 HEALED_BY = pytest.mark.parametrize("method", first_fast(["lora", "full", "tail"]))
@@ -218,9 +208,15 @@ def test_a_healed_model_is_loaded_as_trained(method: Method, kind: str, tmp_path
         assert float(stack.model(**batch).loss) == pytest.approx(least, rel=1e-4)
 
 
-def test_a_folder_without_healed_weights_is_an_error(tmp_path: Path) -> None:
+def test_missing_teachers_libraries_and_weights_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckpointError, match="has no healed weights"):
         load_healed(opened("llama"), tmp_path)
+
+    with pytest.raises(TrainError, match="Pass teacher='self'"):
+        HealingOptions(teacher="none", hidden="mse")
+    monkeypatch.setitem(__import__("sys").modules, "peft", None)
+    with pytest.raises(TrainError, match=r"layerwise\[heal\]"):
+        trainer_of(opened("llama"), "llama", tmp_path, options_of("lora"))
 
 
 @HEALED_BY

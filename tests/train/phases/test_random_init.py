@@ -44,13 +44,11 @@ def weights(seed: int) -> dict[str, torch.Tensor]:
     return random_model(config(), SPELLER, "baby", device="cpu").open().model.state_dict()
 
 
-def test_the_seed_determines_the_weights() -> None:
+def test_the_seed_determines_the_weights_and_the_digest_covers_their_model() -> None:
     one, again, other = weights(1), weights(1), weights(2)
     assert all(torch.equal(one[name], again[name]) for name in one)
     assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
 
-
-def test_the_digest_covers_config_and_vocabulary() -> None:
     own = random_model(config(), SPELLER, "baby").weights
     assert random_model(config(), SPELLER, "another name").weights == own
     assert random_model(config(num_hidden_layers=4), SPELLER, "baby").weights != own

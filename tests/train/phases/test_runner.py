@@ -449,18 +449,6 @@ def test_phases_that_the_model_does_not_support_are_rejected(name: str, tmp_path
     assert not (tmp_path / "run" / CONFIG).exists(), "the folder is free for the schedule that is written next"
 
 
-def test_deepspeed_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = PlanTrainer.__init__
-
-    def sharded(self: PlanTrainer, *args: Any, **options: Any) -> None:
-        begun(self, *args, **options)
-        self.is_deepspeed_enabled = True
-
-    monkeypatch.setattr(PlanTrainer, "__init__", sharded)
-    with pytest.raises(TrainError, match="Train on one process, with DistributedDataParallel"):
-        run(EVERYTHING, tmp_path)
-
-
 def test_tied_weights_are_trained_together(tmp_path: Path) -> None:
     both = GrowthSchedule(
         "both", DEPTH, (Phase("all", 0.5, ALL), Phase("neither", 0.5, (1,), embedding=False, head=False))
@@ -472,12 +460,20 @@ def test_tied_weights_are_trained_together(tmp_path: Path) -> None:
     assert torch.equal(seen.before[6][name], seen.after[11][name])
 
 
-def test_a_sampler_with_a_schedule_is_rejected() -> None:
+def test_samplers_and_schedules_without_support_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TrainError, match="must be linear, cosine or constant with phases"):
+        run(EVENTFUL, tmp_path, lr_scheduler_type="reduce_lr_on_plateau")
+
     growth = GrowthVariant(EVERYTHING, 12, COST)
     with pytest.raises(TrainError, match=r"A growth schedule cannot be combined with a sampler"):
         Recipe("any", SETTINGS, Drop(0.5), variant=growth)
 
+    begun = PlanTrainer.__init__
 
-def test_unsupported_learning_rate_schedules_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match="must be linear, cosine or constant with phases"):
-        run(EVENTFUL, tmp_path, lr_scheduler_type="reduce_lr_on_plateau")
+    def sharded(self: PlanTrainer, *args: Any, **options: Any) -> None:
+        begun(self, *args, **options)
+        self.is_deepspeed_enabled = True
+
+    monkeypatch.setattr(PlanTrainer, "__init__", sharded)
+    with pytest.raises(TrainError, match="Train on one process, with DistributedDataParallel"):
+        run(EVERYTHING, tmp_path)

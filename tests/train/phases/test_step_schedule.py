@@ -68,12 +68,10 @@ def test_layers_are_sampled_at_the_given_interval() -> None:
     assert drawn != [other.learning(step) for step in range(30)]
 
 
-def test_each_pass_drops_its_own_layers() -> None:
+def test_each_pass_drops_its_own_layers_at_rates_linear_in_the_step() -> None:
     found = table(last(drop=(0.5, 0.5)))
     assert len({found.resolve(7, number) for number in range(20)}) > 5
 
-
-def test_drop_rates_are_linear_in_the_step() -> None:
     found = table(last(drop=(0.0, 0.9)), steps=4000)
     counts = [len(found.resolve(step).running(DEPTH)) for step in range(4000)]
     assert counts[0] == DEPTH

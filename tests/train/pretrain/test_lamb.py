@@ -141,7 +141,7 @@ def test_tensors_without_a_gradient_are_unchanged() -> None:
 SHORT, LONG = CurriculumPhase(128, 8, 0, 9, segments=20), CurriculumPhase(512, 2, 9, 10, segments=5)
 
 
-def test_length_and_batch_size_change_at_the_given_step() -> None:
+def test_length_and_batch_size_change_at_the_given_step_if_they_fit() -> None:
     found = [
         (len(batch), {draw.length for draw in batch}, {draw.step for draw in batch})
         for batch in Batches((SHORT, LONG), seed=0)
@@ -149,6 +149,11 @@ def test_length_and_batch_size_change_at_the_given_step() -> None:
     assert found == [*((8, {128}, {step}) for step in range(9)), (2, {512}, {9})]
     assert len(Batches((SHORT, LONG), seed=0)) == 10
     assert list(Batches((SHORT,), seed=0)) != list(Batches((SHORT,), seed=1))
+
+    with pytest.raises(TrainError, match=r"must be at most 5, the number of segments of up to 128 tokens .* got 8"):
+        CurriculumPhase(128, 8, 0, 9, segments=5)
+    with pytest.raises(TrainError, match="got 2 segments of length 512"):
+        Batches((SHORT, LONG), seed=0, passes=4)
 
 
 @given(st.integers(1, 30), st.integers(0, 5))
@@ -174,13 +179,6 @@ def test_batches_are_independent_of_passes_and_processes(passes: int, processes:
         pieces = [piece for share in shares for piece in share[step * passes : (step + 1) * passes]]
         assert {len(piece) for piece in pieces} == {8 // (passes * processes)}
         assert Counter(draw for piece in pieces for draw in piece) == expected
-
-
-def test_batch_sizes_that_do_not_fit_are_rejected() -> None:
-    with pytest.raises(TrainError, match=r"must be at most 5, the number of segments of up to 128 tokens .* got 8"):
-        CurriculumPhase(128, 8, 0, 9, segments=5)
-    with pytest.raises(TrainError, match="got 2 segments of length 512"):
-        Batches((SHORT, LONG), seed=0, passes=4)
 
 
 def test_linear_warmup_and_cosine_decay() -> None:
