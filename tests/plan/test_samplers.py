@@ -137,17 +137,6 @@ def test_a_draw_is_a_function_of_seed_stream_and_index(seed: int, stream: str, i
     assert first.at(*index) == again.at(*index)
 
 
-def test_other_seeds_streams_and_indices_draw_otherwise() -> None:
-    draws = SeededSampler(Shuffle(), 12, seed=0)
-    others = [
-        SeededSampler(Shuffle(), 12, 1).at(1, 0),
-        SeededSampler(Shuffle(), 12, 0, "rank 1").at(1, 0),
-        draws.at(10),
-        draws.at(1),
-    ]
-    assert len({draws.at(1, 0), *others}) == 5
-
-
 @pytest.mark.parametrize(
     ("sampler", "plans"),
     [
