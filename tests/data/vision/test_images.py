@@ -447,7 +447,7 @@ def test_held_out_images_are_disjoint(image_set: Path, request: pytest.FixtureRe
     assert len(splits.test) == REPORTED[layout]
     assert Counter(labels_of(splits.test)) == dict.fromkeys(range(8), REPORTED[layout] // 8)
     assert min(Counter(labels_of(splits.validation)).values()) == max(Counter(labels_of(splits.validation)).values())
-    # 8 classes: a model that memorizes the training as_images is at chance.
+    # 8 classes: a model that memorizes the training images is at chance.
     assert memorised(splits) == 1 / 8 == splits.chance
     held_out = (SIZES[split] for split in LAYOUTS[layout] if split in ("val", "validation", "test"))
     given = 8 * (30 + sum(held_out))
@@ -556,7 +556,7 @@ def test_pixels_are_between_minus_one_and_one(found: Splits) -> None:
 
 
 def test_the_split_is_frozen(found: Splits) -> None:
-    # Frozen: another draw would evaluate shipped models on their training as_images.
+    # Frozen: another draw would evaluate shipped models on their training images.
     assert found.digest == digits("crop").digest
     assert found.digest.startswith("e9b60f446ef06fd4")
 
@@ -579,5 +579,5 @@ def test_a_limit_is_spread_over_digits() -> None:
     assert found.digest == digits(limit=20).digest
     assert len({found.digest, digits(limit=20, seed=1).digest, digits().digest}) == 3
     assert digits(limit=9_999).digest == digits().digest
-    with pytest.raises(DataError, match="at least 10 as_images, one per class"):
+    with pytest.raises(DataError, match="at least 10 images, one per class"):
         digits(limit=9)
