@@ -476,4 +476,4 @@ def test_samplers_and_schedules_without_support_are_rejected(tmp_path: Path, mon
 
     monkeypatch.setattr(PlanTrainer, "__init__", sharded)
     with pytest.raises(TrainError, match="Train on one process, with DistributedDataParallel"):
-        run(EVERYTHING, tmp_path)
+        run(EVERYTHING, tmp_path / "sharded")
