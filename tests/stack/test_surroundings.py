@@ -281,20 +281,6 @@ def append_one(model: Any) -> None:
     model.config.num_hidden_layers = 7
 
 
-class Adapted(nn.Module):
-    def __init__(self, base: nn.Linear) -> None:
-        super().__init__()
-        self.base, self.down, self.up = base, nn.Linear(base.in_features, 2), nn.Linear(2, base.out_features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.base(x) + self.up(self.down(x))
-
-
-def adapt(model: Any) -> None:
-    for layer in model.model.layers:
-        layer.self_attn.q_proj = Adapted(layer.self_attn.q_proj)
-
-
 def by_hand(model: Any, order: list[int]) -> tuple[Tensor, Tensor]:
     made = copy.deepcopy(model)
     made.model.layers = nn.ModuleList(copy.deepcopy(model.model.layers[layer]) for layer in order)
@@ -310,7 +296,7 @@ def decode(model: Any) -> Tensor:
     return model.generate(IDS, max_new_tokens=6, min_new_tokens=6, do_sample=False)
 
 
-BLOCK_CHANGES: list[Callable[[Any], None]] = [replace_list, delete_one, replace_entry, append_one, adapt]
+BLOCK_CHANGES: list[Callable[[Any], None]] = [replace_list, delete_one, replace_entry, append_one, add_adapters]
 
 
 @pytest.mark.parametrize("change", BLOCK_CHANGES)
